@@ -1,0 +1,209 @@
+"""The text of a cell: its magic line, its functions, and the hooks that tell when one is defined.
+
+Nothing here runs code or knows IPython. The cell itself runs the ordinary way: the magic line becomes one
+line-magic call, and after each statement that binds a name a call of the hook is inserted into the tree, on
+the statement's own line, so tracebacks and line numbers stay as they were.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+MAGICS = ("jit", "jitcheck")
+HOOK_MODULE = "jitmagic.session"
+HOOK_NAME = "name_bound"
+
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+
+
+def to_line_magic(lines: list[str]) -> list[str]:
+    """Turn a leading `%%jit …` line into `%jit --cell …`, so that the cell's body runs as it stands."""
+    if not lines:
+        return lines
+    first = lines[0]
+    for name in MAGICS:
+        if first.startswith(f"%%{name}") and not first[len(name) + 2 :][:1].isidentifier():
+            rest = first[len(name) + 2 :].rstrip("\n")
+            if rest.strip().endswith("?") and not rest.strip("? \t"):
+                return lines  # `%%jit?` asks for help
+            if not "".join(lines[1:]).strip():
+                return lines  # an empty body: let IPython say so
+            return [f"%{name} --cell{rest}\n", *lines[1:]]
+    return lines
+
+
+# IPython's check for a complete input must still see the `%%`, or Enter would run the magic line alone.
+to_line_magic.has_side_effects = True  # type: ignore[attr-defined]
+
+
+def body_of(source: str) -> str:
+    """The cell without its magic lines; line numbers shift by one for a cell magic."""
+    lines = source.splitlines(keepends=True)
+    if lines and lines[0].startswith(tuple(f"%%{m}" for m in MAGICS)):
+        return "".join(lines[1:])
+    return source
+
+
+def magic_line_of(source: str) -> str:
+    """The `%%jit …` or `%jit …` line of a cell, or an empty string."""
+    for line in source.splitlines():
+        if line.lstrip().startswith(tuple(f"{p}{m}" for p in ("%%", "%") for m in MAGICS)):
+            return line.strip()
+    return ""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function or method that a cell defines."""
+
+    name: str
+    """`f`, or `Model.step` for a method."""
+    line: int
+    end_line: int
+    is_generator: bool = False
+    is_async: bool = False
+
+
+def definitions(tree: ast.Module) -> list[Definition]:
+    """Top-level functions (also `f = lambda …`) and the methods of top-level classes, in order."""
+    out: list[Definition] = []
+    for node in _statements(tree.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            out.append(_definition(node, node.name))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            out += [Definition(n, node.lineno, node.end_lineno or node.lineno) for n in names]
+        elif isinstance(node, ast.ClassDef):
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            out += [_definition(m, f"{node.name}.{m.name}") for m in node.body if isinstance(m, functions)]
+    return out
+
+
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
+    return Definition(
+        name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef)
+    )
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function's body without those of functions inside it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run at the cell's top level, those inside `if`, `for`, `with`, `try` included."""
+    for node in body:
+        yield node
+        if isinstance(node, _BLOCKS):
+            for inner in _bodies(node):
+                yield from _statements(inner)
+
+
+def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        if block := getattr(node, field, None):
+            yield block
+    for handler in getattr(node, "handlers", ()):
+        yield handler.body
+
+
+def bound_names(node: ast.stmt) -> list[str]:
+    """Names that a statement binds at the level it stands on."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [a.asname or a.name.partition(".")[0] for a in node.names]
+    if isinstance(node, _BLOCKS):
+        return []  # the statements inside report for themselves
+    stores = (n for n in _own_nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return list(dict.fromkeys(n.id for n in stores))
+
+
+def top_level_names(tree: ast.Module) -> set[str]:
+    """Every name that the cell binds at its top level."""
+    out = {n for node in _statements(tree.body) for n in bound_names(node)}
+    for node in _statements(tree.body):
+        if isinstance(node, (ast.For, ast.With)):
+            out |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return out
+
+
+def magic_index(tree: ast.Module) -> int | None:
+    """Index of the top-level `%jit` or `%jitcheck` statement, or None."""
+    for i, node in enumerate(tree.body):
+        call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr == "run_line_magic" and call.args and isinstance(call.args[0], ast.Constant):
+            if call.args[0].value in MAGICS:
+                return i
+    return None
+
+
+def instrument(tree: ast.Module) -> ast.Module:
+    """Insert the hook after every statement behind the magic that binds a name; no change without a magic.
+
+    The last statement gets no hook: whether its value is shown depends on its being the last. The session
+    looks at its names when the cell has run.
+    """
+    start = magic_index(tree)
+    if start is None:
+        return tree
+    head, tail = tree.body[: start + 1], tree.body[start + 1 :]
+    if not tail:
+        return tree
+    tree.body = head + _with_hooks(tail[:-1]) + [_hooked_inside(tail[-1])]
+    return ast.fix_missing_locations(tree)
+
+
+def _with_hooks(body: list[ast.stmt]) -> list[ast.stmt]:
+    out: list[ast.stmt] = []
+    for node in body:
+        out.append(_hooked_inside(node))
+        if names := bound_names(node):
+            out.append(_hook(node, names))
+    return out
+
+
+def _hooked_inside(node: ast.stmt) -> ast.stmt:
+    if isinstance(node, _BLOCKS):
+        for field in ("body", "orelse", "finalbody"):
+            if block := getattr(node, field, None):
+                setattr(node, field, _with_hooks(block))
+        for handler in getattr(node, "handlers", ()):
+            handler.body = _with_hooks(handler.body)
+    return node
+
+
+def _hook(node: ast.stmt, names: list[str]) -> ast.stmt:
+    text = f"__import__({HOOK_MODULE!r}, fromlist=['_']).{HOOK_NAME}({names!r})"
+    call = ast.parse(text, mode="eval").body
+    for n in ast.walk(call):
+        ast.copy_location(n, node)
+        n.end_lineno = n.lineno = getattr(node, "lineno", 1)  # type: ignore[attr-defined]
+        n.end_col_offset = n.col_offset = 0  # type: ignore[attr-defined]
+    return ast.copy_location(ast.Expr(call), node)
+
+
+def split_calls(text: str) -> list[str]:
+    """The calls of a magic line, split at semicolons outside brackets and strings.
+
+    Raises SyntaxError where one of them is no Python.
+    """
+    text = text.strip()
+    if not text:
+        return []
+    tree = ast.parse(text.rstrip(";"))
+    return [ast.get_source_segment(text, node) or "" for node in tree.body]
+
+
+def uses_jit(tree: ast.AST) -> bool:
+    """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
+    names = ("jit", "filter_jit", "pjit")
+    return any(getattr(n, "attr", getattr(n, "id", None)) in names for n in ast.walk(tree))

@@ -1,0 +1,124 @@
+"""Why a call failed: the real error first, then everything else one recording run can see."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import evidence as ev
+from jitmagic import quiet
+
+if TYPE_CHECKING:
+    from jitmagic.checking import Checker
+
+BINDING = ("invalid-type", "unhashable-static", "static-spec", "donated", "aux-data")
+"""What goes wrong before the function's own code runs."""
+
+UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-static", "aux-data")
+"""Where static arguments are no answer."""
+
+
+def diagnose_failure(
+    checker: Checker, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Add what can be known about a failed call to what the checker has seen."""
+    from jitmagic.tracing import locate
+
+    file = getattr(getattr(checker.fn, "__code__", None), "co_filename", None)
+    first = locate.locate(exc, prefer=file)
+    first = replace(first, leaves=_state_paths(checker, args, first.leaves))
+    checker.seen.problems = _joined(checker.seen.problems, [first])
+    if first.op not in (*BINDING, "user", "leak", "carry") and checker.settings.rehearse:
+        with _or_note(checker, "the recording run"):
+            checker.seen.problems = _joined(
+                _merge(first, _recorded(checker, args, kwargs)), checker.seen.problems
+            )
+    if first.op not in UNSEARCHED:
+        with _or_note(checker, "the search for static arguments"):
+            _search(checker, args, kwargs)
+
+
+def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[ev.Problem]:
+    """All problems, those seen twice once."""
+    out: list[ev.Problem] = []
+    for problem in [*problems, *more]:
+        if not any(_same(problem, p) for p in out):
+            out.append(problem)
+    return out
+
+
+@contextlib.contextmanager
+def _or_note(checker: Checker, what: str) -> Iterator[None]:
+    """A step that adds to the diagnosis; without it the rest still stands."""
+    try:
+        yield
+    except Exception as exc:
+        checker.failed_inside(what, exc)
+
+
+def _state_paths(checker: Checker, args: Any, leaves: Sequence[str]) -> tuple[str, ...]:
+    """The hidden arguments of a stateful function by the names the user knows them by."""
+    paths = checker._dynamic_paths(args) if checker._compiled is not None else ()
+    hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
+    return tuple(hidden.get(leaf, leaf) for leaf in leaves)
+
+
+def _recorded(checker: Checker, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
+    from jitmagic.tracing import recording
+
+    if not recording.available():
+        checker.seen.note("this jax does not allow the recording run: problems are shown one at a time")
+        return ()
+    reach = checker.reach(args, kwargs)
+    names = {id(leaf.value): leaf.path for leaf in reach.leaves() if leaf.is_array}
+    static = checker.options.static_parameters(checker.fn)
+    found: list[ev.Problem] = []
+    for inside in (False, True):
+        with quiet.undone(reach), quiet.held_back(), quiet.plainly():
+            run = recording.record(
+                checker.fn, args, kwargs,
+                static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
+            )  # fmt: skip
+        found += [p for p in run.problems if not any(_same(p, q) for q in found)]
+        if run.note:
+            checker.seen.note(run.note)
+        if not inside and not run.complete:
+            continue
+    return found
+
+
+def _merge(first: ev.Problem, recorded: Sequence[ev.Problem]) -> list[ev.Problem]:
+    """The real error with the provenance of its recorded twin, then the others."""
+    twin = next((p for p in recorded if _same(p, first)), None)
+    if twin is not None:
+        leaves = tuple(dict.fromkeys([*twin.leaves, *first.leaves]))
+        names = tuple(dict.fromkeys([*first.locals, *twin.locals]))
+        first = replace(first, leaves=leaves, locals=names, value=twin.value or first.value)
+    return [first, *(p for p in recorded if p is not twin)]
+
+
+def _same(a: ev.Problem, b: ev.Problem) -> bool:
+    if a.where is None or b.where is None:
+        return a.where is b.where and a.op == b.op and a.message == b.message
+    return (a.where.file, a.where.line) == (b.where.file, b.where.line) and (
+        a.op == b.op or (a.where.column, a.where.end_column) == (b.where.column, b.where.end_column)
+    )
+
+
+def _search(checker: Checker, args: Any, kwargs: Any) -> None:
+    """The smallest set of leaves that would have to be static, where there is one."""
+    from jitmagic.tracing import search
+
+    problems = checker.seen.problems
+    suspects = list(dict.fromkeys(leaf for p in problems for leaf in p.leaves))
+    with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly():
+        result = search.smallest_static(
+            checker.fn, args, kwargs,
+            static_argnums=checker.options.static_argnums, static_argnames=checker.options.static_argnames,
+            suspects=suspects, budget_s=checker.settings.budget / 2,
+        )  # fmt: skip
+    checker.seen.static_verified, checker.seen.search = result.leaves, result
+    later = [p for p in result.errors if p.op != "user"]
+    checker.seen.problems = _joined(problems, later)

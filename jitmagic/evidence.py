@@ -1,0 +1,200 @@
+"""The facts a rule may look at: what was seen, frozen, with no opinion about it.
+
+Everything here is plain data (no array, tracer or frame), so evidence can be kept as long as a notebook
+lives. Rules turn it into findings; nothing else may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Op = Literal[
+    "bool", "int", "float", "complex", "index", "array", "item", "tolist", "hash", "format", "setitem",
+    "boolean-mask", "slice", "shape", "concrete", "leak", "invalid-type", "unhashable-static", "static-spec",
+    "donated", "carry", "aux-data", "user", "other",
+]  # fmt: skip
+"""What a traced value was asked for, or what else stopped the trace.
+
+bool … index: the Python conversion; array: `np.asarray` and numpy functions; setitem: `x[i] = v`;
+boolean-mask: an index whose result has a data-dependent shape (also `nonzero`, `unique`, `repeat`);
+slice: a traced slice bound; shape: a traced size; concrete: another jax function that needs a concrete
+value; leak: a tracer of an ended trace; invalid-type: an argument that is no JAX type; carry: loop carry
+or branch outputs of differing types; user: an exception of the function's own."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in source. `line` counts from 1 in `file`; columns are characters; `source` is the whole
+    first line, stripped; `text` the exact expression; `function` the qualified name of the code it is in."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    source: str
+    text: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One place where the trace stops, or would stop were the earlier ones mended."""
+
+    op: Op
+    where: Where | None
+    leaves: tuple[str, ...] = ()
+    """Argument leaves and state paths it depends on: `x`, `cfg['deep']`, `args[1]`, `self.w`."""
+    locals: tuple[str, ...] = ()
+    """Names in the offending expression as written there, innermost first."""
+    construct: str = "other"
+    """The syntax that asked: if, while, ifexp, and, or, not, assert, compare, in, range, call, subscript,
+    slice, fstring, augassign, assign, comprehension, for, match, def, decorator, other."""
+    callee: str = ""
+    """Dotted name of the function called with the value there, as the user wrote it: `np.cos`, `float`."""
+    exception: str = ""
+    message: str = ""
+    """First paragraph of the exception's text."""
+    recorded: bool = False
+    """Seen by the recording run, not by jax's own trace."""
+    count: int = 1
+    value: str = ""
+    """Short text of the concrete value that the recording run saw."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One leaf of a call's arguments."""
+
+    path: str
+    argument: str
+    """Name of the parameter it belongs to."""
+    kind: Literal["array", "numpy", "scalar", "other"]
+    python_type: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    weak_type: bool = False
+    value: str = ""
+    """`repr` of a Python scalar or of a short static value; empty for arrays."""
+    static: bool = False
+    hashable: bool = True
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the user's."""
+
+    leaves: tuple[Leaf, ...]
+    outcome: Literal["ok", "failed"] = "ok"
+    traced: bool = False
+    """This call made jax trace anew."""
+    source: str = ""
+    """Text of the expression that made the call, where it could be seen."""
+    cell: str | None = None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A closed-over value that the function reads."""
+
+    path: str
+    origin: Literal["global", "closure", "attribute", "default", "argument", "helper"]
+    type: Literal["array", "scalar", "object", "rng", "function"]
+    role: Literal["constant", "dynamic", "static"] = "constant"
+    declared: bool = False
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    bytes: int | None = None
+    value: str | None = None
+    reads: tuple[Where, ...] = ()
+    written: bool = False
+    stale: bool = False
+    rebound: bool = False
+    """The notebook's own code (any cell) binds or changes it outside the function."""
+    in_jaxpr: bool = True
+    """It is a constant of the traced program (scalars: it was read)."""
+    before: str = ""
+    after: str = ""
+    """Short text of the value when compiled and now, where it changed."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A change of something outside the function that its trace made."""
+
+    path: str
+    origin: Literal["global", "closure", "attribute", "item", "argument"]
+    action: Literal["bound", "changed", "added", "removed"]
+    tracer: bool
+    where: Where | None = None
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The compiled call's result beside that of the plain one."""
+
+    leaf: str
+    reason: Literal["values", "shape", "dtype", "structure", "type", "nan"]
+    worst: float = 0.0
+    allowed: float = 0.0
+    eager: str = ""
+    jit: str = ""
+    compiler: bool = False
+    """Op by op on the device the traced program gives the plain result: the compiler is at fault."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """The function itself, as text."""
+
+    name: str
+    file: str
+    source: str
+    """Source of the definition with its decorators, dedented; empty where there is none."""
+    line: int
+    """Line of the `def` (not of the decorator) in `file`."""
+    where: Where | None = None
+    """The `def` line."""
+    parameters: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+    cell: str = ""
+    """Body of the cell that defines it, without the magic line."""
+    is_method: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `jax.jit` that the user declared, and the dynamic variables."""
+
+    static_argnames: tuple[str, ...] = ()
+    static_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    dyn: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about one function after the calls seen so far."""
+
+    function: Function
+    options: Options = Options()
+    calls: tuple[Call, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    writes: tuple[Write, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    traces: int = 0
+    compiles: int = 0
+    equations: int | None = None
+    """Equations of the traced program, inner ones included; None where it was not traced."""
+    dynamic_inputs: int | None = None
+    """Leaves the traced program takes as inputs, dynamic variables included."""
+    printed: str = ""
+    """What the first trace printed."""
+    static_verified: tuple[str, ...] | None = None
+    """Smallest set of leaves that, made static, lets the function trace; None where there is none."""
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,63 @@
+"""The function itself, as text."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from jitmagic.evidence import Function, Where
+
+
+def has_parameters(fn: Callable[..., Any]) -> bool:
+    """`fn` takes at least one parameter."""
+    return bool(_parameters(fn))
+
+
+def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Function:
+    """Name, source and parameters of a function; empty fields where it has no source."""
+    inner = inspect.unwrap(fn)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    parameters = _parameters(fn)
+    lines, first = _source(inner)
+    where = _definition(lines, first, code, name) if code is not None else None
+    return Function(
+        name=name,
+        file=code.co_filename if code is not None else "",
+        source=textwrap.dedent("".join(lines)),
+        line=where.line if where is not None else getattr(code, "co_firstlineno", 0),
+        where=where,
+        parameters=tuple(p.name for p in parameters),
+        defaults=tuple(p.name for p in parameters if p.default is not p.empty),
+        cell=cell,
+        is_method="." in name,
+    )
+
+
+def _source(fn: Any) -> tuple[list[str], int]:
+    """Source lines of the definition, decorators included, and the number of the first."""
+    try:
+        return inspect.getsourcelines(fn)
+    except (OSError, TypeError, IndentationError, SyntaxError):
+        return [], 0
+
+
+def _definition(lines: list[str], first: int, code: Any, name: str) -> Where | None:
+    """The `def` line, or the line of a lambda."""
+    for i, line in enumerate(lines):
+        text = line.strip()
+        if text.startswith(("def ", "async def ", "async ")) or (
+            name.rpartition(".")[2] in text and "lambda" in text
+        ):
+            start = len(line) - len(line.lstrip())
+            end = len(line.rstrip())
+            return Where(code.co_filename, first + i, start, first + i, end, text, text, name)
+    return None

@@ -1,0 +1,72 @@
+"""Fixes that declare captured values as dynamic variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jitmagic.evidence import Evidence, Variable
+from jitmagic.fixes.prove import Prover
+from jitmagic.report import Finding, Fix
+
+CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
+STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update")
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """The captured values that change, or the state that is written, as hidden inputs and outputs."""
+    if finding.kind in CAPTURED:
+        sets = _captured(finding, evidence)
+    elif finding.kind in STATE:
+        sets = _state(finding, evidence, prover)
+    else:
+        return
+    for paths in sets:
+        proof = prover.dynamic(paths) if paths else None
+        if proof is not None and proof.holds:
+            yield Fix(
+                title=f"make {_listing(paths)} dynamic (--dyn {','.join(paths)})",
+                applicability="safe",
+                verified=True,
+                evidence=proof.words,
+                dyn=tuple(paths),
+            )
+            return
+
+
+def _listing(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _numeric(v: Variable) -> bool:
+    return v.type in ("array", "scalar") and v.dtype not in ("str", "bool", None)
+
+
+def _captured(finding: Finding, evidence: Evidence) -> list[list[str]]:
+    """What the finding names and whatever else changes; then what it names alone."""
+    numeric = {v.path: v for v in evidence.variables if _numeric(v) and v.role == "constant"}
+    named = [c for c in finding.culprits if c in numeric]
+    others = [p for p, v in numeric.items() if p not in named and (v.stale or v.rebound)]
+    siblings = [p for p, v in numeric.items() if p not in named + others and v.type == "array"]
+    sets = [named + others, named]
+    if evidence.dynamic_inputs == 0:
+        sets.insert(0, named + others + siblings)
+    return [s for i, s in enumerate(sets) if s and s not in sets[:i]]
+
+
+def _is_number(value: object) -> bool:
+    from jitmagic.state.values import is_number
+
+    return is_number(value)
+
+
+def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[str]]:
+    """The written paths; for an object that jax can't take, the numbers in it that are read."""
+    written = [w.path for w in evidence.writes]
+    declared = list(evidence.options.dyn or ())
+    sets = [[*declared, *(p for p in written if p in finding.culprits)], [*declared, *written]]
+    if finding.kind == "unregistered-pytree" and prover.samples:
+        sample = prover.samples[-1]
+        leaves = prover.checker.reach(sample.args, sample.kwargs).leaves()
+        roots = set(finding.culprits)
+        sets = [[leaf.path for leaf in leaves if leaf.path.split(".")[0] in roots and _is_number(leaf.value)]]
+    return [s for i, s in enumerate(sets) if s and s not in sets[:i]]

@@ -1,0 +1,170 @@
+"""Proofs: a fix counts as verified only where it was applied, re-run and gave the plain function's results."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import quiet
+from jitmagic.options import JitOptions
+from jitmagic.watched import plainly
+
+if TYPE_CHECKING:
+    from jitmagic.checking import Checker, Sample
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether a fix holds on the calls seen, and in a few words why (or why not)."""
+
+    holds: bool
+    words: str
+
+
+class Prover:
+    """Applies fixes to one function and tries them on the calls that were kept."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        self.samples: list[Sample] = checker.seen.samples
+        self._deadline = time.monotonic() + checker.settings.budget
+        self._eager: list[Any] | None = None
+
+    def out_of_time(self) -> bool:
+        """The budget for finding and proving fixes is spent."""
+        return time.monotonic() > self._deadline
+
+    def say_out_of_time(self) -> None:
+        """Tell in the report that fixes are missing for lack of time."""
+        self.checker.seen.note(f"not all fixes were tried within {self.checker.settings.budget:g} s")
+
+    def run_plain(self, sample: Sample) -> Any:
+        """Result of the user's plain function on a kept call; everything is put back."""
+        checker = self.checker
+        return quiet.rehearse(
+            checker.fn, sample.args, sample.kwargs, checker.reach(sample.args, sample.kwargs)
+        )
+
+    def plain_results(self) -> list[Any]:
+        """`run_plain` of every kept call. Raises what the function raises."""
+        if self._eager is None:
+            self._eager = [self.run_plain(s) for s in self.samples]
+        return self._eager
+
+    def options(self, options: JitOptions) -> Proof:
+        """The function under `jax.jit` with these options gives the plain results on every kept call."""
+
+        fn = self.checker.fn
+        fresh = _fresh(fn)
+        return self._compare(lambda sample: options.jit(fresh)(*sample.args, **sample.kwargs))
+
+    def _compare(self, run: Callable[[Sample], Any]) -> Proof:
+        from jitmagic.measure.compare import compare
+
+        if self.checker.settings.trace_only and self.checker.settings.compile:
+            return Proof(False, "not tried: nothing runs on real values with --trace-only")
+        if not self.samples:
+            return Proof(False, "not tried: no call was kept")
+        try:
+            wanted = self.plain_results()
+        except Exception as exc:
+            return Proof(
+                False, f"the function without jit raises {type(exc).__name__}, so there is nothing to compare"
+            )
+        for sample, eager in zip(self.samples, wanted, strict=True):
+            reach = self.checker.reach(sample.args, sample.kwargs)
+            try:
+                with quiet.undone(reach), quiet.held_back(), plainly():
+                    got = run(sample)
+                    differences = compare(eager, got)
+            except Exception as exc:
+                return Proof(False, f"it still fails: {type(exc).__name__}")
+            if differences:
+                return Proof(False, f"the result differs from the plain run ({differences[0].reason})")
+        return Proof(True, f"traced; equal to the run without jit on {count(len(wanted), 'call')}")
+
+    # -- dynamic variables
+
+    def dynamic(self, paths: Sequence[str]) -> Proof:
+        """With these dynamic variables the function gives the plain results, follows changed values without
+        a new trace, and leaves the variables as the plain function does."""
+        if not self.samples:
+            return Proof(False, "not tried: no call was kept")
+        sample = self.samples[-1]
+        try:
+            reach = self.checker.reach(sample.args, sample.kwargs)
+            with quiet.undone(reach), quiet.held_back(), plainly():
+                return self._follows(paths, sample)
+        except Exception as exc:
+            return Proof(False, f"it fails: {type(exc).__name__}: {' '.join(str(exc).split())[:120]}")
+
+    def _follows(self, paths: Sequence[str], sample: Sample) -> Proof:
+        from jitmagic.compiled import compile_function
+        from jitmagic.measure.compare import compare
+
+        checker = self.checker
+        made = compile_function(_fresh(checker.fn), ",".join(paths), checker.options, checker.namespace)
+        args = sample.args
+        if hasattr(made, "of"):
+            made, args = made.of(sample.args[0]), sample.args[1:]
+        stateful = made.__jitmagic__
+        start = stateful.read()
+        for change, values in (("", start), ("changed ", tuple(_changed(v) for v in start))):
+            _put(stateful, values)
+            wanted = checker.fn(*sample.args, **sample.kwargs), stateful.read()
+            _put(stateful, values)
+            got = made(*args, **sample.kwargs), stateful.read()
+            if differences := compare(wanted, got):
+                where = differences[0].reason
+                return Proof(False, f"with {change}values the result differs from the plain run ({where})")
+        if stateful.compiled._cache_size() > 1 and all(_stable(v) for v in start):
+            return Proof(False, "a changed value makes it trace again")
+        return Proof(
+            True, f"traced; equal to the run without jit with {' and '.join(paths)} as now and changed"
+        )
+
+
+def _put(stateful: Any, values: Sequence[Any]) -> None:
+    for place, value in zip(stateful.places, values, strict=True):
+        place.put(value)
+
+
+def _stable(value: Any) -> bool:
+    return not isinstance(value, (bool, int, float, complex))
+
+
+def _changed(value: Any) -> Any:
+    """Another value of the same type; random keys and booleans stay."""
+    import numpy as np
+
+    if isinstance(value, (bool, np.bool_)):
+        return value
+    try:
+        new = value * 2 + 1
+        return new.astype(value.dtype) if hasattr(value, "dtype") and new.dtype != value.dtype else new
+    except TypeError:
+        return value
+
+
+def _fresh(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function object, because jax caches traces by the function's identity."""
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with plainly():
+            return fn(*args, **kwargs)
+
+    return call
+
+
+def count(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def without_static(options: JitOptions) -> JitOptions:
+    """The same options with nothing static."""
+    return replace(options, static_argnames=(), static_argnums=())

@@ -1,0 +1,133 @@
+"""Fixes that change which arguments are static: the smallest set that lets the function trace, or fewer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.prove import Prover, without_static
+from jitmagic.options import JitOptions
+from jitmagic.report import Finding, Fix
+
+MADE_STATIC = (
+    "tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash",
+    "tracer-format", "invalid-jax-type", "jit-differs-from-eager",
+)  # fmt: skip
+MADE_DYNAMIC = ("unhashable-static", "recompile-static")
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """Static arguments where they help, none where they are the problem, a corrected list where it is wrong."""
+    if finding.kind in MADE_STATIC and evidence.static_verified:
+        yield from _make_static(finding, evidence, prover)
+    elif finding.kind in MADE_DYNAMIC:
+        yield from _make_dynamic(finding, evidence, prover)
+    elif finding.kind == "bad-static-spec":
+        yield from _correct(evidence, prover)
+
+
+def _root(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def _make_static(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    search = prover.checker.seen.search
+    names = {_root(leaf) for leaf in evidence.static_verified or ()}
+    if search is None or search.leaves is None or not names & {_root(c) for c in finding.culprits}:
+        return
+    options = replace(
+        prover.checker.options,
+        static_argnames=tuple(search.argnames), static_argnums=tuple(search.argnums),
+    )  # fmt: skip
+    proof = prover.options(options)
+    if not proof.holds:
+        return
+    added = [n for n in (*search.argnames, *map(str, search.argnums)) if n not in _declared(evidence)]
+    yield Fix(
+        title=f"make {_listing(added)} static: {_cost(added, evidence)}",
+        applicability="unsafe",
+        verified=True,
+        evidence=proof.words,
+        static_argnames=tuple(search.argnames) or None,
+        static_argnums=tuple(search.argnums) or None,
+    )
+
+
+def _declared(evidence: Evidence) -> set[str]:
+    return {*evidence.options.static_argnames, *map(str, evidence.options.static_argnums)}
+
+
+def _listing(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _cost(names: Sequence[str], evidence: Evidence) -> str:
+    """What static arguments cost: one compilation for each new value."""
+    values = {
+        tuple(leaf.value for leaf in call.leaves if leaf.argument in names or leaf.path in names)
+        for call in evidence.calls
+    }
+    words = "each new value compiles again"
+    return f"{words} ({len(values)} so far)" if len(values) > 1 else words
+
+
+def _make_dynamic(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    roots = {_root(c) for c in finding.culprits}
+    old = prover.checker.options
+    fewer = _without(old, roots, evidence)
+    for options in dict.fromkeys((fewer, without_static(old))):
+        if options == old:
+            continue
+        proof = prover.options(options)
+        if proof.holds:
+            yield Fix(
+                title=f"take {_listing(sorted(roots))} as an ordinary argument, not static",
+                applicability="safe",
+                verified=True,
+                evidence=proof.words,
+                static_argnames=options.static_argnames,
+                static_argnums=options.static_argnums or None,
+            )
+            return
+
+
+def _without(options: JitOptions, names: set[str], evidence: Evidence) -> JitOptions:
+    order = evidence.function.parameters
+    return replace(
+        options,
+        static_argnames=tuple(n for n in options.static_argnames if n not in names),
+        static_argnums=tuple(
+            n for n in options.static_argnums if not (-len(order) <= n < len(order) and order[n] in names)
+        ),
+    )
+
+
+def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """Static specs that are misspelt or off by one: nothing static, then the nearest parameter."""
+    import difflib
+
+    order, old = evidence.function.parameters, prover.checker.options
+    candidates: list[JitOptions] = []
+    wrong_names = [n for n in old.static_argnames if n not in order]
+    if wrong_names:
+        near = {n: difflib.get_close_matches(n, order, 1) for n in wrong_names}
+        names = tuple(m for n in old.static_argnames for m in ([n] if n in order else near[n]))
+        candidates.append(replace(old, static_argnames=names))
+    if any(not -len(order) <= n < len(order) for n in old.static_argnums):
+        shifted = tuple(n - 1 if n > 0 else n for n in old.static_argnums)
+        candidates.append(replace(old, static_argnums=shifted))
+        inside = tuple(n for n in old.static_argnums if -len(order) <= n < len(order))
+        candidates.append(replace(old, static_argnums=inside))
+    candidates.append(without_static(old))
+    for options in candidates:
+        proof = prover.options(options) if options != old else None
+        if proof is not None and proof.holds:
+            static = options.static_parameters(prover.checker.fn)
+            title = f"declare {_listing(sorted(static))} static" if static else "declare nothing static"
+            yield Fix(
+                title=title, applicability="safe", verified=True, evidence=proof.words,
+                static_argnames=tuple(options.static_argnames), static_argnums=tuple(options.static_argnums),
+            )  # fmt: skip
+            return

@@ -1,0 +1,86 @@
+"""What a traced program costs: operations and bytes, in all and per source line.
+
+Counted from the jaxpr and not asked of the backend, whose own analysis counts a loop's body once and differs
+from device to device. A scan counts its length; of a choice's branches the dearest counts; the rounds of a
+while loop are unknown, so lines in one (and the total) report no operations, and `cost_notes` says why.
+Bytes are those each operation reads and writes by itself, before the compiler fuses any.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jitmagic.measure.flops import flops, moved_bytes
+from jitmagic.measure.program import OPAQUE, Operation, walk
+from jitmagic.report import Cost, LineCost
+
+
+def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
+    """Cost of each line of `file`, in order. Operations that no line of it made are left out.
+
+    `equations` counts each operation once, however often it runs; `flops` and `bytes` are those of a whole
+    call, None where they depend on the rounds of a while loop or on code that jax cannot look into."""
+    lines: dict[int, list[Operation]] = {}
+    for operation in walk(closed_jaxpr, file).operations:
+        if operation.line is not None:
+            lines.setdefault(operation.line, []).append(operation)
+    return tuple(
+        LineCost(line, len(ops), _total_flops(ops), _total_bytes(ops)) for line, ops in sorted(lines.items())
+    )
+
+
+def total_cost(closed_jaxpr: Any, compiled: Any = None) -> Cost:
+    """Cost of one call; `peak_bytes` from the `compiled` program's memory analysis, where it has one."""
+    operations = walk(closed_jaxpr).operations
+    return Cost(_total_flops(operations), _total_bytes(operations), peak_bytes(compiled))
+
+
+def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
+    """Why operations were not counted, one sentence each; with the line where `file` is given."""
+    notes: dict[str, None] = {}
+    rounds: dict[int | None, float] = {}
+    for operation in walk(closed_jaxpr, file).operations:
+        place = "" if operation.line is None else f"line {operation.line}: "
+        if operation.name in OPAQUE:
+            notes[f"{place}the cost of a call that leaves jax is not known"] = None
+        elif operation.unbounded:
+            rounds[operation.line] = rounds.get(operation.line, 0.0) + flops(operation.eqn) * operation.times
+    for line, count in rounds.items():
+        if count:
+            place = "" if line is None else f"line {line}: "
+            text = f"a while loop runs an unknown number of rounds; one takes {count:.3g} operations"
+            notes[place + text] = None
+    return tuple(notes)
+
+
+def equation_count(closed_jaxpr: Any) -> int:
+    """Operations in the traced program, inner programs included, each counted once."""
+    return len(walk(closed_jaxpr).operations)
+
+
+def peak_bytes(compiled: Any) -> int | None:
+    """Bytes that one call holds at most: arguments, results and scratch, buffers shared among them once.
+
+    None where the backend reports nothing."""
+    try:
+        stats = compiled.memory_analysis()
+        total = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
+        return int(total - stats.alias_size_in_bytes)
+    except Exception:
+        return None
+
+
+def _unknown(operation: Operation) -> bool:
+    return operation.name in OPAQUE or (operation.unbounded and flops(operation.eqn) > 0)
+
+
+def _total_flops(operations: list[Operation]) -> float | None:
+    if any(_unknown(op) for op in operations):
+        return None
+    return sum(flops(op.eqn) * op.times for op in operations)
+
+
+def _total_bytes(operations: list[Operation]) -> float | None:
+    if any(op.unbounded or op.name in OPAQUE for op in operations):
+        return None
+    return sum(moved_bytes(op.eqn) * op.times for op in operations)

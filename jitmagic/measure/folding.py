@@ -1,0 +1,119 @@
+"""Did the compiler compute the answer beforehand, from constants alone?
+
+XLA evaluates operations on closed-over arrays while it compiles; a timing of what is left says nothing about
+the function.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+from jitmagic.measure.flops import flops
+from jitmagic.measure.program import Operation, Walk, walk
+
+FOLDED_SHARE = 0.9
+"""The share of all operations that has to be gone, and has to have depended on constants alone."""
+
+_MOVES = frozenset(
+    "constant parameter copy copy-start copy-done broadcast tuple get-tuple-element bitcast bitcast-convert "
+    "convert iota reshape transpose slice concatenate pad reverse fusion call after-all opt-barrier "
+    "partition-id replica-id add-dependency get-dimension-size dynamic-slice dynamic-update-slice gather "
+    "select domain".split()
+)
+_HEAVY = frozenset(
+    "while conditional custom-call convolution fft sort cholesky triangular-solve rng rng-bit-generator "
+    "scatter reduce-window select-and-scatter map all-reduce all-gather infeed outfeed".split()
+)
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (\(.*?\)|\S+) ([a-z][\w\-]*)\((.*)$")
+_SHAPE = re.compile(r"\[([\d,]*)\]")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
+
+
+class ConstantOperations(NamedTuple):
+    """Operations of a traced program that no input of it reaches."""
+
+    equations: int
+    """How many there are; moving values about does not count."""
+    share: float
+    """Their part of the work of one call, 0 to 1."""
+    constants: tuple[Any, ...]
+    """The constant objects that they read, each once, the very ones that were closed over."""
+
+
+def folded(closed_jaxpr: Any, compiled: Any) -> bool:
+    """Whether (nearly) all operations of the traced program were done by the compiler.
+
+    `compiled` is what `jax.stages.Lowered.compile` returned; False where it shows no program text."""
+    found = walk(closed_jaxpr)
+    total = _work(found.operations)
+    if not total or _work(_constant(found)) < FOLDED_SHARE * total:
+        return False
+    try:
+        text = compiled.as_text()
+    except Exception:
+        return False
+    return bool(text) and remaining_operations(text) <= (1 - FOLDED_SHARE) * total
+
+
+def constant_operations(closed_jaxpr: Any) -> ConstantOperations:
+    """The operations that depend on constants alone: they could be done once, outside the function."""
+    found = walk(closed_jaxpr)
+    operations = _constant(found)
+    total = _work(found.operations)
+    used = sorted({n for op in operations for n in op.flow or ()})
+    share = _work(operations) / total if total else 0.0
+    return ConstantOperations(len(operations), share, tuple(found.constants[n] for n in used))
+
+
+def constant_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
+    """`(line, count)` of the operations of `constant_operations` that come from lines of `file`, in order."""
+    counts: dict[int, int] = {}
+    for op in _constant(walk(closed_jaxpr, file)):
+        if op.line is not None:
+            counts[op.line] = counts.get(op.line, 0) + 1
+    return tuple(sorted(counts.items()))
+
+
+def remaining_operations(hlo: str) -> float:
+    """Operations left in the text of an optimised HLO module; infinite with a loop or a library call."""
+    sizes: dict[str, tuple[int, ...]] = {}
+    total = 0.0
+    for line in hlo.splitlines():
+        match = _INSTRUCTION.match(line)
+        if match is None:
+            continue
+        name, shape, opcode, rest = match.groups()
+        sizes[name] = _dimensions(shape)
+        if opcode in _HEAVY:
+            return math.inf
+        if opcode not in _MOVES:
+            total += _instruction(opcode, sizes[name], rest, sizes)
+    return total
+
+
+def _instruction(opcode: str, out: tuple[int, ...], rest: str, sizes: dict[str, tuple[int, ...]]) -> float:
+    operand = _OPERAND.search(rest)
+    first = sizes.get(operand[1], out) if operand else out
+    if opcode == "reduce":
+        return float(max(math.prod(first), math.prod(out)))
+    contracted = _CONTRACTED.search(rest)
+    if opcode == "dot" and contracted:
+        inner = math.prod(first[int(d)] for d in contracted[1].split(",") if d and int(d) < len(first))
+        return 2.0 * math.prod(out) * inner
+    return float(math.prod(out))
+
+
+def _dimensions(shape: str) -> tuple[int, ...]:
+    match = _SHAPE.search(shape)
+    return tuple(int(d) for d in match[1].split(",") if d) if match else ()
+
+
+def _constant(found: Walk) -> list[Operation]:
+    return [op for op in found.operations if op.flow is not None and op.times and flops(op.eqn)]
+
+
+def _work(operations: list[Operation]) -> float:
+    return sum(flops(op.eqn) * op.times for op in operations)

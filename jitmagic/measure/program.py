@@ -1,0 +1,221 @@
+"""Walking a traced program: its operations, their source lines, what they depend on, how often they run.
+
+Calls of inner functions are entered; what is left are the operations themselves. A jaxpr is taken in every
+form that jax has for one: open, closed, or (from jax 0.11 on) both in one class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jax.extend import source_info_util
+from jax.extend.core import Literal
+
+from jitmagic.measure.flops import flops
+
+Flow = frozenset[int] | None
+"""The constants (by number) that a value is computed from, or None where it depends on an input."""
+
+CALLS = frozenset(
+    "jit pjit closed_call core_call core_closed_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr "
+    "remat remat2 checkpoint custom_linear_solve".split()
+)
+"""Primitives that only run an inner program once."""
+
+OPAQUE = frozenset("pure_callback io_callback ffi_call custom_call pallas_call xla_call_module".split())
+"""Primitives whose inside cannot be looked at."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One equation that calls no inner program.
+
+    `line` is its innermost line in the file asked for (None: no line there), `times` how often it runs in
+    one call (0 for the cheaper branches of a choice, one round for a while loop, which is `unbounded`)."""
+
+    eqn: Any
+    line: int | None
+    times: float = 1.0
+    unbounded: bool = False
+    flow: Flow = None
+
+    @property
+    def name(self) -> str:
+        """Name of the primitive: `dot_general`, `add`."""
+        return str(self.eqn.primitive.name)
+
+
+@dataclass
+class Walk:
+    """All operations of a program in order, and the constant objects that it holds."""
+
+    operations: list[Operation] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def number(self, constant: Any) -> frozenset[int]:
+        """The constant's place in `constants`, by identity, as a set of one."""
+        if id(constant) not in self._numbers:
+            self._numbers[id(constant)] = len(self.constants)
+            self.constants.append(constant)
+        return frozenset({self._numbers[id(constant)]})
+
+
+@dataclass(frozen=True)
+class _At:
+    file: str | None
+    line: int | None = None
+    times: float = 1.0
+    unbounded: bool = False
+
+
+def walk(jaxpr: Any, file: str | None = None) -> Walk:
+    """Every operation of `jaxpr`, inner programs entered; lines are those in `file`."""
+    found = Walk()
+    _program(jaxpr, [None] * len(open_jaxpr(jaxpr).invars), _At(file), found, found.operations)
+    return found
+
+
+def open_jaxpr(jaxpr: Any) -> Any:
+    """The jaxpr without its constants' values."""
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def constants_of(jaxpr: Any) -> list[Any]:
+    """Values of the jaxpr's constant variables; empty for an open jaxpr."""
+    return list(getattr(jaxpr, "consts", ()))
+
+
+def called_program(eqn: Any) -> tuple[Any, list[int]] | None:
+    """The inner program that an equation of `CALLS` runs and the operands it takes, by position."""
+    if eqn.primitive.name not in CALLS:
+        return None
+    operands = list(range(len(eqn.invars)))
+    if eqn.primitive.name == "custom_linear_solve":
+        lengths = eqn.params["const_lengths"]
+        start = lengths.matvec + lengths.vecmat
+        consts = operands[start : start + lengths.solve]
+        return eqn.params["jaxprs"].solve, consts + operands[sum(lengths) :]
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        inner = eqn.params.get(name)
+        if inner is not None and len(open_jaxpr(inner).invars) == len(operands):
+            return inner, operands
+    return None
+
+
+def scan_split(eqn: Any) -> tuple[int, int]:
+    """Numbers of constants and of carried values among the operands of a scan.
+
+    Told by rank, which needs no name that changes between versions: rows and stacked results have one
+    dimension more outside the loop than inside."""
+    body = open_jaxpr(eqn.params["jaxpr"])
+    rows = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, body.invars, strict=True))
+    carries = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, body.outvars, strict=True))
+    return len(eqn.invars) - rows - carries, carries
+
+
+def inner_line(eqn: Any, file: str) -> int | None:
+    """Innermost line of `file` that the equation comes from; None where none is known."""
+    traceback: Any = getattr(eqn.source_info, "traceback", None)
+    try:
+        codes, offsets = traceback.raw_frames()
+        locate: Any = type(traceback).code_addr2location
+        for code, offset in zip(codes, offsets, strict=True):
+            if code.co_filename == file:
+                return int(locate(code, offset)[0])
+        return None
+    except Exception:
+        # raw_frames belongs to jaxlib; the summary is public, but has the innermost user frame only.
+        match = re.match(r"(.*):(\d+)(:\d+)? ", source_info_util.summarize(eqn.source_info))
+        return int(match[2]) if match and match[1] == file else None
+
+
+def _program(jaxpr: Any, inputs: Sequence[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+    body = open_jaxpr(jaxpr)
+    flows: dict[Any, Flow] = dict(zip(body.invars, inputs, strict=True))
+    for var, value in zip(body.constvars, constants_of(jaxpr), strict=False):
+        flows[var] = found.number(value)
+
+    def read(atom: Any) -> Flow:
+        if not isinstance(atom, Literal):
+            return flows.get(atom)
+        return found.number(atom.val) if getattr(atom.val, "ndim", 0) else frozenset()
+
+    for eqn in body.eqns:
+        line = inner_line(eqn, at.file) if at.file is not None else None
+        here = replace(at, line=at.line if line is None else line)
+        results = _equation(eqn, [read(v) for v in eqn.invars], here, found, out)
+        flows.update(zip(eqn.outvars, results, strict=True))
+    return [read(v) for v in body.outvars]
+
+
+def _equation(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+    name = eqn.primitive.name
+    if name == "scan":
+        return _scan(eqn, inputs, at, found, out)
+    if name == "while":
+        return _while(eqn, inputs, at, found, out)
+    if name == "cond":
+        return _cond(eqn, inputs, at, found, out)
+    inner = called_program(eqn)
+    if inner is not None:
+        return _program(inner[0], [inputs[i] for i in inner[1]], at, found, out)
+    if name == "shard_map" and "jaxpr" in eqn.params:
+        devices = float(getattr(eqn.params.get("mesh"), "size", 1))
+        return _program(eqn.params["jaxpr"], inputs, replace(at, times=at.times * devices), found, out)
+    flow = None if name in OPAQUE else join(inputs)
+    out.append(Operation(eqn, at.line, at.times, at.unbounded, flow))
+    return [flow] * len(eqn.outvars)
+
+
+def join(flows: Sequence[Flow]) -> Flow:
+    """What a result depends on whose operands depend on `flows`."""
+    if any(flow is None for flow in flows):
+        return None
+    return frozenset().union(*(flow for flow in flows if flow is not None))
+
+
+def _settle(step: Any, carry: list[Flow]) -> list[Flow]:
+    """The flows of a loop's carry after any number of rounds: they only ever grow."""
+    while True:
+        after = [join(pair) for pair in zip(carry, step(carry), strict=True)]
+        if after == carry:
+            return carry
+        carry = after
+
+
+def _scan(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+    body = eqn.params["jaxpr"]
+    consts, carries = scan_split(eqn)
+    fixed, carry, rows = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
+    inside = replace(at, times=at.times * eqn.params["length"])
+    carry = _settle(lambda c: _program(body, [*fixed, *c, *rows], inside, found, [])[:carries], carry)
+    return _program(body, [*fixed, *carry, *rows], inside, found, out)
+
+
+def _while(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+    test, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    split = eqn.params["cond_nconsts"]
+    end = split + eqn.params["body_nconsts"]
+    inside = replace(at, unbounded=True)
+    carry = _settle(lambda c: _program(body, [*inputs[split:end], *c], inside, found, []), inputs[end:])
+    verdict = _program(test, [*inputs[:split], *carry], inside, found, out)
+    _program(body, [*inputs[split:end], *carry], inside, found, out)
+    return [join([flow, *verdict]) for flow in carry]
+
+
+def _cond(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+    choice, operands = inputs[0], inputs[1:]
+    branches: list[list[Operation]] = []
+    results: list[list[Flow]] = []
+    for branch in eqn.params["branches"]:
+        branches.append([])
+        results.append(_program(branch, operands, at, found, branches[-1]))
+    costs = [sum(flops(op.eqn) * op.times for op in ops) for ops in branches]
+    dearest = costs.index(max(costs))
+    for index, ops in enumerate(branches):
+        out.extend(ops if index == dearest else (replace(op, times=0.0) for op in ops))
+    return [join([choice, *column]) for column in zip(*results, strict=True)]

@@ -1,0 +1,116 @@
+"""The options of `jax.jit` as one frozen value, whoever declared them."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class JitOptions:
+    """What `jax.jit` takes, normalised to tuples. `device` is platform and index (`cpu:0`) or a jax device."""
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+    device: Any = None
+    backend: str | None = None
+    keep_unused: bool = False
+    inline: bool = False
+
+    @classmethod
+    def of(cls, **given: Any) -> JitOptions:
+        """From keywords in any of the forms that `jax.jit` accepts."""
+        for key in ("static_argnums", "donate_argnums"):
+            given[key] = _numbers(given.get(key))
+        for key in ("static_argnames", "donate_argnames"):
+            given[key] = _names(given.get(key))
+        return cls(**given)
+
+    def kwargs(self) -> dict[str, Any]:
+        """Keywords for `jax.jit`; what was not declared is left out, so that jax's own defaults hold."""
+        out: dict[str, Any] = {}
+        for key in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"):
+            if value := getattr(self, key):
+                out[key] = value
+        out.update({k: getattr(self, k) for k in ("keep_unused", "inline") if getattr(self, k)})
+        if self.device is not None:
+            out["device"] = find_device(self.device)
+        if self.backend is not None:
+            out["backend"] = self.backend
+        return out
+
+    def jit(self, fn: Callable[..., Any]) -> Any:
+        """`jax.jit(fn)` with these options. jax's advice against `device` is not repeated: it was asked for."""
+        import jax
+
+        with warnings.catch_warnings():
+            if self.device is not None or self.backend is not None:
+                warnings.simplefilter("ignore", DeprecationWarning)
+            return jax.jit(fn, **self.kwargs())
+
+    def shifted(self, by: int, fn: Callable[..., Any], donate_state: Sequence[int] = ()) -> JitOptions:
+        """The same options for a function that takes `by` more arguments in front of `fn`'s own."""
+        count = _positional_count(fn)
+        names = tuple(n for n in self.donate_argnames if n.isidentifier() and n in _parameters(fn))
+        return replace(
+            self,
+            static_argnums=tuple(n + by if n >= 0 else n + by + count for n in self.static_argnums),
+            donate_argnums=(
+                *donate_state,
+                *(n + by if n >= 0 else n + by + count for n in self.donate_argnums),
+            ),
+            donate_argnames=names,
+        )
+
+    def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
+        """Names of the parameters of `fn` that are static, whichever way they were declared."""
+        names = _parameters(fn)
+        numbered = {names[n] for n in self.static_argnums if -len(names) <= n < len(names)}
+        return frozenset(self.static_argnames) | numbered
+
+
+def find_device(text: Any) -> Any:
+    """The jax device for `cpu`, `gpu:1` or a device object; ValueError in one line where there is none."""
+    if not isinstance(text, str):
+        return text
+    import jax
+
+    platform, _, index = text.partition(":")
+    try:
+        return jax.devices(platform)[int(index or 0)]
+    except (RuntimeError, ValueError, IndexError):
+        known = ", ".join(f"{d.platform}:{i}" for i, d in enumerate(jax.devices()))
+        raise ValueError(f"no device {text!r}; there is {known}") from None
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    many = isinstance(value, (list, tuple, set, frozenset, range))
+    return tuple(int(v) for v in value) if many else (int(value),)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
+def _positional_count(fn: Callable[..., Any]) -> int:
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

@@ -1,0 +1,157 @@
+"""A report as a tree of parts: what to say, in which order, and what to leave out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jitmagic.render.escape import brief
+from jitmagic.render.findings import Telling, finding_section
+from jitmagic.render.functions import elsewhere, notes, sections, verdict
+from jitmagic.render.parts import (
+    SEVERITIES,
+    Document,
+    Inline,
+    Listing,
+    Para,
+    Part,
+    Run,
+    Section,
+    Tone,
+    Verdict,
+    runs,
+)
+from jitmagic.render.source import cell_rows, in_cell
+from jitmagic.render.units import counted, listed
+from jitmagic.report import Finding, FunctionReport, Report
+
+FULL = 20
+"""Findings told in full, and verdicts, the worst first."""
+
+OPEN = 6
+"""Findings that HTML does not fold."""
+
+FUNCTIONS = 8
+"""Functions whose state, timing and cost are told; with shorter tables where there are several."""
+
+SHORT = 8
+
+REST: dict[Tone, str] = {
+    "error": "failing",
+    "warning": "with warnings",
+    "note": "not called",
+    "ok": "ok",
+}
+
+
+def build(report: Report) -> Document:
+    """The whole report: verdicts, the cell, findings, functions, what was left out."""
+    telling = Telling.of(report)
+    told, hidden = _choose(report.findings)
+    grave = [f for f in told if f.severity != "note"]
+    neutral = [f for f in told if f.severity == "note"]
+    parts: list[Part] = [*_cell(grave, telling)]
+    made = [finding_section(f, telling) for f in grave]
+    parts += [*made[:OPEN], *(replace(section, fold=True) for section in made[OPEN:])]
+    parts += _hidden(hidden)
+    parts += _notes(neutral, telling)
+    parts += _functions(report, telling)
+    if section := notes(report.notes):
+        parts.append(section)
+    return Document(_verdicts(report), tuple(parts), _foot(report))
+
+
+def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings to tell in full, the worst first, each severity in the order of the source; the rest."""
+
+    def rank(finding: Finding) -> tuple[int, bool, int]:
+        line = finding.span.line if finding.span else 0
+        return SEVERITIES.index(finding.severity), bool(finding.span and finding.span.cell), line
+
+    ordered = sorted(findings, key=rank)
+    return ordered[:FULL], ordered[FULL:]
+
+
+def _verdicts(report: Report) -> tuple[Verdict, ...]:
+    made = [verdict(f, _about(f, report)) for f in report.functions]
+    names = {f.name for f in report.functions}
+    alone = len(report.functions) == 1
+    others = [] if alone else [f for f in report.findings if f.function not in names]
+    apart = (elsewhere(others),) if others else ()
+    if not made and not apart:
+        return (Verdict("·", "note", "nothing to report", (Run("no function was checked"),)),)
+    return (*_worst(made), *apart)
+
+
+def _worst(made: list[Verdict]) -> tuple[Verdict, ...]:
+    """The verdicts, or, of too many, the worst and a line about the others."""
+    if len(made) <= FULL:
+        return tuple(made)
+    ranked = sorted(made, key=lambda v: list(REST).index(v.tone))
+    kinds = Counter(v.tone for v in ranked[FULL:])
+    rest = ", ".join(f"{count:,} {REST[tone]}" for tone, count in kinds.items())
+    more = Verdict("·", "note", counted(len(made) - FULL, "more function"), (Run(rest),))
+    return (*ranked[:FULL], more)
+
+
+def _about(function: FunctionReport, report: Report) -> list[Finding]:
+    if len(report.functions) == 1:
+        return list(report.findings)
+    return [f for f in report.findings if f.function == function.name]
+
+
+def _cell(findings: Sequence[Finding], telling: Telling) -> list[Part]:
+    """The cell with its marked lines, for HTML; in text each finding stands with the lines around it."""
+    if not any(f.span and in_cell(f.span, telling.lines) for f in findings):
+        return []
+    rows = cell_rows(telling.lines, findings)
+    return [Section((Run("the cell:", "strong"),), (Listing(rows),), medium="html")]
+
+
+def _hidden(findings: Sequence[Finding]) -> list[Part]:
+    if not findings:
+        return []
+    kinds = Counter(f"{f.severity}[{f.code}] {f.kind}" for f in findings)
+    words = listed([f"{count:,} × {kind}" for kind, count in kinds.items()], 12)
+    text = f"{counted(len(findings), 'more finding')} not shown here, but in the report's data: {words}"
+    return [Para((Run(text),), "left out")]
+
+
+def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
+    if not findings:
+        return []
+    title = (Run(counted(len(findings), "note"), "note"), Run(" (neutral facts, nothing to mend):"))
+    inner = tuple(finding_section(f, telling) for f in findings)
+    return [Section(title, inner, fold=True)]
+
+
+def _functions(report: Report, telling: Telling) -> list[Part]:
+    if len(report.functions) == 1:
+        return list(sections(report.functions[0], telling.lines))
+    made: list[Part] = []
+    for function in report.functions[:FUNCTIONS]:
+        if inner := sections(function, telling.lines, SHORT):
+            title = (Run("about "), Run(brief(function.name), "code"), Run(":"))
+            made.append(Section(title, inner, fold=True))
+    if len(report.functions) > FUNCTIONS:
+        more = counted(len(report.functions) - FUNCTIONS, "function")
+        made.append(Para((Run(f"state, timing and cost of {more} are in the report's data"),), "left out"))
+    return made
+
+
+def _foot(report: Report) -> Inline:
+    """What the report was made with, and where to read on."""
+    versions = report.versions
+    named = (("jitmagic", versions.jitmagic), ("jax", versions.jax), ("Python", versions.python))
+    words = ", ".join(f"{name} {version}" for name, version in named if version)
+    if report.backend:
+        words += f"{' ' if words else ''}on {report.backend}"
+    more = []
+    code = next((f.code for f in _choose(report.findings)[0] if f.severity != "note"), None)
+    if code:
+        explain = f"%jitcheck --explain {code}" if report.cell.magic else f'jitmagic.explain("{code}")'
+        more.append(f"`{explain}` tells more")
+    if report.cell.magic.startswith("%%") and report.fixed_cell:
+        more.append("`--fix` puts the corrected cell below")
+    return runs("; ".join(filter(None, [words, *more])), "dim")

@@ -1,0 +1,239 @@
+"""A function's verdict, and the sections about its state, stages, timing and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitmagic.render import units
+from jitmagic.render.escape import brief, shorten
+from jitmagic.render.parts import Bar, Inline, Para, Part, Run, Section, Table, Tone, Verdict, runs, worst
+from jitmagic.report import Finding, FunctionReport, LineCost, Sample, State
+
+ROWS = 30
+"""Rows of a table, where the report is about one function."""
+
+NOTES = 12
+WORDS = 400
+"""Characters of a remark."""
+
+SOURCE = 48
+"""Characters of a source line in a table."""
+
+SIGNS: dict[Tone, str] = {"ok": "✓", "warning": "!", "error": "✗", "note": "·"}
+HOW = {
+    "user-error": "raises an error of its own",
+    "leaked-tracer": "lets a traced value escape",
+    "donated-reuse": "uses a donated array again",
+    "nan": "gives NaN or infinity",
+    "jit-differs-from-eager": "gives other results than without jit",
+    "dtype-truncation": "loses precision",
+}
+
+
+Cells = tuple[Inline | Bar, ...]
+
+
+def verdict(function: FunctionReport, findings: Sequence[Finding]) -> Verdict:
+    """The one line about `function`, which `findings` are about."""
+    errors = [f for f in findings if f.severity == "error"]
+    warnings = [f for f in findings if f.severity == "warning"]
+    counts = [units.counted(len(errors), "problem")] if errors else []
+    counts += [units.counted(len(warnings), "warning")] if warnings else []
+    if function.verdict == "fails" or errors:
+        how = HOW.get(errors[0].kind, _fails(function)) if errors else _fails(function)
+        return _verdict("error", function.name, how, ", ".join(counts))
+    if function.verdict == "untraced":
+        how = "was not traced" if function.calls else "not called yet"
+        return _verdict("warning" if warnings else "note", function.name, how, ", ".join(counts))
+    if warnings:
+        return _verdict("warning", function.name, ", ".join(counts), gain(function), "; ")
+    return _verdict("ok", function.name, "ok", gain(function))
+
+
+def _fails(function: FunctionReport) -> str:
+    return "has a problem" if function.verdict == "ok" else "fails to trace"
+
+
+def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> Verdict:
+    words: Inline = (Run(how, tone), *((Run(joint + more),) if more else ()))
+    return Verdict(SIGNS[tone], tone, brief(name), words)
+
+
+def elsewhere(findings: Sequence[Finding]) -> Verdict:
+    """The one line about findings that belong to no function of the report."""
+    tone = worst({f.severity for f in findings})
+    counts = [units.counted(n, word) for severity, word in (("error", "problem"), ("warning", "warning"),
+              ("note", "note")) if (n := sum(f.severity == severity for f in findings))]  # fmt: skip
+    return _verdict(tone, "the cell", ", ".join(counts), "")
+
+
+def gain(function: FunctionReport) -> str:
+    """What compiling brings, in one phrase; empty where nothing was compiled or timed."""
+    timing = function.timing
+    if timing.constant_folded:
+        return "computed while compiling, so its time says nothing"
+    if timing.jit is None:
+        compiled = function.stages.compile_s is not None
+        return "traces and compiles, not timed" if compiled else "traces, not timed"
+    place = f" on {timing.device}" if timing.device else ""
+    if timing.eager is None or not timing.speedup:
+        return f"{units.seconds(timing.jit.median_s)} per compiled call{place}"
+    both = f"{units.seconds(timing.eager.median_s)} → {units.seconds(timing.jit.median_s)}{place}"
+    return f"{_ratio(timing.speedup)} ({both}), {_pays(timing.speedup, timing.break_even_calls)}"
+
+
+def _ratio(speedup: float) -> str:
+    if 0.95 <= speedup <= 1.05:
+        return "as fast as without jit"
+    if speedup > 1:
+        return f"{units.times(speedup)} faster compiled"
+    return f"{units.times(1 / speedup)} slower compiled"
+
+
+def _pays(speedup: float, calls: int | None) -> str:
+    if calls is not None:
+        return f"pays off after {units.counted(calls, 'call')}"
+    return "does not pay off" if speedup <= 1 else "pays off"
+
+
+def sections(function: FunctionReport, lines: Sequence[str], rows: int = ROWS) -> tuple[Section, ...]:
+    """State, stages, timing, cost and what was left out, each where there is something to tell.
+
+    `lines` is the cell's source, for the lines that the cost is shown by; tables have at most `rows`."""
+    made = (_signature(function), _state(function.state, rows), _stages(function), _timing(function),
+            _cost(function, lines, rows), notes(function.notes))  # fmt: skip
+    return tuple(section for section in made if section)
+
+
+def notes(texts: Sequence[str]) -> Section | None:
+    """What the check left out, and why."""
+    if not texts:
+        return None
+    shown = tuple(Para(runs(shorten(text, WORDS)), "-") for text in texts[:NOTES])
+    if len(texts) > NOTES:
+        shown += (Para((Run(f"… {units.counted(len(texts) - NOTES, 'remark')} more"),)),)
+    return Section((Run("left out:", "strong"),), shown, fold=True)
+
+
+def _signature(function: FunctionReport) -> Section | None:
+    if not function.signature:
+        return None
+    text = Run(shorten(function.signature, WORDS), "code")
+    return Section((Run("signature:", "strong"),), (Para((text,)),), fold=True)
+
+
+def _state(state: Sequence[State], rows: int) -> Section | None:
+    if not state:
+        return None
+    total = sum(s.bytes or 0 for s in state)
+    counted = f" {units.counted(len(state), 'variable')}{f', {units.size(total)}' if total else ''}"
+    ranked = sorted(state, key=lambda s: (not s.stale, not s.written))
+    shown = tuple(_state_row(s) for s in ranked[:rows])
+    table = Table(("path", "role", "type", "size", "read at", "from", "marks"), shown, frozenset({3}))
+    parts: tuple[Part, ...] = (table,)
+    if hidden := ranked[rows:]:
+        size = units.size(sum(s.bytes or 0 for s in hidden))
+        parts += (Para((Run(f"… {units.counted(len(hidden), 'variable')} more, {size}"),)),)
+    return Section((Run("state:", "strong"), Run(counted)), parts, fold=True)
+
+
+def _state_row(state: State) -> tuple[Inline, ...]:
+    kind = state.type
+    if state.shape is not None or state.dtype:
+        kind = units.array_type(state.dtype, state.shape)
+    if state.value:
+        kind += f" = {brief(state.value, 24)}"
+    stale = [Run("stale", "warning")] if state.stale else []
+    written = [Run("written", "strong")] if state.written else []
+    declared = [Run("declared")] if state.declared else []
+    marks = [run for mark in stale + written + declared for run in (Run(", "), mark)][1:]
+    size = units.size(state.bytes) if state.bytes is not None else ""
+    read = units.listed([str(n) for n in state.lines], 6)
+    return ((Run(brief(state.path, 40), "code"),), (Run(state.role),), (Run(kind, "code"),), (Run(size),),
+            (Run(f"line {read}" if read else ""),), (Run(state.origin),), tuple(marks))  # fmt: skip
+
+
+def _stages(function: FunctionReport) -> Section | None:
+    stages = function.stages
+    known = [(name, s) for name, s in (("trace", stages.trace_s), ("lower", stages.lower_s),
+             ("compile", stages.compile_s)) if s is not None]  # fmt: skip
+    done = (function.calls, "call"), (function.traces, "trace"), (function.compiles, "compilation")
+    counts = ", ".join(units.counted(n, noun) for n, noun in done)
+    if not known and not function.traces:
+        return None
+    title = (Run("stages:", "strong"), Run(f" {counts}" if function.calls else ""))
+    most = max((s for _, s in known), default=0.0) or 1.0
+    rows = tuple(((Run(name),), (Run(units.seconds(s)),), Bar(s / most)) for name, s in known)
+    parts = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
+    return Section(title, parts, fold=True)
+
+
+def _timing(function: FunctionReport) -> Section | None:
+    timing = function.timing
+    eager = [("without jit", timing.eager)] if timing.eager else []
+    jit = [("compiled", timing.jit)] if timing.jit else []
+    parts: list[Part] = []
+    if samples := eager + jit:
+        most = max(sample.median_s or 0.0 for _, sample in samples) or 1.0
+        rows = tuple(_sample_row(name, sample, most) for name, sample in samples)
+        head = ("run", "median", "mean ± std", "best", "runs", "")
+        parts.append(Table(head, rows, frozenset({1, 2, 3})))
+        parts.append(Para(runs(gain(function))))
+    if timing.left_out:
+        parts.append(Para(runs(shorten(timing.left_out, WORDS))))
+    if not parts:
+        return None
+    device = f" on {timing.device}" if timing.device else ""
+    return Section((Run(f"timing{device}:", "strong"),), tuple(parts), fold=True)
+
+
+def _sample_row(name: str, sample: Sample, most: float) -> Cells:
+    spread = f"{units.seconds(sample.mean_s)} ± {units.seconds(sample.std_s)}"
+    count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
+    best = units.seconds(sample.best_s) if sample.best_s is not None else ""
+    words = (name, units.seconds(sample.median_s), spread, best, count)
+    return (*((Run(word),) for word in words), Bar((sample.median_s or 0.0) / most))
+
+
+def _cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section | None:
+    cost = function.cost
+    words = []
+    if cost.flops is not None:
+        words.append(units.scaled(cost.flops, "flop"))
+    if cost.bytes is not None:
+        words.append(f"{units.size(cost.bytes)} read and written")
+    if cost.peak_bytes is not None:
+        words.append(f"{units.size(cost.peak_bytes)} of memory at most")
+    parts: list[Part] = [Para((Run(", ".join(words)),))] if words else []
+    parts += _line_costs(function.lines, lines, rows)
+    return Section((Run("cost of one compiled call:", "strong"),), tuple(parts), fold=True) if parts else None
+
+
+def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> list[Part]:
+    """The dearest lines in the order of the source, with a bar each."""
+    if not costs:
+        return []
+    by_flops = any(c.flops for c in costs)
+
+    def weight(cost: LineCost) -> float:
+        return (cost.flops or 0.0) if by_flops else float(cost.equations)
+
+    chosen = sorted(sorted(costs, key=weight, reverse=True)[:rows], key=lambda c: c.line)
+    most = max(map(weight, chosen)) or 1.0
+    shown = tuple(_cost_row(c, _source(c.line, lines), weight(c) / most) for c in chosen)
+    head = ("line", "source", "equations", "flop", "bytes", "")
+    table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4}))]
+    if len(costs) > rows:
+        table.append(Para((Run(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
+    return table
+
+
+def _cost_row(cost: LineCost, source: str, share: float) -> Cells:
+    flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
+    numbers = ((Run(word),) for word in (str(cost.equations), flops, size))
+    return ((Run(str(cost.line)),), (Run(source, "code"),), *numbers, Bar(share))
+
+
+def _source(line: int, lines: Sequence[str]) -> str:
+    text = lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+    return text if len(text) <= SOURCE else text[: SOURCE - 1] + "…"

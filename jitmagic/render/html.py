@@ -1,0 +1,233 @@
+"""The tree of parts as an HTML fragment that survives notebooks, trusted or not.
+
+Inline styles only, and of them those that JupyterLab's sanitizer keeps; no scripts, ids, outside links.
+Colours follow the theme by `light-dark()`, over translucent tints, and never stand alone: with every
+style gone the signs, words and bold type still say all. What lies beyond the first glance is folded.
+"""
+
+from __future__ import annotations
+
+from jitmagic.render.escape import for_html, one_line
+from jitmagic.render.parts import (
+    Bar,
+    Diff,
+    Document,
+    Inline,
+    Listing,
+    Para,
+    Part,
+    Row,
+    Run,
+    Section,
+    Table,
+    Tone,
+    Verdict,
+    crop,
+    segments,
+    shown,
+)
+
+COLORS: dict[Tone, tuple[str, str]] = {
+    "error": ("#a50e0e", "#ff9a90"),
+    "warning": ("#6b4500", "#f7c46c"),
+    "note": ("#174ea6", "#9ec3ff"),
+    "ok": ("#0d5223", "#86dca0"),
+    "dim": ("#4a4f55", "#b4b9bf"),
+}
+"""Text colours on a light and on a dark background."""
+
+TINTS: dict[Tone, tuple[int, int, int, float]] = {
+    "error": (217, 48, 37, 0.16),
+    "warning": (227, 160, 8, 0.18),
+    "note": (66, 133, 244, 0.14),
+    "ok": (30, 142, 62, 0.14),
+    "plain": (127, 127, 127, 0.1),
+}
+"""Translucent backgrounds: red, green, blue and opacity."""
+
+EDGES: dict[Tone, str] = {"error": "#d9534f", "warning": "#b8860b", "note": "#5b8def", "ok": "#2e9e57"}
+"""Borders, and bars, in both themes."""
+
+LINE = 160
+"""Columns of a source line that are shown."""
+
+BAR = 96
+"""Pixels of a full bar."""
+
+ROW = '<tr style="background-color:transparent">'
+"""The lab tints every other row by itself."""
+
+FOOT = "font-size:smaller;margin-top:8px"
+PRE = "color:inherit;font-family:monospace;text-align:left;line-height:1.4;margin:4px 0;padding:4px 8px"
+
+
+def render(document: Document) -> str:
+    """`document` as one `div`."""
+    verdicts = "\n".join(map(_verdict, document.verdicts))
+    parts = "\n".join(map(_part, document.parts))
+    foot = _block(_inline(document.foot), FOOT) if document.foot else ""
+    style = "max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
+    return _block("\n".join(filter(None, ("", verdicts, parts, foot, ""))), style)
+
+
+def page(fragment: str, title: str) -> str:
+    """`fragment` as a whole document, for a file."""
+    return (
+        '<!doctype html>\n<html lang="en" style="color-scheme:light dark">\n<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{for_html(one_line(title))}</title></head>\n"
+        '<body style="font-family:system-ui,sans-serif;font-size:14px;margin:24px;'
+        f'color:light-dark(#111111,#eeeeee);background-color:light-dark(#ffffff,#111111)">\n{fragment}\n</body>\n</html>\n'
+    )
+
+
+def _color(tone: Tone) -> str:
+    light, dark = COLORS[tone]
+    return f"color:light-dark({light},{dark})"
+
+
+def _tint(tone: Tone) -> str:
+    return "background-color:rgba({}, {}, {}, {})".format(*TINTS[tone])
+
+
+def _block(content: str, style: str = "") -> str:
+    return f'<div style="{style}">{content}</div>' if style else f"<div>{content}</div>"
+
+
+def _verdict(verdict: Verdict) -> str:
+    tone: Tone = verdict.tone if verdict.tone in TINTS else "plain"
+    head = f'<b style="{_color(tone)}">{for_html(verdict.sign)} {for_html(one_line(verdict.name))}</b>'
+    style = f"border-left:4px solid {EDGES[tone]};{_tint(tone)};padding:4px 10px;margin:2px 0"
+    return _block(f"{head} &nbsp;{_inline(verdict.runs)}", style)
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Para():
+            label = f"<b>{for_html(part.label)}:</b> " if part.label not in ("", "-") else ""
+            dash = "– " if part.label == "-" else ""
+            return _block(label + dash + _inline(part.runs), "margin:2px 0")
+        case Section():
+            return _section(part)
+        case Listing():
+            return _listing(part)
+        case Diff():
+            return _diff(part)
+        case Table():
+            return _table(part)
+
+
+def _section(part: Section) -> str:
+    if part.medium == "text":
+        return ""
+    title = _inline(part.title)
+    inner = "\n".join(map(_part, part.parts))
+    edge = f"border-left:3px solid {EDGES[part.tone]};padding-left:9px;" if part.tone in EDGES else ""
+    if part.fold:
+        summary = f'<summary style="cursor:pointer">{title}</summary>'
+        return f'<details style="{edge}margin:4px 0">{summary}\n{_block(inner, "margin-left:14px")}</details>'
+    if edge:
+        return _block(f"{_block(title)}\n{inner}", f"{edge}margin:12px 0")
+    return _block(f"{_block(title)}\n{_block(inner, 'margin-left:14px')}", "margin:4px 0")
+
+
+def _inline(inline: Inline) -> str:
+    return "".join(map(_run, inline))
+
+
+def _run(run: Run) -> str:
+    text = one_line(run.text)
+    head = " " if run.text[:1].isspace() else ""
+    tail = " " if text and run.text[-1:].isspace() else ""
+    words = for_html(text)
+    match run.tone:
+        case "plain":
+            return head + words + tail
+        case "strong":
+            words = f"<b>{words}</b>"
+        case "code":
+            words = f'<code style="{_tint("plain")};color:inherit;padding:0 3px">{words}</code>'
+        case "dim":
+            words = f'<span style="{_color("dim")}">{words}</span>'
+        case tone:
+            words = f'<b style="{_color(tone)}">{words}</b>'
+    return head + words + tail
+
+
+def _pre(lines: list[str]) -> str:
+    return f'<pre style="{_tint("plain")};{PRE};overflow-x:auto">' + "\n".join(lines) + "</pre>"
+
+
+def _listing(part: Listing) -> str:
+    rows = [row for row in part.rows if not row.around]
+    if not part.gutter:
+        return _pre([for_html(crop(shown(row), LINE).text) for row in rows])
+    digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
+    return _pre([_row(row, digits) for row in rows])
+
+
+def _row(row: Row, digits: int) -> str:
+    number = "" if row.number is None else str(row.number)
+    gutter = f'<span style="{_color("dim")}">{number:>{digits}} | </span>'
+    text = "".join(_marked(piece, tone) for piece, tone in segments(crop(shown(row), LINE)))
+    label = f'   <b style="{_color(_label_tone(row))}">&lt;-- {for_html(row.label)}</b>' if row.label else ""
+    return gutter + text + label
+
+
+def _label_tone(row: Row) -> Tone:
+    return next((m.tone for m in row.marks if m.tone in COLORS), "error")
+
+
+def _marked(text: str, tone: Tone | None) -> str:
+    """A marked stretch: tinted, bold and underlined; an untrusted notebook drops only the wave."""
+    if tone is None:
+        return for_html(text)
+    wave = f"text-decoration:underline;text-decoration-style:wavy;text-decoration-color:{EDGES[tone]}"
+    return f'<b style="{_tint(tone)};{wave}">{for_html(text)}</b>'
+
+
+def _diff(part: Diff) -> str:
+    return _pre([_diff_line(line) for line in part.lines])
+
+
+def _diff_line(line: str) -> str:
+    text = for_html(crop(shown(Row(None, line)), LINE).text)
+    tones: dict[str, Tone] = {"+": "ok", "-": "error"}
+    tone = tones.get(line[:1])
+    return f'<span style="{_color(tone)};{_tint(tone)}">{text}</span>' if tone else text
+
+
+def _table(part: Table) -> str:
+    used = [i for i in range(len(part.head)) if any(_filled(row[i]) for row in part.rows)]
+    head = "".join(_head_cell(part.head[i], i in part.right) for i in used)
+    rows = "\n".join(
+        ROW + "".join(_table_cell(row[i], i in part.right) for i in used) + "</tr>" for row in part.rows
+    )
+    style = "border-collapse:collapse;margin:4px 0"
+    return f'<table style="{style}">\n{ROW}{head}</tr>\n{rows}\n</table>'
+
+
+def _filled(cell: Inline | Bar) -> bool:
+    return isinstance(cell, Bar) or any(run.text for run in cell)
+
+
+def _cell_style(right: bool) -> str:
+    return f"text-align:{'right' if right else 'left'};padding:1px 10px 1px 0"
+
+
+def _head_cell(name: str, right: bool) -> str:
+    if not name:
+        return "<td></td>"
+    style = f"{_cell_style(right)};{_color('dim')};font-weight:normal"
+    return f'<th scope="col" style="{style}">{for_html(name)}</th>'
+
+
+def _table_cell(cell: Inline | Bar, right: bool) -> str:
+    content = _bar(cell) if isinstance(cell, Bar) else _inline(cell)
+    return f'<td style="{_cell_style(right)}">{content}</td>'
+
+
+def _bar(bar: Bar) -> str:
+    width = max(round(min(max(bar.share, 0.0), 1.0) * BAR), 1 if bar.share > 0 else 0)
+    style = f"display:inline-block;height:8px;width:{width}px;background-color:{EDGES[bar.tone]}"
+    return f'<span style="{style}"></span>'

@@ -1,0 +1,139 @@
+"""Source lines as rows: where a span lies in the text that the user sees."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+
+from jitmagic.render.parts import Mark, Row, Tone, worst
+from jitmagic.report import Finding, Span
+
+CONTEXT = 2
+"""Lines shown before and after a marked one."""
+
+WHOLE = 40
+"""A cell of at most so many lines is shown whole."""
+
+SPAN_LINES = 6
+"""Lines of one span that are shown."""
+
+
+def split(source: str) -> tuple[str, ...]:
+    """The lines of a cell as Python counts them, without their ends."""
+    return tuple(line.removesuffix("\r") for line in source.split("\n")) if source else ()
+
+
+def in_cell(span: Span, lines: Sequence[str]) -> bool:
+    """Whether the span's line is in `lines`, and still the line that was meant."""
+    if span.cell is not None or not 1 <= span.line <= len(lines):
+        return False
+    return not span.source or lines[span.line - 1].strip() == span.source.strip()
+
+
+def marked(span: Span, lines: Sequence[str], tone: Tone) -> tuple[Row, ...]:
+    """The lines of `span` with the exact stretch marked, from the cell where they stand in it."""
+    if not in_cell(span, lines):
+        return (Row(span.line, span.source, (_guess(span, tone),)),) if span.source else ()
+    end_line = min(max(span.end_line, span.line), len(lines))
+    last = min(end_line, span.line + SPAN_LINES - 1)
+    rows = [Row(n, lines[n - 1], (_mark(span, n, lines[n - 1], tone),)) for n in range(span.line, last + 1)]
+    if last < end_line:
+        rows.append(Row(None, left_out(end_line - last)))
+    return tuple(rows)
+
+
+def around(rows: Sequence[Row], lines: Sequence[str]) -> tuple[Row, ...]:
+    """`rows` of the cell with up to two lines of it before and after."""
+    numbers = [row.number for row in rows if row.number]
+    if not numbers:
+        return tuple(rows)
+    before = range(max(1, numbers[0] - CONTEXT), numbers[0])
+    after = range(numbers[-1] + 1, min(len(lines), numbers[-1] + CONTEXT) + 1)
+    head = tuple(Row(n, lines[n - 1], around=True) for n in before)
+    tail = tuple(Row(n, lines[n - 1], around=True) for n in after)
+    return head + tuple(rows) + tail
+
+
+def left_out(count: int) -> str:
+    """The remark that stands for lines not shown."""
+    return f"… {count:,} line{'' if count == 1 else 's'} not shown"
+
+
+def cell_rows(lines: Sequence[str], findings: Iterable[Finding]) -> tuple[Row, ...]:
+    """The cell with its marked lines: whole where it is short, else these with two lines around each."""
+    found = [(f, row) for f in findings if f.span and in_cell(f.span, lines)
+             for row in marked(f.span, lines, f.severity)[:1]]  # fmt: skip
+    by_line: dict[int, list[tuple[Finding, Row]]] = {}
+    for finding, row in found:
+        by_line.setdefault(row.number or 0, []).append((finding, row))
+    if len(lines) <= WHOLE:
+        chosen = list(range(1, len(lines) + 1))
+    else:
+        near = {n for line in by_line for n in range(line - CONTEXT, line + CONTEXT + 1)}
+        chosen = sorted(n for n in near if 1 <= n <= len(lines))
+    return _with_gaps(chosen, lines, by_line)
+
+
+def _with_gaps(
+    chosen: list[int], lines: Sequence[str], by_line: dict[int, list[tuple[Finding, Row]]]
+) -> tuple[Row, ...]:
+    rows, previous = [], 0
+    for number in [*chosen, len(lines) + 1]:
+        if number - previous > 1:
+            rows.append(Row(None, left_out(number - previous - 1)))
+        if number <= len(lines):
+            here = by_line.get(number, [])
+            marks = tuple(mark for _, row in here for mark in row.marks)
+            rows.append(Row(number, lines[number - 1], marks, _label([f for f, _ in here])))
+        previous = number
+    return tuple(rows)
+
+
+def _label(findings: list[Finding]) -> str:
+    if not findings:
+        return ""
+    tone = worst({f.severity for f in findings})
+    codes = list(dict.fromkeys(f.code for f in findings))
+    more = f" and {len(codes) - 3} more" if len(codes) > 3 else ""
+    return f"{tone} {', '.join(codes[:3])}{more}"
+
+
+def _mark(span: Span, number: int, line: str, tone: Tone) -> Mark:
+    """The part of `line` that belongs to `span`: blank margins of the inner lines aside."""
+    start = span.column if number == span.line else len(line) - len(line.lstrip())
+    end = span.end_column if number == span.end_line else len(line.rstrip())
+    if span.end_line < span.line or not 0 <= start < min(end, len(line)):
+        return Mark(len(line) - len(line.lstrip()), len(line.rstrip()), tone)
+    return Mark(start, min(end, len(line)), tone)
+
+
+def _guess(span: Span, tone: Tone) -> Mark:
+    """The mark in a line of which only the stripped text is known, while its columns count the indent.
+
+    Of the indents that are possible the first one is taken that makes the stretch a whole expression, none
+    last, as most lines stand in a function; where none does, the whole line is marked.
+    """
+    text = span.source
+    if span.end_line > span.line:
+        return Mark(0, len(text), tone)
+    lowest = max(0, span.end_column - len(text))
+    for indent in sorted(range(lowest, span.column + 1), key=lambda n: (n % 4 > 0, n % 2, n == 0, n)):
+        start, end = span.column - indent, span.end_column - indent
+        if start < end and _whole(text, start, end):
+            return Mark(start, end, tone)
+    return Mark(0, len(text), tone)
+
+
+def _whole(text: str, start: int, end: int) -> bool:
+    """Whether the stretch cuts through no word and is an expression by itself."""
+    piece = text[start:end]
+    if piece != piece.strip() or re.match(r"\w\w", text[start - 1 : start + 1] if start else ""):
+        return False
+    if re.match(r"\w\w", text[end - 1 : end + 1]):
+        return False
+    try:
+        ast.parse(piece, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,283 @@
+"""The plain data that every check ends in.
+
+A `Report` holds strings, numbers and tuples only: no array, tracer, frame or function stays alive
+because somebody keeps one. `to_dict` and `from_dict` are inverse to each other, and the JSON form is
+the MIME payload that the front end reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+SCHEMA = 1
+MIME_TYPE = "application/vnd.jitmagic.v1+json"
+
+Severity = Literal["error", "warning", "note"]
+Verdict = Literal["ok", "fails", "untraced"]
+Role = Literal["constant", "dynamic", "static"]
+Applicability = Literal["safe", "unsafe", "display"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of source. Lines count from 1 as the user sees the cell, the magic line included;
+    columns are characters from 0, the end exclusive; `source` is the whole first line, stripped."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    source: str
+    cell: str | None = None
+    """Name of the cell's code object, where the span lies in another cell than the report's own."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to mend a finding. `verified` says that it was applied and re-run; `evidence` says how."""
+
+    title: str
+    applicability: Applicability = "display"
+    verified: bool = False
+    evidence: str = ""
+    static_argnames: tuple[str, ...] | None = None
+    static_argnums: tuple[int, ...] | None = None
+    dyn: tuple[str, ...] | None = None
+    cell: str | None = None
+    calls: tuple[str, ...] | None = None
+    diff: str | None = None
+    """Unified diff of `cell` against the user's cell, for display."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem (or neutral fact) with the place, the names to blame and the ways to mend it."""
+
+    code: str
+    kind: str
+    severity: Severity
+    function: str
+    message: str
+    span: Span | None = None
+    culprits: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    help: str = ""
+    """What to do next, in one or two sentences, for when no fix could be proved."""
+    detail: str = ""
+    """For those who know JAX: the exception's own first line, or the equations of the line."""
+
+
+@dataclass(frozen=True)
+class State:
+    """One variable that a function reads or writes without taking it as an argument. Sizes in bytes."""
+
+    path: str
+    role: Role
+    declared: bool = False
+    origin: str = "global"
+    type: str = "array"
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    bytes: int | None = None
+    lines: tuple[int, ...] = ()
+    written: bool = False
+    stale: bool = False
+    value: str | None = None
+    """Short text of a scalar's value; arrays are never printed."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds of wall time that each stage of the first compilation took."""
+
+    trace_s: float | None = None
+    lower_s: float | None = None
+    compile_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds per call over `repeats` batches of `loops` calls, each call blocked on its result."""
+
+    median_s: float
+    mean_s: float
+    std_s: float
+    loops: int
+    repeats: int
+    best_s: float | None = None
+    quartiles_s: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Calls without jit and compiled, timed in turn in one process."""
+
+    eager: Sample | None = None
+    jit: Sample | None = None
+    speedup: float | None = None
+    break_even_calls: int | None = None
+    constant_folded: bool = False
+    device: str | None = None
+    left_out: str | None = None
+    """Why there is no timing, or only half of one."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one call costs. `None` means that the backend reports nothing."""
+
+    flops: float | None = None
+    bytes: float | None = None
+    peak_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LineCost:
+    """What one source line contributes to the traced program."""
+
+    line: int
+    equations: int
+    flops: float | None = None
+    bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class FunctionReport:
+    """One function: how it went, what it closes over, what it costs."""
+
+    name: str
+    verdict: Verdict = "untraced"
+    calls: int = 0
+    traces: int = 0
+    compiles: int = 0
+    state: tuple[State, ...] = ()
+    stages: Stages = Stages()
+    timing: Timing = Timing()
+    cost: Cost = Cost()
+    lines: tuple[LineCost, ...] = ()
+    signature: str = ""
+    notes: tuple[str, ...] = ()
+    """What was left out of this function's check, and why."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions that the report was made with."""
+
+    jitmagic: str = ""
+    jax: str = ""
+    python: str = ""
+
+
+@dataclass(frozen=True)
+class CellText:
+    """The checked cell as the user sees it, the magic line included."""
+
+    source: str = ""
+    name: str | None = None
+    id: str | None = None
+    magic: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a check; renders as plain text, HTML and JSON."""
+
+    functions: tuple[FunctionReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    backend: str = ""
+    versions: Versions = Versions()
+    cell: CellText = CellText()
+    notes: tuple[str, ...] = ()
+    schema: int = field(default=SCHEMA)
+
+    @property
+    def verdict(self) -> Literal["ok", "warnings", "fails", "untraced"]:
+        """`fails` with an error among the findings, `warnings` with a warning, else `ok`;
+        `untraced` where no function was called yet."""
+        severities = {f.severity for f in self.findings}
+        if "error" in severities or any(f.verdict == "fails" for f in self.functions):
+            return "fails"
+        if "warning" in severities:
+            return "warnings"
+        return "ok" if any(f.verdict == "ok" for f in self.functions) else "untraced"
+
+    @property
+    def fixed_cell(self) -> str | None:
+        """Source of the first corrected cell that was applied and re-run, or None."""
+        cells = (x.cell for f in self.findings for x in f.fixes if x.verified and x.cell)
+        return next(cells, None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON-ready dicts and lists, in the form of the contract."""
+        return typing.cast("dict[str, Any]", _plain(self))
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Report:
+        """Inverse of `to_dict`. Unknown keys are ignored; raises ValueError for another schema."""
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"a report of schema {data.get('schema')!r}; this version reads {SCHEMA}")
+        return _load(cls, data)
+
+    # Rendering is the one look upwards: an object displays itself, whoever holds it.
+    def to_text(self, *, width: int = 88, color: bool = False) -> str:
+        """The whole report as plain text of `width` columns."""
+        from jitmagic.render import text
+
+        return text(self, width=width, color=color)
+
+    def to_html(self) -> str:
+        """The whole report as an HTML fragment without scripts, ids or outside links."""
+        from jitmagic.render import html
+
+        return html(self)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.to_text())
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html(), MIME_TYPE: self.to_dict()}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has neither NaN nor infinity
+    return value
+
+
+T = TypeVar("T")
+
+
+def _load(cls: type[T], data: dict[str, Any]) -> T:
+    hints = typing.get_type_hints(cls)
+    names = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return cls(**{k: _value(hints[k], v) for k, v in data.items() if k in names})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(h for h in typing.get_args(hint) if h is not type(None))
+    if typing.get_origin(hint) is tuple:
+        return tuple(_value(typing.get_args(hint)[0], v) for v in value)
+    if dataclasses.is_dataclass(hint):
+        return _load(typing.cast("type[Any]", hint), value)
+    return value

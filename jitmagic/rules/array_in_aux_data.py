@@ -1,0 +1,141 @@
+"""# JM207 array-in-aux-data
+
+## What it is
+
+A class registered as a pytree has an array in its auxiliary data (or a module of Equinox or Flax has an
+array in a static field). The second call, with another object, fails.
+
+## Why it happens
+
+Auxiliary data is for settings: `jax.jit` compares it by `==` and by hash to find the compiled program. The
+comparison of two arrays is an array and no answer, and arrays have no hash.
+
+Make the array a child (in Equinox and Flax: an ordinary field). It is then an input of the program.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.tree_util.register_pytree_node_class
+class Data:
+    def __init__(self, values):
+        self.values = values
+
+    def tree_flatten(self):
+        return (), (self.values,)
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*aux)
+
+@jax.jit
+def misfit(theta, data):
+    return jnp.sum((theta - data.values) ** 2)
+
+misfit(1.0, Data(jnp.zeros((2, 2))))
+misfit(1.0, Data(jnp.ones((2, 2))))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.tree_util.register_pytree_node_class
+class Data:
+    def __init__(self, values):
+        self.values = values
+
+    def tree_flatten(self):
+        return (self.values,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children)
+
+@jax.jit
+def misfit(theta, data):
+    return jnp.sum((theta - data.values) ** 2)
+
+misfit(1.0, Data(jnp.zeros((2, 2))))
+misfit(1.0, Data(jnp.ones((2, 2))))
+```
+
+## When to ignore it
+
+Never: with one object it may run, with a second one it fails or compiles anew each time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Where
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.source import FunctionNode, parse_cell
+from jitmagic.rules.words import quoted
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each refusal; the field's declaration is the place, where the cell has it."""
+    for problem in of_kind(evidence, RULE.kind):
+        field, where = declaration(evidence)
+        names = [field, *culprits(evidence, problem)]
+        first = next((n for n in names if n), "an array")
+        yield RULE.finding(
+            evidence,
+            f"{quoted(first)} is an array in the part of its object that has to be hashable and comparable "
+            "(auxiliary data, static fields)",
+            where=where or problem.where or evidence.function.where,
+            culprits=names,
+            help=f"make {quoted(first)} a child in `tree_flatten`, or an ordinary field (without "
+            "`static=True`)",
+            detail=exception_detail(problem),
+        )
+
+
+def declaration(evidence: Evidence) -> tuple[str, Where | None]:
+    """Name and place of the field: a static field annotated as an array, else what `tree_flatten` returns."""
+    source = parse_cell(evidence.function)
+    fallback: tuple[str, Where | None] = ("", None)
+    for node in ast.walk(source.tree) if source else ():
+        if source is None or not isinstance(node, ast.ClassDef):
+            continue
+        for part in node.body:
+            if isinstance(part, ast.AnnAssign) and _is_static(part.value):
+                name = ast.unparse(part.target)
+                if any(
+                    w in ast.unparse(part.annotation).lower() for w in ("array", "float[", "int[", "tensor")
+                ):
+                    return name, source.where(part)
+                fallback = (name, source.where(part))
+            elif isinstance(part, FunctionNode) and part.name == "tree_flatten" and not fallback[0]:
+                fallback = _auxiliary(part, source.where)
+    return fallback
+
+
+def _is_static(value: ast.expr | None) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    given = {k.arg: k.value for k in value.keywords}
+    static, node = given.get("static"), given.get("pytree_node")
+    return (isinstance(static, ast.Constant) and static.value is True) or (
+        isinstance(node, ast.Constant) and node.value is False
+    )
+
+
+def _auxiliary(flatten: FunctionNode, place) -> tuple[str, Where | None]:  # type: ignore[no-untyped-def]
+    for node in ast.walk(flatten):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+            attributes = [n.attr for n in ast.walk(node.value.elts[1]) if isinstance(n, ast.Attribute)]
+            return (attributes[0] if attributes else "", place(node))
+    return "", None
+
+
+RULE = Rule("JM207", "array-in-aux-data", "error", find)

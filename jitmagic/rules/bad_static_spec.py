@@ -1,0 +1,126 @@
+"""# JM111 bad-static-spec
+
+## What it is
+
+`static_argnums`, `static_argnames`, `donate_argnums` or `donate_argnames` names an argument that the
+function does not have: a number counted from one, a misspelt name, an argument that was renamed or left
+out.
+
+## Why it happens
+
+Positions count from 0, and a method's `self` is argument 0. Names have to be those of the parameters. With
+`static_argnames` nothing needs to be counted.
+
+## A cell that fails
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnums=(2,))
+def split_heads(x, heads):
+    return x.reshape(x.shape[0], heads, -1)
+
+split_heads(jnp.ones((2, 6)), 3)
+```
+
+## The cell mended
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnames=["heads"])
+def split_heads(x, heads):
+    return x.reshape(x.shape[0], heads, -1)
+
+split_heads(jnp.ones((2, 6)), 3)
+```
+
+## When to ignore it
+
+Never: the function cannot be compiled like this.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem, Where
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.classify import binding_place, of_kind
+from jitmagic.rules.source import FunctionNode, parse
+from jitmagic.rules.words import listed
+
+FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each refused declaration; the parameter that was probably meant is the culprit."""
+    for problem in of_kind(evidence, RULE.kind):
+        parameters = evidence.function.parameters
+        wrong = _wrong(evidence)
+        names = tuple(dict.fromkeys([*meant(evidence), *culprits(evidence, problem)]))
+        have = f"has the parameters {listed(parameters)}" if parameters else "has no parameters"
+        said = ", ".join(f"`{field}={value!r}`" for field, value in wrong) or "the declaration of arguments"
+        yield RULE.finding(
+            evidence,
+            f"{said} does not fit `{evidence.function.name}`, which {have}"
+            + (" (positions count from 0)" if any("argnums" in field for field, _ in wrong) else ""),
+            where=_place(evidence, problem),
+            culprits=names,
+            help=f"name the argument: `static_argnames={list(names[:1])!r}`"
+            if names
+            else "name existing parameters",
+            detail=exception_detail(problem),
+        )
+
+
+def _wrong(evidence: Evidence) -> list[tuple[str, object]]:
+    options, count = evidence.options, len(evidence.function.parameters)
+    found: list[tuple[str, object]] = []
+    for field in FIELDS:
+        values = getattr(options, field)
+        bad = [v for v in values if _misfits(v, evidence.function.parameters, count)]
+        if bad:
+            found.append((field, bad[0]))
+    return found
+
+
+def _misfits(value: str | int, parameters: tuple[str, ...], count: int) -> bool:
+    return not -count <= value < count if isinstance(value, int) else value not in parameters
+
+
+def meant(evidence: Evidence) -> list[str]:
+    """Parameters that the wrong numbers and names probably meant: one less, or spelt alike; then those
+    that, made static, let the function trace."""
+    parameters = evidence.function.parameters
+    verified = [root(x) for x in evidence.static_verified or ()]
+    guesses: list[str] = []
+    for field, value in _wrong(evidence):
+        if isinstance(value, int):
+            guesses += [parameters[value - 1]] if 0 < value <= len(parameters) else parameters[-1:]
+        else:
+            guesses += difflib.get_close_matches(str(value), parameters, n=1, cutoff=0.5)
+        if "static" in field and not guesses:
+            guesses += verified
+    return guesses or verified
+
+
+def _place(evidence: Evidence, problem: Problem) -> Where | None:
+    """The decorator that declares the arguments, or the `def` line."""
+    source = parse(evidence.function)
+    node = source.own() if source else None
+    if source and isinstance(node, FunctionNode):
+        for decorator in node.decorator_list:
+            if any(k.arg in FIELDS for k in ast.walk(decorator) if isinstance(k, ast.keyword)):
+                return source.where(decorator)
+    return binding_place(evidence, problem)
+
+
+RULE = Rule("JM111", "bad-static-spec", "error", find)

@@ -1,0 +1,106 @@
+"""# JM112 carry-mismatch
+
+## What it is
+
+In `jax.lax.scan`, `while_loop` or `fori_loop` the state that comes out of a step differs from the one that
+went in (shape, dtype, or structure); or the branches of `jax.lax.cond` or `switch` return different ones.
+
+## Why it happens
+
+A loop is compiled once and its state lives in one place of fixed type. If it starts as the integer `0` and
+the body adds a float, the second turn would need another program. The same holds for branches: whichever
+runs, the rest of the program takes the same arrays.
+
+Start with the type that the body returns (`jnp.float32(0)`, `jnp.zeros_like(x)`), or cast what the body
+returns to the type of the start. Give all branches the same structure, shapes and dtypes.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def weighted_count(forces):
+    def step(n, f):
+        return n + jnp.where(f > 0, 0.5, 1.0), None
+    return jax.lax.scan(step, jnp.int32(0), forces)[0]
+
+weighted_count(jnp.array([1.0, -1.0, 2.0]))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def weighted_count(forces):
+    def step(n, f):
+        return n + jnp.where(f > 0, 0.5, 1.0), None
+    return jax.lax.scan(step, jnp.float32(0), forces)[0]
+
+weighted_count(jnp.array([1.0, -1.0, 2.0]))
+```
+
+## When to ignore it
+
+Never: it fails with and without `jit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import quoted
+
+BRANCHES = ("cond", "switch")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each loop or branch whose types do not fit."""
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        message, help = _words(problem, names)
+        yield RULE.finding(
+            evidence,
+            message,
+            where=problem.where,
+            culprits=names,
+            help=help,
+            detail=exception_detail(problem),
+        )
+
+
+def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
+    callee = problem.callee or _guess(problem)
+    kind = callee.rsplit(".", 1)[-1]
+    subject = f" ({quoted(names[0])})" if names else ""
+    if kind in BRANCHES:
+        return (
+            f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}",
+            "let every branch return the same structure with the same shapes and dtypes: "
+            "`jnp.zeros_like(...)` for "
+            "what one has not, `.astype(...)` where the dtypes differ",
+        )
+    where = quoted(callee) if callee else "the loop"
+    return (
+        f"the state of {where} comes out of its body with another structure, shape or dtype than it went "
+        f"in{subject}",
+        "start with the type that the body returns (`jnp.float32(0)` or `jnp.zeros_like(...)` in place "
+        "of `0`), "
+        "or cast what the body returns with `.astype(...)`",
+    )
+
+
+def _guess(problem: Problem) -> str:
+    text = f"{problem.message} {problem.where.source if problem.where else ''}"
+    return next((n for n in ("scan", "while_loop", "fori_loop", "cond", "switch") if n in text), "")
+
+
+RULE = Rule("JM112", "carry-mismatch", "error", find)

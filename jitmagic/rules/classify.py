@@ -1,0 +1,114 @@
+"""Which kind a problem is: the one table between what stopped the trace and the rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Leaf, Problem, Where
+from jitmagic.rules.base import covers
+
+BY_OP = {
+    "bool": "tracer-bool",
+    "int": "tracer-int",
+    "index": "tracer-int",
+    "float": "tracer-array-conversion",
+    "complex": "tracer-array-conversion",
+    "array": "tracer-array-conversion",
+    "item": "tracer-array-conversion",
+    "tolist": "tracer-array-conversion",
+    "hash": "tracer-hash",
+    "format": "tracer-format",
+    "setitem": "in-place-update",
+    "boolean-mask": "dynamic-shape",
+    "slice": "dynamic-shape",
+    "shape": "dynamic-shape",
+    "concrete": "tracer-int",
+    "leak": "leaked-tracer",
+    "invalid-type": "invalid-jax-type",
+    "unhashable-static": "unhashable-static",
+    "static-spec": "bad-static-spec",
+    "donated": "donated-reuse",
+    "carry": "carry-mismatch",
+    "aux-data": "array-in-aux-data",
+    "user": "user-error",
+    "other": "user-error",
+}
+
+BY_EXCEPTION = {
+    "TracerBoolConversionError": "tracer-bool",
+    "TracerIntegerConversionError": "tracer-int",
+    "TracerArrayConversionError": "tracer-array-conversion",
+    "NonConcreteBooleanIndexError": "dynamic-shape",
+    "ConcretizationTypeError": "tracer-int",
+    "UnexpectedTracerError": "leaked-tracer",
+    "TraceContextError": "state-write",
+    "KeyReuseError": "key-reuse",
+}
+"""For problems that came without a finer `op`."""
+
+DATA_SIZED = frozenset(
+    "nonzero flatnonzero unique unique_all unique_counts unique_inverse unique_values repeat argwhere where "
+    "bincount union1d intersect1d setdiff1d setxor1d extract compress arange linspace zeros ones full "
+    "empty eye "
+    "tri normal uniform broadcast_to tile".split()
+)
+"""Functions whose result has a shape that depends on the value asked for."""
+
+SIZE_BY_NUMBER = frozenset("reshape segment_sum segment_max segment_min segment_prod one_hot top_k".split())
+"""Functions that take a size beside the data: the size is an integer that is missing."""
+
+LIBRARY_TYPES = frozenset(
+    "function builtin_function_or_method method method-wrapper partial ufunc type module str bytes bytearray "
+    "NoneType ellipsis slice object generator iterator list_iterator zip map enumerate range set frozenset "
+    "dict_keys dict_values PjitFunction CompiledFunction custom_jvp custom_vjp jit Generator RandomState "
+    "Random "
+    "PosixPath WindowsPath Path datetime date timedelta DataFrame Series Tensor Index Fraction Decimal "
+    "Pattern "
+    "TextIOWrapper dtype _ScalarMeta ABCMeta EnumType EnumMeta wrapped_function "
+    "GradientTransformation".split()
+)
+
+
+def kind_of(evidence: Evidence, problem: Problem) -> str:
+    """The kind that tells the user most about `problem`."""
+    callee = problem.callee.rsplit(".", 1)[-1]
+    if problem.op == "other":
+        return BY_EXCEPTION.get(problem.exception.rsplit(".", 1)[-1], "user-error")
+    if problem.op in ("shape", "concrete", "slice"):
+        if callee in SIZE_BY_NUMBER:
+            return "tracer-int"
+        if callee in DATA_SIZED:
+            return "dynamic-shape"
+    if problem.op == "invalid-type" and any(is_users_object(x) for x in offenders(evidence, problem)):
+        return "unregistered-pytree"
+    if problem.op in ("int", "index") and problem.callee.startswith("math.") and callee != "factorial":
+        return "tracer-array-conversion"
+    return BY_OP[problem.op]
+
+
+def of_kind(evidence: Evidence, kind: str) -> Iterator[Problem]:
+    """The problems of that kind, in the order seen."""
+    return (p for p in evidence.problems if kind_of(evidence, p) == kind)
+
+
+def offenders(evidence: Evidence, problem: Problem) -> tuple[Leaf, ...]:
+    """The argument leaves that `problem` names, as the newest call had them."""
+    newest = evidence.calls[-1].leaves if evidence.calls else ()
+    return tuple(x for x in newest if any(covers(p, x.path) for p in problem.leaves) and x.kind == "other")
+
+
+def is_users_object(value: Leaf) -> bool:
+    """Whether the leaf is an instance of a class of the user's, which could be registered as a pytree."""
+    name = value.python_type.rsplit(".", 1)[-1]
+    member_of_enum = re.match(r"<\w+\.\w+: ", value.value)
+    if value.argument == "self" and value.path == "self":
+        return True
+    return value.kind == "other" and name not in LIBRARY_TYPES and not member_of_enum and name.isidentifier()
+
+
+def binding_place(evidence: Evidence, problem: Problem) -> Where | None:
+    """Where an argument is bound: the decorator at fault, else the `def` line, else what the problem says."""
+    if problem.construct == "decorator" and problem.where is not None:
+        return problem.where
+    return evidence.function.where or problem.where

@@ -1,0 +1,92 @@
+"""# JM114 donated-reuse
+
+## What it is
+
+An array was given away (`donate_argnums`, `donate_argnames`) and is used again: it is passed twice in the
+same call, or read after the call.
+
+## Why it happens
+
+Donating an argument lets XLA put the result into its memory, which saves a copy. After the call the array
+is gone. If the same array is also another argument of the call, it would be read and overwritten at once.
+
+Bind the result to the old name (`state = step(state)`), pass a copy (`jnp.copy(w)`), or do not donate it.
+
+## A cell that fails
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+w = jnp.ones(3)
+
+@functools.partial(jax.jit, donate_argnames=["avg"])
+def polyak(avg, new):
+    return 0.9 * avg + 0.1 * new
+
+polyak(w, w)
+```
+
+## The cell mended
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+w = jnp.ones(3)
+
+@functools.partial(jax.jit, donate_argnames=["avg"])
+def polyak(avg, new):
+    return 0.9 * avg + 0.1 * new
+
+polyak(jnp.copy(w), w)
+```
+
+## When to ignore it
+
+Never: the array is gone. Some backends ignore donation, so a cell may run on one machine and fail on
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import binding_place, of_kind
+from jitmagic.rules.words import listed, quoted
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each use of an array that was given away."""
+    for problem in of_kind(evidence, RULE.kind):
+        donated = _donated(evidence)
+        blamed = culprits(evidence, problem)
+        names = tuple(dict.fromkeys([*(n for n in donated if n in blamed or not blamed), *blamed]))
+        given = quoted(next((n for n in names if n in donated), names[0] if names else "an array"))
+        twice = "twice" in problem.message or len(problem.leaves) > 1
+        head = f"{listed(names[:3])} are the same array in one call" if twice and len(names) > 1 else (
+            f"the array passed as {given} is used again after the call"
+        )  # fmt: skip
+        yield RULE.finding(
+            evidence,
+            f"{head}, but {given} is donated: `{evidence.function.name}` writes its result into that memory",
+            where=binding_place(evidence, problem),
+            culprits=names,
+            help=f"pass `jnp.copy(...)` for {given}, bind the result to the old name, or do not donate "
+            f"{given}",
+            detail=exception_detail(problem),
+        )
+
+
+def _donated(evidence: Evidence) -> list[str]:
+    parameters = evidence.function.parameters
+    numbers = [n for n in evidence.options.donate_argnums if -len(parameters) <= n < len(parameters)]
+    return list(dict.fromkeys([*evidence.options.donate_argnames, *(parameters[n] for n in numbers)]))
+
+
+RULE = Rule("JM114", "donated-reuse", "error", find)

@@ -1,0 +1,130 @@
+"""# JM503 dtype-truncation
+
+## What it is
+
+Numbers of 64 bits were cut to 32 bits on their way into the compiled function, or a result does not fit
+into 32 bits, and the values differ from those without `jit`.
+
+## Why it happens
+
+JAX computes with 32 bits unless `jax.config.update("jax_enable_x64", True)` is called before anything else.
+NumPy's integers and floats have 64 bits and Python's integers have no limit. Above about two thousand
+million an `int32` wraps around without an error; a `float32` has seven digits.
+
+Switch to 64 bits at the top of the notebook, compute such numbers with NumPy before the call, or use floats
+where seven digits are enough.
+
+## A cell with the problem
+
+```python
+import jax
+
+def n_pairs(n):
+    return n * (n - 1) // 2
+
+assert n_pairs(100_000) == 4_999_950_000
+assert int(jax.jit(n_pairs)(100_000)) != 4_999_950_000  # wrapped around
+jax.jit(n_pairs)(100_000)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def n_pairs(n):
+    n = jnp.asarray(n, jnp.float32)
+    return n * (n - 1) / 2
+
+assert abs(float(n_pairs(100_000)) / 4_999_950_000 - 1) < 1e-6
+n_pairs(100_000)
+```
+
+## When to ignore it
+
+When the digits that are lost do not matter. Values that fit are not reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jitmagic.evidence import Difference, Evidence, Leaf
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.jit_differs_from_eager import last_return, type_test
+from jitmagic.rules.source import first_use, parse
+from jitmagic.rules.words import agree, listed, short
+
+WIDE = ("int64", "uint64", "float64", "complex128")
+LIMIT = 2**31
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding where values differ and numbers of more than 32 bits took part."""
+    wrong = [d for d in evidence.differences if d.reason == "values" and not d.compiler]
+    if not wrong or type_test(evidence)[0]:
+        return
+    wide = [x for x in _leaves(evidence) if is_wide(x)]
+    overflow = _beyond(wrong[0].eager)
+    blamed = wide or [x for x in _leaves(evidence) if overflow and x.kind in ("scalar", "array", "numpy")]
+    if not blamed:
+        return
+    names = list(dict.fromkeys(x.path for x in blamed))
+    yield RULE.finding(
+        evidence,
+        _message(evidence, wrong[0], names, blamed if wide else []),
+        where=_place(evidence, names),
+        culprits=[*names, *map(root, names)],
+        help='call `jax.config.update("jax_enable_x64", True)` at the top of the notebook, or '
+        + (f"compute with NumPy and pass {listed(names[:3])} in 32 bits" if wide else "compute with floats"),
+        detail=f"largest difference {wrong[0].worst:g}, allowed {wrong[0].allowed:g}",
+    )
+
+
+def is_wide(value: Leaf) -> bool:
+    """Whether the leaf has 64 bits, or is a Python integer that does not fit into 32."""
+    if value.static:
+        return False
+    return (value.kind == "numpy" and value.dtype in WIDE) or (
+        value.kind == "scalar" and _beyond(value.value)
+    )
+
+
+def _message(evidence: Evidence, difference: Difference, names: list[str], wide: list[Leaf]) -> str:
+    function = evidence.function.name
+    values = (
+        f" ({short(difference.jit, 40)} in place of {short(difference.eager, 40)})" if difference.jit else ""
+    )
+    if wide:
+        dtype = f" ({wide[0].dtype})" if wide[0].kind == "numpy" else ""
+        return (
+            f"{listed(names)}{dtype} {agree(names, 'is', 'are')} cut to 32 bits on the way into the compiled "
+            f"`{function}`, and its result differs from that without jit{values}"
+        )
+    return (
+        f"the result of `{function}` from {listed(names)} does not fit into 32 bits: the compiled "
+        "function wraps "
+        f"around{values}"
+    )
+
+
+def _place(evidence: Evidence, names: list[str]):  # type: ignore[no-untyped-def]
+    source = parse(evidence.function)
+    used = first_use(source, root(names[0])) if source else None
+    return used or last_return(evidence) or evidence.function.where
+
+
+def _leaves(evidence: Evidence) -> list[Leaf]:
+    return [x for call in evidence.calls for x in call.leaves if not x.static]
+
+
+def _beyond(text: str) -> bool:
+    """Whether the text holds an integer beyond 32 bits."""
+    return any(abs(int(n)) >= LIMIT for n in re.findall(r"(?<![\w.])-?\d{10,}(?![\w.]*\d)", text))
+
+
+RULE = Rule("JM503", "dtype-truncation", "warning", find)

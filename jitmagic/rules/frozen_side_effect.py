@@ -1,0 +1,123 @@
+"""# JM302 frozen-side-effect
+
+## What it is
+
+The function asks the world outside: the clock, an environment variable, a file, an iterator. Under
+`jax.jit` it asks once, while tracing, and goes on with that answer for ever.
+
+## Why it happens
+
+The compiled program holds operations on arrays. Python code such as `next(batches)` or `time.time()` runs
+when the function is traced, and what it returned is a constant of the program.
+
+Ask before the call and pass the answer as an argument. To measure time, measure around the call, and wait
+for the result with `jax.block_until_ready`.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+batches = iter(np.arange(6.0, dtype=np.float32).reshape(3, 2))
+
+@jax.jit
+def update(w):
+    x = next(batches)
+    return w - 0.1 * (w - x)
+
+w = jnp.zeros(2)
+assert jnp.array_equal(update(w), update(w))  # always the first batch
+update(w)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+batches = iter(np.arange(6.0, dtype=np.float32).reshape(3, 2))
+
+@jax.jit
+def update(w, x):
+    return w - 0.1 * (w - x)
+
+w = jnp.zeros(2)
+assert not jnp.array_equal(update(w, next(batches)), update(w, next(batches)))
+update(w, next(batches))
+```
+
+## When to ignore it
+
+When it should be asked once, such as a setting from the environment that stays as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.source import bound_names, loaded_names, parse
+from jitmagic.rules.words import quoted
+
+CLOCK = frozenset(
+    "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.process_time "
+    "time.localtime "
+    "datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow datetime.now "
+    "datetime.date.today".split()
+)
+READERS = frozenset(
+    "os.getenv os.environ.get open input numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile "
+    "jax.numpy.load "
+    "os.listdir os.path.exists os.getcwd uuid.uuid4 os.urandom".split()
+)
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each question to the world outside in the function's own text."""
+    source = parse(evidence.function)
+    if source is None:
+        return
+    own = source.own()
+    local = bound_names(own)
+    for name, call in source.calls(own):
+        if root(ast.unparse(call.func)) in local:
+            continue
+        asked = ast.unparse(call.func)
+        if name == "next" and call.args:
+            outside = [n for n in loaded_names(call.args[0]) if n not in local]
+            if outside:
+                what = f"takes the next element of {quoted(outside[0])}"
+                help = f"call `next({outside[0]})` before the call and pass what it gives as an argument"
+                yield _finding(evidence, source.where(call), outside[0], what, help)
+        elif name in CLOCK:
+            help = "measure around the call, after `jax.block_until_ready`, or pass the time as an argument"
+            yield _finding(evidence, source.where(call), asked, f"reads the clock with {quoted(asked)}", help)
+        elif name in READERS:
+            help = f"call {quoted(asked)} before the call and pass what it gives as an argument"
+            yield _finding(evidence, source.where(call), asked, f"asks {quoted(asked)}", help)
+    for node in ast.walk(own):
+        if isinstance(node, ast.Subscript) and source.dotted(node.value) == "os.environ":
+            help = "read it before the call and pass it as an argument"
+            yield _finding(evidence, source.where(node), "os.environ", "reads the environment", help)
+
+
+def _finding(evidence, where, culprit: str, what: str, help: str) -> Finding:  # type: ignore[no-untyped-def]
+    return RULE.finding(
+        evidence,
+        f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls go "
+        "on with "
+        "the same answer",
+        where=where,
+        culprits=[culprit],
+        help=help,
+    )
+
+
+RULE = Rule("JM302", "frozen-side-effect", "warning", find)

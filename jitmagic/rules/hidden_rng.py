@@ -1,0 +1,163 @@
+"""# JM301 hidden-rng
+
+## What it is
+
+The function draws random numbers that are the same at every call: from `numpy.random` or `random`, from a
+key made inside with a fixed seed, or from a key or generator that it takes from outside without an
+argument.
+
+## Why it happens
+
+JAX draws random numbers from a key: same key, same numbers. A key that is not an argument is a constant of
+the compiled program. Generators with hidden state (`np.random`, `random`, an object that counts up a seed)
+run in Python, once, while jax traces; their numbers are baked in.
+
+Take a key as an argument and split it outside: `key, sub = jax.random.split(key)`, then `f(x, sub)`.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def dropout(x, rate):
+    key = jax.random.key(0)
+    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    return jnp.where(keep, x / (1.0 - rate), 0.0)
+
+x = jnp.ones(32)
+assert jnp.array_equal(dropout(x, 0.5), dropout(x, 0.5))  # always the same mask
+dropout(x, 0.5)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def dropout(x, rate, key):
+    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    return jnp.where(keep, x / (1.0 - rate), 0.0)
+
+x = jnp.ones(32)
+first, second = jax.random.split(jax.random.key(0))
+assert not jnp.array_equal(dropout(x, 0.5, first), dropout(x, 0.5, second))
+dropout(x, 0.5, first)
+```
+
+## When to ignore it
+
+When the same numbers at each call are meant: a fixed projection, common random numbers for a comparison.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding, Severity
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.source import Source, bound_names, loaded_names, parse
+from jitmagic.rules.state_write import is_dynamic
+from jitmagic.rules.words import quoted
+
+MAKERS = ("jax.random.PRNGKey", "jax.random.key")
+DERIVERS = frozenset("split fold_in key PRNGKey clone key_data wrap_key_data key_impl".split())
+HOST_MODULES = ("numpy.random.", "random.")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """Draws outside JAX, keys with a fixed seed, keys and generators from outside."""
+    source = parse(evidence.function)
+    if source is None:
+        return
+    own = source.own()
+    local = bound_names(own)
+    for name, call in source.calls(own):
+        if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
+            yield _host(evidence, source, call)
+        elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):
+            yield from _fixed_seed(evidence, source, own, call)
+        elif is_draw(name) and call.args:
+            yield from _outside(evidence, source, call, local)
+
+
+def is_draw(name: str) -> bool:
+    """Whether the full name is a function of `jax.random` that uses a key up."""
+    return name.startswith("jax.random.") and name.rsplit(".", 1)[-1] not in DERIVERS
+
+
+def _host(evidence: Evidence, source: Source, call: ast.Call) -> Finding:
+    name = ast.unparse(call.func)
+    return RULE.finding(
+        evidence,
+        f"{quoted(name)} draws in Python, once, while jax traces `{evidence.function.name}`: the compiled "
+        "function "
+        "gives the same numbers at every call",
+        where=source.where(call),
+        culprits=[name],
+        help="take a key as an argument and draw with `jax.random`, or draw before the call and pass the "
+        "numbers",
+    )
+
+
+def _fixed_seed(evidence: Evidence, source: Source, own: ast.AST, call: ast.Call) -> Iterator[Finding]:
+    if any(name.endswith(".fold_in") for name, _ in source.calls(own)):
+        return  # the numbers vary with what is folded in
+    names = [
+        n.id for a in ast.walk(own) if isinstance(a, ast.Assign) and call in ast.walk(a.value)
+        for t in a.targets for n in ast.walk(t) if isinstance(n, ast.Name)
+    ]  # fmt: skip
+    text = quoted(ast.unparse(call))
+    yield RULE.finding(
+        evidence,
+        f"{text} makes the same key at every call of `{evidence.function.name}`, so its random numbers "
+        "never change",
+        where=source.where(call),
+        culprits=[*names, ast.unparse(call.func)],
+        severity=_if_repeated(evidence),
+        help=f"take the key as an argument: `{evidence.function.name}(..., {(names or ['key'])[0]})`, "
+        "and split it outside for each call",
+    )
+
+
+def _outside(evidence: Evidence, source: Source, call: ast.Call, local: set[str]) -> Iterator[Finding]:
+    """A draw whose key comes from a name of the surroundings."""
+    names = [n for n in loaded_names(call.args[0]) if n not in local] or _attributes_of_self(call.args[0])
+    if not names:
+        return
+    name = names[0]
+    if is_dynamic(evidence, name):
+        return
+    written = any(root(w.path) == root(name) for w in evidence.writes)
+    known = any(root(v.path) == root(name) and v.role == "constant" for v in evidence.variables)
+    if not (written or known):
+        return
+    how = "moves on once, while jax traces" if written else "is a constant of the compiled program"
+    yield RULE.finding(
+        evidence,
+        f"the key of {quoted(ast.unparse(call.func))} comes from {quoted(name)}, which {how}: "
+        f"`{evidence.function.name}` gives the same random numbers at every call",
+        where=source.where(call),
+        culprits=[name],
+        severity="warning" if written else _if_repeated(evidence),
+        help=f"take the key as an argument of `{evidence.function.name}` and make a new one for each call "
+        "outside",
+    )
+
+
+def _attributes_of_self(node: ast.expr) -> list[str]:
+    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return [ast.unparse(node)] if is_own else []
+
+
+def _if_repeated(evidence: Evidence) -> Severity:
+    """Fixed numbers do harm where the function is called again."""
+    return "warning" if len(evidence.calls) > 1 else "note"
+
+
+RULE = Rule("JM301", "hidden-rng", "warning", find)

@@ -1,0 +1,179 @@
+"""# JM107 in-place-update
+
+## What it is
+
+The function changes an array in place (`x[i] = v`, `x[i] += v`, `del x[i]`), or counts on its caller seeing
+a change that it made to an argument.
+
+## Why it happens
+
+JAX arrays cannot be changed. `x.at[i].set(v)` gives a new array with the change, and XLA does it in place
+where the old one is not used any more. A NumPy argument that could be changed outside `jit` is an array of
+JAX inside.
+
+For the same reason a function that updates its argument has to return it: the array of the caller stays as
+it was, and work whose result is not returned is left out of the compiled program.
+
+## A cell that fails
+
+```python
+import jax
+import numpy as np
+
+@jax.jit
+def deposit(grid, cells, mass):
+    grid[cells] += mass
+    return grid
+
+deposit(np.zeros(5, np.float32), np.array([1, 3]), 2.0)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def deposit(grid, cells, mass):
+    return jnp.asarray(grid).at[cells].add(mass)
+
+deposit(np.zeros(5, np.float32), np.array([1, 3]), 2.0)
+```
+
+## When to ignore it
+
+Never where it is an error. Changing a list, dict or NumPy array that the function itself made is fine.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.source import FunctionNode, Source, parse
+from jitmagic.rules.words import expression, parsed, quoted
+
+UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
+METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """Assignments to elements of arrays, and updates of arguments that nobody gets to see."""
+    for problem in of_kind(evidence, RULE.kind):
+        yield _assignment(evidence, problem)
+    source = parse(evidence.function)
+    if source is not None and not evidence.problems:
+        yield from _discarded(evidence, source)
+        yield from _not_returned(evidence, source)
+
+
+def _assignment(evidence: Evidence, problem: Problem) -> Finding:
+    target = _target(problem)
+    names = culprits(evidence, problem)
+    base = ast.unparse(target.value) if target is not None else ""
+    names = tuple(sorted(names, key=lambda n: n != base))
+    if base and base not in names:
+        names = (base, *names)
+    name = base or (names[0] if names else "x")
+    index = ast.unparse(target.slice) if target is not None else "i"
+    source = problem.where.source if problem.where else ""
+    method = next((m for sign, m in METHODS.items() if sign in source), "set")
+    return RULE.finding(
+        evidence,
+        f"{quoted(expression(problem) or source)} changes {quoted(name)} in place, "
+        f"but arrays cannot be changed while jax traces `{evidence.function.name}`",
+        where=problem.where,
+        culprits=names,
+        help=f"bind the changed array anew: `{name} = {name}.at[{index}].{method}(...)` "
+        f"(of `jnp.asarray({name})` where it may be a NumPy array), and return it",
+        detail=exception_detail(problem),
+    )
+
+
+def _target(problem: Problem) -> ast.Subscript | None:
+    for text in (expression(problem), problem.where.source if problem.where else ""):
+        node = parsed(text)
+        if isinstance(node, ast.Subscript):
+            return node
+        try:
+            statement = ast.parse(text).body[0] if text else None
+        except SyntaxError:
+            continue
+        targets = statement.targets if isinstance(statement, ast.Assign | ast.Delete) else []
+        if isinstance(statement, ast.AugAssign):
+            targets = [statement.target]
+        for found in targets:
+            if isinstance(found, ast.Subscript):
+                return found
+    return None
+
+
+def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
+    """`x.at[i].set(v)` as a statement: the new array is thrown away."""
+    for node in ast.walk(source.own()):
+        if isinstance(node, ast.Expr) and (base := _updated(node.value)):
+            text = quoted(ast.unparse(node.value))
+            yield RULE.finding(
+                evidence,
+                f"{text} gives a new array, which is thrown away: {quoted(base)} stays as it was",
+                where=source.where(node.value),
+                culprits=[base],
+                severity="warning",
+                help=f"bind the result: `{base} = {ast.unparse(node.value)}`",
+            )
+
+
+def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
+    """A function that binds its parameters anew and returns nothing: all its work is left out."""
+    node = source.own()
+    if not isinstance(node, FunctionNode) or evidence.writes or "callback" in evidence.function.source:
+        return
+    inside = list(ast.walk(node))
+    if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
+        return
+    parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    updates = [
+        n for n in inside if isinstance(n, ast.Assign | ast.AugAssign) and _names_bound(n) & parameters
+    ]
+    if updates:
+        last = max(updates, key=lambda n: n.lineno)
+        names = sorted(_names_bound(last) & parameters)
+        yield RULE.finding(
+            evidence,
+            f"{quoted(ast.unparse(last))} binds a new array inside `{evidence.function.name}`; it is not "
+            "returned, "
+            f"so the caller's {quoted(names[0])} stays as it was and the compiled program does nothing",
+            where=source.where(last),
+            culprits=names,
+            severity="warning",
+            help=f"end `{evidence.function.name}` with `return {', '.join(names)}` and bind the result at "
+            "the call",
+        )
+
+
+def _updated(node: ast.AST) -> str:
+    """The array of `array.at[index].set(...)`, or nothing for other expressions."""
+    if not (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UPDATES
+    ):
+        return ""
+    view = node.func.value
+    if isinstance(view, ast.Subscript) and isinstance(view.value, ast.Attribute) and view.value.attr == "at":
+        return ast.unparse(view.value.value)
+    return ""
+
+
+def _names_bound(node: ast.Assign | ast.AugAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {
+        n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+RULE = Rule("JM107", "in-place-update", "error", find)

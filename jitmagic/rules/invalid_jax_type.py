@@ -1,0 +1,152 @@
+"""# JM108 invalid-jax-type
+
+## What it is
+
+An argument (or a part of one, or a returned value) is of a type that a compiled function cannot take: a
+function, a string, a module, a file, a data loader, an optimizer made of functions.
+
+## Why it happens
+
+The inputs and outputs of a compiled program are arrays. JAX takes apart tuples, lists, dicts and registered
+classes, and everything it finds in them has to be an array or a number. A function or string can still
+steer the trace if it is *static*: then it is not an input of the program, and each new one compiles again.
+
+Static is right for functions, strings and settings that never change. It is wrong for something that gives
+other data later (a loader, an iterator, a random generator): what it gave first would be baked in. Take the
+array out of it before the call and pass that.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def trapezoid(fun, a, b):
+    t = jnp.linspace(a, b, 101)
+    y = fun(t)
+    return jnp.sum((y[1:] + y[:-1]) / 2) * (t[1] - t[0])
+
+trapezoid(jnp.sin, 0.0, 1.0)
+```
+
+## The cell mended
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnames=["fun"])
+def trapezoid(fun, a, b):
+    t = jnp.linspace(a, b, 101)
+    y = fun(t)
+    return jnp.sum((y[1:] + y[:-1]) / 2) * (t[1] - t[0])
+
+trapezoid(jnp.sin, 0.0, 1.0)
+```
+
+## When to ignore it
+
+Never: the function cannot be called like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Leaf, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import binding_place, of_kind, offenders
+from jitmagic.rules.words import listed, quoted, static_help
+
+SOURCES_OF_DATA = (
+    "Loader",
+    "Iterator",
+    "iterator",
+    "Dataset",
+    "generator",
+    "Generator",
+    "RandomState",
+    "zip",
+    "map",
+)
+NAMED = {
+    "str": "a string", "function": "a function", "builtin_function_or_method": "a function",
+    "NoneType": "None",
+    "method": "a method", "PjitFunction": "a compiled function", "module": "a module", "type": "a class",
+    "ufunc": "a NumPy function", "partial": "a `functools.partial`", "generator": "a generator",
+    "bytes": "a byte string",
+}  # fmt: skip
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each problem with arguments or results that are no arrays."""
+    for problem in of_kind(evidence, RULE.kind):
+        leaves = offenders(evidence, problem)
+        if problem.leaves:
+            yield _argument(evidence, problem, leaves)
+        else:
+            yield _inside(evidence, problem)
+
+
+def _argument(evidence: Evidence, problem: Problem, leaves: tuple[Leaf, ...]) -> Finding:
+    names = blamed(problem, leaves)
+    function = evidence.function.name
+    what = NAMED.get(leaves[0].python_type, f"of type `{leaves[0].python_type}`") if leaves else "no array"
+    return RULE.finding(
+        evidence,
+        f"{quoted(names[0])} is {what}, but the inputs of the compiled `{function}` have to be arrays or "
+        "numbers, "
+        "or tuples, lists and dicts of them",
+        where=binding_place(evidence, problem),
+        culprits=names,
+        help=_help(evidence, names, leaves),
+        detail=exception_detail(problem),
+    )
+
+
+def _help(evidence: Evidence, names: tuple[str, ...], leaves: tuple[Leaf, ...]) -> str:
+    first = names[0]
+    if any(word in x.python_type for x in leaves for word in SOURCES_OF_DATA):
+        return (
+            f"take the array out of {quoted(first)} before the call and pass that; with {quoted(first)} "
+            "static "
+            "the first data would be used for ever"
+        )
+    static = static_help(evidence, names)
+    if static:
+        return static
+    argument = leaves[0].argument if leaves else first
+    if all(x.path == argument or not x.hashable for x in leaves):
+        return f"make {quoted(argument)} static if it never changes, or leave it out of the arguments"
+    return f"pass {listed(names[:3])} apart from the arrays, as a static argument"
+
+
+def _inside(evidence: Evidence, problem: Problem) -> Finding:
+    names = culprits(evidence, problem)
+    function = evidence.function.name
+    if "return" in problem.message or problem.construct == "return":
+        message = f"`{function}` returns something that is no array, which a compiled function cannot do"
+        help = "return arrays and numbers only, and add the rest after the call"
+    else:
+        callee = quoted(problem.callee) if problem.callee else "a function of JAX"
+        subject = f"{quoted(names[0])}, which is" if names else "something that is"
+        message = f"{callee} was given {subject} no array or number"
+        help = "pass arrays and numbers, and keep strings, functions and None out of the arguments"
+    where = problem.where or evidence.function.where
+    return RULE.finding(
+        evidence, message, where=where, culprits=names, help=help, detail=exception_detail(problem)
+    )
+
+
+def blamed(problem: Problem, leaves: tuple[Leaf, ...]) -> tuple[str, ...]:
+    """The leaf first where it is the only bad one of its argument, else the argument."""
+    paths = [x.path for x in leaves] or list(problem.leaves)
+    arguments = list(dict.fromkeys(x.argument for x in leaves))
+    names = [*paths, *arguments] if len(paths) == 1 else [*arguments, *paths]
+    return tuple(dict.fromkeys(names))
+
+
+RULE = Rule("JM108", "invalid-jax-type", "error", find)

@@ -1,0 +1,144 @@
+"""# JM502 jit-differs-from-eager
+
+## What it is
+
+The compiled function gives another result than the same function without `jit`.
+
+## Why it happens
+
+Mostly the Python code takes another path while jax traces: `type(x) is ...`, `isinstance(x, float)` or
+`try` see a placeholder instead of an array or a number. Or the arithmetic differs: Python integers are
+unlimited and NumPy uses 64 bits, while a compiled program has 32 bits unless `jax_enable_x64` is set.
+
+Small differences in the last digits are normal, because XLA reorders sums; they are not reported.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+Array = type(jnp.zeros(()))
+
+def unwrap(v):
+    if type(v) is Array:
+        return v * 1.0
+    return jnp.float32(0.0)
+
+assert unwrap(jnp.float32(3.0)) == 3.0 and jax.jit(unwrap)(jnp.float32(3.0)) == 0.0
+jax.jit(unwrap)(jnp.float32(3.0))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+def unwrap(v):
+    if isinstance(v, jax.Array):
+        return v * 1.0
+    return jnp.float32(0.0)
+
+assert unwrap(jnp.float32(3.0)) == jax.jit(unwrap)(jnp.float32(3.0)) == 3.0
+jax.jit(unwrap)(jnp.float32(3.0))
+```
+
+## When to ignore it
+
+When the algorithm amplifies rounding (a chaotic system, an ill-conditioned matrix): then neither result is
+more right than the other.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Difference, Evidence, Where
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.source import Source, loaded_names, parse
+from jitmagic.rules.words import quoted, short
+
+TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """At most one warning, at the test of a type where there is one; differences of type alone are a note."""
+    wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure")]
+    other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
+    if wrong:
+        yield _finding(evidence, wrong[0])
+    elif other:
+        first = other[0]
+        yield RULE.finding(
+            evidence,
+            f"the compiled `{evidence.function.name}` returns {first.jit or 'another type'} where it returns "
+            f"{first.eager or 'something else'} without jit; the values are equal",
+            where=None,
+            severity="note",
+        )
+
+
+def _finding(evidence: Evidence, difference: Difference) -> Finding:
+    tested, where = type_test(evidence)
+    name = evidence.function.name
+    values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
+    if tested:
+        seen = quoted(where.text if where else tested)
+        why = f"; {seen} sees a placeholder while jax traces, and another path is taken"
+        help = f"test with `isinstance({tested}, jax.Array)`, which holds for arrays and while jax traces"
+    elif difference.compiler:
+        why = "; the same operations one by one give the result without jit, so the compiler is at fault"
+        help = "compare on another backend or version of jaxlib, and report it"
+    else:
+        why, help = (
+            "",
+            "look for Python code that acts on types or catches exceptions, and for integers over 32 bits",
+        )
+    return RULE.finding(
+        evidence,
+        f"the compiled `{name}` gives another result than without jit{values if difference.jit else ''}{why}",
+        where=where or last_return(evidence) or evidence.function.where,
+        culprits=[tested] if tested else parameters_read(evidence),
+        help=help,
+        detail=f"largest difference {difference.worst:g}, allowed {difference.allowed:g} "
+        f"({difference.reason})",
+    )
+
+
+def type_test(evidence: Evidence) -> tuple[str, Where | None]:
+    """Name and place of the first test of a type in the function, or of the first `try`."""
+    source = parse(evidence.function)
+    if source is None:
+        return "", None
+    for name, call in source.calls(source.own()):
+        if name in TYPE_TESTS and call.args and "jax.Array" not in ast.unparse(call):
+            names = loaded_names(call.args[0])
+            if names:
+                return names[0], _test_around(source, call)
+    return "", None
+
+
+def last_return(evidence: Evidence) -> Where | None:
+    """The place of the last `return` of the function."""
+    source = parse(evidence.function)
+    found = [n for n in ast.walk(source.own()) if isinstance(n, ast.Return)] if source else []
+    return source.where(max(found, key=lambda n: n.lineno)) if source and found else None
+
+
+def parameters_read(evidence: Evidence) -> list[str]:
+    """Parameters that the function computes with."""
+    source = parse(evidence.function)
+    read = loaded_names(source.own()) if source else []
+    return [p for p in evidence.function.parameters if p in read]
+
+
+def _test_around(source: Source, call: ast.Call) -> Where:
+    """The comparison that the call stands in, or the call itself."""
+    around = [n for n in ast.walk(source.own()) if isinstance(n, ast.Compare) and call in ast.walk(n)]
+    return source.where(around[-1] if around else call)
+
+
+RULE = Rule("JM502", "jit-differs-from-eager", "warning", find)

@@ -1,0 +1,128 @@
+"""# JM113 leaked-tracer
+
+## What it is
+
+A placeholder of one trace outlives it: the function stores it in a global, an attribute, a list or a cache,
+and a later call or cell uses it.
+
+## Why it happens
+
+While `jax.jit` traces, values are placeholders. `log.append(x)` runs once, while tracing, and appends the
+placeholder; the compiled program knows nothing of the list. When the placeholder is used afterwards there
+is no value behind it, and JAX raises `UnexpectedTracerError`. The same happens between an inner function
+(the body of `jax.lax.scan`, a function under `jax.vmap` or `jax.grad`) and the function around it.
+
+Return what should be kept, and store it after the call. A loop body hands results out as its second return
+value. State that belongs to the function can be declared dynamic (`--dyn`).
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+log = []
+
+@jax.jit
+def update(w):
+    w = 0.9 * w
+    log.append(w)
+    return w
+
+update(jnp.ones(2))
+jnp.stack(log)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+log = []
+
+@jax.jit
+def update(w):
+    return 0.9 * w
+
+log.append(update(jnp.ones(2)))
+jnp.stack(log)
+```
+
+## When to ignore it
+
+When what was stored is never used again, as in a list for debugging; the list still holds no numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem, Write
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.state_write import is_dynamic
+from jitmagic.rules.words import quoted
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that stores a placeholder: an error where it was used afterwards."""
+    leaks = list(of_kind(evidence, RULE.kind))
+    writes = [w for w in evidence.writes if w.tracer and not is_dynamic(evidence, w.path)]
+    places = list(dict.fromkeys((w.where, root(w.path)) for w in writes))
+    for where, name in places:
+        here = [w for w in writes if (w.where, root(w.path)) == (where, name)]
+        yield _stored(evidence, here, [p for p in leaks if _about(p, here) or len(places) == 1])
+    known = [w for w in writes]
+    for problem in leaks:
+        if not known or (len(places) > 1 and not _about(problem, known)):
+            yield _used(evidence, problem)
+
+
+def _stored(evidence: Evidence, writes: list[Write], leaks: list[Problem]) -> Finding:
+    first, function = writes[0], evidence.function.name
+    used = "; it was used afterwards, when there is no value behind it" if leaks else ""
+    name = quoted(first.path)
+    return RULE.finding(
+        evidence,
+        f"{_deed(first)} while jax traces `{function}`: {name} now holds a placeholder without a value{used}",
+        where=first.where,
+        culprits=[*(w.path for w in writes), root(first.path)],
+        severity="error" if leaks or any(c.outcome == "failed" for c in evidence.calls[1:]) else "warning",
+        help=f"return the value from `{function}` and store it in {quoted(root(first.path))} after the call, "
+        f"or declare {name} dynamic (`--dyn {first.path}`)",
+        detail="; ".join(filter(None, map(exception_detail, leaks))),
+    )
+
+
+def _used(evidence: Evidence, problem: Problem) -> Finding:
+    names = culprits(evidence, problem)
+    subject = quoted(names[0]) if names else "a value"
+    return RULE.finding(
+        evidence,
+        f"{subject} was made inside another function that jax had traced and is used after that trace has "
+        "ended: "
+        "there is no value behind it",
+        where=problem.where,
+        culprits=names,
+        help="return it from the inner function (the body of `jax.lax.scan` returns it as its second value) "
+        "in place of storing it outside",
+        detail=exception_detail(problem),
+    )
+
+
+def _about(problem: Problem, writes: list[Write]) -> bool:
+    named = [*problem.leaves, *problem.locals]
+    same_place = any(w.where and problem.where and w.where.line == problem.where.line for w in writes)
+    return same_place or any(covers(n, w.path) or covers(w.path, n) for n in named for w in writes)
+
+
+def _deed(write: Write) -> str:
+    path = quoted(write.path)
+    return {"added": f"something is added at {path}", "removed": f"{path} is removed"}.get(
+        write.action, f"{path} is {'bound anew' if write.action == 'bound' else 'changed'}"
+    )
+
+
+RULE = Rule("JM113", "leaked-tracer", "error", find)

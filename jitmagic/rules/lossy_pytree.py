@@ -1,0 +1,171 @@
+"""# JM206 lossy-pytree
+
+## What it is
+
+A class registered as a pytree loses a field when JAX takes it apart and puts it together again: inside the
+compiled function the field has its default value.
+
+## Why it happens
+
+What `tree_flatten` does not return is gone. `tree_unflatten` calls the class with what it got, and the
+missing field falls back to its default without an error.
+
+Return every field: arrays and numbers that may change as children, settings (strings, flags, sizes) as
+auxiliary data, which has to be hashable.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.tree_util.register_pytree_node_class
+class Scaler:
+    def __init__(self, shift, power=1):
+        self.shift, self.power = shift, power
+
+    def tree_flatten(self):
+        return (self.shift,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children)
+
+def rescale(s, x):
+    return (x - s.shift) ** s.power
+
+s, x = Scaler(1.0, power=2), jnp.arange(4.0)
+assert not jnp.array_equal(jax.jit(rescale)(s, x), rescale(s, x))  # power is 1 inside
+jax.jit(rescale)(s, x)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.tree_util.register_pytree_node_class
+class Scaler:
+    def __init__(self, shift, power=1):
+        self.shift, self.power = shift, power
+
+    def tree_flatten(self):
+        return (self.shift,), (self.power,)
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children, *aux)
+
+def rescale(s, x):
+    return (x - s.shift) ** s.power
+
+s, x = Scaler(1.0, power=2), jnp.arange(4.0)
+assert jnp.array_equal(jax.jit(rescale)(s, x), rescale(s, x))
+jax.jit(rescale)(s, x)
+```
+
+## When to ignore it
+
+When the field is only a cache that is computed again where it is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.source import FunctionNode, Source, parse_cell
+from jitmagic.rules.words import agree, listed
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each class of the cell whose `tree_flatten` leaves out a field that is read."""
+    source = parse_cell(evidence.function)
+    for node in ast.walk(source.tree) if source else ():
+        if source and isinstance(node, ast.ClassDef):
+            yield from _class(evidence, source, node)
+
+
+def _class(evidence: Evidence, source: Source, node: ast.ClassDef) -> Iterator[Finding]:
+    methods = {m.name: m for m in node.body if isinstance(m, FunctionNode)}
+    flatten, init = methods.get("tree_flatten"), methods.get("__init__")
+    if (
+        flatten is None
+        or init is None
+        or "vars(self)" in ast.unparse(flatten)
+        or "__dict__" in ast.unparse(flatten)
+    ):
+        return
+    kept = _attributes(flatten)
+    lost = [name for name in _settable(init) if name not in kept and _is_read(source, name, [init, flatten])]
+    if not lost:
+        return
+    returned = [n for n in ast.walk(flatten) if isinstance(n, ast.Return)]
+    holders = [h for name in lost for h in _holders(source, name)]
+    yield RULE.finding(
+        evidence,
+        f"`tree_flatten` of `{node.name}` leaves out {listed(lost)}: inside the compiled "
+        f"`{evidence.function.name}` "
+        f"{agree(lost, 'it has its default value', 'they have their default values')}",
+        where=source.where(returned[-1] if returned else flatten),
+        culprits=[*holders, node.name, *lost],
+        help=f"return {listed(lost)} too: among the children if "
+        f"{agree(lost, 'it is an array', 'they are arrays')} or a "
+        "number that changes, else in the auxiliary data",
+    )
+
+
+def _settable(init: FunctionNode) -> list[str]:
+    """Attributes that `__init__` takes as they are from a parameter with a default."""
+    arguments, count = init.args, len(init.args.defaults)
+    optional = {a.arg for a in [*arguments.posonlyargs, *arguments.args][-count:]} if count else set()
+    optional |= {
+        a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None
+    }
+    found: list[str] = []
+    for node in ast.walk(init):
+        if not isinstance(node, ast.Assign):
+            continue
+        target, value = node.targets[0], node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        found += [
+            t.attr for t, v in pairs
+            if isinstance(t, ast.Attribute) and isinstance(v, ast.Name) and v.id in optional
+        ]  # fmt: skip
+    return found
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+
+
+def _is_read(source: Source, name: str, outside: list[FunctionNode]) -> bool:
+    skipped = {id(n) for f in outside for n in ast.walk(f)}
+    return any(
+        isinstance(n, ast.Attribute)
+        and n.attr == name
+        and isinstance(n.ctx, ast.Load)
+        and id(n) not in skipped
+        for n in ast.walk(source.tree)
+    )
+
+
+def _holders(source: Source, name: str) -> list[str]:
+    """Names in the function on which the field is read: `s` of `s.power`."""
+    return [
+        n.value.id
+        for n in ast.walk(source.own())
+        if isinstance(n, ast.Attribute)
+        and n.attr == name
+        and isinstance(n.value, ast.Name)
+        and n.value.id != "self"
+    ]
+
+
+RULE = Rule("JM206", "lossy-pytree", "warning", find)

@@ -1,0 +1,152 @@
+"""# JM404 recompile-new-function
+
+## What it is
+
+A new function object is made for each call (a `lambda`, a `functools.partial`, a function defined in a
+loop) and compiled, or passed as a static argument. Each new object compiles again, though the text is the
+same.
+
+## Why it happens
+
+`jax.jit` finds a compiled program by the identity of the function. Two lambdas of the same text are two
+objects. A `partial` also bakes the arrays that it binds into the program.
+
+Define the function once, outside the loop, and pass what varies as an argument.
+
+## A cell with the problem
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@functools.partial(jax.jit, static_argnames=["fun"])
+def twice(x, fun):
+    traced.append(1)
+    return fun(fun(x))
+
+for _ in range(3):
+    twice(jnp.ones(2), fun=lambda v: 0.5 * v)
+assert len(traced) == 3  # compiled three times
+twice(jnp.ones(2), fun=lambda v: 0.5 * v)
+```
+
+## The cell mended
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+def halve(v):
+    return 0.5 * v
+
+@functools.partial(jax.jit, static_argnames=["fun"])
+def twice(x, fun):
+    traced.append(1)
+    return fun(fun(x))
+
+for _ in range(3):
+    twice(jnp.ones(2), fun=halve)
+assert len(traced) == 1
+twice(jnp.ones(2), fun=halve)
+```
+
+## When to ignore it
+
+When the function is called a few times only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root, traced_calls
+from jitmagic.rules.recompile import is_function, signature, without_address
+from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
+from jitmagic.rules.words import quoted, short
+
+COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """Static functions that are new at each call, and `jax.jit` in a loop."""
+    for path, text in new_functions(evidence).items():
+        yield RULE.finding(
+            evidence,
+            f"{quoted(path)} is a new function object at each call (`{short(text, 50)}`), and "
+            f"`{evidence.function.name}` is compiled anew for each, though the text is the same",
+            where=evidence.function.where,
+            culprits=[path, root(path)],
+            help=f"define the function once, before the calls, and pass that object for {quoted(path)}",
+        )
+    source = parse_cell(evidence.function)
+    if source is not None:
+        yield from _jit_in_loops(evidence, source)
+
+
+def new_functions(evidence: Evidence) -> dict[str, str]:
+    """Static leaves that differ between two traced calls by the function object alone, with their text."""
+    calls = list(traced_calls(evidence))
+    found: dict[str, str] = {}
+    for i, later in enumerate(calls):
+        for x in later:
+            if not (x.static and is_function(x)):
+                continue
+            for earlier in calls[:i]:
+                before = next((y for y in earlier if y.path == x.path), None)
+                if (
+                    before is not None
+                    and without_address(before.value) == without_address(x.value)
+                    and signature(earlier, x.path) == signature(later, x.path)
+                ):
+                    found[x.path] = without_address(x.value) or x.python_type
+    return found
+
+
+def _jit_in_loops(evidence: Evidence, source: Source) -> Iterator[Finding]:
+    for function in definitions(source.tree):
+        for loop in ast.walk(function):
+            if isinstance(loop, ast.For | ast.While):
+                for call in _compiling_calls(source, loop):
+                    yield _in_loop(evidence, source, function, loop, call)
+
+
+def _compiling_calls(source: Source, loop: ast.For | ast.While) -> Iterator[ast.Call]:
+    """`jax.jit(...)` of a function made anew at each turn: a call, a lambda, or one defined in the loop."""
+    inside = {n.name for n in ast.walk(loop) if isinstance(n, FunctionNode)}
+    for statement in loop.body:
+        for name, call in source.calls(statement):
+            made = call.args[0] if call.args else None
+            new = isinstance(made, ast.Call | ast.Lambda) or (
+                isinstance(made, ast.Name) and made.id in inside
+            )
+            if name in COMPILERS and new:
+                yield call
+
+
+def _in_loop(
+    evidence: Evidence, source: Source, function: FunctionNode, loop: ast.For | ast.While, call: ast.Call
+) -> Finding:
+    inside = [n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    used = [n for n in loaded_names(call) if n in inside]
+    others = [n for n in loaded_names(call) if n not in inside]
+    return RULE.finding(
+        evidence,
+        f"{quoted(ast.unparse(call))} makes and compiles a new function at each turn of the loop in "
+        f"`{function.name}`",
+        where=source.where(call),
+        culprits=used or others or [function.name],
+        help="call `jax.jit` once, before the loop, and pass "
+        + (f"{quoted(used[0])} as an argument" if used else "what varies as arguments"),
+    )
+
+
+RULE = Rule("JM404", "recompile-new-function", "warning", find)

@@ -1,0 +1,97 @@
+"""# JM402 recompile-shape
+
+## What it is
+
+An array argument has another shape at each call, and each new shape compiles the function again.
+
+## Why it happens
+
+A compiled program is for fixed shapes. Batches of differing length, a history that grows, a set that
+shrinks: each length is a new program, and all of them stay in memory.
+
+Pad to one size (or to a few: powers of two), pass the true length as an ordinary argument, and mask what
+lies beyond it. Or write the growth inside, as a loop over an array of full size.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@jax.jit
+def average(x):
+    traced.append(x.shape)
+    return jnp.mean(x)
+
+for n in (6, 5, 4, 3):
+    average(jnp.ones(n))
+assert len(traced) == 4  # compiled four times
+average(jnp.ones(6))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@jax.jit
+def average(x, n):
+    traced.append(x.shape)
+    keep = jnp.arange(x.shape[0]) < n
+    return jnp.sum(jnp.where(keep, x, 0.0)) / n
+
+for n in (6, 5, 4, 3):
+    average(jnp.pad(jnp.ones(n), (0, 8 - n)), n)
+assert len(traced) == 1
+average(jnp.ones(8), 8)
+```
+
+## When to ignore it
+
+When there are few shapes and each is used many times, as in training with one last, shorter batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.recompile import histories
+from jitmagic.rules.words import listed
+
+MANY = 3
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for all arrays that had three or more shapes over the calls that were traced."""
+    shapes = {
+        path: list(dict.fromkeys(x.shape for x in forms))
+        for path, forms in histories(evidence).items()
+        if not forms[0].static
+    }
+    many = [path for path, seen in shapes.items() if len(seen) >= MANY]
+    if not many:
+        return
+    seen = shapes[many[0]]
+    shown = ", ".join(str(s) for s in seen[:3])
+    yield RULE.finding(
+        evidence,
+        f"{listed(many)} came in {len(seen)} shapes ({shown}, …), and `{evidence.function.name}` was "
+        "compiled anew "
+        "for each",
+        where=evidence.function.where,
+        culprits=[*many, *map(root, many)],
+        help=f"pad {listed(many)} to one size (or a few), pass the true length as an ordinary argument, "
+        "and mask "
+        "what lies beyond it",
+    )
+
+
+RULE = Rule("JM402", "recompile-shape", "warning", find)

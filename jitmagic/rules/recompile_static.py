@@ -1,0 +1,94 @@
+"""# JM401 recompile-static
+
+## What it is
+
+A static argument takes a new value at each call, and each new value compiles the function again.
+
+## Why it happens
+
+A static argument is part of the program: `step=0` and `step=1` are two programs. That is right for a few
+modes and sizes, and slow for a counter, a time or a learning rate. All the programs stay in memory.
+
+Take it out of the static arguments where nothing in the function needs its value (a shape, a `range`, an
+`if`). Otherwise change that place: `jax.lax.fori_loop` for the loop, `jnp.where` for the choice.
+
+## A cell with the problem
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@functools.partial(jax.jit, static_argnames=["step"])
+def anneal(q, step):
+    traced.append(step)
+    eps = 1.0 / (1.0 + step)
+    return (1.0 - eps) * q + eps * jnp.mean(q)
+
+for step in range(4):
+    anneal(jnp.arange(3.0), step=step)
+assert len(traced) == 4  # compiled four times
+anneal(jnp.arange(3.0), step=0)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@jax.jit
+def anneal(q, step):
+    traced.append(1)
+    eps = 1.0 / (1.0 + step)
+    return (1.0 - eps) * q + eps * jnp.mean(q)
+
+for step in range(4):
+    anneal(jnp.arange(3.0), step=step)
+assert len(traced) == 1
+anneal(jnp.arange(3.0), step=0)
+```
+
+## When to ignore it
+
+When the argument takes a handful of values, each used many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.recompile import histories, is_function, without_address
+from jitmagic.rules.words import quoted, short
+
+MANY = 3
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each static argument that took three or more values over the calls that were traced."""
+    for path, forms in histories(evidence).items():
+        if not forms[0].static or any(is_function(x) for x in forms):
+            continue
+        values = list(dict.fromkeys(without_address(x.value) for x in forms))
+        if len(values) < MANY:
+            continue
+        shown = ", ".join(short(v, 20) for v in values[:3])
+        yield RULE.finding(
+            evidence,
+            f"the static argument {quoted(path)} had {len(values)} values ({shown}, …), and "
+            f"`{evidence.function.name}` was compiled anew for each",
+            where=evidence.function.where,
+            culprits=[path, root(path)],
+            help=f"take {quoted(path)} out of the static arguments where no shape, `range` or `if` needs "
+            "its value",
+        )
+
+
+RULE = Rule("JM401", "recompile-static", "warning", find)

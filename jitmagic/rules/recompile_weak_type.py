@@ -1,0 +1,98 @@
+"""# JM403 recompile-weak-type
+
+## What it is
+
+An argument is once a Python number and once an array of the same dtype, and the function is compiled for
+both.
+
+## Why it happens
+
+A Python number has a *weak* type: `0.0 * x` takes the dtype of `x`, while a `float32` array insists on its
+own. The results can differ, so jax compiles a program for each. Typical is an accumulator that starts as
+`0.0` and comes back from the function as an array.
+
+Start with an array of the dtype it will have: `jnp.float32(0.0)`, `jnp.zeros(())`.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@jax.jit
+def accumulate(total, x):
+    traced.append(1)
+    return total + x
+
+total = 0.0
+for x in (jnp.float32(2.0), jnp.float32(3.0)):
+    total = accumulate(total, x)
+assert len(traced) == 2  # once for 0.0, once for an array
+accumulate(total, jnp.float32(4.0))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+@jax.jit
+def accumulate(total, x):
+    traced.append(1)
+    return total + x
+
+total = jnp.float32(0.0)
+for x in (jnp.float32(2.0), jnp.float32(3.0)):
+    total = accumulate(total, x)
+assert len(traced) == 1
+accumulate(total, jnp.float32(4.0))
+```
+
+## When to ignore it
+
+When the function compiles fast: it is one more trace, not one for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.recompile import histories
+from jitmagic.rules.words import agree, listed, quoted
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for all leaves that differ between traces by nothing but the weak type."""
+    names = [
+        path
+        for path, forms in histories(evidence).items()
+        if any(
+            a.weak_type != b.weak_type and (a.shape, a.dtype, a.static) == (b.shape, b.dtype, b.static)
+            for a, b in combinations(forms, 2)
+        )
+    ]
+    if not names:
+        return
+    first = next(x for x in histories(evidence)[names[0]] if not x.weak_type)
+    yield RULE.finding(
+        evidence,
+        f"{listed(names)} {agree(names, 'is', 'are')} once a Python number and once an array of "
+        f"{first.dtype or 'the'} "
+        f"{'' if first.dtype else 'same dtype'}".rstrip()
+        + f": `{evidence.function.name}` is compiled for both",
+        where=evidence.function.where,
+        culprits=[*names, *map(root, names)],
+        help=f"pass {quoted(names[0])} as an array from the start: `jnp.{first.dtype or 'asarray'}(...)`",
+    )
+
+
+RULE = Rule("JM403", "recompile-weak-type", "warning", find)

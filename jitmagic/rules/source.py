@@ -1,0 +1,184 @@
+"""The function's text as a syntax tree, with places as the user sees them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jitmagic.evidence import Function, Where
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+CONVENTIONS = {
+    "np": "numpy", "numpy": "numpy", "jax": "jax", "jnp": "jax.numpy", "jr": "jax.random",
+    "jrandom": "jax.random",
+    "jrand": "jax.random", "lax": "jax.lax", "time": "time", "os": "os", "datetime": "datetime",
+    "functools": "functools", "partial": "functools.partial", "jit": "jax.jit", "eqx": "equinox",
+}  # fmt: skip
+"""What names mean where the cell itself does not import them."""
+
+STDLIB_RANDOM = frozenset("random gauss randrange seed sample choices getrandbits shuffle triangular".split())
+"""Of the names that `random` and `jax.random` could both be asked for, those that only the first is."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed text, and how far its lines and columns are from those the user sees."""
+
+    tree: ast.Module
+    lines: tuple[str, ...]
+    function: Function
+    lines_before: int
+    columns_before: int
+    names: dict[str, str]
+
+    def where(self, node: ast.AST) -> Where:
+        """The place of `node`, which must have a position."""
+        line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        first, last = self.lines[line - 1], self.lines[end - 1]
+        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
+        end_column = _characters(last, node.end_col_offset or 0)  # type: ignore[attr-defined]
+        return Where(
+            self.function.file, line + self.lines_before, column + self.columns_before,
+            end + self.lines_before,
+            end_column + self.columns_before, first.strip(), ast.unparse(node), self.function.name,
+        )  # fmt: skip
+
+    def dotted(self, node: ast.AST) -> str:
+        """The full name of what is called: `jax.random.normal` for `jr.normal`; empty for no name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        first = self.names.get(node.id, node.id)
+        if (
+            node.id == "random"
+            and node.id not in self.names
+            and parts[-1:]
+            and parts[-1] not in STDLIB_RANDOM
+        ):
+            first = "jax.random"
+        return ".".join([first, *reversed(parts)])
+
+    def calls(self, tree: ast.AST | None = None) -> Iterator[tuple[str, ast.Call]]:
+        """Every call with its full name, in the order of the text."""
+        found = [n for n in ast.walk(tree or self.tree) if isinstance(n, ast.Call)]
+        found.sort(key=lambda n: (n.lineno, n.col_offset))
+        return ((self.dotted(n.func), n) for n in found)
+
+    def own(self) -> ast.AST:
+        """The node of the function itself; the whole tree where it is not in the text."""
+        last = self.function.name.rsplit(".", 1)[-1]
+        at = self.function.line - self.lines_before
+        for node in definitions(self.tree):
+            if node.name == last and node.lineno == at:
+                return node
+        return self.tree
+
+
+def parse(function: Function) -> Source | None:
+    """The definition of the function, or None where there is no source."""
+    tree = _tree(function.source)
+    if tree is None:
+        return None
+    node = next(definitions(tree), None) or next(
+        (n for n in ast.walk(tree) if isinstance(n, ast.Lambda)), None
+    )
+    if node is None:
+        return None
+    column = (
+        function.where.column - node.col_offset if function.where and isinstance(node, FunctionNode) else 0
+    )
+    return _source(function, tree, function.source, function.line - node.lineno, max(column, 0))
+
+
+def parse_cell(function: Function) -> Source | None:
+    """The whole cell that defines the function; its definition alone where the cell is not known."""
+    tree = _tree(function.cell)
+    last = function.name.rsplit(".", 1)[-1]
+    candidates = [n for n in definitions(tree) if n.name == last] if tree else []
+    if tree is None or not candidates:
+        return parse(function)
+    shift = min((function.line - n.lineno for n in candidates), key=abs)
+    return _source(function, tree, function.cell, shift, 0)
+
+
+def definitions(tree: ast.AST) -> Iterator[FunctionNode]:
+    """Every `def` in the tree, outer ones first."""
+    return (n for n in ast.walk(tree) if isinstance(n, FunctionNode))
+
+
+def bound_names(node: ast.AST) -> set[str]:
+    """Names that the code binds: parameters, assignments, loop targets, inner definitions, imports."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    return names | {n.name for n in definitions(node) if n is not node}
+
+
+def loaded_names(node: ast.AST) -> list[str]:
+    """Names that the expression reads, in the order of the text, without those of called functions."""
+    called = {n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    modules = {n.value for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_module(n.value)}
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    found.sort(key=lambda n: (n.lineno, n.col_offset))
+    return list(dict.fromkeys(n.id for n in found if n not in called and n not in modules))
+
+
+def depends_on_values(node: ast.AST) -> bool:
+    """Whether the expression reads a name for more than its shape, size, number of axes or dtype."""
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "size", "dtype"):
+        return False
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "type"):
+        return False
+    if isinstance(node, ast.Name):
+        return True
+    if isinstance(node, ast.Call):
+        return any(depends_on_values(n) for n in [*node.args, *(k.value for k in node.keywords)])
+    return any(depends_on_values(n) for n in ast.iter_child_nodes(node))
+
+
+def first_use(source: Source, name: str) -> Where | None:
+    """The first place in the function's body that computes with `name`."""
+    node = source.own()
+    body = node.body if isinstance(node, FunctionNode) else [node]
+    for statement in body:
+        for n in ast.walk(statement):
+            if isinstance(n, (ast.BinOp, ast.Call, ast.Compare, ast.UnaryOp)) and name in loaded_names(n):
+                return source.where(n)
+    return None
+
+
+def _source(function: Function, tree: ast.Module, text: str, lines: int, columns: int) -> Source:
+    names = dict(CONVENTIONS)
+    for part in (_tree(function.cell), tree):
+        names.update(_imports(part) if part else {})
+    return Source(tree, tuple(text.splitlines()), function, lines, columns, names)
+
+
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text) if text.strip() else None
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _imports(tree: ast.AST) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update((a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0])
+                         for a in node.names)  # fmt: skip
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
+    return names
+
+
+def _characters(line: str, offset: int) -> int:
+    return len(line.encode()[:offset].decode(errors="ignore"))
+
+
+def _is_module(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id in CONVENTIONS

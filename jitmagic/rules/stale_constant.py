@@ -1,0 +1,117 @@
+"""# JM203 stale-constant
+
+## What it is
+
+A variable that the compiled function reads has changed since it was compiled. The function goes on with the
+old value and gives a wrong result without a word.
+
+## Why it happens
+
+`jax.jit` reads globals, attributes and variables of enclosing functions once, while tracing. A function
+that is called inside (a helper, an activation) is kept the same way: redefining it in a later cell has no
+effect on what is compiled already.
+
+Pass what changes as an argument (a function as a static one), or declare it dynamic (`--dyn w`), so that
+each call reads it.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+def setup():
+    a = 10.0
+
+    @jax.jit
+    def energy(v):
+        return a * jnp.sum(v**2)
+
+    def set_a(value):
+        nonlocal a
+        a = value
+
+    return energy, set_a
+
+energy, set_a = setup()
+first = energy(jnp.ones(3))
+set_a(20.0)
+assert energy(jnp.ones(3)) == first  # still ten times
+energy(jnp.ones(3))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def energy(v, a):
+    return a * jnp.sum(v**2)
+
+first = energy(jnp.ones(3), 10.0)
+assert energy(jnp.ones(3), 20.0) == 2 * first
+energy(jnp.ones(3), 20.0)
+```
+
+## When to ignore it
+
+When the old value is meant, as in a comparison with the state before. It is clearer to say so by passing
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Variable
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.captured import constants, everything_is_constant, first_read, paths
+from jitmagic.rules.words import agree, listed, quoted, short
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for all that changed; it also names what the notebook changes elsewhere."""
+    stale = [v for v in evidence.variables if v.stale and v.role != "dynamic"]
+    if not stale:
+        return
+    numbers = [v for v in stale if v.type != "function"]
+    for group in (numbers, [v for v in stale if v.type == "function"]):
+        if group:
+            yield _finding(evidence, group, _companions(evidence) if group is numbers else [])
+
+
+def _companions(evidence: Evidence) -> list[Variable]:
+    """What would go stale next: rebound elsewhere, or the other inputs of a function that has none."""
+    alone = everything_is_constant(evidence)
+    return [v for v in constants(evidence, "array", "scalar") if v.rebound or (alone and v.type == "array")]
+
+
+def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variable]) -> Finding:
+    names, function = paths(stale), evidence.function.name
+    functions = stale[0].type == "function"
+    word = "redefined" if functions else "changed"
+    changes = [
+        f"{quoted(v.path)} was {short(v.before, 40)} and is {short(v.after, 40)}"
+        for v in stale
+        if v.before and v.after and v.before != v.after
+    ]
+    told = f" ({'; '.join(changes[:3])})" if changes else ""
+    keyword = "a static argument" if functions else agree(names, "an argument", "arguments")
+    dynamic = (
+        "" if functions else f", or declare {agree(names, 'it', 'them')} dynamic (`--dyn {','.join(names)}`)"
+    )
+    return RULE.finding(
+        evidence,
+        f"{listed(names)} {agree(names, 'has', 'have')} {word} since `{function}` was compiled{told}; the "
+        "compiled "
+        f"`{function}` still uses what {agree(names, 'it', 'they')} {agree(names, 'was', 'were')} then",
+        where=first_read(stale),
+        culprits=[*names, *paths(companions)],
+        help=f"pass {listed(names)} as {keyword}{dynamic}",
+    )
+
+
+RULE = Rule("JM203", "stale-constant", "warning", find)

@@ -1,0 +1,119 @@
+"""# JM205 state-write
+
+## What it is
+
+The function changes something outside itself: it counts up an attribute, binds a global, adds to a dict or
+list. Under `jax.jit` that happens once, while tracing, and never again.
+
+## Why it happens
+
+The compiled program holds the operations on arrays and nothing else. Python code such as `self.epoch += 1`
+runs when the function is traced, at the first call; the second call runs the program alone.
+
+Take the state as an argument and return the new one, or keep it in a variable that is declared dynamic
+(`--dyn self.epoch`): then it becomes an input and an output of the program, and is updated after each call.
+
+## A cell with the problem
+
+```python
+import functools
+import jax
+
+class Schedule:
+    def __init__(self):
+        self.epoch = 0
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def rate(self, base):
+        self.epoch += 1
+        return base / self.epoch
+
+schedule = Schedule()
+assert schedule.rate(1.0) == schedule.rate(1.0) == 1.0 and schedule.epoch == 1  # counted once
+schedule.rate(1.0)
+```
+
+## The cell mended
+
+```python
+import jax
+
+@jax.jit
+def rate(base, epoch):
+    epoch = epoch + 1
+    return base / epoch, epoch
+
+epoch = 0
+first, epoch = rate(1.0, epoch)
+second, epoch = rate(1.0, epoch)
+assert (first, second) == (1.0, 0.5)
+rate(1.0, epoch)
+```
+
+## When to ignore it
+
+When it should run at tracing only: a counter of compilations, a cache of plain Python values by shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Write
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import listed, quoted, short
+
+DEED = {"bound": "binds {}", "changed": "changes {}", "added": "adds to {}", "removed": "removes from {}"}
+
+
+def is_dynamic(evidence: Evidence, path: str) -> bool:
+    """Whether the state is declared dynamic, so that writing to it is what the user wants."""
+    declared = [*(evidence.options.dyn or ()), *(v.path for v in evidence.variables if v.role == "dynamic")]
+    return any(covers(d, path) for d in declared)
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that writes, and for writes that a framework refused."""
+    writes = [w for w in evidence.writes if not w.tracer and not is_dynamic(evidence, w.path)]
+    for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
+        yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        yield RULE.finding(
+            evidence,
+            f"{listed(names[:3]) or 'state'} belongs to the code outside `{evidence.function.name}` and "
+            "cannot be "
+            "changed while jax traces it",
+            where=problem.where,
+            culprits=names,
+            severity="error",
+            help=f"pass {quoted(names[0]) if names else 'the object'} as an argument, through the "
+            "framework's own "
+            "`jit` (such as `nnx.jit`) where it is a framework's object",
+            detail=exception_detail(problem),
+        )
+
+
+def _written(evidence: Evidence, writes: list[Write]) -> Finding:
+    first, function = writes[0], evidence.function.name
+    names = list(dict.fromkeys(w.path for w in writes))
+    values = (
+        f" (from {short(first.before, 30)} to {short(first.after, 30)})"
+        if first.before and first.after
+        else ""
+    )
+    return RULE.finding(
+        evidence,
+        f"`{function}` {DEED[first.action].format(listed(names[:4]))}{values}: that happens once, while "
+        "jax traces it, "
+        "and not in later calls of the compiled function",
+        where=first.where,
+        culprits=[*names, root(first.path)],
+        help=f"take {quoted(names[0])} as an argument and return the new value, or declare it dynamic "
+        f"(`--dyn {names[0]}`)",
+    )
+
+
+RULE = Rule("JM205", "state-write", "warning", find)

@@ -1,0 +1,130 @@
+"""# JM303 trace-time-print
+
+## What it is
+
+`print` inside the function shows a placeholder instead of a number, once, and nothing at later calls.
+
+## Why it happens
+
+Python code runs when the function is traced. At that moment `x` has a shape and a dtype and no value, and
+the compiled program that runs afterwards holds no `print`.
+
+`jax.debug.print("x = {x}", x=x)` becomes part of the program and shows the real value at each call.
+
+## A cell with the problem
+
+```python
+import contextlib
+import io
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def newton(x):
+    x = x - (x**2 - 2.0) / (2.0 * x)
+    print("x =", x)
+    return x
+
+shown = io.StringIO()
+with contextlib.redirect_stdout(shown):
+    newton(jnp.float32(1.0))
+    newton(jnp.float32(1.5))
+assert shown.getvalue().count("x =") == 1 and "1.5" not in shown.getvalue()
+newton(jnp.float32(1.5))
+```
+
+## The cell mended
+
+```python
+import contextlib
+import io
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def newton(x):
+    x = x - (x**2 - 2.0) / (2.0 * x)
+    jax.debug.print("x = {x}", x=x)
+    return x
+
+shown = io.StringIO()
+with contextlib.redirect_stdout(shown):
+    newton(jnp.float32(1.0))
+    newton(jnp.float32(1.5))
+    jax.effects_barrier()
+assert shown.getvalue().count("x =") == 2 and "1.5" in shown.getvalue()
+newton(jnp.float32(1.5))
+```
+
+## When to ignore it
+
+When it should print at tracing only: shapes and dtypes, or a line that tells that jax traces again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.source import FunctionNode, Source, depends_on_values, loaded_names, parse, parse_cell
+from jitmagic.rules.words import quoted
+
+PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each `print` of values; prints of shapes and plain text are notes."""
+    if not evidence.printed:
+        return
+    found = _prints(parse(evidence.function)) or _helpers(parse_cell(evidence.function), evidence)
+    for source, call in found:
+        arguments = [
+            *call.args,
+            *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush")),
+        ]
+        values = [n for a in arguments if depends_on_values(a) for n in loaded_names(a)]
+        name = values[0] if values else "x"
+        shows = "a placeholder without a value" if values else "its text"
+        yield RULE.finding(
+            evidence,
+            f"{quoted(ast.unparse(call))} runs once, while jax traces `{evidence.function.name}`: it "
+            f"shows {shows}, "
+            "and later calls print nothing",
+            where=source.where(call),
+            culprits=values or [n for a in arguments for n in loaded_names(a)],
+            severity="warning" if values else "note",
+            help=f'print with `jax.debug.print("{name} = {{}}", {name})`, which shows the value at every call'
+            if values
+            else "nothing to do if one line for each trace is meant",
+        )
+    if not found:
+        yield RULE.finding(
+            evidence,
+            f"something that `{evidence.function.name}` calls prints while jax traces it; later calls "
+            "print nothing",
+            where=evidence.function.where,
+            severity="note",
+            help="use `jax.debug.print` there if the values are wanted at every call",
+        )
+
+
+def _prints(source: Source | None, within: ast.AST | None = None) -> list[tuple[Source, ast.Call]]:
+    if source is None:
+        return []
+    return [(source, call) for name, call in source.calls(within or source.own()) if name in PRINTERS]
+
+
+def _helpers(source: Source | None, evidence: Evidence) -> list[tuple[Source, ast.Call]]:
+    """Prints in functions of the cell whose names the function's text mentions."""
+    if source is None:
+        return []
+    used = {n.id for n in ast.walk(source.own()) if isinstance(n, ast.Name)}
+    used |= {n.attr for n in ast.walk(source.own()) if isinstance(n, ast.Attribute)}
+    helpers = [n for n in source.tree.body if isinstance(n, FunctionNode) and n.name in used]
+    return [found for helper in helpers for found in _prints(source, helper)]
+
+
+RULE = Rule("JM303", "trace-time-print", "warning", find)

@@ -1,0 +1,114 @@
+"""# JM103 tracer-array-conversion
+
+## What it is
+
+A traced value was handed to something that works on real numbers only: `float(x)`, `x.item()`,
+`x.tolist()`, a function of `math`, `numpy`, `scipy` or another library that is not written in JAX.
+
+## Why it happens
+
+While `jax.jit` traces, `x` has a shape and a dtype, but no value. NumPy and `math` compute at once and need
+the numbers. Functions of `jax.numpy` and `jax.scipy` have the same names and record the operation instead.
+
+What only looks at values (a plot, a log, a histogram for monitoring) belongs after the call, or into
+`jax.debug.callback`, which runs with the real values every time the compiled function runs.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def energy(theta):
+    return jnp.sum(np.cos(theta) * theta)
+
+energy(jnp.linspace(0.0, 1.0, 4))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def energy(theta):
+    return jnp.sum(jnp.cos(theta) * theta)
+
+energy(jnp.linspace(0.0, 1.0, 4))
+```
+
+A library function without a counterpart in JAX can be called through `jax.pure_callback`.
+
+## When to ignore it
+
+Never: the function cannot be compiled like this. NumPy on shapes and static values is fine and not
+reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import advice, expression, quoted, unknown
+
+BUILTINS = ("float", "complex", "int", "round")
+CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that asks a traced value for its numbers."""
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        yield RULE.finding(
+            evidence,
+            f"{question(problem)}, but {unknown(evidence, problem, names)}",
+            where=problem.where,
+            culprits=names,
+            help=advice(evidence, names, rewrite(problem)),
+            detail=exception_detail(problem),
+        )
+
+
+def question(problem: Problem) -> str:
+    """What needs the numbers: "`np.cos` is NumPy and computes at once, so it needs the numbers"."""
+    callee, text = problem.callee, expression(problem)
+    if problem.op in ("item", "tolist"):
+        return f"`.{problem.op}()` makes a plain Python value and needs the numbers"
+    if root(callee) in ("np", "numpy"):
+        return f"{quoted(callee)} is NumPy, which computes at once and needs the numbers"
+    if root(callee) == "math":
+        return f"{quoted(callee)} computes with plain Python numbers and needs the value"
+    if callee in BUILTINS:
+        return f"{quoted(text or callee)} makes a plain Python number and needs the value"
+    if callee:
+        return f"{quoted(callee)} computes outside JAX and needs the numbers"
+    return f"{quoted(text) if text else 'this expression'} needs the numbers as a NumPy array"
+
+
+def rewrite(problem: Problem) -> str:
+    """What to write in its place."""
+    first, _, rest = problem.callee.partition(".")
+    last = problem.callee.rsplit(".", 1)[-1]
+    if problem.op in ("item", "tolist") or problem.callee in BUILTINS:
+        return "leave the conversion out (a JAX array of no axes acts as a number), or do it after the call"
+    if last in CONVERTERS:
+        return "leave the conversion out and go on with `jnp`; a mask works in `jnp.where`"
+    if first in ("np", "numpy", "math"):
+        return (
+            f"use `jnp.{rest if first != 'math' else last}` (or the function of `jnp` for it); what only "
+            "looks at "
+            "values goes into `jax.debug.callback`"
+        )
+    if "scipy" in problem.callee:
+        return "use the same function of `jax.scipy`, or call this one through `jax.pure_callback`"
+    return "use a function of `jax.numpy`, or call this one through `jax.pure_callback`"
+
+
+RULE = Rule("JM103", "tracer-array-conversion", "error", find)

@@ -1,0 +1,137 @@
+"""# JM101 tracer-bool
+
+## What it is
+
+Python was asked for a decision that depends on a traced value: `if`, `while`, `a if c else b`, `and`, `or`,
+`not`, `assert`, `in`, or a chained comparison such as `0 <= x < 1`.
+
+## Why it happens
+
+`jax.jit` runs your function once with placeholders that have a shape and a dtype, but no value. It records
+the operations and compiles the record. At `if x < 3` Python needs one answer, True or False, at that
+moment, and there is none: the record has to serve every value of `x`.
+
+Two ways out. A flag or mode that takes few values can be *static*: it is then a plain Python value, and
+each new value compiles again. A decision on data (any array) has to become part of the record: `jnp.where`
+computes both sides and picks by element, `jax.lax.cond` runs one of two functions, `jax.lax.while_loop`
+repeats, and `&`, `|`, `~` combine conditions.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def leaky(x, slope):
+    return x if x > 0 else slope * x
+
+leaky(jnp.float32(-2.0), 0.1)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def leaky(x, slope):
+    return jnp.where(x > 0, x, slope * x)
+
+leaky(jnp.float32(-2.0), 0.1)
+```
+
+## When to ignore it
+
+Never: the function cannot be compiled like this. Checks that only guard against wrong input may move to the
+caller, or become `jax.experimental.checkify.check`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import advice, expression, parsed, quoted, unknown
+
+SELECT = (
+    "choose with `jnp.where(condition, a, b)`, which computes both, or with `jax.lax.cond`, which runs one"
+)
+REWRITE = {
+    "if": SELECT,
+    "ifexp": SELECT,
+    "while": "write the loop as `jax.lax.while_loop(condition, body, start)`",
+    "and": "combine the conditions with `&` (or `jnp.logical_and`), each in parentheses",
+    "or": "combine the conditions with `|` (or `jnp.logical_or`), each in parentheses",
+    "not": "negate with `~` (or `jnp.logical_not`)",
+    "compare": "write the two comparisons apart: `(a <= x) & (x < b)`",
+    "assert": "check it in the code that calls the function, or with `jax.experimental.checkify.check`",
+    "in": "compare with each element: `(x == a) | (x == b)`, or `jnp.isin(x, values)`",
+    "match": "choose with `jax.lax.switch(index, functions, ...)`, or with `jnp.where`",
+    "call": "use the `jnp` counterpart (`jnp.any`, `jnp.all`, `jnp.maximum`, `jnp.sort`): it stays an array",
+    "comprehension": "keep all elements and mask them with `jnp.where` in place of leaving some out",
+}
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that asks a traced value for its truth."""
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        rewrite = REWRITE.get(problem.construct, SELECT)
+        yield RULE.finding(
+            evidence,
+            f"{question(problem)}, but {unknown(evidence, problem, names)}",
+            where=problem.where,
+            culprits=names,
+            help=advice(evidence, names, rewrite),
+            detail=exception_detail(problem),
+        )
+
+
+def question(problem: Problem) -> str:
+    """What the construct needs to know: "`if x < 3` needs to know whether `x < 3` is true"."""
+    text = expression(problem)
+    node = parsed(text)
+    test = quoted(ast.unparse(node.test) if isinstance(node, ast.IfExp) else text or "its condition")
+    match problem.construct:
+        case "if" | "while" | "assert" as word:
+            head = text if text.startswith(word) else f"{word} {text}"
+            condition = quoted(text.removeprefix(word).strip().rstrip(":")) if text else "its condition"
+            often = " before every turn" if word == "while" else ""
+            return f"{quoted(head.rstrip(':'))} needs to know{often} whether {condition} is true"
+        case "ifexp":
+            return f"the conditional expression needs to know whether {test} is true"
+        case "and" | "or" as word:
+            side = ast.unparse(node.values[0]) if isinstance(node, ast.BoolOp) else ""
+            asked = quoted(side) if side else "its left side"
+            return f"{_in(text)}Python's `{word}` needs to know whether {asked} is true before it goes on"
+        case "not":
+            operand = node.operand if isinstance(node, ast.UnaryOp) else node
+            asked = quoted(ast.unparse(operand)) if operand else "its operand"
+            return f"{_in(text)}Python's `not` needs to know whether {asked} is true"
+        case "compare":
+            return (
+                f"{quoted(text)} joins two comparisons by `and` and needs to know whether the first is true"
+            )
+        case "in":
+            return f"{quoted(text)} compares with each element and needs to know whether they are equal"
+        case "match":
+            return f"`match` needs to know whether {test} fits the pattern"
+        case "comprehension":
+            return f"the `if` of the comprehension needs to know whether {test} is true for each element"
+        case "call" if problem.callee:
+            return f"{quoted(problem.callee + '(…)')} needs to know which of its values are true"
+        case _:
+            return f"Python needs to know whether {test} is true"
+
+
+def _in(text: str) -> str:
+    return f"in {quoted(text)}, " if text else ""
+
+
+RULE = Rule("JM101", "tracer-bool", "error", find)

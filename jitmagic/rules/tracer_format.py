@@ -1,0 +1,83 @@
+"""# JM106 tracer-format
+
+## What it is
+
+A traced value is formatted as a number, as in `f"{w:.3f}"` or `"{:d}".format(n)`.
+
+## Why it happens
+
+While `jax.jit` traces, `w` has a shape and a dtype, but no value, so there is no number to write with three
+digits. Without a format (`f"{w}"`) it works, but writes the placeholder.
+
+`jax.debug.print` takes the same format and prints the real value each time the compiled function runs.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def step(w, lr):
+    w = w - lr * 2.0 * w
+    print(f"w is now {w:.3f}")
+    return w
+
+step(jnp.float32(4.0), 0.1)
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def step(w, lr):
+    w = w - lr * 2.0 * w
+    jax.debug.print("w is now {w:.3f}", w=w)
+    return w
+
+step(jnp.float32(4.0), 0.1)
+```
+
+## When to ignore it
+
+Never: the function cannot be compiled like this. Text that is needed elsewhere (a file name, a title) is
+made from the result, after the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import advice, expression, quoted, unknown
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that formats a traced value as a number."""
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        text = expression(problem)
+        name = names[0] if names and names[0].isidentifier() else "x"
+        yield RULE.finding(
+            evidence,
+            f"{quoted(text) if text else 'the format'} writes a number as text and needs its value, "
+            f"but {unknown(evidence, problem, names)}",
+            where=problem.where,
+            culprits=names,
+            help=advice(
+                evidence,
+                names,
+                f'print with `jax.debug.print("{{{name}}}", {name}={name})`, which shows the value at every '
+                "call, or make the text after the call",
+            ),
+            detail=exception_detail(problem),
+        )
+
+
+RULE = Rule("JM106", "tracer-format", "error", find)

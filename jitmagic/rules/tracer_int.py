@@ -1,0 +1,123 @@
+"""# JM102 tracer-int
+
+## What it is
+
+A traced value is used where Python or JAX needs a definite integer: the bound of `range`, the index of a
+list, a number of segments, an axis, a size in `reshape`, or `int(...)`.
+
+## Why it happens
+
+While `jax.jit` traces, arguments and everything computed from them have a shape and a dtype, but no value.
+How often a Python loop turns, which element of a list is taken and how large an array is have to be settled
+while tracing, so they cannot depend on such a value. Anything made by `jnp` is traced too, even from
+numbers known beforehand: `jnp.prod(jnp.array(x.shape))` is a traced value, `math.prod(x.shape)` is an
+integer.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def power_sum(x, n):
+    total = jnp.zeros_like(x)
+    for k in range(n):
+        total = total + x**k
+    return total
+
+power_sum(jnp.arange(3.0), 4)
+```
+
+## The cell mended
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnames=["n"])
+def power_sum(x, n):
+    total = jnp.zeros_like(x)
+    for k in range(n):
+        total = total + x**k
+    return total
+
+power_sum(jnp.arange(3.0), 4)
+```
+
+Where `n` is computed inside the function or takes many values, use `jax.lax.fori_loop(0, n, body, start)`
+for the loop and `jax.lax.switch(which, functions, x)` for a list of functions.
+
+## When to ignore it
+
+Never: the function cannot be compiled like this.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import SIZE_BY_NUMBER, of_kind
+from jitmagic.rules.words import advice, expression, parsed, quoted, unknown
+
+SHAPE_MATH = (
+    "compute sizes with `math` or `numpy` from shapes and static numbers: what `jnp` returns is traced, "
+    "even where its input is known"
+)
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each place that asks a traced value for an integer."""
+    for problem in of_kind(evidence, RULE.kind):
+        names = culprits(evidence, problem)
+        yield RULE.finding(
+            evidence,
+            f"{question(problem)}, but {unknown(evidence, problem, names)}",
+            where=problem.where,
+            culprits=names,
+            help=advice(evidence, names, rewrite(problem)),
+            detail=exception_detail(problem),
+        )
+
+
+def question(problem: Problem) -> str:
+    """What needs the integer: "`range(n)` needs to know how often to turn"."""
+    text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
+    if problem.construct == "range" or callee == "range":
+        return f"{quoted(text or 'range')} needs to know how often the loop turns"
+    if problem.construct == "subscript":
+        return (
+            f"{quoted(text or 'the index')} needs a definite integer to pick one element of a Python sequence"
+        )
+    if callee == "int":
+        return f"{quoted(text or 'int(…)')} needs the value itself to make a Python integer of it"
+    if callee == "reshape":
+        return f"{quoted(text or 'reshape')} needs the new shape as definite integers"
+    if callee in SIZE_BY_NUMBER:
+        return f"{quoted(problem.callee)} needs the size of its result as a definite integer"
+    if problem.callee:
+        return f"{quoted(problem.callee)} needs a definite integer"
+    return f"{quoted(text)} needs a definite integer" if text else "a definite integer is needed here"
+
+
+def rewrite(problem: Problem) -> str:
+    """What to write in its place where the value cannot be static."""
+    callee = problem.callee.rsplit(".", 1)[-1]
+    if problem.construct in ("range", "for", "comprehension") or callee == "range":
+        return "write the loop as `jax.lax.fori_loop(0, n, body, start)`, or loop to a fixed maximum and mask"
+    if problem.construct == "subscript":
+        index = parsed(expression(problem))
+        name = ast.unparse(index.slice) if isinstance(index, ast.Subscript) else "index"
+        return (
+            f"choose a function with `jax.lax.switch({name}, functions, ...)`, "
+            f"or stack the elements into one array and take `array[{name}]`"
+        )
+    return SHAPE_MATH
+
+
+RULE = Rule("JM102", "tracer-int", "error", find)

@@ -1,0 +1,108 @@
+"""# JM109 unhashable-static
+
+## What it is
+
+An argument is declared static, but its value cannot be hashed: an array, a list, a dict, a set, or an
+object with `__eq__` and no `__hash__`.
+
+## Why it happens
+
+For each set of static values `jax.jit` keeps a compiled program and finds it again by their hash. Arrays,
+lists and dicts have none, because they can change.
+
+Mostly such an argument need not be static at all: arrays, and dicts and lists of numbers, are ordinary
+inputs. Where a plain Python value is really needed (a shape, a list of layer sizes), pass a tuple or
+another hashable value.
+
+## A cell that fails
+
+```python
+import functools
+import jax
+import jax.numpy as jnp
+
+@functools.partial(jax.jit, static_argnames=["weights"])
+def penalty(w, weights):
+    return weights["l2"] * jnp.sum(w**2) + weights["l1"] * jnp.sum(jnp.abs(w))
+
+penalty(jnp.arange(3.0), weights={"l1": 0.1, "l2": 0.5})
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def penalty(w, weights):
+    return weights["l2"] * jnp.sum(w**2) + weights["l1"] * jnp.sum(jnp.abs(w))
+
+penalty(jnp.arange(3.0), weights={"l1": 0.1, "l2": 0.5})
+```
+
+## When to ignore it
+
+Never: the function cannot be called like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Leaf
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import binding_place, of_kind
+from jitmagic.rules.words import agree, listed, quoted
+
+ARRAYS = ("ndarray", "ArrayImpl", "Array", "Variable")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each refusal of a static value; all unhashable static arguments are named."""
+    for problem in of_kind(evidence, RULE.kind):
+        leaves = unhashable(evidence)
+        names = tuple(dict.fromkeys([*(x.argument for x in leaves), *culprits(evidence, problem)]))
+        own = not names or any(n in evidence.function.parameters for n in names) or problem.where is None
+        subject = listed(names[:4]) or "a value"
+        kind = f" (`{leaves[0].python_type}`)" if leaves else ""
+        yield RULE.finding(
+            evidence,
+            f"{subject}{kind} {agree(names, 'is', 'are')} declared static, but a static value needs a hash, "
+            "by which its compiled program is found again",
+            where=binding_place(evidence, problem) if own else problem.where,
+            culprits=names,
+            help=_help(leaves, names),
+            detail=exception_detail(problem),
+        )
+
+
+def unhashable(evidence: Evidence) -> tuple[Leaf, ...]:
+    """Static leaves without a hash in the newest call that has any."""
+    for call in reversed(evidence.calls):
+        found = tuple(x for x in call.leaves if x.static and not x.hashable)
+        if found:
+            return found
+    return ()
+
+
+def _help(leaves: tuple[Leaf, ...], names: tuple[str, ...]) -> str:
+    name = quoted(names[0]) if names else "it"
+    kinds = {x.python_type.rsplit(".", 1)[-1] for x in leaves}
+    if kinds & set(ARRAYS) or any(x.kind in ("array", "numpy") for x in leaves):
+        them = agree(names, "it", "them")
+        return f"take {listed(names[:4]) or 'it'} out of the static arguments: pass {them} as ordinary inputs"
+    if "dict" in kinds:
+        return (
+            f"take {name} out of the static arguments if it holds numbers or arrays; else pass its items as "
+            "arguments of their own, or a frozen dataclass"
+        )
+    if "list" in kinds or "set" in kinds:
+        return (
+            f"pass a tuple for {name}, or take it out of the static arguments if it holds numbers or arrays"
+        )
+    return f"take {name} out of the static arguments, or give its class `__hash__` and `__eq__`"
+
+
+RULE = Rule("JM109", "unhashable-static", "error", find)

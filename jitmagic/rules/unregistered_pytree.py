@@ -1,0 +1,108 @@
+"""# JM110 unregistered-pytree
+
+## What it is
+
+An argument is an instance of a class that JAX does not know how to take apart, often `self` of a method
+that is compiled as it stands.
+
+## Why it happens
+
+The inputs of a compiled program are arrays. JAX takes apart tuples, lists, dicts and classes registered as
+pytrees; for any other class it does not know which attributes are arrays.
+
+Register the class: say which attributes are arrays (they become inputs) and which are settings. Dataclasses
+take `jax.tree_util.register_dataclass`. The other way is a static `self`: its attributes are then read
+once, at tracing, and what they become later is ignored; use it for objects that never change.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+class Pendulum:
+    def __init__(self, g):
+        self.g = g
+
+    @jax.jit
+    def rhs(self, t, q):
+        return jnp.array([q[1], -self.g * jnp.sin(q[0])])
+
+Pendulum(9.8).rhs(0.0, jnp.ones(2))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.tree_util.register_pytree_node_class
+class Pendulum:
+    def __init__(self, g):
+        self.g = g
+
+    def tree_flatten(self):
+        return (self.g,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*children)
+
+    @jax.jit
+    def rhs(self, t, q):
+        return jnp.array([q[1], -self.g * jnp.sin(q[0])])
+
+Pendulum(9.8).rhs(0.0, jnp.ones(2))
+```
+
+## When to ignore it
+
+Never: the function cannot be called like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, exception_detail
+from jitmagic.rules.classify import binding_place, is_users_object, of_kind, offenders
+from jitmagic.rules.invalid_jax_type import SOURCES_OF_DATA, blamed
+from jitmagic.rules.words import quoted
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each refusal of an object of a class that is not registered."""
+    for problem in of_kind(evidence, RULE.kind):
+        leaves = offenders(evidence, problem)
+        own = next(x for x in leaves if is_users_object(x))
+        names = blamed(problem, leaves)
+        yield RULE.finding(
+            evidence,
+            f"{quoted(own.path)} is an object of the class `{own.python_type}`, and jax does not know "
+            "which of its "
+            "attributes are arrays",
+            where=binding_place(evidence, problem),
+            culprits=names,
+            help=_help(own.path, own.python_type),
+            detail=exception_detail(problem),
+        )
+
+
+def _help(path: str, name: str) -> str:
+    if any(word in name for word in SOURCES_OF_DATA):
+        return (
+            f"take the array out of {quoted(path)} before the call and pass that; with {quoted(path)} "
+            "static the "
+            "first data would be used for ever"
+        )
+    return (
+        f"register `{name}` with `jax.tree_util.register_pytree_node_class` (or `register_dataclass`), "
+        "its arrays as "
+        f"children; or make {quoted(path)} static, if it may be taken that its attributes never change"
+    )
+
+
+RULE = Rule("JM110", "unregistered-pytree", "error", find)

@@ -1,0 +1,102 @@
+"""# JM902 unused-result
+
+## What it is
+
+Something was made and thrown away: a compiled function that nobody calls, or a new state that nobody binds.
+
+## Why it happens
+
+`jax.jit(f)` compiles nothing and changes nothing in `f`: it gives a new function, which compiles at its
+first call. In the same way a function without side effects has no effect but its result. `step(params)` on
+a line of its own computes new parameters and drops them.
+
+Bind the result: `f = jax.jit(f)`, `params = step(params)`.
+
+## A cell with the problem
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+def square(x):
+    traced.append(type(x).__name__)
+    return x**2
+
+jax.jit(square)
+square(jnp.arange(3.0))
+assert traced == ["ArrayImpl"]  # ran as plain Python, on a plain array
+square(jnp.arange(3.0))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+traced = []
+
+def square(x):
+    traced.append(type(x).__name__)
+    return x**2
+
+square = jax.jit(square)
+square(jnp.arange(3.0))
+assert traced != ["ArrayImpl"]
+square(jnp.arange(3.0))
+```
+
+## When to ignore it
+
+When the call was only meant to compile the function, or to measure its time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.source import parse_cell
+from jitmagic.rules.words import quoted
+
+MAKERS = (
+    "jax.jit",
+    "jax.vmap",
+    "jax.grad",
+    "jax.value_and_grad",
+    "jax.pmap",
+    "jitmagic.jit",
+    "jax.checkpoint",
+)
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """A note for each `jax.jit(f)` (or `vmap`, `grad`) that stands alone and is not the last line."""
+    source = parse_cell(evidence.function)
+    if source is None:
+        return
+    last = source.tree.body[-1]
+    for node in ast.walk(source.tree):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or node is last:
+            continue
+        name, call = source.dotted(node.value.func), node.value
+        if name in MAKERS and call.args:
+            made = ast.unparse(call.args[0])
+            yield RULE.finding(
+                evidence,
+                f"{quoted(ast.unparse(call))} gives a new function, which nothing uses; {quoted(made)} "
+                "stays as it was",
+                where=source.where(call),
+                culprits=[made],
+                help=f"bind it: `{made} = {ast.unparse(call)}`"
+                if made.isidentifier()
+                else "bind it to a name",
+            )
+
+
+RULE = Rule("JM902", "unused-result", "note", find)

@@ -1,0 +1,82 @@
+"""# JM901 user-error
+
+## What it is
+
+The function itself raises an exception, with and without `jit`: shapes that do not fit, a missing key, a
+name that does not exist.
+
+## Why it happens
+
+It has nothing to do with compiling. While jax traces, the Python code of the function runs as usual, and
+its errors are raised as usual. The check also finds errors that lie behind an earlier problem.
+
+## A cell that fails
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def predict(params, x):
+    return x @ params["weight"]
+
+predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
+```
+
+## The cell mended
+
+```python
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def predict(params, x):
+    return x @ params["w"]
+
+predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
+```
+
+## When to ignore it
+
+When the exception is meant: a check of the input that did its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jitmagic.evidence import Evidence, Problem
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import of_kind
+from jitmagic.rules.words import expression, quoted, short
+
+INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
+
+
+def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+    """One finding for each exception of the function's own."""
+    for problem in of_kind(evidence, RULE.kind):
+        text = quoted(expression(problem)) if expression(problem) else f"`{evidence.function.name}`"
+        yield RULE.finding(
+            evidence,
+            f"{text} raises {problem.exception or 'an exception'}{_said(problem)}",
+            where=problem.where,
+            culprits=culprits(evidence, problem),
+            help=_help(problem),
+            detail=exception_detail(problem),
+        )
+
+
+def _said(problem: Problem) -> str:
+    plain = problem.message and not any(word in problem.message for word in INTERNAL)
+    return f": {short(problem.message, 160)}" if plain else ""
+
+
+def _help(problem: Problem) -> str:
+    if problem.op == "user":
+        return "this is an error of the function itself: call it without jit to look at it with `%debug`"
+    return "call the function without jit to see whether it fails there too; the details say what jax reports"
+
+
+RULE = Rule("JM901", "user-error", "error", find)

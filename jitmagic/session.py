@@ -1,0 +1,397 @@
+"""What this notebook knows: the watched functions, the cell that runs, the last exception.
+
+One `Session` per shell, made when the extension is loaded. It decides which functions of a cell are watched
+and when a report is shown; what is in the report is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import difflib
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from jitmagic import cell as cells
+from jitmagic import checking
+from jitmagic.options import JitOptions
+from jitmagic.report import Report
+from jitmagic.watched import Watched
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one magic line asks for."""
+
+    kind: str
+    """`jit` or `jitcheck`."""
+    functions: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    options: JitOptions = JitOptions()
+    dyn: str | None = None
+    settings: checking.Settings = checking.Settings()
+    off: bool = False
+    quiet: bool = False
+    give_back: bool = False
+    store_in: str | None = None
+    save: str | None = None
+    fix: bool = False
+    widget: bool = False
+
+
+@dataclass
+class Run:
+    """One `%%jit` or `%%jitcheck` cell: what it asked for and what it defined."""
+
+    request: Request
+    source: checking.CellSource
+    targets: tuple[str, ...]
+    checkers: dict[str, checking.Checker] = field(default_factory=dict)
+
+
+@dataclass
+class Running:
+    """The cell that the shell is executing now."""
+
+    source: str = ""
+    id: str | None = None
+    tree: ast.Module | None = None
+    run: Run | None = None
+    """Set by the magic in this cell."""
+    shown: Any = None
+    """Handle of the report's display in this cell."""
+    news: list[checking.Checker] = field(default_factory=list)
+
+
+_sessions: list[Session] = []
+
+
+def current() -> Session:
+    """The session of the loaded extension; raises LookupError where it is not loaded."""
+    if not _sessions:
+        raise LookupError("the jitmagic extension is not loaded")
+    return _sessions[-1]
+
+
+def name_bound(names: Sequence[str]) -> None:
+    """Called by the cell's own code after a statement that binds these names."""
+    if _sessions:
+        _sessions[-1].names_bound(names)
+
+
+class Session:
+    """The state of the extension in one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.running = Running()
+        self.last: Run | None = None
+        self.last_error: BaseException | None = None
+        self.always = False
+        self.sources: list[str] = []
+        """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
+
+    # -- the shell's events
+
+    def open(self) -> None:
+        """Hook into the shell."""
+        _sessions.append(self)
+        self.shell.events.register("pre_run_cell", self.before_cell)
+        self.shell.events.register("post_run_cell", self.after_cell)
+        self.shell.ast_transformers.append(self)
+        transforms = self.shell.input_transformer_manager.cleanup_transforms
+        names = [getattr(t, "__name__", "") for t in transforms]
+        transforms.insert(names.index("cell_magic") if "cell_magic" in names else 0, cells.to_line_magic)
+
+    def close(self) -> None:
+        """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        self.shell.events.unregister("pre_run_cell", self.before_cell)
+        self.shell.events.unregister("post_run_cell", self.after_cell)
+        with contextlib.suppress(ValueError):
+            self.shell.ast_transformers.remove(self)
+        with contextlib.suppress(ValueError):
+            self.shell.input_transformer_manager.cleanup_transforms.remove(cells.to_line_magic)
+        with contextlib.suppress(ValueError):
+            _sessions.remove(self)
+
+    def visit(self, tree: ast.Module) -> ast.Module:
+        """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
+        self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
+        return cells.instrument(tree)
+
+    def before_cell(self, info: Any) -> None:
+        """A cell begins."""
+        source = getattr(info, "raw_cell", "") or ""
+        self.running = Running(source, getattr(info, "cell_id", None))
+        self.sources = [*self.sources[-199:], source]
+
+    def after_cell(self, result: Any) -> None:
+        """A cell has ended: the calls of its magic line, the report, what it returns."""
+        error = result.error_in_exec or result.error_before_exec
+        if error is not None and not isinstance(error, UsageError):
+            self.last_error = error
+        run = self.running.run
+        if run is not None and self.running.tree is not None and self.running.tree.body:
+            self.names_bound(cells.bound_names(self.running.tree.body[-1]))
+        if run is not None and error is None:
+            self._run_calls(run, result)
+        if error is not None and self.always and not self.running.news:
+            self._post_mortem(error)
+        self._show_pending()
+        if run is not None:
+            self._hand_out(run, result)
+        self.running.run = None
+
+    def _run_calls(self, run: Run, result: Any) -> None:
+        """The calls of the magic line, as if they stood at the end of the cell."""
+        try:
+            for call in run.request.calls:
+                with self.shell.builtin_trap:
+                    code = compile(call, f"<{run.request.kind} call>", "exec")
+                    exec(code, self.shell.user_global_ns, self.shell.user_ns)
+        except BaseException as exc:
+            result.error_in_exec = exc
+            self.last_error = exc
+            self.shell.last_execution_succeeded = False
+            self.shell.showtraceback()
+
+    def _hand_out(self, run: Run, result: Any) -> None:
+        """`-o`, `-v` and `--save`."""
+        request = run.request
+        if not (request.give_back or request.store_in or request.save or request.fix):
+            return
+        report = self.report()
+        if request.store_in:
+            self.shell.user_ns[request.store_in] = report
+        if request.save:
+            from jitmagic.render import save
+
+            save(report, request.save)
+        if request.fix and report.fixed_cell:
+            self.shell.set_next_input(f"{run.source.magic}\n{report.fixed_cell}".lstrip("\n"))
+        if request.give_back:
+            result.result = report
+            with self.shell.display_trap:
+                self.shell.displayhook(report)
+
+    # -- a magic line
+
+    def begin(self, request: Request) -> None:
+        """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+        tree = self.running.tree or ast.Module([], [])
+        index = cells.magic_index(tree)
+        after = ast.Module(tree.body[index + 1 :] if index is not None else [], [])
+        targets = self._targets(request, after)
+        self._check_paths(request, after)
+        text = self.running.source
+        body = cells.body_of(text)
+        source = checking.CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
+        self.last = self.running.run = Run(request, source, targets)
+        present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]
+        for name in present:
+            self._watch(name)
+
+    def _targets(self, request: Request, tree: ast.Module) -> tuple[str, ...]:
+        """Which functions the cell's magic takes."""
+        found = cells.definitions(tree)
+        usable = [d.name for d in found if not d.is_generator and not d.is_async]
+        bound = cells.top_level_names(tree)
+        for name in request.functions:
+            head, _, method = name.partition(".")
+            known = name in usable or (not method and head in bound) or self._in_namespace(name)
+            if not known and not (method and head in bound and not _class_in(tree, head)):
+                near = difflib.get_close_matches(name, [*usable, *bound], 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it defines {_listing(usable)}"
+                raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
+        if request.functions:
+            return request.functions
+        functions = tuple(n for n in usable if "." not in n)
+        if not functions and not request.calls and not cells.uses_jit(tree):
+            methods = [n for n in usable if "." in n]
+            hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
+            raise UsageError(f"this cell defines no function to compile{hint}")
+        return functions
+
+    def _in_namespace(self, name: str) -> bool:
+        head, _, method = name.partition(".")
+        value = self.shell.user_ns.get(head)
+        return callable(getattr(value, method, None)) if method else callable(value)
+
+    def _check_paths(self, request: Request, tree: ast.Module) -> None:
+        """A dynamic variable has to start from a name that somebody binds."""
+        from jitmagic.state import paths
+
+        if not request.dyn:
+            return
+        bound = cells.top_level_names(tree) | set(self.shell.user_ns)
+        inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        inner |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+        for text in paths.split_paths(request.dyn):
+            if text == "auto":
+                continue
+            try:
+                root = paths.parse(text).root
+            except ValueError as exc:
+                raise UsageError(f"--dyn {text}: {exc}") from None
+            if root not in bound and root not in inner and not self._may_close_over(request, tree):
+                near = difflib.get_close_matches(root, bound, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise UsageError(f"--dyn {text}: neither this cell nor the notebook binds {root!r}{hint}")
+
+    def _may_close_over(self, request: Request, tree: ast.Module) -> bool:
+        """A chosen function comes from a call (`f = make()`), so its own closure may bind the name."""
+        defined = {d.name for d in cells.definitions(tree)}
+        return any(name not in defined for name in request.functions)
+
+    def names_bound(self, names: Iterable[str]) -> None:
+        """The running cell has bound these names: take the functions that its magic asked for."""
+        run = self.running.run
+        if run is None or run.request.off:
+            return
+        for target in run.targets:
+            if target.partition(".")[0] in names:
+                self._watch(target)
+
+    def _watch(self, target: str) -> None:
+        """Put the watched form of a function or method where the function was."""
+        run = self.running.run
+        head, _, method = target.partition(".")
+        holder = self.shell.user_ns.get(head)
+        fn = holder.__dict__.get(method) if method and isinstance(holder, type) else holder
+        if run is None or fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
+            return
+        request = run.request
+        checker = checking.Checker(
+            fn, target, options=request.options, dyn=request.dyn, namespace=self.shell.user_ns,
+            settings=request.settings, cell=run.source, on_news=self._news, progress=self._progress(target),
+        )  # fmt: skip
+        checker.call_source = self._call_source
+        run.checkers[target] = checker
+        watched = Watched(fn, checker)
+        if method:
+            setattr(holder, method, watched)
+        else:
+            self.shell.user_ns[head] = watched
+
+    def _call_source(self) -> tuple[str, str | None]:
+        return self.running.source, self.running.id
+
+    # -- what is shown
+
+    def _news(self, checker: checking.Checker) -> None:
+        """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal."""
+        if checker not in self.running.news:
+            self.running.news.append(checker)
+        failed = bool(checker.seen.calls) and checker.seen.calls[-1].outcome == "failed"
+        if failed or self._live():
+            self._show_pending()
+
+    def _live(self) -> bool:
+        """Displays can be updated in place."""
+        return getattr(self.shell, "kernel", None) is not None
+
+    def _show_pending(self) -> None:
+        news = self.running.news
+        owner = self.last
+        if not news or owner is None:
+            return
+        if owner.request.quiet or (owner.request.give_back and self.running.run is owner):
+            news.clear()
+            return
+        from IPython.display import display
+
+        report = checking.assemble(news)
+        if self._live() and self.running.shown is not None:
+            self.running.shown.update(report)
+        else:
+            self.running.shown = display(report, display_id=True)
+        if not self._live():
+            news.clear()
+
+    def _progress(self, name: str) -> Any:
+        from jitmagic import progress
+
+        return lambda stage: progress.shown(f"{name}: {stage}", self._quiet)
+
+    def _quiet(self) -> bool:
+        return bool(self.last and self.last.request.quiet)
+
+    def report(self) -> Report:
+        """Everything known since the last cell with a magic."""
+        run = self.last
+        if run is None:
+            return checking.assemble([])
+        return checking.assemble(list(run.checkers.values()), run.source)
+
+    # -- single calls and exceptions
+
+    def check_call(self, text: str, request: Request) -> Report:
+        """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
+        try:
+            node = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as exc:
+            raise UsageError(f"{text.strip()!r} is no call that Python can read: {exc.msg}") from None
+        if not isinstance(node, ast.Call):
+            raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
+        fn, args, kwargs = self._evaluate(node)
+        name = ast.unparse(node.func)
+        inner = getattr(fn, "_checker", None)
+        checker = checking.Checker(
+            inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
+            namespace=self.shell.user_ns, settings=request.settings,
+            cell=inner.cell if inner is not None else checking.CellSource(),
+        )  # fmt: skip
+        checker.seen.count = 1
+        checker.call_source = lambda: (text, self.running.id)
+        checker.diagnose(args, kwargs)
+        self.last = Run(request, checker.cell, (name,), {name: checker})
+        return self.report()
+
+    def _evaluate(self, node: ast.Call) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Function and arguments of a call, evaluated in the notebook's names."""
+        ns = self.shell.user_ns
+
+        def value(n: ast.expr) -> Any:
+            return eval(compile(ast.fix_missing_locations(ast.Expression(n)), "<jitcheck call>", "eval"), ns)
+
+        args: list[Any] = []
+        for a in node.args:
+            args += list(value(a.value)) if isinstance(a, ast.Starred) else [value(a)]
+        kwargs: dict[str, Any] = {}
+        for k in node.keywords:
+            kwargs |= {k.arg: value(k.value)} if k.arg else dict(value(k.value))
+        return value(node.func), tuple(args), kwargs
+
+    def post_mortem(self) -> Report | None:
+        """The report of the last exception, where jax raised it while tracing."""
+        error = self.last_error or getattr(sys, "last_value", None)
+        if error is None:
+            return None
+        from jitmagic.postmortem import report_of
+
+        return report_of(error, self.sources)
+
+    def _post_mortem(self, error: BaseException) -> None:
+        from IPython.display import display
+
+        from jitmagic.postmortem import report_of
+
+        report = report_of(error, self.sources)
+        if report is not None:
+            display(report)
+
+
+def _copy(tree: ast.Module) -> ast.Module:
+    return ast.Module(list(tree.body), [])
+
+
+def _class_in(tree: ast.Module, name: str) -> bool:
+    return any(isinstance(n, ast.ClassDef) and n.name == name for n in tree.body)
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) or "no function"

@@ -1,0 +1,1 @@
+"""What a function closes over: paths, what it reads and writes, snapshots, constants and their names."""

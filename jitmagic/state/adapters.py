@@ -1,0 +1,150 @@
+"""Variables of frameworks: one small adapter for each, duck-typed, only for what is imported already.
+
+Values are read from the raw slot first: the public `value` of some frameworks counts as a read in a trace of
+their own, and flax refuses a write of it inside one of jax.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.state.values import MISSING, class_attribute, module_of, mro, own_dict, raw_get
+
+if TYPE_CHECKING:
+    from jitmagic.state.paths import Place
+
+_PLAIN = {"Array", "BaseArray", "ndarray", "JaxArray", "Quantity", "ShardedArray"}
+FRAMEWORKS = ("brainpy", "brainstate", "flax", "brainunit")
+_known: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
+_RAW = ("raw_value", "_value")
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How variables of one framework are recognised, read and written."""
+
+    name: str
+    matches: Callable[[object], bool]
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+    is_rng: bool = False
+    """Its variables are random states: what a function draws from them it also advances."""
+    is_state: bool = True
+    """False for a mere wrapper around an array, which nobody declared to be a variable."""
+
+
+def adapter_for(obj: object) -> Adapter | None:
+    """The adapter of a framework's variable (or array wrapper), or None."""
+    if not _framework_classes(type(obj)) and not _is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
+        return None
+    return next((a for a in ADAPTERS if a.matches(obj)), None)
+
+
+def is_variable(obj: object) -> bool:
+    """Is this a framework's variable: BrainPy `Variable`, brainstate `State`, `nnx.Variable`, `jax.Ref`?"""
+    found = adapter_for(obj)
+    return found is not None and found.is_state
+
+
+def any_installed() -> bool:
+    """Is a framework with variables of its own imported (or an adapter registered)?"""
+    return len(ADAPTERS) > _BUILT_IN or any(name in sys.modules for name in FRAMEWORKS)
+
+
+def place_of(obj: object) -> Place:
+    """The place of the value in a variable object, wherever the object is; TypeError for other objects."""
+    from jitmagic.state.paths import Place
+
+    adapter = adapter_for(obj)
+    if adapter is None:
+        raise TypeError(f"a {type(obj).__name__} is not a framework's variable")
+    name = f"<{type(obj).__name__} {id(obj):#x}>"  # no path: it follows the object
+    return Place(name, "global", "global", "variable", holder={"variable": obj}).inside(adapter)
+
+
+def register(adapter: Adapter) -> None:
+    """Put an adapter before the known ones."""
+    ADAPTERS.insert(0, adapter)
+
+
+def read_value(obj: Any) -> Any:
+    """The value of an object with a `value`, from its raw slot where it has one."""
+    for name in _RAW:
+        found = raw_get(obj, name)
+        if found is not MISSING and found is not None:
+            return found
+    getter = getattr(obj, "get_value", None)
+    return getter() if callable(getter) else obj.value
+
+
+def write_value(obj: Any, value: Any) -> None:
+    """Set the value of an object with a `value`, in its raw slot where it has one."""
+    for name in _RAW:
+        if raw_get(obj, name) is not MISSING:
+            held = own_dict(obj)
+            if held is not None and name in held:
+                held[name] = value
+            else:
+                object.__setattr__(obj, name, value)
+            return
+    obj.value = value
+
+
+def _framework_classes(cls: type) -> tuple[type, ...]:
+    found = _known.get(cls)
+    if found is None:
+        found = _known[cls] = tuple(c for c in mro(cls) if module_of(c).split(".")[0] in FRAMEWORKS)
+    return found
+
+
+def _has_value(obj: object, classes: tuple[type, ...]) -> bool:
+    found = class_attribute(type(obj), "value")
+    if found is not None:
+        return found[0] in classes or isinstance(found[1], property | types.MemberDescriptorType)
+    return type(obj) in classes and "value" in (own_dict(obj) or {})
+
+
+def _matcher(framework: str, *, rng: bool, state: bool) -> Callable[[object], bool]:
+    def matches(obj: object) -> bool:
+        classes = tuple(c for c in _framework_classes(type(obj)) if module_of(c).split(".")[0] == framework)
+        if not classes or not _has_value(obj, classes):
+            return False
+        names = [c.__name__ for c in classes]
+        is_state = any(n not in _PLAIN for n in names)
+        is_rng = any(n.startswith(("Random", "Rng")) for n in names)
+        return is_state == state and (is_rng == rng or not state)
+
+    return matches
+
+
+def _adapters(framework: str) -> list[Adapter]:
+    rng = _matcher(framework, rng=True, state=True)
+    variable = _matcher(framework, rng=False, state=True)
+    array = _matcher(framework, rng=False, state=False)
+    return [
+        Adapter(f"{framework} random state", rng, read_value, write_value, is_rng=True),
+        Adapter(framework, variable, read_value, write_value),
+        Adapter(f"{framework} array", array, read_value, write_value, is_state=False),
+    ]
+
+
+def _is_ref(obj: object) -> bool:
+    cls = type(obj)
+    return "jax" in sys.modules and cls.__name__ in ("Ref", "ArrayRef") and module_of(cls).startswith("jax")
+
+
+def _write_ref(ref: Any, value: Any) -> None:
+    ref[...] = value
+
+
+ADAPTERS: list[Adapter] = [
+    Adapter("jax.Ref", _is_ref, lambda ref: ref[...], _write_ref),
+    *(a for framework in FRAMEWORKS for a in _adapters(framework)),
+]
+"""The known frameworks, asked in this order. The only mutable state of this module."""
+_BUILT_IN = len(ADAPTERS)

@@ -1,0 +1,360 @@
+"""The closed-over values that went into a traced program, by name; and whether they are still the same."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+import weakref
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from jitmagic.evidence import Variable
+from jitmagic.state import values
+from jitmagic.state.adapters import adapter_for
+from jitmagic.state.paths import Place
+from jitmagic.state.roots import LeafValue, Reach, reads_of
+from jitmagic.state.snapshot import sample
+from jitmagic.state.values import MISSING, is_a, is_array, is_tracer, short
+
+_Type = Literal["array", "scalar", "object", "rng", "function"]
+_SMALL = 1 << 20
+_ELEMENTS = 100_000
+_LONG = 4096
+
+
+def variables(
+    reach: Reach,
+    jaxpr_constants: Sequence[Any],
+    *,
+    dyn: Collection[str] = (),
+    static: Collection[str] = (),
+) -> tuple[Variable, ...]:
+    """What the function reads without taking it as an argument.
+
+    Arrays among `jaxpr_constants` are named by identity, shared memory, or equal value once converted; those
+    that no name leads to (they were computed from others) are left out. An array that is read but is no
+    constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` and
+    `static` are the paths with those roles.
+    """
+    leaves = [leaf for leaf in reach.leaves() if not _is_input(leaf)]
+    baked = match(jaxpr_constants, leaves)
+    if len(baked) < len({id(c) for c in jaxpr_constants}):
+        extra = [leaf for leaf in reach.leaves(used_only=False) if leaf.path not in baked]
+        taken = set(baked.values())
+        rest = [c for c in jaxpr_constants if id(c) not in taken]
+        more = match(rest, extra)
+        baked |= more
+        known = {leaf.path for leaf in leaves}
+        leaves += [leaf for leaf in extra if leaf.path in more and leaf.path not in known]
+    found: dict[str, Variable] = {}
+    for leaf in leaves:
+        if leaf.path not in found and _counts(leaf, leaf.path in baked):
+            found[leaf.path] = _variable(leaf, reach, leaf.path in baked, dyn, static)
+    return tuple(found.values())
+
+
+def _is_input(leaf: LeafValue) -> bool:
+    """Does it come in as an argument? Objects that are no pytree, the receiver among them, do not."""
+    return leaf.root.origin == "argument" and leaf.origin != "attribute"
+
+
+def _counts(leaf: LeafValue, baked: bool) -> bool:
+    if leaf.root.origin == "argument" and not baked and not leaf.is_variable:
+        return _is_plain_object(leaf.root.value)
+    if is_a(leaf.value, types.FunctionType):
+        return values.is_user_file(leaf.value.__code__.co_filename) and leaf.origin != "attribute"
+    return not is_a(leaf.value, values.FUNCTIONS)
+
+
+def _is_plain_object(value: Any) -> bool:
+    # Fields of a NamedTuple or of a registered pytree are traced like any argument.
+    if is_a(value, dict | list | tuple):
+        return False
+    try:
+        import jax
+
+        return bool(jax.tree_util.all_leaves([value]))
+    except Exception:
+        return True
+
+
+def _variable(
+    leaf: LeafValue, reach: Reach, baked: bool, dyn: Collection[str], static: Collection[str]
+) -> Variable:
+    value = leaf.value
+    kind = _type(leaf)
+    whole = kind == "array" and is_array(value)
+    declared = _below(leaf.path, dyn)
+    role = "dynamic" if declared else "static" if _below(leaf.path, static) else "constant"
+    return Variable(
+        path=leaf.path,
+        origin=leaf.origin,  # type: ignore[arg-type]
+        type=kind,
+        role=role,  # type: ignore[arg-type]
+        declared=declared,
+        shape=tuple(value.shape) if whole else None,
+        dtype=str(value.dtype) if whole else type(value).__name__ if kind == "scalar" else None,
+        bytes=_bytes(value) if whole else None,
+        value=short(value) if kind in ("scalar", "object", "function") else None,
+        reads=reads_of(leaf.path, reach.functions) or _reads_of_alias(leaf, reach),
+        in_jaxpr=baked or kind != "array" or (whole and value.ndim == 0 and not declared),
+    )
+
+
+def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:
+    return reads_of(leaf.root.path, reach.functions)
+
+
+def _type(leaf: LeafValue) -> _Type:
+    value = leaf.value
+    if leaf.is_rng:
+        return "rng"
+    if is_a(value, types.FunctionType):
+        return "function"
+    if is_a(value, np.generic) or type(value) in (bool, int, float, complex, str, bytes):
+        return "scalar"
+    return "array" if is_array(value) else "object"
+
+
+def _bytes(value: Any) -> int | None:
+    try:
+        return int(value.nbytes)
+    except Exception:
+        return None
+
+
+def _below(path: str, paths: Collection[str]) -> bool:
+    return any(path == p or path.startswith((f"{p}.", f"{p}[")) for p in paths)
+
+
+# Matching constants of the program with names.
+
+
+def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, int]:
+    """For each path whose value is one of the constants, the `id` of that constant."""
+    by_id: dict[int, LeafValue] = {}
+    for leaf in leaves:
+        by_id.setdefault(id(leaf.value), leaf)
+    found: dict[str, int] = {}
+    for constant in constants:
+        named = by_id.get(id(constant)) or _by_content(constant, leaves)
+        if named is not None:
+            found.setdefault(named.path, id(constant))
+    return found
+
+
+def _by_content(constant: Any, leaves: Sequence[LeafValue]) -> LeafValue | None:
+    if is_tracer(constant):
+        return None
+    try:
+        array = np.asarray(constant)
+    except Exception:  # random keys have no numpy form
+        return None
+    held = [leaf for leaf in leaves if is_a(leaf.value, np.ndarray | np.generic | list | tuple)]
+    arrays = [leaf for leaf in held if is_a(leaf.value, np.ndarray)]
+    for leaf in arrays:
+        if array.size and np.may_share_memory(array, leaf.value) and _shares_memory(array, leaf.value):
+            return leaf
+    same = next((leaf for leaf in held if _equal(leaf.value, array)), None)
+    if same is not None or array.ndim == 0 or array.size < 2:
+        return same
+    # `jnp.asarray(w)` of a jax array with another dtype, or a copy of it
+    jax_arrays = (leaf for leaf in leaves if values.is_jax_array(leaf.value) and not is_tracer(leaf.value))
+    return next((leaf for leaf in jax_arrays if _equal(leaf.value, array)), None)
+
+
+def _shares_memory(a: np.ndarray, b: np.ndarray) -> bool:
+    try:
+        return bool(np.shares_memory(a, b, max_work=1000))  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _equal(value: Any, array: np.ndarray) -> bool:
+    """Is the constant this value, converted to the constant's dtype?"""
+    if is_a(value, list | tuple):
+        if not array.ndim or len(value) != array.shape[0] or array.size > _ELEMENTS:
+            return False
+    elif tuple(value.shape) != array.shape or value.dtype.kind not in "biufc":
+        return False
+    try:
+        given = np.asarray(value)
+        if given.shape != array.shape or given.dtype.kind not in "biufc":
+            return False
+        if given.size > _ELEMENTS:
+            indices = np.unravel_index(np.linspace(0, given.size - 1, 4096).astype(int), given.shape)
+            given, array = given[indices], array[indices]
+        with np.errstate(all="ignore"):
+            return bool(np.array_equal(given.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc"))
+    except Exception:
+        return False
+
+
+# Remembering what was baked in.
+
+
+def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
+    """Remember the values of a function's variables (of all that it reads, where none are given).
+
+    Functions and arrays of more than 1 MB are kept by weak reference, scalars and strings by value, numpy
+    arrays with a copy or sample of their contents, random states and inputs not at all.
+    """
+    wanted = None if variables is None else {v.path for v in variables}
+    leaves = [leaf for leaf in reach.leaves() if not _is_input(leaf)]
+    if wanted is not None:
+        known = {leaf.path for leaf in leaves}
+        if not wanted <= known:
+            leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
+        leaves = [leaf for leaf in leaves if leaf.path in wanted]
+    return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in leaves if not leaf.is_rng])
+
+
+class Frozen:
+    """The values that a compiled function goes on with."""
+
+    def __init__(self, baked: list[_Baked]) -> None:
+        self._baked = {b.path: b for b in baked}
+        self._checks = [(b.read, b.held, b.path, b.mutable) for b in baked]
+
+    def changed(self) -> list[tuple[str, str, str]]:
+        """Path, short text then and short text now of each value that is another one now."""
+        found = []
+        for read, held, path, mutable in self._checks:
+            now = read()
+            if (now is held or (type(held) is _Ref and now is held())) and not mutable:
+                continue
+            baked = self._baked[path]
+            if not baked.same(now):
+                found.append((path, baked.text, baked.text_now(now)))
+        return found
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Do not look at these again."""
+        gone = set(paths)
+        self._checks = [c for c in self._checks if c[2] not in gone]
+
+
+_Ref = weakref.ref
+_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+
+
+class _Baked:
+    """One value as it was, and how to look at it now."""
+
+    def __init__(self, path: str, place: Place, value: Any) -> None:
+        self.path, self.text = path, short(value)
+        self.read = _reader(place)
+        self.held: Any = _reference(value)
+        self.sample: Any = _contents(value)
+        self.mutable = is_a(value, np.ndarray) or type(value) in _CONTAINERS
+        """Its contents may change while it stays the same object."""
+        self.copy = value.copy() if is_a(value, np.ndarray) and value.nbytes <= _SMALL else None
+
+    def same(self, now: Any) -> bool:
+        """Is this the value that was baked in, or one that makes no difference?"""
+        old = self.held() if type(self.held) is _Ref else self.held
+        if is_a(now, np.ndarray):
+            return self._same_numpy(now)
+        if now is old and old is not None:
+            return self.sample is None or self.sample == _contents(now)
+        if is_tracer(now):
+            return True  # a trace is going on
+        return _alike(old, now, self.sample)
+
+    def _same_numpy(self, now: np.ndarray) -> bool:
+        if self.copy is not None:
+            same = (now.shape, now.dtype) == (self.copy.shape, self.copy.dtype)
+            return same and now.tobytes() == self.copy.tobytes()
+        return bool(sample(now) == self.sample)
+
+    def text_now(self, now: Any) -> str:
+        """Short text of the value now; says so where only the contents differ."""
+        text = short(now) or "gone"
+        if text != self.text:
+            return text
+        return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
+
+
+def _reader(place: Place) -> Callable[[], Any]:
+    """A fast way to look at a place: follows names from the root, without a call per step where it can."""
+    if place.parent is None and is_a(place.holder(), dict):
+        return functools.partial(place.holder().get, place.key, MISSING)
+    return place.look
+
+
+def _reference(value: Any) -> Any:
+    large = values.is_jax_array(value) and (_bytes(value) or 0) > _SMALL
+    if large or is_a(value, types.FunctionType | np.ndarray):
+        try:
+            return weakref.ref(value)
+        except TypeError:
+            return value
+    return value
+
+
+def _contents(value: Any) -> Any:
+    if is_a(value, np.ndarray):
+        return sample(value) if value.nbytes > _SMALL else None
+    if type(value) in _CONTAINERS:
+        return _items(value)
+    if is_a(value, types.FunctionType):
+        return _code_text(value)
+    return None
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    """The items of a plain container; of a long list or tuple a few thousand and its length."""
+    if type(value) not in (list, tuple) or len(value) <= _LONG:
+        return tuple(value)
+    return (len(value), *value[:: len(value) // _LONG], value[-1])
+
+
+def _alike(old: Any, now: Any, contents: Any) -> bool:
+    if is_a(now, types.FunctionType):
+        return contents is not None and _code_text(now) == contents
+    if type(now) in values.SCALARS or is_a(now, np.generic):
+        return type(now) is type(old) and (bool(now == old) or (now != now and old != old))
+    if type(now) in _CONTAINERS:
+        return type(now) is type(old) and _items(now) == contents
+    if values.is_jax_array(now) and values.is_jax_array(old):
+        return _same_arrays(old, now)
+    return now is old
+
+
+def _same_arrays(old: Any, now: Any) -> bool:
+    """A cell that was run again binds a new array with the old values: no harm in that."""
+    try:
+        if (old.shape, old.dtype) != (now.shape, now.dtype) or old.nbytes > _SMALL:
+            return False
+        if bool(getattr(old, "weak_type", False)) != bool(getattr(now, "weak_type", False)):
+            return False
+        return np.asarray(old).tobytes() == np.asarray(now).tobytes()
+    except Exception:
+        return False
+
+
+def _code_text(fn: types.FunctionType) -> Any:
+    """What makes two functions the same: code, defaults and closure, wherever they stand."""
+    cells = tuple(_identity(v) for v in values.cell_values(fn))
+    defaults = tuple(_identity(v) for v in fn.__defaults__ or ())
+    return _code_key(fn.__code__), cells, defaults
+
+
+def _code_key(code: types.CodeType) -> Any:
+    consts = tuple(
+        _code_key(c) if is_a(c, types.CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts
+    )
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
+
+
+def _identity(value: Any) -> Any:
+    return (type(value).__name__, value) if type(value) in values.SCALARS else id(value)
+
+
+def is_dynamic_by_itself(value: Any) -> bool:
+    """Is this a framework's variable, which follows its value without being declared?"""
+    found = adapter_for(value)
+    return found is not None and found.is_state

@@ -1,0 +1,134 @@
+"""Iterators and random states: what can be put back to where it was, and how."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import copy
+import itertools
+import random
+import sys
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+
+from jitmagic.state.values import is_a
+
+_SAMPLES: tuple[Any, ...] = (
+    iter([]), iter(()), iter(""), iter("é"), iter(b""), iter(bytearray()), iter(range(0)),
+    iter(range(1 << 70)), iter({}), iter({}.values()), iter({}.items()), iter(set()),
+    reversed([]), iter(collections.deque()),
+    iter(np.zeros(1)), itertools.count(), itertools.repeat(0), itertools.product(),
+    itertools.permutations(()), itertools.combinations((), 0),
+)  # fmt: skip
+_RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
+_INDEPENDENT = tuple(type(i) for i in _SAMPLES)
+_COMPOSITE = (
+    zip, enumerate, map, filter, itertools.islice, itertools.chain, itertools.accumulate, itertools.starmap,
+    itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest,
+)  # fmt: skip
+
+
+def is_iterator(value: object) -> bool:
+    """Is this one of Python's iterators (not a user's object with `__next__`)?"""
+    if is_a(value, _INDEPENDENT + _COMPOSITE + (types.GeneratorType, itertools.cycle)):
+        return True
+    found = type(value).__module__ in ("builtins", "itertools") and is_a(value, collections.abc.Iterator)
+    return found
+
+
+def copied(iterator: Any) -> Any:
+    """An iterator that goes on from the same point by itself, or None where Python cannot make one.
+
+    Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # itertools' __reduce__ is deprecated from Python 3.12 on
+        try:
+            return _copied(iterator)
+        except Exception:
+            return None
+
+
+def _copied(iterator: Any) -> Any:
+    if is_a(iterator, _INDEPENDENT):
+        return copy.copy(iterator)
+    if not is_a(iterator, _COMPOSITE):
+        return None
+    make, args, *state = iterator.__reduce__()  # type: ignore[misc]
+    parts = []
+    for part in args:  # type: ignore[has-type]
+        inner = _copied(part) if is_iterator(part) else part
+        if inner is None and part is not None:
+            return None
+        parts.append(inner)
+    made = make(*parts)
+    if state and state[0] is not None:
+        if is_a(iterator, itertools.chain):
+            state = [tuple(_copied(s) if is_iterator(s) else s for s in state[0])]
+            if None in state[0]:
+                return None
+        made.__setstate__(state[0])
+    return made
+
+
+def position(iterator: Any) -> int | None:
+    """Where an iterator over a sequence stands, or None; `rewind` takes it back there."""
+    if is_a(iterator, _RANGES):
+        return None  # from Python 3.12 on its range shrinks instead
+    try:
+        reduced = iterator.__reduce__()
+    except Exception:
+        return None
+    if len(reduced) == 3 and is_a(reduced[2], int) and hasattr(iterator, "__setstate__"):
+        return reduced[2]
+    return None
+
+
+def rewind(iterator: Any, index: int) -> bool:
+    """Put an iterator over a sequence back to an index. False where it is used up and cannot go back."""
+    if position(iterator) is None:
+        return False
+    iterator.__setstate__(index)
+    return position(iterator) == index
+
+
+def random_state(value: Any) -> Any:
+    """The state of a generator of numpy or `random`, or None for other objects."""
+    if is_a(value, np.random.Generator):
+        return value.bit_generator.state
+    if is_a(value, np.random.RandomState):
+        return value.get_state()
+    if is_a(value, random.Random) and not is_a(value, random.SystemRandom):
+        return value.getstate()
+    return None
+
+
+def set_random_state(value: Any, state: Any) -> None:
+    """Inverse of `random_state`."""
+    if is_a(value, np.random.Generator):
+        value.bit_generator.state = state
+    elif is_a(value, np.random.RandomState):
+        value.set_state(state)
+    else:
+        value.setstate(state)
+
+
+def global_random_states() -> list[tuple[str, Any]]:
+    """The hidden generators of numpy and `random`, with the names that users know them by."""
+    found: list[tuple[str, Any]] = [("np.random", getattr(np.random.mtrand, "_rand", None))]
+    hidden = getattr(sys.modules["random"], "_inst", None)
+    return [(name, g) for name, g in (*found, ("random", hidden)) if g is not None]
+
+
+def same_state(a: Any, b: Any) -> bool:
+    """Are two states of one generator equal?"""
+    if is_a(a, dict) and is_a(b, dict):
+        return a.keys() == b.keys() and all(same_state(a[k], b[k]) for k in a)
+    if is_a(a, tuple) and is_a(b, tuple):
+        return len(a) == len(b) and all(map(same_state, a, b))
+    if is_a(a, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)

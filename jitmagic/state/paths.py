@@ -1,0 +1,361 @@
+"""Names of variables: parsing `params['w'], l.w`, finding what they name, putting something else there."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from jitmagic.state import values
+from jitmagic.state.adapters import Adapter, adapter_for
+from jitmagic.state.values import MISSING, is_a, raw_get
+
+Kind = Literal["global", "closure", "attribute", "item"]
+LIMIT = 20_000
+
+
+class PathError(ValueError):
+    """A path that cannot be read or that names nothing; the text is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a path: an attribute's name or an item's literal key."""
+
+    kind: Literal["attribute", "item"]
+    key: Any
+
+    def __str__(self) -> str:
+        return values.step_text(self.kind, self.key)
+
+
+@dataclass(frozen=True)
+class Path:
+    """The name of a variable: a root name and the steps from there."""
+
+    root: str
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        return self.root + "".join(map(str, self.steps))
+
+
+def parse(text: str) -> Path:
+    """Read `w`, `l.w` or `params['layer1'][0]`; raises PathError for everything else."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        raise PathError(f"`{text.strip()}` is not a path; write a name like w, l.w or params['w']") from None
+    steps: list[Step] = []
+    while not isinstance(node, ast.Name):
+        steps.append(_step(node, text.strip()))
+        node = node.value  # type: ignore[attr-defined]
+    return Path(node.id, tuple(reversed(steps)))
+
+
+def _step(node: ast.AST, text: str) -> Step:
+    if isinstance(node, ast.Attribute):
+        return Step("attribute", node.attr)
+    if isinstance(node, ast.Subscript):
+        key = literal(node.slice)
+        if key is not MISSING:
+            return Step("item", key)
+        raise PathError(f"`{text}`: an item needs a literal key, like params['w'] or layers[0]")
+    kind = "a call" if isinstance(node, ast.Call) else "an expression"
+    raise PathError(f"`{text}` is {kind}, not a path; write a name like w, l.w or params['w']")
+
+
+def literal(node: ast.AST) -> Any:
+    """The hashable literal key that a subscript's slice spells, or MISSING."""
+    try:
+        key = ast.literal_eval(node)  # type: ignore[arg-type]
+        hash(key)
+    except (ValueError, TypeError, SyntaxError, MemoryError):
+        return MISSING
+    return key
+
+
+def split_paths(text: str) -> list[str]:
+    """Split `w, params['a,b'], l.w` at the commas outside brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote and text[i - 1] != "\\" else quote
+        elif c in "'\"":
+            quote = c
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    parts += [last] if last else []
+    if "" in parts:
+        raise PathError(f"`{text.strip()}`: a path is missing in front of a comma")
+    return parts
+
+
+class Place:
+    """Where a variable lives. It follows its name: what holds it is looked up anew at each use.
+
+    `kind` and `key` say how `holder()` holds it: an entry of a namespace, the contents of a closure cell,
+    an attribute, or an item of a dict or list. A framework's variable is the attribute `value` of the
+    variable, and `adapter` reads and writes it; its path is that of the variable.
+    """
+
+    __slots__ = ("path", "origin", "kind", "key", "parent", "adapter", "_holder")
+
+    def __init__(
+        self, path: str, origin: str, kind: Kind, key: Any, *, holder: Any = None,
+        parent: Place | None = None, adapter: Adapter | None = None,
+    ) -> None:  # fmt: skip
+        self.path, self.origin, self.kind, self.key = path, origin, kind, key
+        self.parent, self.adapter, self._holder = parent, adapter, holder
+
+    def __repr__(self) -> str:
+        return f"Place({self.path})"
+
+    @property
+    def is_variable(self) -> bool:
+        """Does an adapter read and write it, as the value of a framework's variable?"""
+        return self.adapter is not None
+
+    def holder(self) -> Any:
+        """The object that directly holds the variable: a dict, cell, list or object. Raises PathError."""
+        return self._holder if self.parent is None else self.parent.get()
+
+    def below(self, kind: Literal["attribute", "item"], key: Any, *, origin: str | None = None) -> Place:
+        """The place one step further down."""
+        if origin is None:
+            origin = "attribute" if kind == "attribute" else self.origin
+        return Place(self.path + values.step_text(kind, key), origin, kind, key, parent=self)
+
+    def inside(self, adapter: Adapter) -> Place:
+        """The place of the value within the framework's variable that lies here."""
+        return Place(self.path, self.origin, "attribute", "value", parent=self, adapter=adapter)
+
+    def look(self) -> Any:
+        """The value, or MISSING where there is none."""
+        try:
+            holder = self.holder()
+            return self.adapter.read(holder) if self.adapter else _get(holder, self.kind, self.key)
+        except Exception:
+            return MISSING
+
+    def get(self) -> Any:
+        """The value; PathError where there is none."""
+        found = self.look()
+        if found is MISSING:
+            raise PathError(f"`{self.path}` does not exist")
+        return found
+
+    def exists(self) -> bool:
+        """Is there a value?"""
+        return self.look() is not MISSING
+
+    def put(self, value: Any) -> None:
+        """Bind another value there, past frozen dataclasses; PathError where that cannot be done."""
+        holder = self.holder()
+        if self.adapter:
+            self.adapter.write(holder, value)
+        elif self.kind == "closure":
+            holder.cell_contents = value
+        elif self.kind == "attribute":
+            put_attribute(holder, self.key, value, self.path)
+        else:
+            _put_item(holder, self.key, value, self.path)
+
+    def delete(self) -> None:
+        """Take the name, attribute or item away; nothing happens where there is none."""
+        if not self.exists():
+            return
+        holder = self.holder()
+        if self.kind == "closure":
+            del holder.cell_contents
+        elif self.kind == "attribute":
+            delete_attribute(holder, self.key)
+        else:
+            del holder[self.key]
+
+
+def _get(holder: Any, kind: Kind, key: Any) -> Any:
+    if kind == "closure":
+        return holder.cell_contents
+    if kind == "attribute":
+        return raw_get(holder, key)
+    if is_a(holder, dict):
+        return dict.get(holder, key, MISSING)
+    if is_a(holder, list):
+        return list.__getitem__(holder, key)
+    if is_a(holder, tuple):
+        return tuple.__getitem__(holder, key)
+    return operator.getitem(holder, key)
+
+
+def put_attribute(holder: Any, name: str, value: Any, path: str = "") -> None:
+    """Store an attribute without the object's own `__setattr__`, where Python lets one."""
+    if is_a(holder, tuple):
+        raise PathError(f"`{path}` is a field of a NamedTuple and cannot be replaced; name the whole tuple")
+    if is_a(holder, types.ModuleType | type | types.FunctionType):
+        return setattr(holder, name, value)
+    if is_a(holder, functools.partial) and name in ("func", "args", "keywords"):
+        parts = {"func": holder.func, "args": holder.args, "keywords": holder.keywords, name: value}
+        return holder.__setstate__((*parts.values(), vars(holder)))  # type: ignore[attr-defined]
+    held = values.own_dict(holder)
+    if held is not None and name in held:
+        held[name] = value
+        return
+    if _is_property(holder, name):
+        raise PathError(f"`{path}` is a property; name the attribute that it reads")
+    try:
+        object.__setattr__(holder, name, value)
+    except (TypeError, AttributeError):
+        setattr(holder, name, value)
+
+
+def delete_attribute(holder: Any, name: str) -> None:
+    """Remove an attribute without the object's own `__delattr__`."""
+    if is_a(holder, types.ModuleType | type):
+        return delattr(holder, name)
+    try:
+        object.__delattr__(holder, name)
+    except (TypeError, AttributeError):
+        held = values.own_dict(holder)
+        if held is not None:
+            held.pop(name, None)
+
+
+def _is_property(holder: object, name: str) -> bool:
+    found = values.class_attribute(type(holder), name)
+    return found is not None and is_a(found[1], property | functools.cached_property)
+
+
+def _put_item(holder: Any, key: Any, value: Any, path: str) -> None:
+    if is_a(holder, tuple):
+        raise PathError(f"`{path}` is an item of a tuple and cannot be replaced; name the whole tuple")
+    if is_a(holder, dict):
+        dict.__setitem__(holder, key, value)
+    elif is_a(holder, list):
+        list.__setitem__(holder, key, value)
+    else:
+        holder[key] = value
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the roots of paths are looked up: the receiver, closure cells, globals, modules."""
+
+    namespace: dict[str, Any]
+    fn: Any = None
+    receiver: object | None = None
+    receiver_name: str = "self"
+
+    def roots(self, name: str) -> Iterator[Place]:
+        """The places that a root name can mean, the nearest first."""
+        if self.receiver is not None and name == self.receiver_name:
+            yield Place(name, "argument", "global", name, holder={name: self.receiver})
+        for fn in self._functions():
+            if name in fn.__code__.co_freevars:
+                cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]
+                yield Place(name, "closure", "closure", name, holder=cell)
+        for fn in self._functions():
+            yield Place(name, "global", "global", name, holder=fn.__globals__)
+        yield Place(name, "global", "global", name, holder=self.namespace)
+        if name in sys.modules:
+            yield Place(name, "global", "global", name, holder=sys.modules)
+
+    def _functions(self) -> tuple[types.FunctionType, ...]:
+        if self.fn is None:
+            return ()
+        from jitmagic.state.roots import reach
+
+        return reach(self.fn, receiver=self.receiver).functions
+
+
+def resolve(path: Path | str, scope: Scope) -> Place:
+    """The place that a path names; PathError says which step names nothing, and what there is instead."""
+    path = parse(path) if isinstance(path, str) else path
+    place = next((p for p in scope.roots(path.root) if p.exists()), None)
+    if place is None:
+        raise PathError(f"`{path}`: there is no variable `{path.root}`")
+    for step in path.steps:
+        below = place.below(step.kind, step.key)
+        if not below.exists():
+            raise PathError(f"`{path}`: {_what_is_missing(place, step)}")
+        place = below
+    return place
+
+
+def _what_is_missing(place: Place, step: Step) -> str:
+    value = place.get()
+    if step.kind == "attribute":
+        if _is_property(value, step.key):
+            return f"`{step.key}` is a property of `{place.path}`; name the attribute that it reads"
+        has = [k for k in values.raw_attributes(value) if not k.startswith("__")]
+        return f"`{place.path}` has no attribute `{step.key}`" + (f"; it has {_some(has)}" if has else "")
+    if is_a(value, dict):
+        return f"`{place.path}` has no item {step.key!r}; it has {_some([repr(k) for k in value]) or 'none'}"
+    if is_a(value, list | tuple) and is_a(step.key, int):
+        return f"`{place.path}` has {len(value)} items and no number {step.key}"
+    return f"`{place.path}` has no items to take {step.key!r} from"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+
+
+def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
+    """The places of all arrays and Python or numpy numbers in a variable, itself included, in order.
+
+    Items of dicts and lists, attributes of objects and framework variables are looked into; a tuple of
+    numbers counts as one value. Bools count only where the path names them itself.
+    """
+    found: list[Place] = []
+    if is_a(place.look(), bool):
+        return [place]
+    _gather(place, found, set(), limit)
+    return found
+
+
+def _gather(place: Place, found: list[Place], seen: set[int], limit: int, depth: int = 0) -> None:
+    value = place.look()
+    if value is MISSING or is_a(value, bool) or len(found) >= limit or depth > 60:
+        return
+    if values.is_number(value):
+        found.append(place)
+        return
+    if values.is_leaf(value) or is_a(value, values.FUNCTIONS) or id(value) in seen:
+        return
+    seen.add(id(value))
+    adapter = adapter_for(value)
+    if adapter is not None:
+        return _gather_variable(place, adapter, found)
+    if is_a(value, tuple) and _all_numbers(value):
+        found.append(place)
+        return
+    for kind, key, child in values.children(value):
+        if is_a(value, tuple) and values.is_number(child):
+            continue
+        if not values.is_leaf(child) or values.is_number(child):
+            _gather(place.below(kind, key), found, seen, limit, depth + 1)  # type: ignore[arg-type]
+
+
+def _gather_variable(place: Place, adapter: Adapter, found: list[Place]) -> None:
+    inside = place.inside(adapter)
+    if inside.exists() and (values.is_number(inside.get()) or _all_numbers(inside.get())):
+        found.append(inside)
+
+
+def _all_numbers(value: Any, depth: int = 0) -> bool:
+    # The whole value must be a pytree with numbers at its leaves.
+    if type(value) in (dict, list) or is_a(value, tuple):
+        below = list(value.values()) if is_a(value, dict) else list(value)
+        return bool(below) and depth < 20 and all(v is None or _all_numbers(v, depth + 1) for v in below)
+    return values.is_number(value) and not is_a(value, bool)

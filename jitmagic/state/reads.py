@@ -1,0 +1,160 @@
+"""Where a path is read and written in source, and whether notebook code binds it anew."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from jitmagic.evidence import Where
+from jitmagic.state.paths import Path, PathError, parse
+from jitmagic.state.uses import MUTATORS, Use, facts_of
+
+Function = types.FunctionType
+
+
+def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
+    """The places in the functions' sources that read a path; `self.w` of a method counts for `net.w`."""
+    return _places(path, functions, ("read",))
+
+
+def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
+    """The statements that bind, change or delete it: assignments, `append` and its like, `next(it)`."""
+    return _places(path, functions, ("write", "mutate"))
+
+
+def _places(path: Path | str, functions: Iterable[Function], actions: tuple[str, ...]) -> tuple[Where, ...]:
+    try:
+        wanted = parse(path.split(" (")[0]) if isinstance(path, str) else path
+    except PathError:
+        return ()  # a name that only we give, like that of an item with an object for a key
+    ranked: list[tuple[int, Where]] = []
+    for fn in functions:
+        facts = facts_of(fn)
+        for use in facts.uses:
+            if use.action in actions and use.nodes:
+                rank, node = _match(wanted, use, fn)
+                rank += use.action == "write" and not use.free and not use.steps  # `seen = []`
+                if node is not None:
+                    shown = node if "read" in actions else _head(use.statement, node)
+                    ranked.append((rank, facts.where(shown)))
+    best = min((r for r, _ in ranked), default=0)
+    return tuple(dict.fromkeys(w for r, w in ranked if r == best))
+
+
+def _head(statement: ast.AST | None, node: ast.AST) -> ast.AST:
+    # Of a compound statement (`for x in next(it):`) only the chain itself is shown.
+    return node if statement is None or isinstance(getattr(statement, "body", None), list) else statement
+
+
+def _match(path: Path, use: Use, fn: Function) -> tuple[int, ast.AST | None]:
+    """How well a use fits a path (0 is best), and the node that names it."""
+    have, want = use.steps, path.steps
+    if use.root == path.root:
+        local = 0 if use.free or _is_parameter(fn, use.root) else 3
+        if have[: len(want)] == want:
+            return local, use.nodes[len(want)]
+        if want[: len(have)] == have:
+            # `params` is read whole where `params['w']` is meant; a statement writes below or above it.
+            return local + 4 + len(want) - len(have), use.nodes[-1]
+    if have and not use.free:
+        rank = 1 if _is_receiver(fn, use.root) else 2
+        for i in range(len(want)):
+            n = min(len(want) - i, len(have))
+            if want[i : i + n] == have[:n] and any(s.kind == "attribute" for s in have[:n]):
+                return rank + 3 * (len(want) - i - n), use.nodes[n]
+    return 99, None
+
+
+def _is_parameter(fn: Function, name: str) -> bool:
+    code = fn.__code__
+    return name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _is_receiver(fn: Function, name: str) -> bool:
+    return bool(fn.__code__.co_argcount) and fn.__code__.co_varnames[0] == name and "." in fn.__qualname__
+
+
+def rebound_in(source_of_cells: Iterable[str], path: Path | str, *, bound_already: bool = False) -> bool:
+    """Does notebook code bind a path anew, outside functions?
+
+    The cells are those that ran, the one that binds the name first included: one plain assignment is that
+    binding, unless `bound_already`. An update of itself, a binding in a loop and a change in place count
+    alone.
+    """
+    wanted = parse(path) if isinstance(path, str) else path
+    plain, changed = 0, False
+    for source in dict.fromkeys(source_of_cells):
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:
+            continue
+        finder = _Bindings(wanted)
+        finder.visit(tree)
+        plain += finder.plain
+        changed |= finder.changed
+    return changed or plain > (0 if bound_already else 1)
+
+
+class _Bindings(ast.NodeVisitor):
+    """Counts what code outside functions does to a path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.plain, self.changed, self.loops = path, 0, False, 0
+
+    def visit_FunctionDef(self, node: ast.AST) -> None:
+        return
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
+
+    def _loop(self, node: Any) -> None:
+        if isinstance(node, ast.For) and self._names(node.target):
+            self.changed = True
+        self.loops += 1
+        self.generic_visit(node)
+        self.loops -= 1
+
+    visit_For = visit_While = visit_AsyncFor = _loop
+
+    def _is_path(self, node: ast.AST) -> bool:
+        return ast.unparse(node) == str(self.path)
+
+    def _names(self, target: ast.AST) -> bool:
+        elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+        inner = [e.value if isinstance(e, ast.Starred) else e for e in elements]
+        return any(self._names(e) if isinstance(e, ast.Tuple | ast.List) else self._is_path(e) for e in inner)
+
+    def _reads(self, node: ast.AST) -> bool:
+        return any(self._is_path(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if any(map(self._names, node.targets)):
+            self.changed |= bool(self.loops) or self._reads(node.value)
+            self.plain += 1
+        elif any(self._below(t) for t in node.targets):
+            self.changed = True
+        self.generic_visit(node)
+
+    def _below(self, target: ast.AST) -> bool:
+        while isinstance(target, ast.Subscript):
+            target = target.value
+            if self._is_path(target):
+                return True
+        return False
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.plain += node.value is not None and self._is_path(node.target)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.plain += self._is_path(node.target)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.changed |= self._is_path(node.target) or self._below(node.target)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        f = node.func
+        if isinstance(f, ast.Attribute) and f.attr in MUTATORS and self._is_path(f.value):
+            self.changed = True
+        self.generic_visit(node)

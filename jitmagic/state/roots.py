@@ -1,0 +1,477 @@
+"""Everything a function can read without taking it as an argument, found without running anything."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import random
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jitmagic.evidence import Where
+from jitmagic.state import values
+from jitmagic.state.adapters import adapter_for
+from jitmagic.state.iterators import is_iterator
+from jitmagic.state.paths import LIMIT, Place
+from jitmagic.state.reads import reads_of, rebound_in, writes_of
+from jitmagic.state.uses import Facts, Use, facts_of
+from jitmagic.state.values import MISSING, Child, is_a, is_user_class, is_user_file
+from jitmagic.state.wrappers import full_name, inner, is_library, is_user_module, parts, unwrap
+
+__all__ = ["LeafValue", "Reach", "Root", "reach", "reads_of", "rebound_in", "unwrap", "writes_of"]
+
+_CALLABLES_WITHIN = 2000
+_PLAIN_DATA = 8
+_CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
+_NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__", "__reduce__", "__del__")
+Function = types.FunctionType
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """A name (or default, receiver, argument) from which values are read, and the chains from it."""
+
+    path: str
+    place: Place
+    origin: str
+    uses: tuple[Use, ...] = ()
+
+    @property
+    def value(self) -> Any:
+        """What is bound there now, or MISSING."""
+        return self.place.look()
+
+
+@dataclass(frozen=True, eq=False)
+class LeafValue:
+    """A value at the end of a path: an array, scalar, string, function, random state or short plain list."""
+
+    path: str
+    value: Any
+    place: Place
+    origin: str
+    root: Root
+
+    @property
+    def is_array(self) -> bool:
+        """An array of jax or numpy, or a framework's variable that holds one."""
+        return values.is_array(self.value) and not is_a(self.value, np.generic)
+
+    @property
+    def is_variable(self) -> bool:
+        """A framework's variable, which is dynamic without being declared. jax follows a `Ref` by itself."""
+        adapter = self.place.adapter
+        return adapter is not None and adapter.is_state and adapter.name != "jax.Ref"
+
+    @property
+    def is_rng(self) -> bool:
+        """A random state: of numpy, of the `random` module or of a framework."""
+        adapter = self.place.adapter
+        return is_random_state(self.value) or (adapter is not None and adapter.is_rng)
+
+
+@dataclass(eq=False)
+class Reach:
+    """What a callable can read and run. Values are looked up when asked for, never kept."""
+
+    roots: list[Root] = field(default_factory=list)
+    functions: tuple[Function, ...] = ()
+    """User functions reached, the callable itself first."""
+    module_reads: list[tuple[str, Where]] = field(default_factory=list)
+    """`np.random.normal` and the like, as written (from-imported names by their full name)."""
+    namespaces: list[dict[str, Any]] = field(default_factory=list)
+    """Globals of functions that use `globals()`, `exec` or `eval`."""
+    classes: tuple[type, ...] = ()
+    """User classes whose objects or methods are reached."""
+    caches: list[tuple[str, Any]] = field(default_factory=list)
+    """Functions under `functools.lru_cache`, with their names."""
+    attributes: tuple[str, ...] = ()
+    """Attribute names that the functions read, of whatever."""
+    any_attribute: bool = False
+
+    def leaves(self, limit: int = LIMIT, *, used_only: bool = True) -> list[LeafValue]:
+        """The values below the roots, at most `limit`.
+
+        `used_only` leaves out attributes and keys that no code names."""
+        found: list[LeafValue] = []
+        seen: set[int] = set()
+        for root in self.roots:
+            self._walk(root, root.place, _keys(root) if used_only else None, found, seen, limit, used_only, 0)
+        return found
+
+    def values(self) -> Iterator[Root]:
+        """The roots and everything below them, containers and objects included."""
+        for root in self.roots:
+            todo, seen = [root.place], set[int]()
+            while todo and len(seen) < LIMIT:
+                place = todo.pop()
+                value = place.look()
+                yield Root(place.path, place, _origin(place, root))
+                if value is MISSING or values.is_leaf(value) or id(value) in seen or adapter_for(value):
+                    continue
+                seen.add(id(value))
+                below = [place.below(kind, key) for kind, key, _ in values.children(value)]  # type: ignore[arg-type]
+                todo += reversed(below)
+
+    def root(self, name: str) -> Root | None:
+        """The first root of that name."""
+        return next((r for r in self.roots if r.path == name), None)
+
+    def _walk(
+        self, root: Root, place: Place, keys: set[Any] | None, found: list[LeafValue], seen: set[int],
+        limit: int, used_only: bool, depth: int,
+    ) -> None:  # fmt: skip
+        value = place.look()
+        if value is MISSING or len(found) >= limit or depth > 40 or is_a(value, types.ModuleType):
+            return
+        if _ends(value):
+            found.append(LeafValue(place.path, value, place, _origin(place, root), root))
+            return
+        if id(value) in seen or is_a(value, type):
+            self._walk_class(root, place, value, found) if is_a(value, type) else None
+            return
+        seen.add(id(value))
+        adapter = adapter_for(value)
+        if adapter is not None:
+            inside = place.inside(adapter)
+            found.append(LeafValue(place.path, inside.look(), inside, _origin(place, root), root))
+            return
+        whole = not used_only or self.any_attribute or bool(keys and None in keys)
+        deeper = {None} if whole and used_only else None
+        for kind, key, _ in self._below(value, keys, whole):
+            below = place.below(kind, key)  # type: ignore[arg-type]
+            self._walk(root, below, deeper, found, seen, limit, used_only, depth + 1)
+
+    def _below(self, value: Any, keys: set[Any] | None, whole: bool) -> Iterator[Child]:
+        container = is_a(value, dict | list | tuple | collections.deque | functools.partial)
+        for kind, key, child in values.children(value):
+            if container and keys is not None and None not in keys and key not in keys and kind == "item":
+                continue
+            if container or whole or key in self.attributes:
+                yield kind, key, child
+        if not container and is_user_class(type(value)):
+            own = values.raw_attributes(value)
+            yield from (c for c in self._class_values(type(value)) if c[1] not in own)
+
+    def _class_values(self, cls: type) -> Iterator[Child]:
+        for name in self.attributes:
+            found = values.class_attribute(cls, name)
+            if found and is_user_class(found[0]) and values.is_leaf(found[1]) and not name.startswith("__"):
+                yield "attribute", name, found[1]
+
+    def _walk_class(self, root: Root, place: Place, cls: type, found: list[LeafValue]) -> None:
+        if is_user_class(cls):
+            for kind, key, value in self._class_values(cls):
+                below = place.below(kind, key)  # type: ignore[arg-type]
+                found.append(LeafValue(below.path, value, below, below.origin, root))
+
+
+def _origin(place: Place, root: Root) -> str:
+    # A root found in a helper first may be read by the function itself too.
+    return place.origin if place.origin in ("attribute", "default") else root.origin
+
+
+def _ends(value: Any) -> bool:
+    if values.is_leaf(value) or is_a(value, values.FUNCTIONS) or is_random_state(value):
+        return True
+    if is_iterator(value):
+        return True
+    plain = type(value) in (list, tuple, set, frozenset, collections.deque) and len(value) > _PLAIN_DATA  # type: ignore[arg-type]
+    return plain and all(type(v) in values.SCALARS for v in value)  # type: ignore[attr-defined]
+
+
+def is_random_state(value: Any) -> bool:
+    """Is this a generator of numpy or of the `random` module?"""
+    return is_a(value, random.Random | np.random.Generator | np.random.RandomState)
+
+
+def _keys(root: Root) -> set[Any] | None:
+    """The literal items or attributes that all reads of the root name; None for a read of the whole."""
+    reads = [u for u in root.uses if u.action == "read"]
+    if any(u.whole_to and not u.steps for u in reads):
+        return {None} if any(_leaves_user_code(u, root) for u in reads) else None
+    if not reads or any(not u.steps or u.steps[0].kind != "item" for u in reads):
+        return None
+    return {u.steps[0].key for u in reads}
+
+
+def _leaves_user_code(use: Use, root: Root) -> bool:
+    # A user's function names the attributes it takes; a library may take any.
+    return bool(use.whole_to) and not use.steps and "." in use.whole_to
+
+
+def reach(
+    fn: Any,
+    *,
+    receiver: object | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Reach:
+    """Scan a callable (function, method, partial, jitted function, object with `__call__`) transitively.
+
+    `receiver` is the object that the first parameter stands for, `args` and `kwargs` those of a call. Costs
+    about a millisecond: only names that the code loads are looked up.
+    """
+    return _Scan().run(fn, receiver, tuple(args), dict(kwargs or {}))
+
+
+class _Scan:
+    def __init__(self) -> None:
+        self.reach = Reach()
+        self.functions: dict[int, Function] = {}
+        self.roots: dict[Any, Root] = {}
+        self.names: dict[str, int] = {}
+        self.attributes: dict[str, None] = {}
+        self.stored: dict[str, None] = {}
+        self.constructed: set[int] = set()
+        self.classes: dict[int, type] = {}
+        self.methods: list[tuple[object, str]] = []
+        self.seen: dict[int, object] = {}
+        self.target: Function | None = None
+        self.receiver: object | None = None
+
+    def run(self, fn: Any, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach:
+        bound, plain = unwrap(fn)
+        receiver = bound if receiver is None else receiver
+        self.target, self.receiver = plain, receiver
+        if is_a(fn, functools.partial):
+            self._partial(fn, "partial")
+        if plain is not None and is_user_file(plain.__code__.co_filename):
+            self._function(plain)
+        self._callable(fn, plain.__qualname__ if plain is not None else "")
+        if plain is not None:
+            self._arguments(plain, receiver, args, kwargs)
+        elif receiver is None and not is_a(fn, type):
+            self._add("self", Place("self", "argument", "global", "self", holder={"self": fn}), "argument")
+        self._settle()
+        r = self.reach
+        r.roots, r.functions = list(self.roots.values()), tuple(self.functions.values())
+        r.classes, r.attributes = tuple(self.classes.values()), tuple(self.attributes)
+        return r
+
+    def _settle(self) -> None:
+        """Visit methods of the objects reached until no new attribute name turns up."""
+        count = -1
+        names = (self.attributes, self.stored, self.constructed)
+        self._found: tuple[Any, ...] = (*names, self.functions, self.seen, self.roots)
+        while count != (size := sum(len(found) for found in self._found)):
+            count = size
+            for cls in list(self.classes.values()):
+                self._methods(cls)
+
+    def _arguments(
+        self, fn: Function, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
+        given = dict(kwargs)
+        if receiver is not None:
+            if not args or args[0] is not receiver:
+                args = (receiver, *args)
+        for i, value in enumerate(args):
+            given.setdefault(names[i] if i < len(names) else f"args[{i - len(names)}]", value)
+        for name, value in given.items():
+            if not values.is_leaf(value) and not values.is_tracer(value):
+                self._add(name, Place(name, "argument", "global", name, holder={name: value}), "argument")
+
+    def _callable(self, value: Any, name: str) -> None:
+        """Follow something that may be called: a function, wrapper, method, partial, class or object."""
+        for _ in range(20):
+            if is_a(value, Function) and is_user_file(value.__code__.co_filename):
+                return self._function(value)
+            if id(value) in self.seen or values.is_leaf(value):
+                return None
+            self.seen[id(value)] = value
+            if is_a(value, functools._lru_cache_wrapper):
+                self.reach.caches.append((name, value))
+            if is_a(value, type):
+                self.constructed |= {id(base) for base in values.mro(value)}
+                return self._class(value)
+            if is_a(value, types.MethodType):
+                self._object(value.__self__, name)
+            elif is_a(value, functools.partial):
+                for part in (*value.args, *value.keywords.values()):
+                    self._value(part, name)
+            elif values.module_of(type(value)).startswith("jax"):
+                for part in values.raw_attributes(value).values():  # rules of custom_vjp and custom_jvp
+                    self._callable(part, name) if callable(part) else None
+            inside = inner(value)
+            if inside is None:
+                return self._object(value, name) if not is_a(value, Function) else self._cells(value)
+            value = inside
+
+    def _function(self, fn: Function) -> None:
+        if id(fn) in self.functions:
+            return
+        self.functions[id(fn)] = fn
+        facts = facts_of(fn)
+        self.attributes |= dict.fromkeys(facts.attributes)
+        self.stored |= dict.fromkeys(facts.stored)
+        self.reach.any_attribute |= facts.any_attribute
+        if facts.whole_namespace and not any(n is fn.__globals__ for n in self.reach.namespaces):
+            self.reach.namespaces.append(fn.__globals__)
+        self._cells(fn, facts)
+        self._defaults(fn)
+        for name in facts.names:
+            if name not in fn.__code__.co_freevars:
+                self._name(fn, facts, name)
+
+    def _cells(self, fn: Function, facts: Facts | None = None) -> None:
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                value = MISSING
+            if facts is None:
+                self._callable(value, name)  # a library's wrapper: only what it wraps is the user's
+            else:
+                place = Place(name, "closure", "closure", name, holder=cell)
+                self._add(name, place, self._origin("closure", fn), facts)
+
+    def _defaults(self, fn: Function) -> None:
+        names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        held = Place(fn.__qualname__, "default", "global", "fn", holder={"fn": fn})
+        first = len(names) - len(fn.__defaults__ or ())
+        pairs: list[tuple[str, str, Any]] = [(k, "__defaults__", i) for i, k in enumerate(names[first:])]
+        pairs += [(k, "__kwdefaults__", k) for k in fn.__kwdefaults__ or {}]
+        for name, attribute, key in pairs:
+            whole = Place(attribute, "default", "attribute", attribute, parent=held)
+            if getattr(fn, attribute)[key] is not None:
+                self._add(name, _DefaultPlace(name, "default", "item", key, parent=whole), "default")
+
+    def _origin(self, origin: str, fn: Function) -> str:
+        return origin if fn is self.target or self.target is None else "helper"
+
+    def _name(self, fn: Function, facts: Facts, name: str) -> None:
+        value = fn.__globals__.get(name, MISSING)
+        if is_a(value, types.ModuleType):
+            return self._module(fn, facts, name, value)
+        if value is MISSING and not any(u.root == name and u.action == "write" for u in facts.uses):
+            return None
+        origin = self._origin("global", fn)
+        if is_library(value):
+            self._note(facts, name, full_name(value) or name)
+        return self._add(name, Place(name, origin, "global", name, holder=fn.__globals__), origin, facts)
+
+    def _module(self, fn: Function, facts: Facts, name: str, module: types.ModuleType) -> None:
+        user = is_user_module(module)
+        place = Place(name, self._origin("global", fn), "global", name, holder=fn.__globals__)
+        for use in facts.uses:
+            if use.root != name or not use.free or not use.steps:
+                continue
+            self._read_of_module(use, facts)
+            below = place if user else None
+            for step in use.steps:
+                if below is None or not is_user_module(below.look()):
+                    break
+                below = below.below("attribute", step.key)
+                below.origin = place.origin
+            if below is not None and below is not place:
+                self._add(below.path, below, place.origin)
+
+    def _read_of_module(self, use: Use, facts: Facts) -> None:
+        steps = [s for s in use.steps if s.kind == "attribute"]
+        if use.nodes:
+            text = ".".join([use.root, *(s.key for s in steps)])
+            self.reach.module_reads.append((text, facts.where(use.nodes[len(steps)])))
+
+    def _note(self, facts: Facts, name: str, text: str) -> None:
+        for use in facts.uses:
+            if use.root == name and use.free and use.nodes:
+                steps = "".join(f".{s.key}" for s in use.steps if s.kind == "attribute")
+                self.reach.module_reads.append((text + steps, facts.where(use.nodes[-1])))
+
+    def _partial(self, value: functools.partial[Any], name: str) -> None:
+        base = Place(name, "global", "global", name, holder={name: value})
+        for attribute, items in (("args", enumerate(value.args)), ("keywords", value.keywords.items())):
+            for key, _ in items:  # type: ignore[attr-defined]
+                place = base.below("attribute", attribute).below("item", key)
+                place.origin = "default"
+                self._add(place.path, place, "default")
+
+    def _add(self, path: str, place: Place, origin: str, facts: Facts | None = None) -> None:
+        uses = tuple(u for u in facts.uses if u.root == path and u.free) if facts else ()
+        holder = place._holder if place.parent is None else place.parent._holder
+        key = (id(holder) if holder is not None else id(place.parent), place.kind, place.path, str(place.key))
+        if origin == "default" or place.parent is not None:
+            key = (id(place), *key[1:])
+        old = self.roots.get(key)
+        if old is not None:
+            merged = old.origin if old.origin != "helper" else origin
+            self.roots[key] = Root(old.path, old.place, merged, (*old.uses, *uses))
+            return
+        place.path = self._distinct(path, place)
+        self.roots[key] = Root(place.path, place, origin, uses)
+        self._value(place.look(), place.path)
+
+    def _distinct(self, path: str, place: Place) -> str:
+        if place.origin == "argument":
+            return path
+        number = self.names[path] = self.names.get(path, 0) + 1
+        return path if number == 1 else f"{path} ({number})"
+
+    def _value(self, value: Any, name: str) -> None:
+        """Follow the callables and objects in a value, containers included."""
+        todo, left = [value], _CALLABLES_WITHIN
+        while todo and left:
+            v = todo.pop()
+            left -= 1
+            if v is MISSING or values.is_leaf(v) or is_a(v, types.ModuleType):
+                continue
+            if type(v) in (dict, list, tuple, collections.deque, set):
+                if id(v) not in self.seen:
+                    self.seen[id(v)] = v
+                    todo += list(v.values())[:left] if is_a(v, dict) else list(v)[:left]
+            else:
+                self._callable(v, name)
+
+    def _object(self, value: Any, name: str) -> None:
+        """An object reached: its class's methods, and what its attributes hold."""
+        cls = type(value)
+        if is_user_class(cls):
+            self._class(cls)
+        if values.is_walkable(value) and adapter_for(value) is None:
+            for _, _, child in values.children(value):
+                if not values.is_leaf(child):
+                    self._value(child, name)
+
+    def _class(self, cls: type) -> None:
+        for base in values.mro(cls):
+            if is_user_class(base):
+                self.classes.setdefault(id(base), base)
+
+    def _receiver_is_called(self) -> bool:
+        """Do the methods reached use the bare receiver (`self(x)`), or names that may stand for it?"""
+        names = {f.__code__.co_varnames[:1] for f in self.functions.values() if "." in f.__qualname__}
+        uses = (u for f in self.functions.values() for u in facts_of(f).uses)
+        return any(u.action == "read" and not u.steps and (u.root,) in names for u in uses)
+
+    def _methods(self, cls: type) -> None:
+        for name, member in list(values.class_dict(cls).items()):
+            special = name.startswith("__") and name not in _NOT_CALLED
+            special |= name in _CONSTRUCTORS and id(cls) in self.constructed
+            own = cls in values.mro(type(self.receiver))
+            if name == "__call__" and own and not self._receiver_is_called():
+                continue
+            if name in self.attributes or name in self.stored or special or self.reach.any_attribute:
+                for part in parts(member):
+                    if callable(part) and not is_a(part, type):
+                        self._callable(part, f"{cls.__name__}.{name}")
+
+
+class _DefaultPlace(Place):
+    """A parameter's default: an item of a tuple that only its function can replace."""
+
+    __slots__ = ()
+
+    def put(self, value: Any) -> None:
+        parent = self.parent
+        assert parent is not None
+        held = parent.get()
+        if is_a(held, dict):
+            held[self.key] = value
+            return
+        parent.holder().__defaults__ = (*held[: self.key], value, *held[self.key + 1 :])

@@ -1,0 +1,423 @@
+"""What a function's source says it reads and writes: each name chain like `params['w']`, with its place.
+
+Nothing is run. Where a function has no source, its bytecode gives the same facts without places.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import linecache
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jitmagic.evidence import Where
+from jitmagic.state.paths import Step, literal
+from jitmagic.state.values import MISSING
+
+MUTATORS = frozenset(
+    "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "
+    "popleft __setitem__ __delitem__ sort reverse rotate intersection_update difference_update".split()
+)
+_NAMESPACE = frozenset(("globals", "exec", "eval"))
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_Action = Literal["read", "write", "mutate"]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One appearance of a name chain. `free`: the root is not a local name of the function."""
+
+    root: str
+    steps: tuple[Step, ...]
+    action: _Action
+    free: bool
+    nodes: tuple[ast.expr, ...] = ()
+    """The expression after 0, 1, … steps; empty where there is no source."""
+    statement: ast.AST | None = None
+    whole_to: str = ""
+    """Dotted name of the call that gets the chain's value as an argument; `?` where it cannot be told."""
+    called: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one function's source uses."""
+
+    uses: tuple[Use, ...] = ()
+    names: tuple[str, ...] = ()
+    """Names that are looked up outside the function, in order."""
+    attributes: tuple[str, ...] = ()
+    """Attribute names that it reads on anything, `getattr(x, 'name')` included."""
+    stored: tuple[str, ...] = ()
+    """Attribute names that it writes."""
+    file: str = ""
+    function: str = ""
+    has_source: bool = False
+    any_attribute: bool = False
+    """It asks for attributes by computed names: `getattr(x, k)`, `vars(x)`, `x.__dict__`."""
+    whole_namespace: bool = False
+    """It uses `globals()`, `exec` or `eval`."""
+    lines: tuple[str, ...] = field(default=(), repr=False)
+
+    def where(self, node: ast.AST) -> Where:
+        """The place of a node, columns in characters."""
+        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        column = self._column(line, node.col_offset)  # type: ignore[attr-defined]
+        end_column = self._column(end, node.end_col_offset)  # type: ignore[attr-defined]
+        text = "\n".join(self.lines[line - 1 : end])
+        text = text[column:] if line != end else text[column:end_column]
+        if line != end:
+            text = text[: len(text) - len(self.lines[end - 1]) + end_column]
+        source = self.lines[line - 1].strip()
+        return Where(self.file, line, column, end, end_column, source, text, self.function)
+
+    def _column(self, line: int, offset: int) -> int:
+        return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore"))
+
+
+_facts: weakref.WeakKeyDictionary[types.CodeType, Facts] = weakref.WeakKeyDictionary()
+
+
+def facts_of(fn: types.FunctionType) -> Facts:
+    """The facts of a function; remembered for its code object."""
+    # Equal code objects (a cell that was run again) may stand in different files.
+    key = fn.__code__
+    found = _facts.get(key)
+    if found is None or found.file != key.co_filename:
+        found = _from_source(key)
+        if found is None:
+            found = _from_code(key)
+        _facts[key] = found
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _from_source(code: types.CodeType) -> Facts | None:
+    lines = tuple(line.rstrip("\r\n") for line in linecache.getlines(code.co_filename))
+    tree = _parsed("\n".join(lines)) if lines else None
+    node = find_function(tree, code) if tree else None
+    if node is None:
+        return None
+    reader = _Reader()
+    reader.function(node)
+    names = tuple(dict.fromkeys(u.root for u in reader.uses if u.free))
+    if not _names(code).issuperset(names):  # the file was changed since
+        return None
+    qualname = code.co_qualname.replace("<locals>.", "")
+    return Facts(
+        tuple(reader.uses), names, tuple(reader.attributes), tuple(reader.stored), code.co_filename, qualname,
+        True, reader.any_attribute, not _NAMESPACE.isdisjoint(names), lines,
+    )  # fmt: skip
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = {*code.co_names, *code.co_freevars}
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= _names(const)
+    return names
+
+
+@functools.lru_cache(maxsize=64)
+def _functions_by_line(tree: ast.Module) -> dict[int, list[FunctionNode]]:
+    found: dict[int, list[FunctionNode]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, FunctionNode):
+            decorators = getattr(node, "decorator_list", [])
+            first = min([node.lineno, *(d.lineno for d in decorators)])
+            found.setdefault(first, []).append(node)
+    return found
+
+
+def find_function(tree: ast.Module, code: types.CodeType) -> FunctionNode | None:
+    """The definition or lambda that a code object was compiled from."""
+    nodes = [
+        n
+        for n in _functions_by_line(tree).get(code.co_firstlineno, [])
+        if getattr(n, "name", "<lambda>") == code.co_name and _parameters(n) == _code_parameters(code)
+    ]
+    if len(nodes) < 2:
+        return nodes[0] if nodes else None
+    spans = [p for p in code.co_positions() if None not in p and p[2] != p[3]]
+    inside = [n for n in nodes if all(_covers(n, p) for p in spans)]
+    return min(inside or nodes, key=lambda n: (n.end_lineno, n.end_col_offset))  # type: ignore[arg-type,return-value]
+
+
+def _covers(node: FunctionNode, span: Any) -> bool:
+    start = (node.lineno, node.col_offset)
+    end = (node.end_lineno, node.end_col_offset)
+    return start <= (span[0], span[2]) and (span[1], span[3]) <= end  # type: ignore[operator]
+
+
+def _parameters(node: FunctionNode) -> list[str]:
+    a = node.args
+    names = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+    return [n.arg for n in names]
+
+
+def _code_parameters(code: types.CodeType) -> list[str]:
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return list(code.co_varnames[:count])
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects uses; knows which names are local to the function or to a function around it, within it."""
+
+    def __init__(self) -> None:
+        self.uses: list[Use] = []
+        self.attributes: dict[str, None] = {}
+        self.stored: dict[str, None] = {}
+        self.any_attribute = False
+        self.local: list[set[str]] = []
+        self.outer: list[set[str]] = []
+        self.statement: ast.AST | None = None
+
+    def function(self, node: FunctionNode) -> None:
+        bound, outer = _bound_names(node)
+        self.local.append(bound)
+        self.outer.append(outer)
+        body = node.body if isinstance(node.body, list) else [node.body]
+        for child in body:
+            self.visit(child)
+        self.local.pop()
+        self.outer.pop()
+
+    def _is_free(self, name: str) -> bool:
+        for bound, outer in zip(reversed(self.local), reversed(self.outer), strict=True):
+            if name in outer and name not in bound:
+                continue  # nonlocal: a function further out may bind it; global: none does
+            if name in bound:
+                return False
+        return True
+
+    def visit(self, node: ast.AST) -> None:
+        if isinstance(node, ast.stmt):
+            before, self.statement = self.statement, node
+            super().visit(node)
+            self.statement = before
+        else:
+            super().visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(part)
+        self.function(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for part in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(part)
+        self.function(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
+            self.visit(part)
+        self._within(set().union(*map(_stored, node.body)), node.body)
+
+    def _comprehension(self, node: Any) -> None:
+        bound = set().union(*(_stored(g.target) for g in node.generators))
+        self._within(bound, list(ast.iter_child_nodes(node)))
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+
+    def _within(self, bound: set[str], parts: Sequence[ast.AST]) -> None:
+        self.local.append(bound)
+        self.outer.append(set())
+        for part in parts:
+            self.visit(part)
+        self.local.pop()
+        self.outer.pop()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self._chain(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._chain(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._chain(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._chain(node.target, also_reads=True)
+        if isinstance(node.target, ast.Attribute):
+            self.attributes[node.target.attr] = None
+        self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._chain(node.target) if node.value else None
+        self.visit(node.value) if node.value else None
+
+    def visit_arg(self, node: ast.arg) -> None:
+        return
+
+    def visit_Call(self, node: ast.Call) -> None:
+        callee = dotted(node.func)
+        self._special(node, callee)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            self.attributes[node.func.attr] = None
+            self._chain(node.func.value, action="mutate", also_reads=True)
+        else:
+            self._chain(node.func, called=True)
+        for part in (*node.args, *(k.value for k in node.keywords)):
+            part = part.value if isinstance(part, ast.Starred) else part
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript):
+                mutate = callee == "next" or callee in ("setattr", "delattr") and part is node.args[0]
+                action: _Action | None = "mutate" if mutate else None
+                self._chain(part, whole_to=callee or "?", action=action, also_reads=mutate)
+            else:
+                self.visit(part)
+
+    def _special(self, node: ast.Call, callee: str) -> None:
+        if callee in ("getattr", "setattr", "delattr", "hasattr") and len(node.args) > 1:
+            name = literal(node.args[1])
+            if isinstance(name, str):
+                (self.attributes if callee in ("getattr", "hasattr") else self.stored)[name] = None
+            else:
+                self.any_attribute = True
+        elif callee in ("vars", "dir"):
+            self.any_attribute = True
+
+    def _chain(
+        self, node: ast.expr, *, called: bool = False, whole_to: str = "", action: _Action | None = None,
+        also_reads: bool = False,
+    ) -> None:  # fmt: skip
+        """Record the longest chain of attributes and literal items that starts at a name."""
+        outermost, nodes = node, [node]
+        while isinstance(nodes[-1], ast.Attribute | ast.Subscript):
+            nodes.append(nodes[-1].value)
+        if not isinstance(nodes[-1], ast.Name):
+            self._inner_parts(nodes)
+            return
+        self._inner_parts(nodes[:-1], only_keys=True)
+        steps, kept = _literal_steps(nodes)
+        complete = len(kept) == len(nodes)
+        context = getattr(outermost, "ctx", None)
+        if action is None and isinstance(context, ast.Store | ast.Del):
+            action = "write"
+        name = nodes[-1].id
+        free = self._is_free(name)
+        if also_reads or not action:
+            whole_to = whole_to if complete else ""
+            self.uses.append(
+                Use(name, steps, "read", free, kept, self.statement, whole_to, called and complete),
+            )
+        if action:
+            self.uses.append(Use(name, steps, action if complete else "mutate", free, kept, self.statement))
+
+    def _inner_parts(self, nodes: list[ast.expr], only_keys: bool = False) -> None:
+        for n in nodes:
+            if isinstance(n, ast.Attribute):
+                (self.attributes if isinstance(n.ctx, ast.Load) else self.stored)[n.attr] = None
+                self.any_attribute |= n.attr == "__dict__"
+            elif isinstance(n, ast.Subscript):
+                self.visit(n.slice)
+        if not only_keys:
+            self.visit(nodes[-1])
+
+
+def _literal_steps(nodes: list[ast.expr]) -> tuple[tuple[Step, ...], tuple[ast.expr, ...]]:
+    steps: list[Step] = []
+    kept = [nodes[-1]]
+    for n in reversed(nodes[:-1]):
+        if isinstance(n, ast.Attribute):
+            steps.append(Step("attribute", n.attr))
+        else:
+            key = literal(n.slice)  # type: ignore[attr-defined]
+            if key is MISSING:
+                break
+            steps.append(Step("item", key))
+        kept.append(n)
+    return tuple(steps), tuple(kept)
+
+
+def dotted(node: ast.AST) -> str:
+    """`np.random.normal` for such a node, an empty string for others."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def _bound_names(node: FunctionNode) -> tuple[set[str], set[str]]:
+    """Names that a function binds itself, and its global and nonlocal ones."""
+    bound, outer = set(_parameters(node)), set()
+    todo: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
+    while todo:
+        n = todo.pop()
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(n.name)
+            todo += n.decorator_list
+            continue
+        if isinstance(n, ast.Lambda):
+            continue
+        if isinstance(n, _COMPREHENSIONS):
+            todo += [w for w in ast.walk(n) if isinstance(w, ast.NamedExpr)]
+            continue
+        if isinstance(n, ast.Global | ast.Nonlocal):
+            outer |= set(n.names)
+        bound |= _binds(n)
+        todo += ast.iter_child_nodes(n)
+    return bound - outer, outer
+
+
+def _stored(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    return set().union(*map(_binds, ast.walk(node)))
+
+
+def _binds(n: ast.AST) -> set[str]:
+    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store | ast.Del):
+        return {n.id}
+    if isinstance(n, ast.Import | ast.ImportFrom):
+        return {(a.asname or a.name).split(".")[0] for a in n.names}
+    if isinstance(n, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and n.name:
+        return {n.name}
+    return {n.rest} if isinstance(n, ast.MatchMapping) and n.rest else set()
+
+
+def _from_code(code: types.CodeType) -> Facts:
+    """The facts without source: chains of attributes after global and closure names."""
+    uses = list(_code_uses(code, code))
+    names = tuple(dict.fromkeys(u.root for u in uses if u.free))
+    return Facts(
+        tuple(uses), names, tuple(sorted(_names(code))), (), code.co_filename,
+        code.co_qualname.replace("<locals>.", ""), whole_namespace=not _NAMESPACE.isdisjoint(names),
+    )  # fmt: skip
+
+
+def _code_uses(code: types.CodeType, top: types.CodeType) -> Iterator[Use]:
+    root, steps, free = "", [], True
+    for i in dis.get_instructions(code):
+        if root and i.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            steps.append(Step("attribute", i.argval))
+            continue
+        if root and i.opname != "PUSH_NULL":
+            write = i.opname in ("STORE_ATTR", "DELETE_ATTR")
+            last = (Step("attribute", i.argval),) if write else ()
+            yield Use(root, (*steps, *last), "write" if write else "read", free)
+            root = ""
+        kind = i.opname.split("_")[0]
+        if i.opname.startswith(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST")):
+            name = i.argval[-1] if isinstance(i.argval, tuple) else i.argval
+            root, steps, free = name, [], name in top.co_freevars or i.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+        elif kind in ("STORE", "DELETE") and i.opname.endswith(("_GLOBAL", "_DEREF", "_NAME")):
+            yield Use(i.argval, (), "write", i.argval in top.co_freevars or not i.opname.endswith("DEREF"))
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _code_uses(const, top)

@@ -1,0 +1,334 @@
+"""Looking at the user's objects without running their code: kinds, short texts, what lies below a value.
+
+No property, `__getattr__`, `__repr__` or `__eq__` of a user's class is called here. jax is looked at only
+where it was imported already.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slots__": ()})()
+"""Stands for a name, attribute or item that is not there."""
+
+SCALARS = (bool, int, float, complex, str, bytes, type(None))
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+_OPAQUE = frozenset(
+    "jitmagic IPython ipykernel traitlets matplotlib jax jaxlib numpy pandas polars threading logging asyncio io "
+    "zmq concurrent multiprocessing socket subprocess weakref ast inspect".split()
+)
+_FRAMEWORKS = ("brainpy", "brainstate", "brainunit", "flax", "equinox", "optax", "haiku")
+_BITS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+
+_mro = type.__dict__["__mro__"].__get__
+_class_dict = type.__dict__["__dict__"].__get__
+_module_name = type.__dict__["__module__"].__get__
+
+
+def is_a(value: Any, cls: Any) -> bool:
+    """`isinstance` by the object's true type: it may lie about, or fail at, its `__class__`."""
+    return issubclass(type(value), cls)
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    """The classes that `cls` inherits from, itself first, whatever its metaclass says."""
+    return _mro(cls)
+
+
+def class_dict(cls: type) -> Any:
+    """What the class body bound (a read-only mapping)."""
+    return _class_dict(cls)
+
+
+def module_of(cls: type) -> str:
+    """Name of the module that defines `cls`, or an empty string."""
+    name = _module_name(cls)
+    return name if is_a(name, str) else ""
+
+
+def jax_type(name: str) -> type | None:
+    """`jax.Array` or `jax.core.Tracer`, say, or None where jax is not imported."""
+    owner: Any = sys.modules.get("jax")
+    for step in name.split("."):
+        owner = getattr(owner, step, None)
+    return owner if is_a(owner, type) else None
+
+
+def is_tracer(value: Any) -> bool:
+    """Is this a traced value of jax?"""
+    tracer = jax_type("core.Tracer")
+    return tracer is not None and issubclass(type(value), tracer)
+
+
+def is_jax_array(value: Any) -> bool:
+    """Is this a `jax.Array` (a tracer is one too)?"""
+    array = jax_type("Array")
+    if array is None or type(value) in SCALARS:
+        return False
+    # `isinstance` would also ask the object's own `__class__`.
+    return issubclass(type(value), array)
+
+
+def is_array(value: Any) -> bool:
+    """A jax array, a tracer, or a numpy array or scalar of numbers."""
+    if is_a(value, np.ndarray | np.generic):
+        return value.dtype.kind in "biufcV" and value.dtype.names is None
+    return is_jax_array(value)
+
+
+def is_number(value: Any) -> bool:
+    """An array, or a Python number (bools are numbers too)."""
+    return type(value) in (bool, int, float, complex) or is_array(value)
+
+
+def is_leaf(value: Any) -> bool:
+    """Has this nothing below it that a path could name?"""
+    return is_a(value, SCALARS) or is_array(value) or is_a(value, np.ndarray)
+
+
+def is_user_file(file: str) -> bool:
+    """Is this source file the user's own: not of jax, an installed package or the standard library?"""
+    file = file.replace("\\", "/")
+    if "/site-packages/" in file or "/dist-packages/" in file or file.startswith("<frozen"):
+        return False
+    return bool(file) and not file.startswith((_STDLIB, _OURS))
+
+
+def _directory(module: types.ModuleType, up: int) -> str:
+    return (module.__file__ or "/-").replace("\\", "/").rsplit("/", up)[0] + "/"
+
+
+_STDLIB = _directory(types, 1)
+_OURS = _directory(sys.modules[__name__], 2)
+
+
+def is_user_class(cls: type) -> bool:
+    """Was this class defined in the user's own code (a notebook cell or a module outside the libraries)?"""
+    return _user_class(cls) if is_a(cls, type) else False
+
+
+_user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def _user_class(cls: type) -> bool:
+    known = _user_classes.get(cls)
+    if known is None:
+        known = _user_classes[cls] = _is_user_module(module_of(cls))
+    return known
+
+
+def _is_user_module(name: str) -> bool:
+    root = name.split(".")[0]
+    if root in ("__main__", ""):
+        return bool(root)
+    if root in sys.stdlib_module_names or root in _OPAQUE:
+        return False
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return is_user_file(file) if file else root not in _FRAMEWORKS
+
+
+def is_walkable(value: Any) -> bool:
+    """May a walk look into the attributes of this object?"""
+    if is_a(value, (types.ModuleType, type, types.CodeType, *FUNCTIONS)):
+        return False
+    root = module_of(type(value)).split(".")[0]
+    if root in ("types", "collections", "functools", "dataclasses", "random", "__main__"):
+        return True
+    return root not in _OPAQUE and root not in sys.stdlib_module_names
+
+
+def raw_attributes(value: Any) -> dict[str, Any]:
+    """The object's own attributes, from its `__dict__` and its slots; empty where it has none."""
+    found = dict(own_dict(value) or {})
+    for name, slot in _slots(type(value)):
+        try:
+            found[name] = slot.__get__(value)
+        except AttributeError:
+            continue
+    return found
+
+
+def own_dict(value: Any) -> dict[str, Any] | None:
+    """The object's `__dict__` itself, or None."""
+    for cls in mro(type(value)):
+        found = class_dict(cls).get("__dict__")
+        if is_a(found, types.GetSetDescriptorType | types.MemberDescriptorType):
+            held = found.__get__(value)
+            return held if is_a(held, dict) else None
+    return None
+
+
+_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, Any], ...]] = weakref.WeakKeyDictionary()
+
+
+def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
+    found = _slot_table.get(cls)
+    if found is None:
+        members = {
+            name: member
+            for base in reversed(mro(cls))
+            if "__slots__" in class_dict(base)
+            for name, member in class_dict(base).items()
+            if is_a(member, types.MemberDescriptorType)
+        }
+        found = _slot_table[cls] = tuple(members.items())
+    return found
+
+
+def class_attribute(cls: type, name: str) -> tuple[type, Any] | None:
+    """The class that binds `name` for objects of `cls`, and what it binds there, unbound."""
+    for base in mro(cls):
+        if name in class_dict(base):
+            return base, class_dict(base)[name]
+    return None
+
+
+def raw_get(value: Any, name: str) -> Any:
+    """Attribute `name` as stored, or MISSING. Properties and `__getattr__` are not called."""
+    if is_a(value, types.ModuleType):
+        return vars(value).get(name, MISSING)
+    if is_a(value, type):
+        found = class_attribute(value, name)
+        return MISSING if found is None else found[1]
+    if is_a(value, functools.partial) and name in ("func", "args", "keywords"):
+        return getattr(value, name)
+    if is_a(value, types.FunctionType) and name in ("__defaults__", "__kwdefaults__"):
+        return getattr(value, name)
+    held = own_dict(value)
+    if held is not None and name in held:
+        return held[name]
+    found = class_attribute(type(value), name)
+    if found is None:
+        return MISSING
+    member = found[1]
+    if is_a(member, types.MemberDescriptorType):
+        try:
+            return member.__get__(value)
+        except AttributeError:
+            return MISSING
+    if is_a(value, tuple) and name in fields_of(value):
+        return tuple.__getitem__(value, fields_of(value).index(name))
+    return MISSING if _is_descriptor(member) else member
+
+
+def _is_descriptor(member: object) -> bool:
+    return any("__get__" in class_dict(base) for base in mro(type(member)))
+
+
+def fields_of(value: tuple[Any, ...]) -> tuple[str, ...]:
+    """Field names of a NamedTuple; empty for a plain tuple."""
+    found = class_attribute(type(value), "_fields")
+    return found[1] if found and is_a(found[1], tuple) else ()
+
+
+Child = tuple[str, Any, Any]
+"""Kind (`item` or `attribute`), key, value."""
+
+
+def children(value: Any) -> Iterator[Child]:
+    """What lies directly below a value: items of dict, list, tuple and deque, attributes of objects."""
+    if is_a(value, dict):
+        yield from (("item", k, v) for k, v in list(dict.items(value)))
+    elif is_a(value, list | collections.deque):
+        yield from (("item", k, v) for k, v in enumerate(list(value)))
+    elif is_a(value, tuple):
+        names = fields_of(value)
+        pairs = zip(names, value, strict=False) if names else enumerate(value)
+        yield from (("attribute" if names else "item", k, v) for k, v in pairs)
+    elif is_a(value, functools.partial):
+        yield from (("attribute", k, getattr(value, k)) for k in ("args", "keywords"))
+    if not is_a(value, tuple) and is_walkable(value):
+        yield from (("attribute", k, v) for k, v in raw_attributes(value).items())
+
+
+def step_text(kind: str, key: object) -> str:
+    """The step as it is written in a path: `.w` or `['layer1']`."""
+    if kind == "attribute":
+        return f".{key}"
+    parts = key if type(key) is tuple else (key,)
+    literal = all(type(k) in SCALARS for k in parts)
+    return f"[{key!r}]" if literal else f"[<{type(key).__name__}>]"
+
+
+def short(value: Any, width: int = 40) -> str:
+    """Short text of a value: `f32[10,3]`, a scalar's repr cut to `width` characters, else its type's name."""
+    if value is MISSING:
+        return ""
+    if is_tracer(value):
+        return f"traced {_shape_text(value)}"
+    if is_array(value) and not is_a(value, np.generic):
+        return _shape_text(value)
+    if type(value) in SCALARS or is_a(value, np.generic):
+        text = str(value) if is_a(value, np.generic) else _repr(value, width)
+        return text if len(text) <= width else text[: width - 1] + "…"
+    if is_a(value, types.FunctionType):
+        return value.__qualname__.replace("<locals>.", "")
+    if type(value) in (list, tuple, dict, set, frozenset):
+        return f"{type(value).__name__} of {len(value)}"  # type: ignore[arg-type]
+    name = type.__dict__["__name__"].__get__(type(value))
+    return str(name)
+
+
+def _repr(value: Any, width: int) -> str:
+    if type(value) is int and value.bit_length() > 4000:  # Python refuses to spell out very long ones
+        return f"int of {value.bit_length()} bits"
+    return repr(value[: width + 1] if type(value) in (str, bytes) else value)
+
+
+def _shape_text(value: Any) -> str:
+    try:
+        return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
+    except Exception:
+        return "array"
+
+
+def _dtype_text(dtype: Any) -> str:
+    name = str(dtype)
+    stem = name.rstrip("0123456789")
+    return _BITS[stem] + name[len(stem) :] if stem in _BITS and stem != name else name
+
+
+def contains_tracer(value: Any, limit: int = 2000) -> bool:
+    """Is a tracer of jax in this value: an item, an attribute, a closure cell? Looks at `limit` objects."""
+    if jax_type("core.Tracer") is None:
+        return False
+    todo, seen = [value], set()
+    while todo and limit:
+        limit -= 1
+        v = todo.pop()
+        if is_tracer(v):
+            return True
+        if is_leaf(v) or id(v) in seen:
+            continue
+        seen.add(id(v))
+        todo += _held(v)
+    return False
+
+
+def cell_values(fn: types.FunctionType) -> list[Any]:
+    """What the filled closure cells of a function hold."""
+    found = []
+    for cell in fn.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return found
+
+
+def _held(value: Any) -> list[Any]:
+    if is_a(value, types.FunctionType):
+        return [*cell_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    if is_a(value, types.MethodType):
+        return [value.__self__, value.__func__]
+    if is_a(value, set | frozenset):
+        return list(value)
+    return [v for _, _, v in children(value)]

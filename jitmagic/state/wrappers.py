@@ -1,0 +1,86 @@
+"""What is inside wrappers: jitted functions, partials, methods, properties; and what belongs to a library."""
+
+from __future__ import annotations
+
+import functools
+import random
+import types
+from typing import Any
+
+import numpy as np
+
+from jitmagic.state import values
+from jitmagic.state.values import is_a, is_user_class, is_user_file
+
+Function = types.FunctionType
+
+
+def parts(member: Any) -> tuple[Any, ...]:
+    if is_a(member, property):
+        return (member.fget, member.fset)
+    if is_a(member, staticmethod | classmethod):
+        return (member.__func__,)
+    if is_a(member, functools.cached_property):
+        return (member.func,)
+    return (member,)
+
+
+def inner(value: Any) -> Any:
+    """What a wrapper wraps, or None."""
+    if is_a(value, functools.partial):
+        return value.func
+    if is_a(value, types.MethodType):
+        return value.__func__
+    held = values.own_dict(value) or {}
+    if "__wrapped__" in held:
+        return held["__wrapped__"]
+    module = values.module_of(type(value)).split(".")[0]
+    if module in ("jax", "jaxlib", "functools"):
+        return getattr(value, "__wrapped__", None) or getattr(value, "fun", None)
+    return None
+
+
+def unwrap(fn: Any) -> tuple[object | None, Function | None]:
+    """The receiver that a callable is bound to, and the user's function in it; None where there is none."""
+    receiver = None
+    for _ in range(20):
+        if is_a(fn, types.MethodType):
+            receiver = fn.__self__
+        if is_a(fn, Function) and is_user_file(fn.__code__.co_filename):
+            return receiver, fn
+        inside = inner(fn)
+        if inside is None:
+            break
+        fn = inside
+    found = values.class_attribute(type(fn), "__call__")
+    if found and is_a(found[1], Function) and is_user_class(found[0]):
+        return fn, found[1]
+    return receiver, fn if is_a(fn, Function) else None
+
+
+def is_user_module(value: Any) -> bool:
+    file = vars(value).get("__file__") if is_a(value, types.ModuleType) else None
+    return isinstance(file, str) and is_user_file(file)
+
+
+def is_library(value: Any) -> bool:
+    if is_a(value, type):
+        return not is_user_class(value) and value.__module__ != "builtins"
+    if is_a(value, Function):
+        return not is_user_file(value.__code__.co_filename) and not hasattr(value, "__wrapped__")
+    return is_a(value, types.BuiltinFunctionType | types.MethodType | np.ufunc) and not is_user_class(
+        type(getattr(value, "__self__", None))
+    )
+
+
+def full_name(value: Any) -> str:
+    owner: Any = getattr(value, "__self__", None)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+    module = getattr(value, "__module__", None)
+    if is_a(owner, types.ModuleType):
+        module = owner.__name__
+    elif is_a(owner, np.random.RandomState):
+        module, name = "numpy.random", value.__name__
+    elif is_a(owner, random.Random):
+        module, name = "random", value.__name__
+    return f"{module}.{name}" if is_a(module, str) and name else name

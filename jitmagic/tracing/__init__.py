@@ -1,0 +1,1 @@
+"""Every contact with jax's tracing."""

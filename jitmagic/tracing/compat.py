@@ -1,0 +1,175 @@
+"""Every name of jax that is not public, and every branch on a version of jax.
+
+Each function says why the name is needed and what happens where it is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.core
+import jax.extend.core as jex_core
+
+JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+
+Tracer: type = jax.core.Tracer
+Trace: type = jax.core.Trace
+set_current_trace = jex_core.set_current_trace
+
+
+def is_tracer(value: Any) -> bool:
+    """`value` stands for a traced value."""
+    import jax.core
+
+    return isinstance(value, jax.core.Tracer)
+
+
+def trace_state_clean() -> bool:
+    """No trace of jax's is under way in this thread. Without the private name: True."""
+    from jax._src import core
+
+    clean = getattr(core, "trace_state_clean", None)
+    return bool(clean()) if clean is not None else True
+
+
+def jit_options(jitted: Any) -> dict[str, Any]:
+    """Static and donated arguments that a `jax.jit` object was made with; empty where jax does not tell.
+
+    There is no public way to ask; the cell's own `@partial(jax.jit, static_argnums=...)` would be lost.
+    """
+    info = getattr(jitted, "_jit_info", None)
+    keys = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "keep_unused", "inline")
+    return {k: v for k in keys if (v := getattr(info, k, None))}
+
+
+def jaxpr_of(closed: Any) -> Any:
+    """The open jaxpr; from jax 0.11 on a jaxpr carries its constants itself."""
+    return getattr(closed, "jaxpr", closed)
+
+
+def subjaxprs(eqn: Any) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters: bodies of loops, branches, inner functions."""
+    for value in eqn.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns"):
+                yield item
+
+
+def constants_of(closed: Any) -> list[Any]:
+    """Arrays that a traced program holds, inner programs included, each object once.
+
+    jax keeps them beside the jaxpr (`consts`) or, with simplified constants, inside as literals:
+    both are read.
+    """
+    import numpy as np
+
+    found: dict[int, Any] = {}
+
+    def collect(jaxpr: Any) -> None:
+        for constant in getattr(jaxpr, "consts", ()) or ():
+            found.setdefault(id(constant), constant)
+        for eqn in jaxpr_of(jaxpr).eqns:
+            for var in eqn.invars:
+                value = getattr(var, "val", None)
+                if value is not None and (np.ndim(value) > 0 or hasattr(value, "addressable_shards")):
+                    found.setdefault(id(value), value)
+            for inner in subjaxprs(eqn):
+                collect(inner)
+        for var in jaxpr_of(jaxpr).outvars:
+            value = getattr(var, "val", None)
+            if value is not None and np.ndim(value) > 0:
+                found.setdefault(id(value), value)
+
+    collect(closed)
+    return list(found.values())
+
+
+def is_jitted(value: Any) -> bool:
+    """Whether `value` is a function compiled by jax.jit."""
+    return callable(value) and hasattr(value, "lower") and hasattr(value, "clear_cache")
+
+
+def dynamic_tracer_alive(tracer: Any) -> bool:
+    """Whether the trace that `tracer` belongs to still runs; True where jax does not say."""
+    # Private: `Tracer._trace` is the only link from a tracer to the trace that may have ended.
+    valid = getattr(getattr(tracer, "_trace", None), "is_valid", None)
+    try:
+        return bool(valid()) if callable(valid) else True
+    except Exception:
+        return True
+
+
+def current_trace() -> Any:
+    """The trace that primitives are bound under at the moment."""
+    with jex_core.take_current_trace() as trace:
+        return trace
+
+
+@contextlib.contextmanager
+def full_tracebacks() -> Iterator[None]:
+    """Exceptions raised inside keep every frame; jax's filtering is restored afterwards."""
+    before = jax.config.jax_traceback_filtering  # type: ignore[attr-defined]
+    jax.config.update("jax_traceback_filtering", "off")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
+def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
+    """(code object, instruction offset) of every frame of a jaxlib traceback, innermost first."""
+    # Private: the traceback is a jaxlib object; `summarize` of jax.extend gives text without an end column.
+    try:
+        codes, offsets = traceback.raw_frames()
+        return list(zip(codes, offsets, strict=True))
+    except Exception:
+        return []
+
+
+def eqn_frames(eqn: Any) -> list[tuple[Any, int]]:
+    """(code object, instruction offset) of the frames in which an equation arose, innermost first."""
+    return raw_frames(getattr(getattr(eqn, "source_info", None), "traceback", None))
+
+
+def current_source_frames() -> list[tuple[Any, int]]:
+    """Frames of the operation being bound; in a backward pass those of the forward operation."""
+    try:
+        from jax.extend import source_info_util
+
+        return raw_frames(source_info_util.current().traceback)
+    except Exception:
+        return []
+
+
+def primal_of(tracer: Any) -> tuple[Any, Any]:
+    """What a tracer of vmap or grad stands on: (inner value, batch axis or None); (None, None) for others.
+
+    The attribute names are private: no public way leads from such a tracer to what it wraps.
+    """
+    slots = {name for kind in type(tracer).__mro__ for name in getattr(kind, "__slots__", ())}
+    if "batch_dim" in slots:
+        return getattr(tracer, "val", None), getattr(tracer, "batch_dim", None)
+    if "primal" in slots:
+        return getattr(tracer, "primal", None), None
+    return None, None
+
+
+def call_wrapped(fun: Any) -> Callable[..., Any]:
+    """The callable of a function handed to a custom rule: jax wraps it in a `WrappedFun`, or not."""
+    return getattr(fun, "call_wrapped", fun)
+
+
+def traced_file(closed: Any) -> str:
+    """File of the function that a jaxpr was traced from; '<unknown>' where jax does not say."""
+    # Private: `debug_info.func_src_info` is the text "name at file:line".
+    info = getattr(getattr(jaxpr_of(closed), "debug_info", None), "func_src_info", None)
+    return str(info).partition(" at ")[2].rpartition(":")[0] or "<unknown>"
+
+
+def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
+    """Interpret a (closed) jaxpr under the current trace."""
+    return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))

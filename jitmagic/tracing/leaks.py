@@ -1,0 +1,122 @@
+"""Where a leaked tracer was put away: jax names the place where it was made, the syntax tells the rest."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jitmagic.evidence import Where
+from jitmagic.tracing.messages import leaked_value
+from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.sites import Source, source_of, span_of, where_at
+
+_MUTATORS = frozenset(
+    ("append", "add", "extend", "insert", "update", "setdefault", "appendleft", "push", "put", "__setitem__")
+)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class LeakSite:
+    """The statement that stored the tracer and the names of what it stored it in."""
+
+    where: Where
+    names: tuple[str, ...]
+    construct: str
+
+
+def leak_site(text: str) -> LeakSite | None:
+    """The place that put a tracer into something outliving its trace, from the text of an
+    UnexpectedTracerError; None where no write to an outer name stands near the value's origin."""
+    created, traced = leaked_value(text)
+    for place in (created, traced):
+        if place is None:
+            continue
+        file, line = place
+        source = source_of(file)
+        function = _function_at(source, line)
+        if function is None:
+            continue
+        stores = list(_stores(function))
+        if stores:
+            node, name = min(stores, key=lambda s: _rank(s[0], line, created == place))
+            return _site(file, source, node, name, function)
+    return None
+
+
+def _function_at(source: Source, line: int) -> _Function | None:
+    inside = [
+        node
+        for nodes in source.spans.values()
+        for node in nodes
+        if isinstance(node, _Function) and _first_line(node) <= line <= (node.end_lineno or 0)
+    ]
+    return min(inside, key=lambda n: (n.end_lineno or 0) - _first_line(n), default=None)
+
+
+def _first_line(node: _Function) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(d.lineno for d in decorators)])
+
+
+def _rank(node: ast.AST, line: int, exact: bool) -> tuple[bool, bool, int]:
+    """The statement that made the value first, then the nearest one after it."""
+    first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+    if not exact:
+        return False, False, first
+    return not first <= line <= last, first < line, abs(first - line)
+
+
+def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
+    """(statement or call, name) of each write to a name that is not the function's own."""
+    own, outer = _bindings(function)
+    for node in ast.walk(function):
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                name = _stored_in(target, own, outer)
+                if name:
+                    yield node, name
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _MUTATORS
+        ):
+            name = dotted_name(node.func.value) or _stored_in(node.func.value, own, outer)
+            if name and name.split(".")[0] not in own:
+                yield node, name
+
+
+def _bindings(function: _Function) -> tuple[set[str], set[str]]:
+    """Names the function creates itself (parameters outlive it), and those it declares outer."""
+    outer = {n for s in ast.walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
+    own = {
+        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    } - outer
+    return own, outer
+
+
+def _stored_in(target: ast.AST, own: set[str], outer: set[str]) -> str:
+    if isinstance(target, ast.Name):
+        return target.id if target.id in outer else ""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return next((n for n in (_stored_in(t, own, outer) for t in target.elts) if n), "")
+    if isinstance(target, ast.Starred):
+        return _stored_in(target.value, own, outer)
+    node = target
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        inner = dotted_name(node)
+        if inner:
+            return inner if inner.split(".")[0] not in own else ""
+        node = node.value
+    return node.id if isinstance(node, ast.Name) and node.id not in own and node is not target else ""
+
+
+def _site(file: str, source: Source, node: ast.AST, name: str, function: _Function) -> LeakSite | None:
+    span = span_of(node)
+    if span is None:
+        return None
+    construct = "call" if isinstance(node, ast.Call) else (
+        "augassign" if isinstance(node, ast.AugAssign) else "assign")  # fmt: skip
+    where = where_at(file, span, source, getattr(function, "name", "<lambda>"))
+    return LeakSite(where, (name,), construct)

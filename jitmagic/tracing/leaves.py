@@ -1,0 +1,183 @@
+"""The leaves of a call's arguments, by the names that the user knows them by."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from jitmagic.evidence import Leaf
+
+_Kind = inspect.Parameter
+
+
+def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, Any]]:
+    """(parameter, path, value) of each argument as given; `args[i]` where there is no signature to bind."""
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        named = [(f"args[{i}]", f"args[{i}]", v) for i, v in enumerate(args)]
+        return named + [(k, k, v) for k, v in kwargs.items()]
+    out: list[tuple[str, str, Any]] = []
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is _Kind.VAR_POSITIONAL:
+            out += [(name, f"{name}[{i}]", v) for i, v in enumerate(value)]
+        elif kind is _Kind.VAR_KEYWORD:
+            out += [(key, key, v) for key, v in value.items()]
+        else:
+            out.append((name, name, value))
+    return out
+
+
+def argument_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[str], dict[str, str]]:
+    """Paths of the positional arguments in order, and of the keyword arguments by their key."""
+    try:
+        parameters = list(inspect.signature(fn).bind(*args, **kwargs).signature.parameters.values())
+    except (TypeError, ValueError):
+        return [f"args[{i}]" for i in range(len(args))], {key: key for key in kwargs}
+    single = [p.name for p in parameters if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_POSITIONAL), "args")
+    paths = [single[i] if i < len(single) else f"{rest}[{i - len(single)}]" for i in range(len(args))]
+    return paths, {key: key for key in kwargs}
+
+
+def map_leaves(
+    fn: Callable[..., Any], args: Any, kwargs: Any, change: Callable[[str, Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same call with each leaf replaced by `change(path, leaf)`."""
+    import jax.tree_util as jtu
+
+    positional, keyword = argument_paths(fn, args, kwargs)
+
+    def changed(path: str, value: Any) -> Any:
+        return jtu.tree_map_with_path(lambda keys, leaf: change(path + _keystr(keys), leaf), value)
+
+    new = tuple(changed(path, value) for path, value in zip(positional, args, strict=True))
+    return new, {key: changed(keyword[key], value) for key, value in kwargs.items()}
+
+
+def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+    """(path, leaf) of every leaf of the arguments: `x`, `cfg['deep']`, `args[1]`, `net.w`."""
+    return [(path, leaf) for _, path, leaf in _leaves(fn, args, kwargs)]
+
+
+def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, str, Any]]:
+    import jax.tree_util as jtu
+
+    for name, path, value in bound_arguments(fn, args, kwargs):
+        for keys, leaf in jtu.tree_flatten_with_path(value)[0]:
+            yield name, path + _keystr(keys), leaf
+
+
+def _keystr(keys: Any) -> str:
+    """`['deep'][0].w`, with positions of unnamed children as items."""
+    import jax.tree_util as jtu
+
+    out = ""
+    for key in keys:
+        if isinstance(key, jtu.DictKey):
+            out += f"[{key.key!r}]"
+        elif isinstance(key, jtu.SequenceKey):
+            out += f"[{key.idx}]"
+        elif isinstance(key, jtu.GetAttrKey):
+            out += f".{key.name}"
+        else:
+            out += f"[{getattr(key, 'key', key)!r}]"
+    return out
+
+
+def call_leaves(
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    *,
+    static_argnums: Collection[int] = (),
+    static_argnames: Collection[str] = (),
+) -> tuple[Leaf, ...]:
+    """The leaves of one call as plain data; a static argument is one leaf, whatever it holds."""
+    import jax.tree_util as jtu
+
+    static = static_names(fn, static_argnums, static_argnames)
+    out: list[Leaf] = []
+    for position, (name, path, value) in enumerate(bound_arguments(fn, args, kwargs)):
+        if name in static or position in static_argnums and name == path and name.startswith("args["):
+            out.append(_leaf(path, name, value, static=True))
+            continue
+        out += [_leaf(path + _keystr(keys), name, v) for keys, v in jtu.tree_flatten_with_path(value)[0]]
+    return tuple(out)
+
+
+def static_names(fn: Callable[..., Any], numbers: Collection[int], names: Collection[str]) -> set[str]:
+    """Names of the static parameters, whichever way they were declared."""
+    try:
+        order = list(inspect.signature(fn).parameters)
+    except (TypeError, ValueError):
+        order = []
+    return {*names, *(order[n] for n in numbers if -len(order) <= n < len(order))}
+
+
+def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:
+    import jax
+    import numpy as np
+
+    kind = type(value).__name__
+    hashable = is_hashable(value)
+    if isinstance(value, jax.Array):
+        return Leaf(path, argument, "array", kind, tuple(value.shape), str(value.dtype),
+                    bool(getattr(value, "weak_type", False)), "", static, hashable)  # fmt: skip
+    if isinstance(value, (np.ndarray, np.generic)):
+        text = repr(value)[:60] if value.ndim == 0 else ""
+        return Leaf(
+            path, argument, "numpy", kind, tuple(value.shape), str(value.dtype), False, text, static, hashable
+        )
+    if isinstance(value, (bool, int, float, complex)):
+        dtype = str(jax.dtypes.canonicalize_dtype(type(value)))
+        return Leaf(path, argument, "scalar", kind, (), dtype, True, repr(value)[:60], static, hashable)
+    return Leaf(path, argument, "other", kind, value=_short(value), static=static, hashable=hashable)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, (str, bytes)) or value is None:
+        return repr(value)[:60]
+    if isinstance(value, (tuple, list, dict)) and len(value) < 8:
+        return _repr(value)
+    name = getattr(value, "__qualname__", None)
+    return (
+        f"{name} at {id(value):#x}" if isinstance(name, str) else f"{type(value).__name__} at {id(value):#x}"
+    )
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)[:60]
+    except Exception:
+        return type(value).__name__
+
+
+def is_hashable(value: Any) -> bool:
+    """`hash` works: needed of a static argument."""
+    try:
+        hash(value)
+    except Exception:
+        return False
+    return True
+
+
+def signature_key(
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    *,
+    static_argnums: Collection[int] = (),
+    static_argnames: Collection[str] = (),
+) -> Any:
+    """A hashable key that changes when `jax.jit` would trace anew: shapes, dtypes, weak types, static values
+    and the structure of the arguments."""
+    import jax
+
+    leaves = call_leaves(fn, args, kwargs, static_argnums=static_argnums, static_argnames=static_argnames)
+    structure = jax.tree.structure((args, kwargs), is_leaf=lambda v: v is None)
+    parts = tuple((x.path, x.shape, x.dtype, x.weak_type, x.value if x.static or x.kind == "other" else "")
+                  for x in leaves)  # fmt: skip
+    return str(structure), parts

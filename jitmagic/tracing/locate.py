@@ -1,0 +1,263 @@
+"""Where an exception of a trace comes from, and what the code there says about it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import re
+import site
+import sysconfig
+import types
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+
+from jitmagic.evidence import Op, Problem, Where
+from jitmagic.tracing import compat, messages
+from jitmagic.tracing.leaks import leak_site
+from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, names_in
+from jitmagic.tracing.sites import Site, site_of
+
+_OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_BINDING: frozenset[Op] = frozenset(
+    ("invalid-type", "unhashable-static", "static-spec", "aux-data", "donated")
+)
+"""What goes wrong before the function's own code runs."""
+
+_TOP_LEVEL = frozenset(("jit", "pjit", "make_jaxpr", "eval_shape"))
+"""Transformations that a check begins with; what others name (`scan`, `while_cond`) are inner parameters."""
+
+
+@functools.cache
+def _library_directories() -> tuple[str, ...]:
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths += [*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)]
+    both = {p for path in paths if path for p in (os.path.abspath(path), os.path.realpath(path))}
+    return tuple(p + os.sep for p in both)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library_path(filename: str) -> bool:
+    path = os.path.abspath(filename)
+    if path.startswith((compat.JAX_DIRECTORY, _OWN_DIRECTORY)):
+        return True
+    if "site-packages" in path or "dist-packages" in path:
+        return True
+    return path.startswith(_library_directories())
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether code of this file name is the user's: a cell, a script, a module outside the installed ones.
+
+    Names in angle brackets count where linecache has their text (cells, `exec` with a registered name).
+    """
+    if filename.startswith("<frozen"):
+        return False
+    if filename.startswith("<"):
+        return "ipython-input" in filename or bool(
+            linecache.cache.get(filename) or linecache.getlines(filename)
+        )
+    # Compiled extensions give frames of sources that are not there (`bit_generator.pyx`).
+    return not _is_library_path(filename) and (os.path.exists(filename) or bool(linecache.getlines(filename)))
+
+
+def where_of(code: types.CodeType, lasti: int) -> Where | None:
+    """Span of the expression at byte offset `lasti` of `code`: columns in characters, text from linecache.
+
+    Where a test (`if`, `while`, `assert`, a conditional expression, a comprehension's `if`) is asked, the
+    span is that of the operand whose truth was asked. None where not even a line is known.
+    """
+    found = site_of(code, lasti)
+    return found.where if found else None
+
+
+def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:
+    """(frame, instruction offset) of the traceback, outermost first."""
+    frames: list[tuple[types.FrameType, int]] = []
+    entry = exc.__traceback__
+    while entry is not None:
+        frames.append((entry.tb_frame, entry.tb_lasti))
+        entry = entry.tb_next
+    return frames
+
+
+def namespace_of(frame: types.FrameType) -> Mapping[str, Any]:
+    """What names mean in a frame: its locals over its globals."""
+    return ChainMap(dict(frame.f_locals), frame.f_globals)
+
+
+def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:
+    """The problem an exception tells of: the innermost user frame of its traceback and what stands there.
+
+    `prefer` is a file name: where the traceback has frames of that file, the innermost of them is taken.
+    `where` is None where no user frame was reached (binding of arguments). Never raises.
+    """
+    try:
+        return _locate(exc, prefer)
+    except Exception:
+        # A diagnosis that fails must not hide the error it was to explain.
+        op = messages.op_of(exc)
+        return Problem(op, None, exception=type(exc).__name__, message=messages.first_paragraph(exc))
+
+
+def _locate(exc: BaseException, prefer: str | None) -> Problem:
+    frames = frames_of(exc)
+    told = _telling(exc, frames)
+    text = str(told)
+    users = [(f, i) for f, i in frames if is_user_file(f.f_code.co_filename)]
+    preferred = [(f, i) for f, i in users if f.f_code.co_filename == prefer]
+    op = messages.op_of(told)
+    name, message = type(exc).__name__, messages.first_paragraph(told)
+    leaves = _leaves(text, frames, op)
+    leaked = leak_site(text) if op == "leak" else None
+    if leaked is not None:
+        used = _names_used(users[-1]) if users and _inside(frames, users[-1][0]) else ()
+        names = tuple(dict.fromkeys((*leaked.names, *used)))
+        return Problem(op, leaked.where, leaves, names, leaked.construct, "", name, message)
+    if not users or (op in _BINDING and not _inside(frames, users[-1][0])):
+        return Problem(op, None, leaves, exception=name, message=message)
+    frame, lasti = (preferred or users)[-1]
+    found = site_of(frame.f_code, lasti)
+    if found is None:
+        return Problem(op, None, leaves, exception=name, message=message)
+    namespace = namespace_of(frame)
+    op = refine_op(
+        messages.op_of(told, callee_of(found.node)) if op != "user" else op, found, namespace, text
+    )
+    return Problem(
+        op, found.where, leaves, _locals(found, op, namespace, leaves, text), construct_of(found, op),
+        callee_of(found.node), name, message,
+    )  # fmt: skip
+
+
+def _names_used(user: tuple[types.FrameType, int]) -> tuple[str, ...]:
+    frame, lasti = user
+    found = site_of(frame.f_code, lasti)
+    return names_in(found, "leak", namespace_of(frame)) if found else ()
+
+
+def _telling(exc: BaseException, frames: list[tuple[types.FrameType, int]]) -> BaseException:
+    """The exception whose text tells the reason: a library's own error may hide jax's as its cause."""
+    if messages.op_of(exc) != "user":
+        return exc
+    inner = exc.__cause__ or exc.__context__
+    # An exception that the user's own code raises while handling another is the user's.
+    raised_by_library = not frames or not _raises(frames[-1])
+    seen = {id(exc)}
+    while inner is not None and raised_by_library and id(inner) not in seen:
+        if messages.op_of(inner) != "user":
+            return inner
+        seen.add(id(inner))
+        inner = inner.__cause__ or inner.__context__
+    return exc
+
+
+def _raises(last: tuple[types.FrameType, int]) -> bool:
+    frame, lasti = last
+    if not is_user_file(frame.f_code.co_filename):
+        return False
+    found = site_of(frame.f_code, lasti)
+    return found is None or isinstance(found.node, ast.Raise)
+
+
+def _inside(frames: list[tuple[types.FrameType, int]], user: types.FrameType) -> bool:
+    """Whether `user` runs inside a trace: some jax frame called it, directly or not."""
+    for frame, _ in frames:
+        if frame.f_code.co_filename.startswith(compat.JAX_DIRECTORY):
+            return True
+        if frame is user:
+            break
+    # With jax's frames filtered out, a tracer among the locals tells that a trace was under way.
+    return holds_tracer(dict(user.f_locals), 2)
+
+
+def _leaves(text: str, frames: list[tuple[types.FrameType, int]], op: Op) -> tuple[str, ...]:
+    if op in _BINDING or op == "other":
+        return messages.binding_leaves(text)
+    traced = messages.traced_function(text)
+    if traced is not None and not _is_outermost(traced, frames):
+        return ()
+    return messages.arguments_named(text)
+
+
+def _is_outermost(traced: tuple[str, str, int, str], frames: list[tuple[types.FrameType, int]]) -> bool:
+    """Whether a message names the function that the trace began with; inner parameters are no leaves."""
+    name, file, line, transformation = traced
+    entered = list(_entered_from_jax(frames))
+    if not entered or transformation not in _TOP_LEVEL:
+        return transformation in _TOP_LEVEL
+    matching = [f for f in entered if f.f_code.co_name == name and f.f_code.co_filename == file
+                and f.f_code.co_firstlineno == line]  # fmt: skip
+    if not matching:
+        return True
+    return matching[0] is entered[0]
+
+
+def _entered_from_jax(frames: list[tuple[types.FrameType, int]]) -> Iterator[types.FrameType]:
+    inside = False
+    for frame, _ in frames:
+        filename = frame.f_code.co_filename
+        if filename.startswith(compat.JAX_DIRECTORY):
+            inside = True
+        elif inside and is_user_file(filename):
+            yield frame
+
+
+_FROM_USER: frozenset[Op] = frozenset(
+    ("array", "user", "float", "int", "complex", "item", "index", "concrete")
+)
+
+
+def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "") -> Op:
+    """The op once the syntax is known: an assignment into a numpy buffer, `%` formatting, a traced static."""
+    node, parent = found.node, found.source.parents.get(found.node) if found.node else None
+    if isinstance(node, ast.Subscript) and op in _FROM_USER:
+        stores = not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.AugAssign)
+        if stores and _stores_tracer(op, node, parent, namespace, text):
+            return "setitem"
+    if op in ("float", "int") and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        left = node.left
+        if isinstance(left, (ast.Constant, ast.JoinedStr, ast.Name)):
+            return "format"
+    if op == "user" and called_object(node, namespace) is jax.jit and ast_has_spec(node):
+        return "static-spec"
+    if op == "unhashable-static" and "Tracer" in text:
+        return "unhashable-static" if compat.is_jitted(_user_called(node, namespace)) else "concrete"
+    return op
+
+
+def ast_has_spec(node: ast.AST | None) -> bool:
+    """Whether a call spells static or donated arguments."""
+    words = [k.arg or "" for k in node.keywords] if isinstance(node, ast.Call) else []
+    return any(word.startswith(("static_arg", "donate_arg")) for word in words)
+
+
+def _stores_tracer(op: Op, node: ast.Subscript, parent: Any, namespace: Mapping[str, Any], text: str) -> bool:
+    if op != "user":
+        # `a_list[i] = v` asks for an index only; a numpy buffer asks for the value or the array.
+        return op != "index" or hasattr(namespace.get(getattr(node.value, "id", "")), "dtype")
+    if not re.search(r"array element|sequence|Tracer|0-dimensional|only length-1", text):
+        return False
+    value = getattr(parent, "value", None)
+    inside = [n.id for part in (node, value) if part for n in ast.walk(part) if isinstance(n, ast.Name)]
+    return any(holds_tracer(namespace.get(name)) for name in inside)
+
+
+def _user_called(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
+    called = called_object(node, namespace)
+    inner = getattr(called, "__wrapped__", None)
+    code = getattr(inner, "__code__", None)
+    return called if code is not None and is_user_file(code.co_filename) else None
+
+
+def _locals(
+    found: Site, op: Op, namespace: Mapping[str, Any], leaves: tuple[str, ...], text: str
+) -> tuple[str, ...]:
+    names = names_in(found, op, namespace, leaves)
+    if op == "carry":
+        return tuple(dict.fromkeys((*messages.carry_names(text), *names)))
+    return names

@@ -1,0 +1,168 @@
+"""What the text of an exception says: the kind of question that failed and the arguments it names.
+
+jax's exceptions carry no fields, so their texts are read; each pattern was seen on jax 0.10.2 or 0.12.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jitmagic.evidence import Op
+
+_BY_TYPE: dict[str, Op] = {
+    "TracerBoolConversionError": "bool",
+    "TracerIntegerConversionError": "index",
+    "TracerArrayConversionError": "array",
+    "NonConcreteBooleanIndexError": "boolean-mask",
+    "UnexpectedTracerError": "leak",
+    "TraceContextError": "leak",
+}
+
+_BY_TEXT: tuple[tuple[str, Op], ...] = (
+    (r"^Non-hashable static arguments", "unhashable-static"),
+    (r"in-place item assignment|does not support item (assignment|deletion)", "setitem"),
+    (r"[Ss]lice (indices|entries) must (have|be) static", "slice"),
+    (r"Shapes must be 1D sequences|expected a sequence of integers or a single integer, got '?\w*Tracer",
+     "shape"),
+    (r"unhashable type: '\w*Tracer'", "hash"),
+    (r"unsupported format string passed to \w*Tracer|%[\w.]* format: .*not \w*Tracer", "format"),
+    (r"(Array|buffer) has been deleted|previously donated|deleted or donated|[Dd]onat\w+ .*(twice|invalid)",
+     "donated"),
+    (r"equality of metadata fields|metadata field.*(array|hashable)", "aux-data"),
+    (r"only accepts \d+ positional arg|does not take these args|static_arg\w+ and donate_arg\w+ cannot",
+     "static-spec"),
+    (r"[Jj]itted function has (invalid )?(static_|donate_)?arg|(static|donate)_arg(nums|names)\b.*(out of"
+     r"|range|dupl|must be|expected|unknown|invalid|not)", "static-spec"),
+    (r"[Bb]ody.* carry (input|output)|body_fun (output|carry)|must have (identical|equal) types"
+     r"|carry input and carry|branch(es)? (outputs )?must have|body output must be a pair"
+     r"|cond_fun must return|while_loop.*(body|cond)_fun"
+     r"|loop carry|carry (component|part)|have equal output types", "carry"),
+    (r"interpreting argument to .* as an abstract array|Cannot interpret value of type|not a valid JAX type"
+     r"|not a valid JAX (array )?type\b.*(jit|returned)", "invalid-type"),
+    (r"parameters to jaxpr equations must have __hash__.*Tracer", "concrete"),
+    (r"attribute is not available on traced|method is not available on traced", "concrete"),
+    (r"can't multiply sequence by non-int of type '\w*Tracer|for \*: '(list|str|tuple|bytes)' and '\w*Tracer"
+     r"|for \*: '\w*Tracer' and '(list|str|tuple|bytes)'", "index"),
+    (r"'?\w*Tracer'? object cannot be interpreted as an integer|SeedSequence expects int.*Tracer", "int"),
+    (r"parsing an argument to a jitted computation", "other"),
+)  # fmt: skip
+
+_MASKED = r"jnp\.(nonzero|unique|compress|bincount|repeat|delete|setdiff1d|union1d|flatnonzero|argwhere" \
+          r"|where)|(setdiff1d|union1d|intersect1d)\(\)|make jnp\.unique"  # fmt: skip
+_SIZED = r"jnp\.(arange|linspace|logspace|geomspace|indices|\w+_indices|eye|tri|pad|hanning|hamming" \
+         r"|blackman|bartlett|kaiser|split|tile|vander|ravel_multi_index)|num_segments|num_classes" \
+         r"|histogram_bin|`length`" \
+         r"|random\.(choice|permutation|orthogonal|ball)\b|dimensions argument|in jax\.numpy\.\w*split" \
+         r"|'?num'? argument"  # fmt: skip
+_SIZED_CALLEES = (
+    "tile",
+    "split",
+    "top_k",
+    "iota",
+    "approx_max_k",
+    "array_split",
+    "zeros",
+    "ones",
+    "full",
+    "empty",
+)
+
+_ARGUMENTS = re.compile(r"depends on the values? of the arguments? (.+?)\.(?:\s|$)", re.S)
+_TRACED = re.compile(r"while tracing the function (\S+)(?: at (.+?):(\d+))? for (\w+)")
+_AT_PATH = re.compile(r"(?:passed to the function at path|argument path is) (\S+?)\.?(?:\s|$)")
+_CARRY = re.compile(r"(?:input carry|carry input|loop carry)(?: component| part)? (?:at path )?"
+                    r"([\w.\[\]'\"]+) (?:has|is|with)")  # fmt: skip
+_COMPONENT = re.compile(
+    r"(?:body_fun|scan body|while_loop|fori_loop).*?input.*?component ([\w.\[\]'\"]+) has", re.S
+)
+
+
+def concretization_op(text: str) -> Op:
+    """The op of a ConcretizationTypeError, or of the context text that jax gives with such a question."""
+    for word in ("float", "int", "complex"):
+        if f"problem arose with the `{word}` function" in text:
+            return word  # type: ignore[return-value]
+    if "item() method" in text:
+        return "item"
+    if "tolist() method" in text:
+        return "tolist"
+    if re.search(_MASKED, text):
+        # A scalar `repeats` is a size; an array of them makes the shape depend on data.
+        return "shape" if "jnp.repeat" in text and re.search(r"shape \w+\[\]", text) else "boolean-mask"
+    if re.search(_SIZED, text):
+        return "shape"
+    return "concrete"
+
+
+def op_of(exception: BaseException, callee: str = "") -> Op:
+    """What stopped the trace, from an exception's type and text; `user` where it is none of jax's."""
+    text = str(exception)
+    names = [kind.__name__ for kind in type(exception).__mro__]
+    last = callee.rsplit(".", 1)[-1]
+    if "TracerBoolConversionError" in names and last in ("compress", "extract"):
+        return "boolean-mask"
+    if "TracerBoolConversionError" in names and last in _SIZED_CALLEES:
+        return "shape"
+    for name in names:
+        if name in _BY_TYPE:
+            return _BY_TYPE[name]
+    if "ConcretizationTypeError" in names:
+        return concretization_op(text)
+    for pattern, op in _BY_TEXT:
+        if re.search(pattern, text, re.S if op == "concrete" else 0):
+            if op == "concrete" and last in _SIZED_CALLEES:
+                return "shape"
+            return op
+    return "user"
+
+
+def arguments_named(text: str) -> tuple[str, ...]:
+    """Argument leaves that a message blames: `x`, `cfg['deep']`."""
+    found: dict[str, None] = {}
+    for match in _ARGUMENTS.finditer(text):
+        for name in re.split(r", and |,? and |, ", match.group(1)):
+            if name.strip():
+                found[name.strip()] = None
+    return tuple(found)
+
+
+def traced_function(text: str) -> tuple[str, str, int, str] | None:
+    """(name, file, line, transformation) of the function a message says was traced, or None."""
+    match = _TRACED.search(text)
+    if match is None:
+        return None
+    return match.group(1), match.group(2) or "", int(match.group(3) or 0), match.group(4)
+
+
+def binding_leaves(text: str) -> tuple[str, ...]:
+    """Arguments that a message about binding names: the path of a bad value, unknown static names."""
+    found = [m.group(1).rstrip(".") for m in _AT_PATH.finditer(text)]
+    match = re.search(r"(?:invalid argnames|Argument names) \{([^}]*)\}", text)
+    if match:
+        found += re.findall(r"'([^']+)'", match.group(1))
+    return tuple(dict.fromkeys(found))
+
+
+def carry_names(text: str) -> tuple[str, ...]:
+    """Names of the carry components that a mismatch message gives, as the body spells them."""
+    found = [m.group(1) for pattern in (_CARRY, _COMPONENT) for m in pattern.finditer(text)]
+    return tuple(dict.fromkeys(re.split(r"[.\[]", name)[0] for name in found))
+
+
+_CREATED = re.compile(r"created on line (.+?):(\d+)(?::\d+)? \((.+?)\)")
+_LEAKED_FROM = re.compile(r"when the value leaked was \S+ at (.+?):(\d+) traced for")
+
+
+def leaked_value(text: str) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
+    """(file, line) where a leaked value was made, and of the function then traced, from jax's message."""
+    created, traced = _CREATED.search(text), _LEAKED_FROM.search(text)
+    return (
+        (created.group(1).strip(), int(created.group(2))) if created else None,
+        (traced.group(1).strip(), int(traced.group(2))) if traced else None,
+    )
+
+
+def first_paragraph(exception: BaseException) -> str:
+    """The message up to its first blank line or jax's advice, one line, at most 500 characters."""
+    text = str(exception).split("\n\n")[0].split("\nSee https://")[0]
+    return re.sub(r"\s+", " ", text).strip()[:500]

@@ -1,0 +1,90 @@
+"""Whether code that asks a value a question is ready for the answer no.
+
+Libraries probe: `try: n = operator.index(x)`, `except TypeError: ...`. Under jit such a question fails and
+the other path is taken; it is no problem of the user's, and the recording run must take the same path.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import linecache
+import os
+import textwrap
+import types
+
+from jitmagic.tracing.locate import is_user_file
+
+_CAUGHT = frozenset(
+    ("Exception", "BaseException", "TypeError", "JAXTypeError", "ConcretizationTypeError",
+     "TracerBoolConversionError", "TracerIntegerConversionError", "TracerArrayConversionError")
+)  # fmt: skip
+
+_Span = tuple[int, int]
+_RUNNER = os.path.join(os.path.dirname(__file__), "recording.py")
+SHAPE_CHECKS = frozenset(
+    (
+        "canonicalize_shape",
+        "_canonicalize_dimension",
+        "canonicalize_dim",
+        "concrete_dim_or_error",
+        "_compute_newshape",
+    )
+)
+"""jax functions that try a value as a size and refuse it with a better message."""
+
+
+def expects_refusal(frame: types.FrameType) -> bool:
+    """Whether the line that `frame` is at stands in a `try` that goes on after a failed conversion."""
+    line = frame.f_lineno
+    return line is not None and any(first <= line <= last for first, last in _guarded(frame.f_code))
+
+
+@functools.lru_cache(maxsize=2048)
+def _guarded(code: types.CodeType) -> tuple[_Span, ...]:
+    """First and last lines of the bodies of such `try` statements in a function."""
+    if code.co_name == "<module>":
+        return ()
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    try:
+        tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+    except (SyntaxError, ValueError, IndentationError):
+        return ()  # a lambda in the middle of an expression, say: nothing there can catch
+    shift = code.co_firstlineno - 1
+    return tuple(
+        (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Try) and any(_goes_on(handler) for handler in node.handlers)
+    )
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Catches a failed conversion and does not raise again."""
+    if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+        return False
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any((k.attr if isinstance(k, ast.Attribute) else getattr(k, "id", "")) in _CAUGHT for k in kinds)
+
+
+def is_probe(frame: types.FrameType | None) -> bool:
+    """Whether some code between the question and the user's frame, that one included, is ready for a no."""
+    path: list[types.FrameType] = []
+    while frame is not None:
+        # Shapes are tried and then refused with a better message; an index was let through before: no probes.
+        if frame.f_code.co_name in SHAPE_CHECKS or is_indexing(frame):
+            return False
+        if frame.f_code.co_filename == _RUNNER:
+            break
+        path.append(frame)
+        if is_user_file(frame.f_code.co_filename):
+            break
+        frame = frame.f_back
+    return any(expects_refusal(f) for f in path)
+
+
+def is_indexing(frame: types.FrameType) -> bool:
+    """Whether a frame is of the module of jax that reads indices."""
+    return frame.f_code.co_filename.endswith("indexing.py")

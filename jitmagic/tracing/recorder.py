@@ -1,0 +1,213 @@
+"""What a recording run saw: each question asked of a traced value, at its place in the user's source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jitmagic.evidence import Op, Problem
+from jitmagic.tracing import compat, messages
+from jitmagic.tracing.locate import is_user_file, namespace_of, refine_op
+from jitmagic.tracing.names import callee_of, construct_of, names_in
+from jitmagic.tracing.probing import SHAPE_CHECKS, is_indexing
+from jitmagic.tracing.sites import site_of
+
+MAX_PROBLEMS = 200
+_FOLLOW_UPS = frozenset((("hash", "bool"), ("boolean-mask", "array"), ("boolean-mask", "concrete")))
+"""A question and the second one it makes at the same place: a key is compared, a mask is read."""
+
+
+Leaves = frozenset[str]
+
+
+class OutOfBudget(BaseException):
+    """The run took longer than it may; no `except Exception` of the user's may swallow it."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    problem: Problem
+    leaves: Leaves
+
+
+class Recorder:
+    """What the run saw, one entry per place and op, in order of occurrence."""
+
+    def __init__(self, order: Mapping[str, int], budget_s: float, *, inside: bool) -> None:
+        self.order, self.inside = order, inside
+        self.deadline = time.monotonic() + budget_s
+        self.seen: dict[Any, _Seen] = {}
+        self.counts: Counter[Any] = Counter()
+        self.first_nan: Problem | None = None
+        self.first_inf: Problem | None = None
+        self.lru_caches: list[Any] = []
+        self.sources: list[list[tuple[types.CodeType, int]]] = []
+        """Frames of the calls of jitted library functions under way: inside, jax gives those of whatever call
+        traced the function first."""
+
+    def tick(self) -> None:
+        """Raise OutOfBudget once the time is spent."""
+        if time.monotonic() > self.deadline:
+            raise OutOfBudget
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything recorded, with counts and the leaves in the order of the arguments."""
+        return tuple(
+            replace(s.problem, leaves=self.sorted(s.leaves), count=self.counts[key])
+            for key, s in self.seen.items()
+        )
+
+    def sorted(self, leaves: Leaves) -> tuple[str, ...]:
+        """Leaves in the order of the arguments, state paths after them."""
+        return tuple(sorted(leaves, key=lambda x: (self.order.get(x, len(self.order)), x)))
+
+    def add(
+        self, op: Op, leaves: Leaves, value: Any, frame: types.FrameType | None, context: str = ""
+    ) -> None:
+        """Record one question; `frame` is where the search for the user's frame begins."""
+        self.tick()
+        user, crossed = user_frame(frame)
+        if user is None or len(self.seen) >= MAX_PROBLEMS or self._is_own_loop(frame, user):
+            return
+        # A place asked before costs no look at the syntax: loops ask a thousand times.
+        raw = (op, user.f_code, user.f_lasti)
+        if raw in self.seen:
+            self._again(raw, leaves)
+            return
+        self.seen[raw] = _Seen(self._problem(op, value, user, crossed, context, leaves), leaves)
+        self.counts[raw] = 1
+        self._merge_twin(raw)
+
+    def _again(self, key: Any, leaves: Leaves) -> None:
+        self.counts[key] += 1
+        old = self.seen[key]
+        if not leaves <= old.leaves:
+            self.seen[key] = replace(old, leaves=old.leaves | leaves)
+
+    def _merge_twin(self, key: Any) -> None:
+        """The same span twice is one problem: a loop compiles its test twice, a key is compared after its hash."""
+        new = self.seen[key]
+        for other, old in self.seen.items():
+            same = old.problem.where == new.problem.where and old.problem.where is not None
+            pair = (old.problem.op, new.problem.op)
+            if other != key and same and (pair[0] == pair[1] or pair in _FOLLOW_UPS):
+                del self.seen[key], self.counts[key]
+                self._again(other, new.leaves)
+                return
+
+    def _problem(
+        self, op: Op, value: Any, user: types.FrameType, crossed: list[str], context: str, leaves: Leaves
+    ) -> Problem:
+        if op == "concrete" and context:
+            op = messages.concretization_op(context)
+        if op in ("index", "int", "bool") and SHAPE_CHECKS & set(crossed):
+            op = "shape"
+        text = _short(value)
+        found = site_of(user.f_code, user.f_lasti)
+        if found is None:
+            return Problem(op, None, recorded=True, value=text)
+        namespace = namespace_of(user)
+        op = refine_op(op, found, namespace)
+        callee = callee_of(found.node)
+        if op == "bool" and callee.rsplit(".", 1)[-1] in ("compress", "extract"):
+            op = "boolean-mask"
+        construct = construct_of(found, op)
+        if op == "index" and "indexing" in crossed and _holds_slice(found.node):
+            op = "slice"
+        names = names_in(found, op, namespace, self.sorted(leaves))
+        return Problem(op, found.where, (), names, construct, callee, recorded=True, value=text)
+
+    def _is_own_loop(self, frame: types.FrameType | None, user: types.FrameType) -> bool:
+        """Under disable_jit jax's control flow runs as Python and asks itself: not the user's question."""
+        if not self.inside:
+            return False
+        while frame is not None and frame is not user:
+            name = frame.f_code.co_filename.replace("\\", "/")
+            if "/lax/control_flow/" in name:
+                return True
+            frame = frame.f_back
+        return False
+
+    # --- not-a-number -----------------------------------------------------------------------------------
+
+    def check_finite(self, name: str, inputs: Any, outputs: Any, leaves: Leaves) -> None:
+        """Note the first operation that makes a NaN, or an infinity, of finite inputs."""
+        if self.first_nan is not None:
+            return
+        for bad, test, made in (("nan", np.isnan, self.first_nan), ("inf", np.isinf, self.first_inf)):
+            if (
+                made is None
+                and any(_any(test, o) for o in outputs)
+                and not any(_any(test, i) for i in inputs)
+            ):
+                problem = self._made(bad, name, leaves)
+                if bad == "nan":
+                    self.first_nan = problem
+                    return
+                self.first_inf = problem
+
+    def _made(self, bad: str, name: str, leaves: Leaves) -> Problem | None:
+        frame, _ = user_frame(sys._getframe(1))
+        frames = self.sources[0] if self.sources else compat.current_source_frames()
+        places = [(c, i) for c, i in frames if is_user_file(c.co_filename)]
+        if frame is not None:
+            places.append((frame.f_code, frame.f_lasti))
+        found = site_of(*places[0]) if places else None
+        if found is None:
+            return None
+        names = names_in(found, "other", _namespace_for(places[0][0], frame), self.sorted(leaves))
+        return Problem("other", found.where, self.sorted(leaves), names, construct_of(found, "other"),
+                       callee_of(found.node), "", f"{name} makes {bad}", True, 1, bad)  # fmt: skip
+
+
+def _namespace_for(code: types.CodeType, user: types.FrameType | None) -> Mapping[str, Any]:
+    """What names mean in `code`; where its frame has ended, what they mean in the user's module."""
+    frame = user
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    if frame is not None:
+        return namespace_of(frame)
+    return user.f_globals if user is not None else {}
+
+
+def _any(test: Callable[[Any], Any], value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or compat.is_tracer(value) or not jnp.issubdtype(dtype, jnp.inexact):
+        return False
+    try:
+        return bool(test(np.asarray(value, dtype=np.complex64 if dtype.kind == "c" else np.float32)).any())
+    except Exception:
+        return False
+
+
+def user_frame(frame: types.FrameType | None) -> tuple[types.FrameType | None, list[str]]:
+    """The innermost user frame from `frame` outwards and the names of jax functions crossed on the way."""
+    crossed: list[str] = []
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        crossed.append(frame.f_code.co_name)
+        if is_indexing(frame):
+            crossed.append("indexing")
+        frame = frame.f_back
+    return frame, crossed
+
+
+def _holds_slice(node: ast.AST | None) -> bool:
+    return node is not None and any(isinstance(n, ast.Slice) for n in ast.walk(node))
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return repr(array.item())[:60]
+    return f"{array.dtype}{list(array.shape)}"

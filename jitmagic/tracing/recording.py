@@ -1,0 +1,188 @@
+"""The recording run: one run of a function on its real values that finds every place jit would stop at.
+
+It discovers; only `jax.jit`'s own trace decides. The user's side effects happen again and may store shadow
+values: the CALLER snapshots the state before and restores it after, and holds back what the run prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jitmagic.evidence import Problem
+from jitmagic.tracing import compat
+from jitmagic.tracing.leaves import map_leaves, named_leaves
+from jitmagic.tracing.locate import locate
+from jitmagic.tracing.recorder import OutOfBudget, Recorder
+from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
+
+# The public Tracer class is patched while a run is under way, for the whole process.
+_lock = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one run saw. `complete` is False where it ended early: `note` says why."""
+
+    problems: tuple[Problem, ...] = ()
+    """In order of occurrence; an exception that ended the run is the last."""
+    first_nan: Problem | None = None
+    """The operation that made the first NaN (`value` 'nan'), else the first infinity ('inf')."""
+    error: str | None = None
+    complete: bool = True
+    note: str = ""
+
+
+def record(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    static: Collection[str] = (),
+    constants: Mapping[int, str] | None = None,
+    budget_s: float = 5.0,
+    reach_inside: bool = False,
+) -> Recording:
+    """Run `fn` once on its values and record every question that jit could not answer.
+
+    `static`: parameters or leaf paths that stay plain values. `constants`: id of a closed-over array -> path,
+    so that its path stands among the leaves. `budget_s`: seconds after which the run is given up at the next
+    operation. `reach_inside` runs without jit, so that bodies of loops, branches and inner jitted functions
+    are run too. Never raises for what `fn` raises (KeyboardInterrupt passes).
+    """
+    while compat.is_jitted(fn) and hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
+    with _lock:
+        return _record(
+            fn, tuple(args), dict(kwargs), frozenset(static), constants or {}, budget_s, reach_inside
+        )
+
+
+def _record(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[str],
+    constants: Mapping[int, str], budget_s: float, inside: bool,
+) -> Recording:  # fmt: skip
+    names = [name for name, _ in named_leaves(fn, args, kwargs)]
+    recorder = Recorder({name: i for i, name in enumerate(names)}, budget_s, inside=inside)
+    trace = ShadowTrace(recorder, constants)
+    error: BaseException | None = None
+    note, complete = "", True
+    try:
+        args, kwargs = _shadowed(trace, fn, args, kwargs, static)
+        mode = jax.disable_jit() if inside else contextlib.nullcontext()
+        with answering_tracers(), compat.full_tracebacks(), mode, compat.set_current_trace(trace):
+            fn(*args, **kwargs)
+    except OutOfBudget:
+        complete, note = False, f"the recording run was stopped after {budget_s:g} s"
+    except Exception as exc:
+        complete, error = False, exc
+    finally:
+        trace.invalidate()
+        _forget(recorder)
+    problems = recorder.problems()
+    if error is not None:
+        problems, note = _with_error(problems, error)
+    nan = recorder.first_nan or recorder.first_inf
+    text = f"{type(error).__name__}: {error}" if error is not None else None
+    return Recording(problems, nan, text, complete, note)
+
+
+def _forget(recorder: Recorder) -> None:
+    """Empty the lru caches that were keyed by shadow values: nothing may outlive the run."""
+    for cache in recorder.lru_caches:
+        with contextlib.suppress(Exception):
+            cache.cache_clear()
+
+
+def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tuple[Problem, ...], str]:
+    located = replace(locate(error), recorded=True)
+    note = f"the recording run ended at an error: {located.exception}"
+    if located.where is None or "Shadow" in str(error):
+        return problems, note
+    if any(p.where == located.where and p.op == located.op for p in problems):
+        return problems, note
+    return (*problems, located), note
+
+
+def _shadowed(
+    trace: ShadowTrace, fn: Callable[..., Any], args: Any, kwargs: Any, static: frozenset[str]
+) -> tuple[Any, Any]:
+    """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
+
+    def wrap(name: str, value: Any) -> Any:
+        root = name.split("[")[0].split(".")[0]
+        if name in static or root in static or not _traceable(value):
+            return value
+        return trace.wrap(value if isinstance(value, jax.Array) else jnp.asarray(value), frozenset((name,)))
+
+    return map_leaves(fn, args, kwargs, wrap)
+
+
+def _traceable(value: Any) -> bool:
+    if isinstance(value, jax.Array):
+        return not compat.is_tracer(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind not in "OUSMmV"
+    return isinstance(value, (bool, int, float, complex))
+
+
+@functools.cache
+def available() -> bool:
+    """Whether the recording run works on this jax: bool, index, grad and vmap, tried once."""
+    try:
+        return all(_found(fn, ops) for fn, ops in _self_tests())
+    except Exception:
+        return False
+
+
+def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
+    def asks_bool(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    def asks_index(x: Any) -> Any:
+        return [0, 1, 2][jnp.int32(x)]
+
+    def asks_in_grad(x: Any) -> Any:
+        return jax.grad(lambda v: v * v if v > 0 else v)(x)
+
+    def asks_in_vmap(x: Any) -> Any:
+        return jax.vmap(lambda v: v if v > 0 else -v)(jnp.stack([x, x]))
+
+    return [
+        (asks_bool, {"bool"}),
+        (asks_index, {"index"}),
+        (asks_in_grad, {"bool"}),
+        (asks_in_vmap, {"bool"}),
+    ]
+
+
+def _found(fn: Callable[..., Any], ops: set[str]) -> bool:
+    # The tests are code of this package, which is no user file: count the questions as they come.
+    asked: list[str] = []
+    recorder = _Listening(asked)
+    trace = ShadowTrace(recorder, {})
+    argument = trace.wrap(jnp.float32(1.0), frozenset(("x",)))
+    try:
+        with answering_tracers(), compat.set_current_trace(trace):
+            out = fn(argument)
+    finally:
+        trace.invalidate()
+    return ops <= set(asked) and out is not None
+
+
+class _Listening(Recorder):
+    def __init__(self, asked: list[str]) -> None:
+        super().__init__({}, 5.0, inside=False)
+        self.asked = asked
+
+    def add(self, op: Any, leaves: Any, value: Any, frame: Any, context: str = "") -> None:
+        if "x" in leaves:
+            self.asked.append(op)

@@ -1,0 +1,295 @@
+"""The recording run's tracer and trace: every value is concrete and knows which leaves it came from.
+
+A `ShadowTracer` answers `bool`, `int`, `np.asarray` and the like with its value, and the recorder notes who
+asked. Questions that library code asks only to probe (`is_concrete`) are answered as jit would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jitmagic.evidence import Op
+from jitmagic.tracing import compat
+from jitmagic.tracing.locate import is_user_file, namespace_of
+from jitmagic.tracing.names import called_object
+from jitmagic.tracing.probing import is_probe
+from jitmagic.tracing.recorder import Leaves, Recorder
+from jitmagic.tracing.sites import site_of
+
+_CONVERSIONS: dict[str, Op] = {
+    "__bool__": "bool", "__int__": "int", "__float__": "float", "__complex__": "complex",
+    "__index__": "index", "__hex__": "index", "__oct__": "index",
+}  # fmt: skip
+_PROBES = frozenset(("_maybe_concretize", "_get_monoid_reducer", "_convert_element_type"))
+_SILENT = frozenset(("debug_callback", "debug_print"))
+
+
+def _refusal(op: Op, tracer: Any) -> Exception:
+    """The exception that jit's own tracer would raise."""
+    errors = jax.errors
+    if op == "bool":
+        return errors.TracerBoolConversionError(tracer)
+    if op == "index":
+        return errors.TracerIntegerConversionError(tracer)
+    if op == "array":
+        return errors.TracerArrayConversionError(tracer)
+    return (
+        TypeError("unsupported format string") if op == "format" else errors.ConcretizationTypeError(tracer)
+    )
+
+
+class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
+    """A concrete value `val` with the leaves it depends on."""
+
+    __slots__ = ["val", "leaves"]
+
+    def __init__(self, trace: ShadowTrace, val: Any, leaves: Leaves) -> None:
+        super().__init__(trace, jax.typeof(val))
+        self.val, self.leaves = val, leaves
+
+    def _short_repr(self) -> str:
+        return f"JitTracer({self.aval})"
+
+    def full_lower(self) -> ShadowTracer:
+        return self
+
+    def to_concrete_value(self) -> Any:
+        return _answer(self._trace.recorder, self.val, self.leaves, sys._getframe(1))
+
+    def _ask(self, op: Op, convert: Callable[[Any], Any]) -> Any:
+        if is_probe(sys._getframe(2)):
+            raise _refusal(op, self)
+        value = convert(self.val)
+        self._trace.recorder.add(op, self.leaves, value, sys._getframe(2))
+        return value
+
+    def __bool__(self) -> bool:
+        return self._ask("bool", bool)
+
+    def __int__(self) -> int:
+        return self._ask("int", int)
+
+    def __float__(self) -> float:
+        return self._ask("float", float)
+
+    def __complex__(self) -> complex:
+        return self._ask("complex", complex)
+
+    def __index__(self) -> int:
+        return self._ask("index", operator.index)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return self._ask("array", lambda v: np.array(v, *args[:1]))
+
+    def tolist(self) -> Any:
+        return self._ask("tolist", lambda v: v.tolist())
+
+    def item(self, *args: Any) -> Any:
+        return self._ask("item", lambda v: v.item(*args))
+
+    def __hash__(self) -> int:
+        caller = sys._getframe(1)
+        if not is_user_file(caller.f_code.co_filename):
+            # Library code that asks whether a value may be a key must hear what jit would say.
+            raise TypeError("unhashable type: 'DynamicJaxprTracer'")
+        return _hash(self, caller)
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        return self._ask("format", lambda v: format(v.item() if v.ndim == 0 else v, spec))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if hasattr(self.aval, "inner_aval"):  # a mutable reference: the assignment is allowed
+            super().__setitem__(key, value)
+            return
+        self._trace.recorder.add("setitem", self.leaves, None, sys._getframe(1))
+        # numpy's meaning, so that the run goes on as the user meant it.
+        new = self.at[key].set(value)
+        if isinstance(new, ShadowTracer):
+            self.val, self.leaves = new.val, self.leaves | new.leaves
+
+
+def _hash(tracer: ShadowTracer, caller: types.FrameType) -> int:
+    recorder = tracer._trace.recorder
+    found = site_of(caller.f_code, caller.f_lasti)
+    called = called_object(found.node, namespace_of(caller)) if found else None
+    if compat.is_jitted(called):
+        raise TypeError("unhashable type: 'DynamicJaxprTracer'")
+    recorder.add("hash", tracer.leaves, None, caller)
+    if hasattr(called, "cache_clear"):
+        recorder.lru_caches.append(called)
+        return id(tracer)
+    # Equal to its value, so that a look-up by value finds what it would find without jit.
+    return hash(tracer.val.item()) if tracer.val.ndim == 0 else id(tracer)
+
+
+def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameType | None) -> Any:
+    """What `to_concrete_value` says: the value, recorded, or None where jit's answer matters more."""
+    while frame is not None and frame.f_code.co_name == "to_concrete_value":
+        frame = frame.f_back  # tracers of grad hand the question on to what they wrap
+    if frame is None:
+        return None
+    asked = frame.f_code.co_name
+    if asked == "is_concrete":
+        return _probe(recorder, value, leaves, frame.f_back)
+    if asked in _PROBES:
+        return None
+    if is_probe(frame):
+        return None
+    context = str(frame.f_locals.get("context", "") or "") if asked == "concrete_or_error" else ""
+    if context and np.ndim(value) == 0:
+        context += " shape int32[]"  # as jax's own message has it: a scalar is a size
+    recorder.add(_CONVERSIONS.get(asked, "concrete"), leaves, value, frame, context)
+    return np.asarray(value)
+
+
+def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameType | None) -> Any:
+    name = asker.f_code.co_name if asker is not None else ""
+    if name in _CONVERSIONS:
+        return np.asarray(value)  # the conversion asks again, and is recorded then
+    if name == "expand_bool_indices":
+        recorder.add("boolean-mask", leaves, None, asker)
+        return np.asarray(value)
+    if name == "_is_slice_element_none_or_constant_or_symbolic":
+        return np.asarray(value)  # `__index__` of the bound is recorded next
+    if recorder.inside and name in ("cond", "switch", "_cond", "_switch_internal", "while_loop", "fori_loop"):
+        return np.asarray(value)
+    return None
+
+
+class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
+    """Binds every primitive on concrete values under the parent trace and joins the leaves."""
+
+    def __init__(self, recorder: Recorder, constants: Mapping[int, str]) -> None:
+        super().__init__()
+        self.recorder, self.constants = recorder, constants
+        self.parent = compat.current_trace()
+
+    def unwrap(self, value: Any) -> tuple[Any, Leaves]:
+        if isinstance(value, ShadowTracer) and value._trace is self:
+            return value.val, value.leaves
+        name = self.constants.get(id(value))
+        return value, frozenset((name,)) if name is not None else frozenset()
+
+    def wrap(self, value: Any, leaves: Leaves) -> Any:
+        return ShadowTracer(self, value, leaves)
+
+    def stage_value(self, value: Any) -> Any:
+        if isinstance(value, ShadowTracer):
+            return value
+        raw, leaves = self.unwrap(value)
+        with compat.set_current_trace(self.parent):
+            return self.wrap(jnp.asarray(raw), leaves)
+
+    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
+        self.recorder.tick()
+        if primitive.name in _SILENT:
+            return []
+        if primitive.name in ("jit", "pjit") and "jaxpr" in params:
+            return self._inline(params["jaxpr"], tracers)
+        values, parts = zip(*map(self.unwrap, tracers), strict=True) if tracers else ((), ())
+        leaves: Leaves = frozenset().union(*parts)
+        with compat.set_current_trace(self.parent):
+            out = primitive.bind(*values, **params)
+            outs = list(out) if primitive.multiple_results else [out]
+            self.recorder.check_finite(primitive.name, values, outs, leaves)
+        wrapped = [self.wrap(o, leaves) for o in outs]
+        return wrapped if primitive.multiple_results else wrapped[0]
+
+    def _inline(self, closed: Any, tracers: Any) -> list[Any]:
+        ours = is_user_file(compat.traced_file(closed))
+        if not ours:
+            self.recorder.sources.append(compat.current_source_frames())
+        try:
+            with compat.set_current_trace(self):
+                return compat.eval_jaxpr(closed, tracers)
+        finally:
+            if not ours:
+                self.recorder.sources.pop()
+
+    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any, /) -> Any:
+        with compat.set_current_trace(self):
+            return compat.call_wrapped(fun)(*tracers)
+
+    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **_: Any) -> Any:
+        with compat.set_current_trace(self):
+            return compat.call_wrapped(fun)(*tracers)
+
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, **_: Any
+    ) -> Any:
+        with compat.set_current_trace(self):
+            return compat.call_wrapped(fun)(*tracers)
+
+
+# --- tracers of vmap and grad that stand on ours ----------------------------------------------------------
+
+
+def standing_on(tracer: Any) -> tuple[Any, Leaves, Recorder] | None:
+    """(value, leaves, recorder) of a tracer that stands on a shadow, lane 0 of a vmap; None for others."""
+    if isinstance(tracer, ShadowTracer):
+        return tracer.val, tracer.leaves, tracer._trace.recorder
+    if not compat.is_tracer(tracer):
+        return None
+    inner, axis = compat.primal_of(tracer)
+    base = standing_on(inner)
+    if base is None:
+        return None
+    value, leaves, recorder = base
+    if isinstance(axis, int) and not isinstance(axis, bool):
+        value = np.take(np.asarray(value), 0, axis=axis)
+    return value, leaves, recorder
+
+
+@contextlib.contextmanager
+def answering_tracers() -> Iterator[None]:
+    """While the block runs, tracers of vmap and grad that stand on shadows answer as shadows do."""
+    kind: Any = compat.Tracer
+    names = ("to_concrete_value", "__float__", "__complex__", "__array__", "tolist")
+    saved = {name: kind.__dict__[name] for name in names if name in kind.__dict__}
+
+    def to_concrete_value(self: Any) -> Any:
+        base = standing_on(self)
+        return None if base is None else _answer(base[2], base[0], base[1], sys._getframe(1))
+
+    def asking(name: str, op: Op, convert: Callable[[Any], Any]) -> Callable[..., Any]:
+        original = saved[name]
+
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            base = standing_on(self)
+            if base is None:
+                return original(self, *args, **kwargs)
+            if is_probe(sys._getframe(1)):
+                return original(self, *args, **kwargs)
+            value = convert(np.asarray(base[0]))
+            base[2].add(op, base[1], value, sys._getframe(1))
+            return value
+
+        return method
+
+    patches: dict[str, Any] = {"to_concrete_value": to_concrete_value}
+    converters: dict[str, tuple[Op, Callable[[Any], Any]]] = {
+        "__float__": ("float", float), "__complex__": ("complex", complex),
+        "__array__": ("array", np.asarray), "tolist": ("tolist", lambda v: v.tolist()),
+    }  # fmt: skip
+    for name, (op, convert) in converters.items():
+        if name in saved:
+            patches[name] = asking(name, op, convert)
+    try:
+        for name, patch in patches.items():
+            if name in saved:
+                setattr(kind, name, patch)
+        yield
+    finally:
+        for name, original in saved.items():
+            setattr(kind, name, original)

@@ -1,0 +1,108 @@
+"""A function under a magic: the user's calls go through here, and tell when jax traces anew.
+
+Nothing of ours runs between two calls that jax has compiled for: the traced function itself notices that it
+is being traced, which is exactly when there is something new to look at.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from jitmagic.options import JitOptions
+
+if TYPE_CHECKING:
+    from jitmagic.checking import Checker
+
+
+class _State(threading.local):
+    plain = 0
+    """Depth of our own runs, in which every watched function is the user's plain function."""
+
+
+_state = _State()
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """While this holds, calls of watched functions in this thread run the user's own code."""
+    _state.plain += 1
+    try:
+        yield
+    finally:
+        _state.plain -= 1
+
+
+class Target(Protocol):
+    """Where a watched function's compiled form comes from."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Watched:
+    """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
+
+    def __init__(self, fn: Callable[..., Any], checker: Checker) -> None:
+        functools.update_wrapper(self, fn)
+        self._checker = checker
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _state.plain:
+            return self._checker.fn(*args, **kwargs)
+        return self._checker.call(args, kwargs)
+
+    def __get__(self, receiver: Any, owner: type | None = None) -> Any:
+        return self if receiver is None else types.MethodType(self, receiver)
+
+    def __repr__(self) -> str:
+        return f"<{self._checker.name}, compiled by jitmagic>"
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(fn).lower`."""
+        return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(fn).trace`."""
+        return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """As `jax.jit(fn).eval_shape`."""
+        return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
+
+    def clear_cache(self) -> None:
+        """As `jax.jit(fn).clear_cache`: the next call traces and compiles anew, with the values of then."""
+        self._checker.clear_cache()
+
+
+class Shim:
+    """The function that jax traces in place of the user's; `traced` counts how often it did."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn, self.traced = fn, 0
+        self.before: Callable[[], None] | None = None
+
+    def function(self) -> Callable[..., Any]:
+        """A plain function with the signature and name of the user's."""
+
+        @functools.wraps(self.fn)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            self.traced += 1
+            if self.before is not None:
+                self.before()
+            with plainly():
+                return self.fn(*args, **kwargs)
+
+        return traced
+
+
+def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
+    """The user's function inside a `jax.jit` object, and the options it was made with where jax tells them."""
+    if type(fn).__name__ != "PjitFunction":
+        return fn, None
+    from jitmagic.tracing.compat import jit_options
+
+    return fn.__wrapped__, JitOptions.of(**jit_options(fn))

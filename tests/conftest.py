@@ -1,0 +1,79 @@
+"""A real IPython shell with the extension loaded, for tests that run cells as a user would."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from traitlets.config import Config
+
+from jitmagic import checking, watched
+
+
+class Notebook:
+    """Runs cells in a shell, and keeps what they show."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.ns = shell.user_ns
+        self.text = ""
+
+    def run(self, source: str) -> Any:
+        """One cell; raises nothing. `text` is what it wrote, tracebacks included."""
+        with capture_output() as captured:
+            result = self.shell.run_cell(source)
+        self.text = captured.stdout + captured.stderr
+        self.outputs = captured.outputs
+        return result
+
+    def ok(self, source: str) -> Any:
+        """One cell that has to work; its value."""
+        result = self.run(source)
+        result.raise_error()
+        return result.result
+
+    def error(self, source: str) -> BaseException:
+        """One cell that has to fail; its exception."""
+        result = self.run(source)
+        error = result.error_in_exec or result.error_before_exec
+        assert error is not None, f"no error from {source!r}"
+        return error
+
+    def report(self) -> Any:
+        """Everything known since the last cell with a magic."""
+        return self.ok("%jitcheck -o")
+
+    def kinds(self, *severities: str) -> list[str]:
+        """Kinds of the findings in the report."""
+        wanted = severities or ("error", "warning", "note")
+        return [f.kind for f in self.report().findings if f.severity in wanted]
+
+
+@pytest.fixture(scope="session")
+def _shell() -> InteractiveShell:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    return InteractiveShell.instance(config=config)
+
+
+@pytest.fixture
+def bare(_shell: InteractiveShell) -> Iterator[Notebook]:
+    """A shell without the extension."""
+    yield Notebook(_shell)
+    with contextlib.suppress(Exception):
+        _shell.extension_manager.unload_extension("jitmagic")
+    _shell.reset(new_session=False)
+
+
+@pytest.fixture
+def notebook(bare: Notebook, monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    """A shell with the extension loaded and jax imported; failures of our own are raised."""
+    monkeypatch.setattr(checking, "_DEBUG", True)
+    monkeypatch.setattr(watched._state, "plain", 0)
+    bare.ok("%load_ext jitmagic\nimport jax, jax.numpy as jnp, numpy as np")
+    return bare

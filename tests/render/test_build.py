@@ -1,0 +1,210 @@
+"""What is said, in which order, and what is left out with a word about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jitmagic import render
+from jitmagic.report import (
+    CellText,
+    Finding,
+    Fix,
+    FunctionReport,
+    Report,
+    Sample,
+    Span,
+    Stages,
+    State,
+    Timing,
+)
+from tests.render import samples
+
+CALL = Sample(1e-3, 1e-3, 1e-5, 10, 7)
+
+
+def first_line(function, *findings):
+    return render.text(Report((function,), findings), width=200).split("\n")[0]
+
+
+def finding(severity="error", **fields):
+    return replace(Finding("JM101", "tracer-bool", severity, "f", "a traced value"), **fields)
+
+
+def timed(**fields):
+    return FunctionReport("f", "ok", 1, stages=Stages(1, 1, 1), timing=Timing(CALL, CALL, **fields))
+
+
+@pytest.mark.parametrize(
+    ("function", "findings", "line"),
+    [
+        (FunctionReport("f", "fails"), (finding(), finding()), "✗ f  fails to trace: 2 problems"),
+        (FunctionReport("f", "fails"), (finding(), finding("warning")),
+         "✗ f  fails to trace: 1 problem, 1 warning"),
+        (FunctionReport("f", "fails"), (), "✗ f  fails to trace"),
+        (FunctionReport("f", "fails"), (finding(kind="user-error"),),
+         "✗ f  raises an error of its own: 1 problem"),
+        (FunctionReport("f", "ok"), (finding(),), "✗ f  has a problem: 1 problem"),
+        (FunctionReport("f"), (), "· f  not called yet"),
+        (FunctionReport("f", calls=2), (finding("warning"),), "! f  was not traced: 1 warning"),
+        (FunctionReport("f", "ok"), (), "✓ f  ok: traces, not timed"),
+        (FunctionReport("f", "ok", stages=Stages(1, 1, 1)), (), "✓ f  ok: traces and compiles, not timed"),
+        (FunctionReport("f", "ok"), (finding("note"),), "✓ f  ok: traces, not timed"),
+        (timed(speedup=8.3, break_even_calls=12, device="cpu"), (),
+         "✓ f  ok: 8.3× faster compiled (1 ms → 1 ms on cpu), pays off after 12 calls"),
+        (timed(speedup=0.5), (), "✓ f  ok: 2× slower compiled (1 ms → 1 ms), does not pay off"),
+        (timed(speedup=1.01), (), "✓ f  ok: as fast as without jit (1 ms → 1 ms), pays off"),
+        (timed(speedup=9.0, constant_folded=True), (),
+         "✓ f  ok: computed while compiling, so its time says nothing"),
+        (timed(), (finding("warning"),), "! f  1 warning; 1 ms per compiled call"),
+    ],
+)  # fmt: skip
+def test_verdict_in_one_line(function, findings, line):
+    assert first_line(function, *findings) == line
+
+
+def test_findings_of_other_functions_are_counted_apart():
+    report = Report(
+        (FunctionReport("f", "ok"), FunctionReport("g", "fails")),
+        (finding(function="g"), finding(function="h")),
+    )
+    lines = render.text(report).split("\n")
+    assert lines[:3] == [
+        "✓ f         ok: traces, not timed",
+        "✗ g         fails to trace: 1 problem",
+        "✗ the cell  1 problem",
+    ]
+
+
+def test_an_empty_report_says_so():
+    assert "no function was checked" in render.text(Report())
+    assert "no function was checked" in render.html(Report())
+
+
+def test_errors_come_first_then_in_the_order_of_the_source():
+    def at(line, severity, message):
+        return finding(severity, span=Span(line, 0, line, 1, "x"), message=message)
+
+    found = (
+        at(1, "note", "third"),
+        at(9, "error", "second"),
+        at(4, "error", "first"),
+        at(2, "warning", "between"),
+    )
+    text = render.text(Report((FunctionReport("f", "fails"),), found))
+    places = [text.index(word) for word in ("first", "second", "between", "third")]
+    assert places == sorted(places)
+
+
+def test_proof_is_said_and_its_absence_too():
+    fixes = (
+        Fix("one", "safe", True, "traced; equal to eager on 1 call"),
+        Fix("two"),
+        Fix("three", "unsafe", False, "the result differs on call 2"),
+        Fix("four", "safe", True),
+    )
+    text = render.text(Report((), (finding(fixes=fixes),)))
+    assert "safe; proved: traced; equal to eager on 1 call" in text
+    assert "to adapt by hand; not tried" in text
+    assert "may change results or calls, read it first; not proved: the result differs on call 2" in text
+    assert "safe; proved by a new run" in text
+
+
+@pytest.mark.parametrize(
+    ("fix", "magic", "typed"),
+    [
+        (Fix("t", static_argnames=("n", "m"), static_argnums=(1, 2)), "%%jit", "`--static n,m`"),
+        (Fix("t", static_argnums=(1,)), "%%jit", "`--static-argnums 1`"),
+        (Fix("t", static_argnames=("n",)), "", "`static_argnames=('n',)`"),
+        (Fix("t", static_argnames=()), "%%jit", "no `--static`"),
+        (Fix("t", dyn=("w", "l.b")), "%%jit", "`--dyn w,l.b`"),
+        (Fix("t", dyn=("w",)), "", "`dyn_vars=('w',)`"),
+    ],
+)
+def test_options_as_they_are_typed(fix, magic, typed):
+    report = Report((), (finding(fixes=(fix,)),), cell=CellText(magic=magic))
+    assert f"option: {typed}\n" in render.text(report)
+
+
+def test_a_static_fix_tells_its_cost():
+    text = render.text(Report((), (finding(fixes=(Fix("t", static_argnames=("n",)),)),)))
+    assert "cost: every new value of `n` compiles once more" in text
+
+
+def test_a_diff_is_made_from_the_cell_without_its_magic_line():
+    cell = CellText("%%jit\ndef f(x):\n    return float(x)\n", magic="%%jit")
+    fix = Fix("t", cell="def f(x):\n    return x\n")
+    text = render.text(Report((), (finding(fixes=(fix,)),), cell=cell))
+    assert "-    return float(x)\n" in text and "+    return x\n" in text
+    assert "-%%jit" not in text and "---" not in text and "@@" not in text
+
+
+def test_a_given_diff_is_shown_without_headers():
+    diff = "--- cell\n+++ cell\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n@@ -9 +9 @@\n-d\n+e\n"
+    text = render.text(Report((), (finding(fixes=(Fix("t", diff=diff),)),)))
+    shown = text[text.index("not tried") :].split("\n")[1:8]
+    assert [line.strip() for line in shown] == ["a", "-b", "+c", "…", "-d", "+e", ""]
+
+
+def test_the_same_change_is_shown_once():
+    fix = Fix("mend", "safe", True, "traced", cell="def f(x):\n    return x\n")
+    found = (finding(fixes=(fix,)), finding(code="JM103", fixes=(fix,)))
+    text = render.text(Report((), found, cell=CellText("def f(x):\n    return float(x)\n")))
+    assert text.count("+    return x") == 1 and "the same change as fix of JM101" in text
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("<ipython-input-12-abc>", "line 3 of cell [12]"),
+        ("/tmp/ipykernel_77/123456.py", "line 3 of another cell"),
+        ("/home/somebody/helpers.py", "line 3 of `helpers.py`"),
+        ("C:\\code\\helpers.py", "line 3 of `helpers.py`"),
+    ],
+)
+def test_a_place_in_another_cell_is_named_and_shown_alone(cell, words):
+    report = Report((), (finding(span=Span(3, 4, 3, 9, "y = other", cell)),), cell=CellText("a\nb\nc\nd"))
+    text = render.text(report)
+    assert words in text and "3 | y = other" in text and "2 | b" not in text
+
+
+def test_state_marks_types_and_sizes():
+    text = render.text(samples.stale())
+    assert "w                constant  f32[10,3]      120 B  line 3     global     stale" in text
+    assert text.index("stale\n") < text.index("bf16[3]")
+
+
+def test_where_to_read_on():
+    assert "`%jitcheck --explain JM101` tells more" in " ".join(render.text(samples.failing()).split())
+    assert "`--fix` puts the corrected cell below" in " ".join(render.text(samples.failing()).split())
+    assert 'jitmagic.explain("JM101")' in render.text(Report((), (finding(),)))
+    assert "explain" not in render.text(samples.good())
+
+
+def test_hundreds_of_findings_stay_small_and_are_counted():
+    report = samples.huge()
+    text, html = render.text(report), render.html(report)
+    assert len(text) < 130_000 and len(html) < 300_000
+    assert text.count("error[JM101] tracer-bool: a traced") == 20
+    assert "280 more findings not shown here" in text and "80 × error[JM101]" in text
+    assert "80 more functions" in text and "988 remarks more" in text and "492 more" in text
+    assert "lines not shown" in html
+
+
+def test_state_beyond_the_table_is_counted():
+    state = tuple(State(f"w{i}", "constant", bytes=10) for i in range(40))
+    text = render.text(Report((FunctionReport("f", "ok", state=state),)))
+    assert "state: 40 variables, 400 B" in text and "… 10 variables more, 100 B" in text
+
+
+def test_everything_the_html_says_the_text_says_too():
+    for make in samples.TYPICAL.values():
+        report = make()
+        words = " ".join(render.text(report).split())
+        for f in report.findings:
+            assert f.code in words and " ".join(f.message.split()) in words
+            for fix in f.fixes:
+                assert fix.title in words and fix.evidence in words
+        for function in report.functions:
+            assert all(note in words for note in function.notes)

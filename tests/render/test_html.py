@@ -1,0 +1,170 @@
+"""HTML that survives notebooks: inline styles, nothing active, readable with every style gone."""
+
+from __future__ import annotations
+
+import html as html_module
+import re
+from html.parser import HTMLParser
+
+import pytest
+from nbconvert.filters import strings
+
+from jitmagic import render
+from jitmagic.render.html import COLORS, EDGES, TINTS
+from tests.render import samples
+
+EVERY = {**samples.TYPICAL, "hostile": samples.hostile, "huge": samples.huge}
+TAGS = {"div", "span", "b", "code", "pre", "table", "tr", "th", "td", "details", "summary"}
+PROPERTIES = {
+    "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
+    "font-size", "font-weight", "height", "line-height", "margin", "margin-left", "margin-top", "max-width",
+    "overflow-wrap", "overflow-x", "padding", "padding-left", "text-align", "text-decoration",
+    "text-decoration-color", "text-decoration-style", "width",
+}  # fmt: skip
+"""What JupyterLab's sanitizer keeps; the two of the wave are dropped there, and the plain line stays."""
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, in order; fails at what is not closed where it should be."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def handle_comment(self, data):
+        raise AssertionError(f"a comment: {data}")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_only_known_tags_attributes_and_styles(name):
+    for tag, attributes in Page(render.html(EVERY[name]())).tags:
+        assert tag in TAGS
+        assert set(attributes) <= {"style", "scope"}
+        for rule in filter(None, (attributes.get("style") or "").split(";")):
+            property_, _, value = rule.partition(":")
+            assert property_ in PROPERTIES, rule
+            assert "url" not in value and "var(" not in value
+            if "light-dark" in value:
+                assert property_ in ("color", "background-color")
+
+
+def test_what_the_user_wrote_is_text():
+    page = Page(render.html(samples.hostile()))
+    words = "".join(page.words)
+    assert (
+        "</pre><script>alert(1)</script>\\x1b[31m\\u202e<img src=x onerror=alert(2)>\"'&\\udc80\\x00`"
+        in words
+    )
+    assert all(c.isprintable() or c == "\n" for c in words.replace("\xa0", " "))
+
+
+@pytest.mark.parametrize("name", samples.TYPICAL)
+def test_a_typical_report_is_small(name):
+    assert len(render.html(samples.TYPICAL[name]()).encode()) < 20_000
+
+
+@pytest.mark.parametrize("name", samples.TYPICAL)
+def test_words_of_the_text_are_in_the_html(name):
+    report = samples.TYPICAL[name]()
+    page = " ".join(" ".join(Page(render.html(report)).words).split()).replace(" ", "")
+    for word in re.findall(r"\w{3,}", render.text(report)):
+        assert word in page
+
+
+def test_the_span_is_bold_and_underlined_and_the_line_labelled():
+    source = render.html(samples.failing())
+    assert re.search(r'if <b style="[^"]*text-decoration:underline;[^"]*">train</b>:', source)
+    assert "&lt;-- error JM101</b>" in source
+
+
+def test_beyond_the_first_glance_all_is_folded():
+    page = render.html(samples.good())
+    glance = re.sub(r"<details.*?</details>", "", page, flags=re.S)
+    assert "faster compiled" in glance and "<table" not in glance and "JM202" not in glance
+    failing = re.sub(r"<details.*?</details>", "", render.html(samples.failing()), flags=re.S)
+    assert "JM101" in failing and "JM103" in failing and "<pre" in failing
+
+
+def test_cell_without_findings_is_not_repeated():
+    assert "the cell:" not in render.html(samples.good())
+    assert "the cell:" in render.html(samples.failing())
+    assert "the cell:" not in render.text(samples.failing())
+
+
+def test_readable_after_nbconverts_sanitizer():
+    for name, make in samples.TYPICAL.items():
+        clean = strings.clean_html(render.html(make()))
+        plain = html_module.unescape(re.sub(r"<[^>]*>", "", clean))
+        for word in re.findall(r"\w{3,}", render.text(make())):
+            assert word in plain, name
+    clean = strings.clean_html(render.html(samples.failing()))
+    assert "style=" not in re.sub(r"&lt;.*?&gt;", "", clean)
+    assert "<b>train</b>" in clean
+    assert "<script" not in strings.clean_html(render.html(samples.hostile()))
+
+
+LIGHT, DARK = (255, 255, 255), (0x11, 0x11, 0x11)
+
+
+def blend(tint, background):
+    *color, alpha = tint
+    return tuple(alpha * c + (1 - alpha) * b for c, b in zip(color, background, strict=True))
+
+
+def luminance(color):
+    parts = (c / 255 for c in color)
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    """The contrast ratio of WCAG 2.2."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def parse(color):
+    return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
+
+
+def backgrounds(base):
+    """The page, each tint on it, and each tint on the tint of a listing."""
+    listing = blend(TINTS["plain"], base)
+    return [base, listing, *(blend(t, ground) for t in TINTS.values() for ground in (base, listing))]
+
+
+def test_contrast_reference_values():
+    assert contrast(LIGHT, (0, 0, 0)) == pytest.approx(21)
+    assert contrast(LIGHT, (0x76, 0x76, 0x76)) == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("tone", COLORS)
+def test_text_contrasts_on_every_background_in_both_themes(tone):
+    light, dark = COLORS[tone]
+    assert min(contrast(parse(light), ground) for ground in backgrounds(LIGHT)) >= 4.5
+    assert min(contrast(parse(dark), ground) for ground in backgrounds(DARK)) >= 4.5
+
+
+def test_the_themes_own_text_contrasts_on_every_tint():
+    assert min(contrast((0x21, 0x21, 0x21), ground) for ground in backgrounds(LIGHT)) >= 4.5
+    assert min(contrast((0xDE, 0xDE, 0xDE), ground) for ground in backgrounds(DARK)) >= 4.5
+
+
+@pytest.mark.parametrize("tone", EDGES)
+def test_bars_and_borders_contrast_in_both_themes(tone):
+    assert min(contrast(parse(EDGES[tone]), ground) for ground in (LIGHT, DARK)) >= 3

@@ -1,0 +1,505 @@
+"""Each kind from hand-made evidence: the kind, the line, the names to blame, and plain words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from jitmagic.evidence import (
+    Call,
+    Difference,
+    Evidence,
+    Function,
+    Leaf,
+    Options,
+    Problem,
+    Variable,
+    Where,
+    Write,
+)
+from jitmagic.report import Finding
+from jitmagic.rules import RULES, Settings, run
+
+INTERNAL = re.compile(r"Tracer<|jaxpr|aval|ShapedArray|JitTracer|DynamicJaxpr")
+FILE = "<cell>"
+
+
+def array(path: str, *shape: int, **more: Any) -> Leaf:
+    return Leaf(
+        path, more.pop("argument", path), "array", "ArrayImpl", shape, more.pop("dtype", "float32"), **more
+    )
+
+
+def scalar(path: str, value: Any, **more: Any) -> Leaf:
+    dtype = {"int": "int32", "float": "float32", "bool": "bool"}.get(type(value).__name__, "")
+    kind = type(value).__name__
+    return Leaf(path, path, "scalar", kind, (), dtype, weak_type=kind != "bool", value=repr(value), **more)
+
+
+def other(path: str, python_type: str, argument: str = "", **more: Any) -> Leaf:
+    return Leaf(path, argument or path, "other", python_type, **more)
+
+
+def function(source: str, name: str = "f", parameters: str = "x", cell: str = "") -> Function:
+    lines = source.splitlines()
+    at = next((i for i, text in enumerate(lines) if text.startswith(("def ", "    def "))), 0)
+    first = lines[at] if lines else ""
+    where = Where(FILE, at + 2, 0, at + 2, len(first), first.strip(), first.strip(), name)
+    return Function(name, FILE, source, at + 2, where, tuple(parameters.split()), cell=cell or source)
+
+
+def place(source: str, line: str, text: str = "") -> Where:
+    """Where `line` stands in a cell whose magic is line 1."""
+    for i, candidate in enumerate(source.splitlines()):
+        if candidate.strip() == line:
+            start = candidate.find(text) if text else len(candidate) - len(line)
+            return Where(FILE, i + 2, start, i + 2, start + len(text or line), line, text)
+    raise AssertionError(line)
+
+
+def check(findings: tuple[Finding, ...], kind: str, line: str | None, *names: str) -> Finding:
+    """The one finding that is no note has this kind, line and first culprits, in plain words."""
+    loud = [f for f in findings if f.severity != "note"]
+    assert [f.kind for f in loud] == [kind]
+    found = loud[0]
+    assert (found.span.source if found.span else None) == line
+    assert found.culprits[: len(names)] == names
+    assert len(set(found.culprits)) == len(found.culprits)
+    assert found.message and found.help
+    assert not INTERNAL.search(found.message + found.help)
+    assert found.code == next(r.code for r in RULES if r.kind == kind)
+    return found
+
+
+PROBLEMS = [
+    # kind, body line, problem's fields, first culprits, words of the message
+    ("tracer-bool", "if x < 3:", dict(op="bool", construct="if", text="x < 3", locals=("x",)), ["x"],
+     "`if x < 3` needs to know whether `x < 3` is true, but `x` has no value while jax traces `f`"),
+    ("tracer-bool", "while x < 3:", dict(op="bool", construct="while", text="x < 3", locals=("x",)), ["x"],
+     "before every turn"),
+    ("tracer-bool", "return x if x > 0 else y",
+     dict(op="bool", construct="ifexp", text="x > 0", locals=("x",)),
+     ["x"], "conditional expression needs to know whether `x > 0`"),
+    ("tracer-bool", "if x > 0 and y > 0:", dict(op="bool", construct="and", text="x > 0 and y > 0"), ["x"],
+     "Python's `and` needs to know whether `x > 0`"),
+    ("tracer-bool", "if x > 0 or y > 0:", dict(op="bool", construct="or", text="x > 0 or y > 0"),
+     ["x"], "`or`"),
+    ("tracer-bool", "if not jnp.all(ok):",
+     dict(op="bool", construct="not", text="not jnp.all(ok)", locals=("ok",)), ["ok", "x"],
+     "whether `jnp.all(ok)` is true, but `ok` (it is computed from `x`) has no value"),
+    ("tracer-bool", "assert 0 <= x < 3", dict(op="bool", construct="compare", text="0 <= x < 3"), ["x"],
+     "joins two comparisons"),
+    ("tracer-bool", "assert x > 0", dict(op="bool", construct="assert", text="x > 0"),
+     ["x"], "`assert x > 0` needs"),
+    ("tracer-bool", "if x in (0, 1):", dict(op="bool", construct="in", text="x in (0, 1)"),
+     ["x"], "each element"),
+    ("tracer-bool", "y = max(x, 0.0)", dict(op="bool", construct="call", callee="max", text="max(x, 0.0)"),
+     ["x"],
+     "`max(…)`"),
+    ("tracer-int", "for i in range(x):", dict(op="index", construct="range", text="range(x)"), ["x"],
+     "`range(x)` needs to know how often"),
+    ("tracer-int", "return fs[x](y)", dict(op="index", construct="subscript", text="fs[x]"),
+     ["x"], "one element"),
+    ("tracer-int", "n = int(jnp.ceil(x))",
+     dict(op="int", construct="call", callee="int", text="int(jnp.ceil(x))"),
+     ["x"], "Python integer"),
+    ("tracer-int", "return y.reshape(2, n)", dict(op="shape", callee="y.reshape", locals=("n",)), ["n", "x"],
+     "new shape"),
+    ("tracer-int", "return jax.ops.segment_sum(y, r, num_segments=x)",
+     dict(op="concrete", callee="jax.ops.segment_sum"), ["x"], "size of its result"),
+    ("tracer-array-conversion", "k = np.cos(x)", dict(op="array", callee="np.cos"),
+     ["x"], "`np.cos` is NumPy"),
+    ("tracer-array-conversion", "k = math.sqrt(x)", dict(op="float", callee="math.sqrt"),
+     ["x"], "`math.sqrt`"),
+    ("tracer-array-conversion", "k = float(x)", dict(op="float", callee="float", text="float(x)"), ["x"],
+     "plain Python number"),
+    ("tracer-array-conversion", "k = x.item()", dict(op="item", callee="x.item"), ["x"], "`.item()`"),
+    ("dynamic-shape", "return y[x > 0]", dict(op="boolean-mask", text="y[x > 0]", locals=("y", "x")), ["x"],
+     "how many elements"),
+    ("dynamic-shape", "return y[:x]", dict(op="slice", construct="slice", text="y[:x]"), ["x"], "how long"),
+    ("dynamic-shape", "return jnp.zeros(x)", dict(op="shape", callee="jnp.zeros"), ["x"], "`jnp.zeros`"),
+    ("dynamic-shape", "return jnp.nonzero(x)", dict(op="concrete", callee="jnp.nonzero"),
+     ["x"], "`jnp.nonzero`"),
+    ("tracer-hash", "return table[x]", dict(op="hash", construct="subscript", text="table[x]"), ["x"], "key"),
+    ("tracer-hash", "return g(x)", dict(op="hash", construct="call", callee="g"), ["x"], "`g` keeps results"),
+    ("tracer-format", 'print(f"{x:.3f}")', dict(op="format", construct="fstring", text='f"{x:.3f}"'),
+     ["x"], "text"),
+    ("in-place-update", "x[i] += 1.0",
+     dict(op="setitem", construct="augassign", text="x[i]", locals=("i", "x")), ["x", "i"], "`x` in place"),
+    ("carry-mismatch", "return jax.lax.scan(step, 0, x)[0]",
+     dict(op="carry", callee="jax.lax.scan", locals=("n",)), ["n"], "comes out of its body"),
+    ("carry-mismatch", "return jax.lax.cond(c, a, b)", dict(op="carry", callee="jax.lax.cond"),
+     ["x"], "branches"),
+    ("leaked-tracer", "return jnp.stack(seen)", dict(op="leak", locals=("seen",)),
+     ["seen"], "after that trace"),
+    ("user-error", 'return x["weight"]',
+     dict(op="user", exception="KeyError", message="'weight'", text='x["weight"]'), ["x"], "raises KeyError"),
+    ("state-write", "counter.n = x", dict(op="other", exception="TraceContextError", locals=("counter",)),
+     ["counter"], "outside"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "line", "fields", "names", "words"), PROBLEMS, ids=lambda x: str(x)[:30])
+def test_problem(kind: str, line: str, fields: dict[str, Any], names: list[str], words: str) -> None:
+    source = f"def f(x, y):\n    {line}\n"
+    fields = dict(fields)
+    where = place(source, line, fields.pop("text", ""))
+    problem = Problem(where=where, leaves=("x",), **fields)
+    evidence = Evidence(function(source, parameters="x y"), calls=(Call((array("x", 3), array("y", 3))),),
+                        problems=(problem,))  # fmt: skip
+    found = check(run(evidence), kind, line, *names)
+    assert found.severity == "error"
+    assert words in found.message
+
+
+def bool_evidence(*leaves: Leaf, verified: tuple[str, ...] | None) -> Evidence:
+    source = "def f(x):\n    if x:\n        return 1\n    return 2\n"
+    problem = Problem("bool", place(source, "if x:", "x"), ("x",), ("x",), "if")
+    return Evidence(function(source), calls=(Call(leaves),), problems=(problem,), static_verified=verified)
+
+
+def test_help_names_static_where_proved_and_refuses_it_for_arrays() -> None:
+    flag = check(run(bool_evidence(scalar("x", True), verified=("x",))), "tracer-bool", "if x:", "x")
+    assert "static_argnames=['x']" in flag.help
+    data = check(run(bool_evidence(array("x"), verified=None)), "tracer-bool", "if x:", "x")
+    assert "static_argnames" not in data.help and "cannot be static" in data.help and "jnp.where" in data.help
+
+
+def test_leaf_of_a_container_comes_before_its_argument() -> None:
+    source = "def f(cfg):\n    if cfg['deep']:\n        return 1\n"
+    problem = Problem(
+        "bool", place(source, "if cfg['deep']:", "cfg['deep']"), ("cfg['deep']",), ("cfg",), "if"
+    )
+    leaf = Leaf("cfg['deep']", "cfg", "scalar", "bool", value="True")
+    evidence = Evidence(function(source, parameters="cfg"), calls=(Call((leaf,)),), problems=(problem,))
+    check(run(evidence), "tracer-bool", "if cfg['deep']:", "cfg['deep']", "cfg")
+
+
+def test_bystanders_are_not_blamed() -> None:
+    source = "def f(x, mode):\n    if x > mode:\n        return 1\n"
+    problem = Problem("bool", place(source, "if x > mode:", "x > mode"), ("x",), ("mode", "x"), "if")
+    call = Call((array("x"), scalar("mode", 1, static=True)))
+    evidence = Evidence(function(source, parameters="x mode"), calls=(call,), problems=(problem,))
+    assert check(run(evidence), "tracer-bool", "if x > mode:").culprits == ("x",)
+
+
+BINDING = [
+    ("invalid-jax-type", "invalid-type", other("x", "function"), "x"),
+    ("invalid-jax-type", "invalid-type", other("x", "str", value="'sum'"), "x"),
+    ("invalid-jax-type", "invalid-type", other("x.init", "function", "x"), "x.init"),
+    ("invalid-jax-type", "invalid-type", other("x", "Mode", value="<Mode.FAST: 1>"), "x"),
+    ("unregistered-pytree", "invalid-type", other("x", "Pendulum"), "x"),
+    ("unhashable-static", "unhashable-static", other("x", "dict", static=True, hashable=False), "x"),
+    ("bad-static-spec", "static-spec", scalar("x", 1), "x"),
+]
+
+
+@pytest.mark.parametrize(("kind", "op", "leaf", "name"), BINDING, ids=lambda x: str(x)[:24])
+def test_argument_kinds_stand_at_the_def_line(kind: str, op: Any, leaf: Leaf, name: str) -> None:
+    source = "def f(x):\n    return x\n"
+    evidence = Evidence(
+        function(source),
+        Options(static_argnums=(1,)),
+        (Call((leaf,)),),
+        (Problem(op, place(source, "return x"), (leaf.path,)),),
+    )
+    check(run(evidence), kind, "def f(x):", name)
+
+
+def test_bad_static_spec_names_the_argument_that_was_meant() -> None:
+    source = "@functools.partial(jax.jit, static_argnums=(2,))\ndef f(x, heads):\n    return x\n"
+    for options in (Options(static_argnums=(2,)), Options(static_argnames=("head",))):
+        evidence = Evidence(
+            function(source, parameters="x heads"), options, problems=(Problem("static-spec", None),)
+        )
+        decorator = "@functools.partial(jax.jit, static_argnums=(2,))"
+        found = check(run(evidence), "bad-static-spec", decorator, "heads")
+        assert found.span and found.span.line == 2
+
+
+def test_donated() -> None:
+    source = "def f(avg, new):\n    return avg + new\n"
+    problem = Problem("donated", None, ("avg", "new"))
+    evidence = Evidence(
+        function(source, parameters="avg new"), Options(donate_argnames=("avg",)), problems=(problem,)
+    )
+    check(run(evidence), "donated-reuse", "def f(avg, new):", "avg", "new")
+
+
+def test_array_in_aux_data_stands_at_the_field() -> None:
+    cell = "class Data(eqx.Module):\n    values: jax.Array = eqx.field(static=True)\n\n"
+    cell += "def f(data):\n    return data\n"
+    there = Function(
+        "f", FILE, "def f(data):\n    return data\n", 5, place(cell, "def f(data):"), ("data",), cell=cell
+    )
+    evidence = Evidence(there, problems=(Problem("aux-data", None, ("data",)),))
+    found = check(
+        run(evidence), "array-in-aux-data", "values: jax.Array = eqx.field(static=True)", "values", "data"
+    )
+    assert found.span and found.span.line == 3
+
+
+# ---- state
+
+
+def variable(path: str, source: str, line: str, **more: Any) -> Variable:
+    given = {"origin": "global", "type": "array", **more}
+    return Variable(path, reads=(place(source, line, path.split(".")[0]),), **given)
+
+
+STATE = "def f(x):\n    y = x @ w + b\n    self.n += 1\n    log.append(y)\n    return y\n"
+
+
+def state_evidence(*variables: Variable, **more: Any) -> Evidence:
+    return Evidence(
+        function(STATE), variables=variables, dynamic_inputs=more.pop("dynamic_inputs", 1), **more
+    )
+
+
+def test_captured_values_that_never_change_are_one_note_for_each_kind() -> None:
+    read = "y = x @ w + b"
+    findings = run(
+        state_evidence(
+            variable("w", STATE, read), variable("b", STATE, read), variable("x0", STATE, read, type="scalar")
+        )
+    )
+    assert [(f.kind, f.severity, f.culprits) for f in findings] == [
+        ("captured-constant", "note", ("w", "b")),
+        ("captured-scalar", "note", ("x0",)),
+    ]
+
+
+def test_captured_values_are_warned_of_where_they_change_or_are_all_there_is() -> None:
+    read = "y = x @ w + b"
+    w, b = variable("w", STATE, read, rebound=True), variable("b", STATE, read)
+    check(run(state_evidence(w, b)), "captured-constant", read, "w")
+    check(run(state_evidence(b, dynamic_inputs=0)), "captured-constant", read, "b")
+    lr = variable("lr", STATE, read, type="scalar", rebound=True, value="0.1")
+    check(run(state_evidence(lr)), "captured-scalar", read, "lr")
+    dynamic = variable("w", STATE, read, rebound=True, role="dynamic")
+    assert run(state_evidence(dynamic)) == ()
+
+
+def test_stale_constant_takes_the_place_of_captured_and_names_what_goes_next() -> None:
+    read = "y = x @ w + b"
+    w = variable("w", STATE, read, stale=True, rebound=True, before="0.1", after="0.2", bytes=5_000_000)
+    b = variable("b", STATE, read)
+    found = check(run(state_evidence(b, w, dynamic_inputs=0)), "stale-constant", read, "w", "b")
+    assert "was 0.1 and is 0.2" in found.message
+    helper = variable("w", STATE, read, stale=True, type="function")
+    assert "redefined" in check(run(state_evidence(helper)), "stale-constant", read, "w").message
+
+
+def test_large_constant_follows_the_setting() -> None:
+    read = "y = x @ w + b"
+    evidence = state_evidence(variable("w", STATE, read, bytes=8_000_000))
+    check(run(evidence), "large-constant", read, "w")
+    assert [f.severity for f in run(evidence, Settings(large_constant=10_000_000))] == ["note"]
+
+
+def test_state_write_unless_declared_dynamic() -> None:
+    write = Write("self.n", "attribute", "bound", False, place(STATE, "self.n += 1"), "0", "1")
+    found = check(run(state_evidence(writes=(write,))), "state-write", "self.n += 1", "self.n", "self")
+    assert found.severity == "warning" and "from 0 to 1" in found.message
+    assert run(state_evidence(writes=(write,), options=Options(dyn=("self",)))) == ()
+
+
+def test_leak_is_an_error_once_it_was_used() -> None:
+    write = Write("log[0]", "item", "added", True, place(STATE, "log.append(y)"))
+    same = Write("log", "global", "changed", False, place(STATE, "log.append(y)"))
+    quiet = check(
+        run(state_evidence(writes=(write, same))), "leaked-tracer", "log.append(y)", "log[0]", "log"
+    )
+    assert quiet.severity == "warning"
+    leak = Problem("leak", None, locals=("log",), exception="UnexpectedTracerError")
+    used = check(
+        run(state_evidence(writes=(write,), problems=(leak,))), "leaked-tracer", "log.append(y)", "log[0]"
+    )
+    assert used.severity == "error"
+
+
+def test_lossy_pytree() -> None:
+    cell = (
+        "class Scaler:\n    def __init__(self, shift, power=1):\n"
+        "        self.shift, self.power = shift, power\n\n"
+        "    def tree_flatten(self):\n        return (self.shift,), None\n\n"
+        "def f(s, x):\n    return (x - s.shift) ** s.power\n"
+    )
+    there = function("def f(s, x):\n    return (x - s.shift) ** s.power\n", parameters="s x", cell=cell)
+    there = Function(**{**vars(there), "line": 9})
+    found = check(run(Evidence(there)), "lossy-pytree", "return (self.shift,), None", "s", "Scaler", "power")
+    assert found.span and found.span.line == 7
+    whole = cell.replace("), None", ", self.power), None")
+    assert run(Evidence(Function(**{**vars(there), "cell": whole}))) == ()
+
+
+# ---- frozen at trace time
+
+TEXTS = [
+    ("hidden-rng", "x = np.random.normal(size=3)", ["np.random.normal"]),
+    ("hidden-rng", "key = jax.random.PRNGKey(0)", ["key"]),
+    ("frozen-side-effect", "y = next(batches)", ["batches"]),
+    ("frozen-side-effect", "t = time.time()", ["time.time"]),
+    ("frozen-side-effect", "t = os.environ['SEED']", ["os.environ"]),
+    ("key-reuse", "b = jax.random.normal(x) + jr.normal(x)", ["x"]),
+    ("in-place-update", "x.at[0].set(1.0)", ["x"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "line", "names"), TEXTS)
+def test_text(kind: str, line: str, names: list[str]) -> None:
+    evidence = Evidence(function(f"def f(x):\n    {line}\n    return x\n"), calls=(Call(()), Call(())))
+    check(run(evidence), kind, line, *names)
+
+
+QUIET = [
+    "key = jax.random.fold_in(jax.random.key(0), x)",
+    "k1, k2 = jax.random.split(x)\n    a = jax.random.normal(k1)\n    b = jax.random.normal(k2)",
+    "for i in range(3):\n        x, k = jax.random.split(x)\n        y = jax.random.normal(k)",
+    "if x.ndim:\n        return jax.random.normal(x)\n    y = jax.random.uniform(x)",
+    "a = next(iter([x]))",
+    "x = x.at[0].set(1.0)",
+]
+
+
+@pytest.mark.parametrize("body", QUIET)
+def test_clean_text_is_quiet(body: str) -> None:
+    evidence = Evidence(function(f"def f(x):\n    {body}\n    return x\n"), calls=(Call(()), Call(())))
+    assert run(evidence) == ()
+
+
+def test_key_reuse_in_a_loop_and_keys_from_outside() -> None:
+    loop = "def f(key):\n    for i in range(3):\n        y = jax.random.normal(key)\n    return y\n"
+    check(run(Evidence(function(loop, parameters="key"))), "key-reuse", "y = jax.random.normal(key)", "key")
+    line = "return x * jax.random.normal(keys.next(), (2,))"
+    source = f"def f(x):\n    {line}\n"
+    write = Write(
+        "keys.count", "attribute", "bound", False, Where("<earlier>", 5, 8, 5, 23, "self.count += 1")
+    )
+    check(run(Evidence(function(source), writes=(write,))), "hidden-rng", line, "keys")
+
+
+def test_update_that_is_not_returned() -> None:
+    line = "a = a.at[0].set(2.0)"
+    check(run(Evidence(function(f"def f(a):\n    {line}\n", parameters="a"))), "in-place-update", line, "a")
+    assert (
+        run(
+            Evidence(function("def f(a):\n    jax.debug.callback(print, a)\n    a = a + 1\n", parameters="a"))
+        )
+        == ()
+    )
+
+
+def test_print_of_values_warns_and_of_shapes_does_not() -> None:
+    evidence = Evidence(
+        function('def f(x):\n    print("x =", x)\n    return x\n'), printed="x = JitTracer(...)\n"
+    )
+    check(run(evidence), "trace-time-print", 'print("x =", x)', "x")
+    shapes = Evidence(function("def f(x):\n    print(x.shape)\n    return x\n"), printed="(3,)\n")
+    assert [f.severity for f in run(shapes)] == ["note"]
+
+
+# ---- recompilation, results
+
+F = "def f(x, y):\n    return x * y // 2\n"
+
+
+def traced(*calls: tuple[Leaf, ...], source: str = F) -> Evidence:
+    return Evidence(function(source, parameters="x y"), calls=tuple(Call(c, traced=True) for c in calls))
+
+
+def test_recompilation() -> None:
+    line = "def f(x, y):"
+    steps = traced(*((array("x", 3), scalar("y", i, static=True)) for i in range(3)))
+    check(run(steps), "recompile-static", line, "y")
+    assert run(traced(*((array("x", 3), scalar("y", i, static=True)) for i in range(2)))) == ()
+    check(run(traced(*((array("x", n),) for n in (4, 3, 2)))), "recompile-shape", line, "x")
+    check(run(traced((scalar("x", 0.0),), (array("x"),))), "recompile-weak-type", line, "x")
+    lambdas = [other("y", "function", static=True, value=f"<function <lambda> at 0x7f{i}>") for i in range(3)]
+    check(run(traced(*((array("x", 3), fun) for fun in lambdas))), "recompile-new-function", line, "y")
+    named = [other("y", "function", static=True, value=f"<function {n} at 0x7f1>") for n in "gh"]
+    assert run(traced(*((array("x", 3), fun) for fun in named))) == ()
+
+
+def test_jit_in_a_loop() -> None:
+    line = "g = jax.jit(jax.grad(functools.partial(loss, data=data)))(w)"
+    source = f"def f(w, batches):\n    for data in batches:\n        {line}\n    return g\n"
+    evidence = Evidence(function(source, parameters="w batches"))
+    check(run(evidence), "recompile-new-function", line, "data")
+
+
+def test_unrolled_loop_needs_many_turns_and_a_large_program() -> None:
+    line = "for k in range(1, x.shape[0]):"
+    there = function(f"def f(x):\n    {line}\n        x = x + k\n    return x\n")
+    check(
+        run(Evidence(there, calls=(Call((array("x", 150),)),), equations=900)),
+        "unrolled-loop",
+        line,
+        "k",
+        "x",
+    )
+    assert run(Evidence(there, calls=(Call((array("x", 5),)),), equations=900)) == ()
+    assert run(Evidence(there, calls=(Call((array("x", 150),)),), equations=150)) == ()
+
+
+def test_results() -> None:
+    wrong = Difference("", "values", 1.0, 1e-6, "4999950000", "704982704")
+    line = "return x * y // 2"
+    whole = Evidence(
+        function(F, parameters="x y"), calls=(Call((scalar("x", 100_000),)),), differences=(wrong,)
+    )
+    check(run(whole), "dtype-truncation", line, "x")
+    ids = Leaf("x", "x", "numpy", "ndarray", (2,), "int64")
+    cut = Evidence(function(F), calls=(Call((ids,)),), differences=(Difference("", "values", 1.0),))
+    check(run(cut), "dtype-truncation", line, "x")
+    assert run(Evidence(function(F), calls=(Call((ids,)),))) == ()
+    test = "if type(x) is Array:"
+    source = f"def f(x):\n    {test}\n        return x\n    return 0.0\n"
+    check(run(Evidence(function(source), differences=(wrong,))), "jit-differs-from-eager", test, "x")
+    nan = Difference("", "nan", eager="nan", jit="nan")
+    check(run(Evidence(function(F, parameters="x y"), differences=(nan,))), "nan", line, "x", "y")
+    dtype = Evidence(function(F), differences=(Difference("", "dtype", eager="float64", jit="float32"),))
+    assert [f.severity for f in run(dtype)] == ["note"]
+
+
+def test_unused_result_is_a_note() -> None:
+    cell = "def f(x):\n    return x\n\njax.jit(f)\ny = f(1.0)\n"
+    (found,) = run(Evidence(function("def f(x):\n    return x\n", cell=cell)))
+    assert (found.kind, found.severity, found.culprits) == ("unused-result", "note", ("f",))
+
+
+# ---- selection
+
+
+def test_findings_come_by_line_then_severity_and_once() -> None:
+    source = "def f(x):\n    if x:\n        pass\n    if x > 1:\n        pass\n"
+    first, second = place(source, "if x:", "x"), place(source, "if x > 1:", "x > 1")
+    problems = (
+        Problem("bool", second, ("x",), ("x",), "if", recorded=True),
+        Problem("bool", first, ("x",), ("x",), "if"),
+        Problem("bool", first, ("x",), (), "if", recorded=True),
+    )
+    findings = run(Evidence(function(source), problems=problems))
+    assert [f.span and f.span.line for f in findings] == [3, 5]
+
+
+def test_difference_beside_its_cause_is_dropped() -> None:
+    w = variable("w", STATE, "y = x @ w + b", stale=True)
+    findings = run(state_evidence(w, differences=(Difference("", "values", 1.0),)))
+    assert [f.kind for f in findings] == ["stale-constant"]
+
+
+def test_place_in_another_cell_is_named() -> None:
+    where = Where("<other>", 7, 0, 7, 5, "if x:", "x")
+    (found,) = run(
+        Evidence(function("def f(x):\n    return g(x)\n"), problems=(Problem("bool", where, ("x",)),))
+    )
+    assert found.span and (found.span.cell, found.span.line) == ("<other>", 7)
+
+
+@pytest.mark.parametrize("source", ["", "not python (", "f = lambda x: x"])
+def test_missing_or_odd_source_is_no_obstacle(source: str) -> None:
+    there = Function("f", FILE, source, 2, None, ("x",), cell=source)
+    assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "nan"),)))

@@ -1,0 +1,370 @@
+"""What the report says about real cells: constants, dynamic variables, failures, counts."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from jitmagic.tracing.stages import counted
+
+
+def only(report, name=None):
+    [function] = [f for f in report.functions if name in (None, f.name)]
+    return function
+
+
+class TestTheGoodCell:
+    def test_one_trace_one_compilation_with_timing_and_cost(self, notebook):
+        notebook.ok("x = jnp.ones(8)")
+        with counted() as counts:
+            notebook.ok("%%jit -q -n 3 -r 2 good(x)\ndef good(x):\n    return jnp.sin(x) * 2")
+            report = notebook.report()
+        assert (counts.traces("good"), counts.compiles("good")) == (1, 1)
+        function = only(report)
+        assert (function.verdict, function.calls, function.traces, function.compiles) == ("ok", 1, 1, 1)
+        assert function.timing.jit.loops == 3 and function.timing.eager.repeats == 2
+        assert function.timing.speedup > 0
+        assert all(
+            s >= 0 for s in (function.stages.trace_s, function.stages.lower_s, function.stages.compile_s)
+        )
+        assert not report.findings
+
+    def test_later_calls_compile_nothing(self, notebook):
+        notebook.ok("%%jit -q --no-time good(x)\nx = jnp.ones(8)\ndef good(x):\n    return x + 1")
+        with counted() as counts:
+            notebook.ok("for _ in range(5): good(x)")
+        assert not [e for e in counts.events if "good" in e[1]]
+        assert only(notebook.report()).calls == 6
+
+    def test_every_constant_is_named_by_its_path(self, notebook):
+        notebook.ok(
+            """
+import functools
+w = jnp.ones((4, 4)); table = np.arange(4, dtype='f4'); params = {'layer1': [jnp.ones(4) * 2]}; scale = 2.0
+class L:
+    def __init__(self): self.w = jnp.ones((4, 4)) * 7; self.alpha = 0.5
+    def __call__(self, x): return self.alpha * (x @ self.w)
+l = L()
+def helper(x): return x @ w * scale
+def closing():
+    c = jnp.arange(4.0) + 3
+    return lambda x: x + c
+clos = closing()
+part = functools.partial(lambda p, x: x + p, jnp.ones(4) * 5)
+@jax.jit
+def inner(x): return x + jnp.sum(w) + params['layer1'][0]
+"""
+        )
+        notebook.ok(
+            "%%jit -q --no-time top(jnp.ones(4))\n"
+            "def top(x, k=jnp.ones(4) * 9):\n"
+            "    y = helper(x) + l(x) + params['layer1'][0] + table\n"
+            "    return clos(y) + part(y) + inner(y) + k\n"
+        )
+        state = {s.path: s for s in only(notebook.report(), "top").state}
+        for path in ("w", "l.w", "params['layer1'][0]", "table", "c"):
+            assert state[path].role == "constant", (path, sorted(state))
+        assert (state["w"].shape, state["w"].dtype, state["w"].bytes) == ((4, 4), "float32", 64)
+        assert state["l.w"].origin == "attribute" and state["w"].origin == "helper"
+        assert state["table"].lines == (3,)
+        assert any(path.startswith("part") for path in state)
+        assert any(s.origin == "default" for s in state.values())
+        assert {s.path for s in state.values() if s.type == "scalar"} >= {"scale", "l.alpha"}
+
+    def test_state_is_put_back_after_timing(self, notebook):
+        notebook.ok(
+            "%%jit -q -n 2 -r 2 count(1.0)\nn = 0\nlog = []\nrng = np.random.default_rng(1)\n"
+            "def count(x):\n    global n\n    n += 1\n    log.append(n)\n    return x * 2"
+        )
+        # as under jax.jit: the function's own code ran once, while it was traced
+        assert notebook.ns["n"] == 1 and notebook.ns["log"] == [1]
+
+    def test_what_the_extra_runs_print_is_held_back(self, notebook):
+        notebook.ok("%%jit -q -n 2 -r 2\ndef loud(x):\n    print('hello')\n    return x * 2\nloud(1.0)")
+        assert notebook.text.count("hello") == 1
+
+    def test_the_result_is_the_plain_result(self, notebook):
+        value = notebook.ok(
+            "%%jit -q --no-time\ndef f(x):\n    return {'a': x, 'b': (x + 1, None)}\nf(jnp.ones(2))"
+        )
+        assert value["b"][0].tolist() == [2.0, 2.0] and value["b"][1] is None
+
+
+class TestDynamicVariables:
+    @pytest.fixture
+    def linear(self, notebook):
+        notebook.ok("w = jnp.ones((2, 3)); b = jnp.zeros(3); x = jnp.ones(2)")
+        return notebook
+
+    def call(self, notebook):
+        return notebook.ok("linear(x).tolist()")
+
+    CELL = "def linear(x):\n    return x @ w + b\n"
+
+    def test_nothing_declared_is_frozen_and_said(self, linear):
+        linear.ok("%%jit -q --no-time\n" + self.CELL)
+        assert self.call(linear) == [2.0] * 3
+        linear.ok("b = jnp.ones(3)")
+        assert self.call(linear) == [2.0] * 3
+        [finding] = [f for f in linear.report().findings if f.severity == "warning"]
+        assert (finding.kind, finding.culprits[0], finding.span.line) == ("stale-constant", "b", 3)
+        assert finding.fixes[0].dyn == ("b",) and finding.fixes[0].verified
+
+    def test_declared_follows_without_a_new_trace(self, linear):
+        linear.ok("%%jit -q --no-time --dyn b\n" + self.CELL)
+        assert self.call(linear) == [2.0] * 3
+        with counted() as counts:
+            linear.ok("b = jnp.ones(3)")
+            assert self.call(linear) == [3.0] * 3
+        assert counts.traces("linear") == 0
+        roles = {s.path: (s.role, s.declared) for s in only(linear.report()).state}
+        assert roles == {"b": ("dynamic", True), "w": ("constant", False)}
+        assert not [f for f in linear.report().findings if f.severity != "note"]
+
+    def test_auto_takes_every_array(self, linear):
+        linear.ok("%%jit -q --no-time --dyn auto\n" + self.CELL)
+        self.call(linear)
+        linear.ok("w = w * 2; b = b + 1")
+        assert self.call(linear) == [5.0] * 3
+
+    @pytest.mark.parametrize(
+        ("setup", "body", "path", "after"),
+        [
+            ("n = 0", "    global n\n    n = n + 1\n    return x * n", "n", "int(n)"),
+            ("d = {'n': 0}", "    d['n'] += 1\n    return x * d['n']", "d['n']", "int(d['n'])"),
+            ("d = {'n': 0}", "    d['n'] += 1\n    return x * d['n']", "d", "int(d['n'])"),
+            ("v = [0, 5]", "    v[0] = v[0] + 1\n    return x * v[0]", "v", "int(v[0])"),
+            (
+                "class C: pass\nc = C(); c.sub = C(); c.sub.n = 0",
+                "    c.sub.n += 1\n    return x * c.sub.n", "c", "int(c.sub.n)",
+            ),
+            (
+                "def make():\n    n = 0\n    def f(x):\n        nonlocal n\n        n = n + 1\n        return x * n\n"
+                "    return f, (lambda: n)\n", None, "n", "int(get())",
+            ),
+        ],
+    )  # fmt: skip
+    def test_writes_are_there_after_the_call(self, notebook, setup, body, path, after):
+        notebook.ok(setup)
+        cell = f"def f(x):\n{body}\n" if body else "f, get = make()\n"
+        notebook.ok(f'%%jit -q --no-time -f f --dyn "{path}"\n{cell}')
+        with counted() as counts:
+            values = notebook.ok("[float(f(2.0)) for _ in range(3)]")
+        assert values == [2.0, 4.0, 6.0]
+        assert notebook.ok(after) == 3
+        assert counts.traces("f") == 1
+        assert not [k for k in notebook.kinds("error", "warning")]
+
+    def test_an_object_that_the_cell_makes(self, notebook):
+        notebook.ok(
+            "%%jit -q --no-time -f f --dyn l.w\nclass L: pass\ndef f(x):\n    return x * l.w\n\nl = L(); l.w = 3.0\na = f(2.0)\n"
+            "l.w = 4.0\nb = f(2.0)"
+        )
+        assert (float(notebook.ns["a"]), float(notebook.ns["b"])) == (6.0, 8.0)
+
+    def test_a_variable_that_decides_a_branch_is_blamed(self, notebook):
+        notebook.ok("n = 3")
+        notebook.error("%%jit -q --dyn n\ndef f(x):\n    return x if n > 2 else -x\nf(1.0)")
+        [finding] = [f for f in notebook.report().findings if f.severity == "error"]
+        assert finding.kind == "tracer-bool" and finding.culprits[0] == "n" and finding.span.line == 3
+        assert notebook.ns["n"] == 3
+
+
+class TestFailingCells:
+    CASES = [
+        ("if x > 0:\n        return x\n    return -x", "tracer-bool", "x > 0", "x"),
+        ("return [x for _ in range(x)]", "tracer-int", "range(x)", "x"),
+        ("return float(x)", "tracer-array-conversion", "float(x)", "x"),
+        ("return np.cos(x)", "tracer-array-conversion", "np.cos(x)", "x"),
+        ("return jnp.zeros(x)", "dynamic-shape", "jnp.zeros(x)", "x"),
+        ("return {x: 1}", "tracer-hash", None, "x"),
+        ("return f'{x:.2f}'", "tracer-format", None, "x"),
+    ]
+
+    @pytest.mark.parametrize(("body", "kind", "text", "culprit"), CASES)
+    def test_line_span_and_culprit(self, notebook, body, kind, text, culprit):
+        notebook.error(f"%%jit -q\ndef f(x):\n    é = 'ünïcödé'; y = 1\n    {body}\n\nf(2)")
+        findings = [f for f in notebook.report().findings if f.severity == "error"]
+        finding = findings[0]
+        assert (finding.kind, finding.span.line, finding.culprits[0]) == (kind, 4, culprit)
+        line = f"    {body}".splitlines()[0]
+        assert finding.span.source == line.strip()
+        if text is not None:
+            assert line[finding.span.column : finding.span.end_column] == text
+
+    def test_through_nested_jit_scan_and_vmap(self, notebook):
+        notebook.ok("@jax.jit\ndef inner(y):\n    return y if y > 0 else -y\n")
+        notebook.error("%%jit -q\ndef f(x):\n    return inner(x + 1)\nf(1.0)")
+        [finding] = [f for f in notebook.report().findings if f.severity == "error"]
+        assert "x" in finding.culprits and finding.span.source == "return y if y > 0 else -y"
+
+    def test_smallest_static_set_is_proved(self, notebook):
+        notebook.error(
+            "%%jit -q\ndef f(x, n, flag, k):\n    for _ in range(n):\n        x = x + k\n    return x if flag else -x\n"
+            "f(jnp.ones(2), 3, True, 2)"
+        )
+        fixes = [x for f in notebook.report().findings for x in f.fixes if x.static_argnames]
+        assert fixes and set(fixes[0].static_argnames) == {"n", "flag"}
+        assert fixes[0].verified and "equal to the run without jit" in fixes[0].evidence
+
+    def test_an_array_is_never_made_static(self, notebook):
+        notebook.error("%%jit -q\ndef f(x):\n    return x if x > 0 else -x\nf(jnp.float32(2.0))")
+        assert not [x for f in notebook.report().findings for x in f.fixes if x.static_argnames]
+
+    @pytest.mark.parametrize("k", [1, 2, 3])
+    def test_traces_of_a_diagnosis(self, notebook, k):
+        names = [f"n{i}" for i in range(k)]
+        checks = "".join(f"    if {n} > 1:\n        x = x + 1\n" for n in names)
+        cell = f"def f(x, {', '.join(names)}):\n{checks}    return x\n"
+        notebook.ok("x = jnp.ones(2)")
+        with counted() as counts:
+            notebook.error(f"%%jit -q\n{cell}\nf(x, {', '.join('2' * k)})")
+            report = notebook.report()
+        assert set(report.findings[0].fixes[0].static_argnames) == set(names)
+        assert counts.traces("f") <= 2 * k + 2
+
+    def test_the_error_is_raised_and_shown_in_a_few_lines(self, notebook):
+        error = notebook.error("%%jit -q\ndef f(x):\n    if x > 0:\n        return x\n\nf(1.0)")
+        assert type(error).__name__ == "TracerBoolConversionError"
+        assert notebook.text.count("TracerBoolConversionError") == 1
+        assert "site-packages" not in notebook.text and len(notebook.text.splitlines()) < 14
+        notebook.run("%tb")
+        assert "site-packages" in notebook.text or "jax" in notebook.text
+
+    def test_the_users_own_error(self, notebook):
+        error = notebook.error("%%jit -q\ndef f(x):\n    return undefined_name + x\nf(1.0)")
+        assert isinstance(error, NameError)
+        assert notebook.kinds("error") == ["user-error"]
+
+    def test_a_leak_is_found_and_taken_back(self, notebook):
+        notebook.ok("%%jit -q --no-time\nkept = []\ndef f(x):\n    kept.append(x * 2)\n    return x\nf(1.0)")
+        assert notebook.ns["kept"] == []
+        [finding] = [f for f in notebook.report().findings if f.severity != "note"]
+        assert (finding.kind, finding.span.source) == ("leaked-tracer", "kept.append(x * 2)")
+        notebook.ok("f(2.0)")
+
+    def test_our_own_failure_is_one_line(self, notebook, monkeypatch):
+        from jitmagic import checking, diagnosis
+
+        def broken(*args, **kwargs):
+            raise RuntimeError("broken inside")
+
+        monkeypatch.setattr(checking, "_DEBUG", False)
+        monkeypatch.setattr(diagnosis, "diagnose_failure", broken)
+        error = notebook.error("%%jit -q\ndef f(x):\n    return x if x > 0 else -x\nf(1.0)")
+        assert type(error).__name__ == "TracerBoolConversionError"
+        [note] = only(notebook.report()).notes
+        assert "the diagnosis itself failed" in note and "broken inside" in note
+
+
+class TestNothingIsLost:
+    @pytest.mark.parametrize("stage", ["trace", "eager"])
+    def test_interrupt(self, notebook, stage):
+        when = "isinstance(x, jax.core.Tracer)" if stage == "trace" else "not isinstance(x, jax.core.Tracer)"
+        notebook.ok("state = {'n': 0}; w = jnp.ones(2)")
+        error = notebook.error(
+            f"%%jit -q --dyn w\ndef f(x):\n    global w\n    state['n'] += 1\n    state['x'] = x\n    w = w + x\n"
+            f"    if {when}:\n        raise KeyboardInterrupt\n    return x\nf(1.0)"
+        )
+        assert isinstance(error, KeyboardInterrupt)
+        assert "x" not in notebook.ns["state"] or not isinstance(notebook.ns["state"]["x"], object.__class__)
+        assert notebook.ok("w.tolist()") == [1.0, 1.0]
+
+    def test_huge_namespaces_cost_nothing(self, notebook):
+        notebook.ns.update({f"name{i}": i for i in range(10_000)})
+        notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x + name7\nf(1.0)")
+        assert [s.path for s in only(notebook.report()).state] == ["name7"]
+
+    def test_a_report_keeps_no_array_alive(self, notebook):
+        notebook.ok("w = jnp.ones(64)\n%jit -q --no-time -o\ndef f(x):\n    return x + w\nf(jnp.ones(64))")
+        report = notebook.report()
+        alive = weakref.ref(notebook.ns["w"])
+        notebook.ok("%jit -q\ndef g(x): return x")
+        for name in ("w", "f"):
+            notebook.ns.pop(name)
+        notebook.shell.displayhook.flush()
+        notebook.session = None
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+        assert alive() is None
+        assert report.functions[0].state[0].path == "w"
+
+    def test_hostile_names_and_strings_are_escaped(self, notebook):
+        notebook.ok("evil = {'</pre><script>alert(1)</script>': jnp.ones(2)}")
+        notebook.ok(
+            "%%jit --no-time\ndef f(x):\n    return x + evil['</pre><script>alert(1)</script>']\nf(jnp.ones(2))"
+        )
+        [output] = notebook.outputs
+        assert "<script>" not in output.data["text/html"]
+
+    def test_a_function_without_source(self, notebook):
+        notebook.ok("exec(compile('def h(x):\\n    return x if x > 0 else -x', '<gone>', 'exec'))")
+        notebook.error("%jit -q -f h\nh(1.0)")
+        assert notebook.kinds("error") == ["tracer-bool"]
+
+
+class TestOptions:
+    def test_static_and_recompilation(self, notebook):
+        notebook.ok(
+            "%%jit -q --no-time --static n\ndef f(x, n):\n    return x * n\n[f(1.0, n) for n in (1, 2, 3, 3)]"
+        )
+        assert only(notebook.report()).traces == 3
+
+    def test_trace_only_runs_nothing(self, notebook):
+        out = notebook.ok("%%jit -q --trace-only\ndef f(x):\n    return x @ x\nf(jnp.ones((2, 2)))")
+        assert type(out).__name__ == "ShapeDtypeStruct" and out.shape == (2, 2)
+        function = only(notebook.report())
+        assert (function.traces, function.compiles, function.timing.jit) == (1, 0, None)
+
+    def test_donation(self, notebook):
+        notebook.ok("%%jit -q --no-time --donate x\ndef f(x):\n    return x + 1\na = jnp.ones(4)\nf(a)")
+        assert notebook.ns["a"].is_deleted()
+
+    def test_lower_trace_eval_shape_and_clear_cache(self, notebook):
+        notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x + 1\nf(1.0)")
+        f = notebook.ns["f"]
+        assert f.eval_shape(1.0).shape == ()
+        assert "add" in str(f.trace(1.0).jaxpr) and "stablehlo" in f.lower(1.0).as_text()
+        f.clear_cache()
+        notebook.ok("f(1.0)")
+
+    def test_options_of_the_cells_own_jit_are_kept(self, notebook):
+        notebook.ok(
+            "%%jit -q --no-time\nfrom functools import partial\n@partial(jax.jit, static_argnames='n')\n"
+            "def f(x, n):\n    return [x] * n\nout = f(1.0, n=2)"
+        )
+        assert len(notebook.ns["out"]) == 2
+
+    def test_device(self, notebook):
+        notebook.ok("%%jit -q --no-time --device cpu:0\ndef f(x):\n    return x + 1\nf(1.0)")
+        assert only(notebook.report()).verdict == "ok"
+
+
+def test_transformations_of_a_compiled_function(notebook):
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x ** 2\n")
+    assert notebook.ok("jax.vmap(f)(jnp.arange(3.0)).tolist()") == [0.0, 1.0, 4.0]
+    assert notebook.ok("float(jax.grad(f)(3.0))") == 6.0
+    assert notebook.ok("float(jax.jit(lambda y: f(y) + 1)(3.0))") == 10.0
+
+
+def test_a_helper_of_the_same_cell_is_inlined(notebook):
+    notebook.ok(
+        "%%jit -q --no-time\ndef g(x, n):\n    return [x] * n\ndef f(x):\n    return sum(g(x, 3))\nv = f(2.0)"
+    )
+    assert float(notebook.ns["v"]) == 6.0
+
+
+def test_check_in_plain_python():
+    import jitmagic
+
+    def f(x, n):
+        return x if n > 1 else -x
+
+    report = jitmagic.check(f, 1.0, 2)
+    assert report.findings[0].kind == "tracer-bool"
+    fixed = jitmagic.check.options(static_argnames="n")(f, 1.0, 2)
+    assert fixed.verdict == "ok"
