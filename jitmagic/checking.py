@@ -408,7 +408,8 @@ class Checker:
         self._remember(args, kwargs, traced=False, outcome="failed")
         diagnose_failure(self, exc, args, kwargs)
         self.seen.traces = self.shim.traced
-        errors.shorten(exc, self.findings)
+        where = self.seen.problems[-1].where if self.seen.problems else None
+        errors.shorten(exc, self.findings, where.line if where is not None else None)
         self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

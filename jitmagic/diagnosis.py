@@ -26,8 +26,7 @@ def diagnose_failure(
     """Add what can be known about a failed call to what the checker has seen."""
     from jitmagic.tracing import locate
 
-    file = getattr(getattr(checker.fn, "__code__", None), "co_filename", None)
-    first = locate.locate(exc, prefer=file)
+    first = locate.locate(exc)
     first = replace(first, leaves=_state_paths(checker, args, first.leaves))
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if first.op not in (*BINDING, "user", "leak", "carry") and checker.settings.rehearse:
@@ -74,6 +73,8 @@ def _recorded(checker: Checker, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
     reach = checker.reach(args, kwargs)
     names = {id(leaf.value): leaf.path for leaf in reach.leaves() if leaf.is_array}
     static = checker.options.static_parameters(checker.fn)
+    # a function without source shows up as its caller's line, which is not where the problem is
+    files = {f.__code__.co_filename for f in reach.functions}
     found: list[ev.Problem] = []
     for inside in (False, True):
         with quiet.undone(reach), quiet.held_back(), quiet.plainly():
@@ -81,11 +82,11 @@ def _recorded(checker: Checker, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
                 checker.fn, args, kwargs,
                 static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
             )  # fmt: skip
-        found += [p for p in run.problems if not any(_same(p, q) for q in found)]
-        if run.note:
+        ended_by = run.problems[-1:] if run.error is not None else ()
+        seen = [p for p in run.problems if p not in ended_by and (p.where is None or p.where.file in files)]
+        found = _joined(found, seen)
+        if run.note and inside:
             checker.seen.note(run.note)
-        if not inside and not run.complete:
-            continue
     return found
 
 
@@ -120,5 +121,5 @@ def _search(checker: Checker, args: Any, kwargs: Any) -> None:
             suspects=suspects, budget_s=checker.settings.budget / 2,
         )  # fmt: skip
     checker.seen.static_verified, checker.seen.search = result.leaves, result
-    later = [p for p in result.errors if p.op != "user"]
+    later = [p for p in result.errors if p.op != "user" and p.where is not None]
     checker.seen.problems = _joined(problems, later)

@@ -177,6 +177,122 @@ class Options:
 
 
 @dataclass(frozen=True)
+class KeyReuse:
+    """One random key from which two draws were made (or one draw in a loop, at each turn)."""
+
+    where: Where
+    names: tuple[str, ...] = ()
+    """The key as written at the second draw, then the argument leaf it is."""
+    earlier: str = ""
+    """Source of the line of the first draw; empty where a loop repeats one draw."""
+
+
+@dataclass(frozen=True)
+class HiddenRandom:
+    """Random numbers that are part of the program.
+
+    host: numpy's or Python's generator; generator: an object with a state of its own; fixed: a key made from
+    a constant seed; captured: a key from outside that is no argument."""
+
+    origin: Literal["host", "generator", "fixed", "captured"]
+    names: tuple[str, ...]
+    where: Where
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class SideEffect:
+    """A question to the world outside that is asked while jax traces."""
+
+    what: Literal["clock", "environment", "file", "iterator", "input", "process", "queue", "id"]
+    names: tuple[str, ...]
+    where: Where
+    asked: str = ""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A call that prints or logs; `values` are the names whose values it shows."""
+
+    where: Where
+    text: str
+    values: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    logs: bool = False
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A Python loop whose body is in the traced program once for each turn."""
+
+    where: Where
+    names: tuple[str, ...]
+    turns: int
+    equations: int
+    """Equations that its body made, all turns together."""
+
+
+@dataclass(frozen=True)
+class LossyPytree:
+    """An argument that comes out of flatten and unflatten with other attributes than it went in."""
+
+    argument: str
+    type: str
+    fields: tuple[str, ...]
+    where: Where | None = None
+    error: str = ""
+    """Why it cannot be put together again, where `tree_unflatten` fails."""
+
+
+@dataclass(frozen=True)
+class ArrayInAux:
+    """An array in what `tree_flatten` returns as auxiliary data, or in a static field."""
+
+    argument: str
+    type: str
+    field: str
+    where: Where | None = None
+
+
+@dataclass(frozen=True)
+class TypeTest:
+    """A test whose outcome differs between a value and the tracer that stands for it."""
+
+    name: str
+    where: Where
+    swallows: bool = False
+    """It is a `try` whose handler takes jax's own errors for an answer."""
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """The first operation that made NaN or infinity from finite numbers."""
+
+    operation: str
+    where: Where | None
+    names: tuple[str, ...] = ()
+    gradient: bool = False
+    infinite: bool = False
+
+
+@dataclass(frozen=True)
+class Silent:
+    """What goes wrong without an error, as far as one traced call shows it."""
+
+    program: bool = False
+    """A traced program was looked at; else the source alone."""
+    keys: tuple[KeyReuse, ...] = ()
+    random: tuple[HiddenRandom, ...] = ()
+    effects: tuple[SideEffect, ...] = ()
+    prints: tuple[Printed, ...] = ()
+    unrolled: tuple[Unrolled, ...] = ()
+    lossy: tuple[LossyPytree, ...] = ()
+    arrays_in_aux: tuple[ArrayInAux, ...] = ()
+    tests: tuple[TypeTest, ...] = ()
+    not_finite: tuple[NotFinite, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that is known about one function after the calls seen so far."""
 
@@ -197,4 +313,5 @@ class Evidence:
     """What the first trace printed."""
     static_verified: tuple[str, ...] | None = None
     """Smallest set of leaves that, made static, lets the function trace; None where there is none."""
+    silent: Silent | None = None
     notes: tuple[str, ...] = field(default=())

@@ -94,7 +94,12 @@ def is_jitted(value: Any) -> bool:
 
 
 def dynamic_tracer_alive(tracer: Any) -> bool:
-    """Whether the trace that `tracer` belongs to still runs; True where jax does not say."""
+    """Whether the trace that `tracer` belongs to may still run: outside all traces none does.
+
+    Inside another trace only those count as ended that jax marks so (its own jit traces are not marked).
+    """
+    if trace_state_clean():
+        return False
     # Private: `Tracer._trace` is the only link from a tracer to the trace that may have ended.
     valid = getattr(getattr(tracer, "_trace", None), "is_valid", None)
     try:

@@ -86,8 +86,8 @@ def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:
 
 
 def namespace_of(frame: types.FrameType) -> Mapping[str, Any]:
-    """What names mean in a frame: its locals over its globals."""
-    return ChainMap(dict(frame.f_locals), frame.f_globals)
+    """What names mean in a frame: its locals over its globals over the builtins."""
+    return ChainMap(dict(frame.f_locals), frame.f_globals, frame.f_builtins)
 
 
 def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:

@@ -173,6 +173,9 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
     """The pieces of the expression, most to blame first."""
     node: Any = site.node
     parent = site.source.parents.get(node)
+    subject = _subject(site.source, node)
+    if subject is not None:
+        return [subject]
     if isinstance(node, ast.Subscript):
         if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.AugAssign):
             value = [parent.value] if isinstance(parent, (ast.Assign, ast.AugAssign)) else []
@@ -192,6 +195,16 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
         with_spec = [v for v in fields if v.format_spec is not None]
         return [v.value for v in (with_spec or fields)]
     return [node]
+
+
+def _subject(source: Source, node: ast.AST) -> ast.AST | None:
+    """What a `match` looks at, where `node` is one of its patterns."""
+    if not isinstance(node, ast.pattern) and not isinstance(source.parents.get(node), ast.pattern):
+        return None
+    up: ast.AST | None = node
+    while up is not None and not isinstance(up, ast.Match):
+        up = source.parents.get(up)
+    return up.subject if up is not None else None
 
 
 def _values(

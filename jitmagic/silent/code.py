@@ -1,0 +1,177 @@
+"""Source of the functions reached, with the objects that its names stand for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jitmagic.evidence import Where
+from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.sites import source_of
+
+MISSING = object()
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """One user function: its node in the file's tree, and what its names mean."""
+
+    fn: types.FunctionType
+    node: Definition
+    lines: tuple[str, ...]
+    parents: dict[ast.AST, ast.AST]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its parameters, in order."""
+        a = self.node.args
+        rest = [x for x in (a.vararg, a.kwarg) if x is not None]
+        return tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, *rest))
+
+    @property
+    def local(self) -> frozenset[str]:
+        """Names that belong to the function or to functions inside it."""
+        code = self.fn.__code__
+        return frozenset(_locals(code)) - frozenset(code.co_freevars)
+
+    def where(self, node: ast.AST, *, head: bool = False) -> Where:
+        """The place of a node as the user sees it; `head`: only its first line."""
+        line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        first = self.lines[line - 1] if line <= len(self.lines) else ""
+        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
+        if head and end != line:
+            end, last = line, len(first.rstrip())
+        else:
+            last = _characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
+        qualname = self.fn.__qualname__.replace("<locals>.", "")
+        return Where(
+            self.fn.__code__.co_filename, line, column, end, last, first.strip(), ast.unparse(node), qualname
+        )
+
+    def value(self, node: ast.AST) -> Any:
+        """What a name or a chain of attributes stands for; MISSING for local names and other expressions."""
+        dotted = dotted_name(node)
+        if not dotted:
+            return MISSING
+        root, *rest = dotted.split(".")
+        value = self.name(root)
+        for attribute in rest:
+            value = _attribute(value, attribute)
+        return value
+
+    def name(self, name: str) -> Any:
+        """What a name means outside the function; MISSING for its local names."""
+        if name in self.local:
+            return MISSING
+        if name in self.fn.__code__.co_freevars:
+            cell = (self.fn.__closure__ or ())[self.fn.__code__.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:
+                return MISSING
+        found = self.fn.__globals__.get(name, MISSING)
+        return getattr(builtins, name, MISSING) if found is MISSING else found
+
+    def full_name(self, node: ast.AST) -> str:
+        """`numpy.random.normal` for `np.random.normal`; empty where the name means nothing from outside."""
+        dotted = dotted_name(node)
+        value = self.value(node)
+        if not dotted or value is MISSING:
+            return ""
+        if "." in dotted:
+            owner = self.value(node.value)  # type: ignore[attr-defined]
+            if isinstance(owner, types.ModuleType):
+                return f"{owner.__name__}.{node.attr}"  # type: ignore[attr-defined]
+        return qualified(value)
+
+    def walk(self) -> Iterator[ast.AST]:
+        """The nodes of its body in the order of the text, functions inside included."""
+        body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
+        found = [n for part in body for n in ast.walk(part) if hasattr(n, "lineno")]
+        return iter(sorted(found, key=lambda n: (n.lineno, n.col_offset)))  # type: ignore[attr-defined]
+
+    def calls(self) -> Iterator[tuple[str, ast.Call]]:
+        """Every call in its body with its full name."""
+        return ((self.full_name(n.func), n) for n in self.walk() if isinstance(n, ast.Call))
+
+
+def codes(functions: Iterable[types.FunctionType]) -> list[Code]:
+    """The functions whose source is known; those inside another of the list only once, with it."""
+    found: list[Code] = []
+    inside: set[ast.AST] = set()
+    for fn in functions:
+        code = code_of(fn)
+        if code is not None and code.node not in inside:
+            found.append(code)
+            inside |= {n for n in ast.walk(code.node) if isinstance(n, Definition)}
+    return found
+
+
+def code_of(fn: types.FunctionType) -> Code | None:
+    """Source and tree of a function, or None where there is none."""
+    from jitmagic.state.uses import find_function
+
+    source = source_of(fn.__code__.co_filename)
+    node = find_function(source.tree, fn.__code__) if source.tree is not None else None
+    if node is None:
+        return None
+    return Code(fn, node, tuple(line.rstrip("\n") for line in source.lines), source.parents)
+
+
+def qualified(value: Any) -> str:
+    """Module and name of a function, method or class: `random.Random.gauss`, `time.perf_counter`."""
+    owner = getattr(value, "__self__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+    if isinstance(owner, types.ModuleType):
+        return f"{owner.__name__}.{getattr(value, '__name__', name)}"
+    if isinstance(owner, type):
+        return f"{owner.__module__}.{owner.__qualname__}.{getattr(value, '__name__', name)}"
+    if owner is not None and not isinstance(value, types.FunctionType):
+        kind = type(owner)
+        return f"{kind.__module__}.{kind.__qualname__}.{getattr(value, '__name__', name)}"
+    module = getattr(value, "__module__", None) or ""
+    if module.startswith("jax._src.random"):
+        module = "jax.random"
+    return f"{module}.{name}" if name else ""
+
+
+def names_in(node: ast.AST) -> list[str]:
+    """Names that an expression reads, in the order of the text."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return list(dict.fromkeys(n.id for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))))
+
+
+def _locals(code: types.CodeType) -> Iterator[str]:
+    yield from (*code.co_varnames, *code.co_cellvars)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _locals(constant)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute by look-ups that run no code of the user's."""
+    if value is MISSING:
+        return MISSING
+    module = type(value).__module__ or ""
+    if isinstance(value, types.ModuleType | type) or module in _SAFE or module.startswith(("numpy.random", "pathlib")):
+        return getattr(value, name, MISSING)
+    held = getattr(value, "__dict__", None)
+    if isinstance(held, dict) and name in held:
+        return held[name]
+    for kind in type(value).__mro__:
+        if name in vars(kind):
+            found = vars(kind)[name]
+            return types.MethodType(found, value) if isinstance(found, types.FunctionType) else found
+    return MISSING
+
+
+_SAFE = frozenset("random os datetime time queue logging _io io collections _collections builtins itertools".split())
+
+
+def _characters(line: str, offset: int) -> int:
+    return len(line.encode()[:offset].decode(errors="ignore"))

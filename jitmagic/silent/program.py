@@ -1,0 +1,240 @@
+"""What a traced program shows: keys used twice, keys that no argument changes, loops written out.
+
+Each variable gets a number for the value it holds (value numbering): what leaves a value as it is, or picks
+the same part of it, gives the same number, so two draws from `keys[0]` are two draws from one key.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax.extend.core import Literal
+
+from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split
+from jitmagic.tracing import compat
+from jitmagic.tracing.locate import is_user_file
+
+Frame = tuple[types.CodeType, int]
+Stack = tuple[Frame, ...]
+"""User frames in which an equation arose, innermost first."""
+
+_SAME = frozenset("random_wrap random_unwrap copy copy_p convert_element_type device_put optimization_barrier".split())
+_PICKS = frozenset(
+    "slice squeeze reshape dynamic_slice gather random_split random_fold_in random_seed broadcast_in_dim "
+    "expand_dims transpose rev random_clone concatenate add sub mul lt select_n iota stack".split()
+)
+_DRAWS = frozenset("random_bits threefry2x32 random_gamma rng_bit_generator".split())
+
+
+@dataclass(frozen=True)
+class Value:
+    """`number`: equal numbers are equal values. `dynamic`: some input leads to it. `loops`: loops at each turn
+    of which it may be another. `root`: the argument or seed that it comes from."""
+
+    number: int
+    dynamic: bool
+    loops: frozenset[int] = frozenset()
+    root: Any = None
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """A key that a draw or a split used up."""
+
+    value: Value
+    stack: Stack
+    draw: bool
+    loop: int | None
+    """The loop at whose every turn the same key is used."""
+
+
+@dataclass
+class Keys:
+    """What happened to the keys of a program, in order."""
+
+    reused: list[tuple[Consumed, Consumed]] = field(default_factory=list)
+    fixed: list[tuple[Stack, Any, Stack]] = field(default_factory=list)
+    """(frames of the draw, the root of its key, frames where the root was made) where no input leads to it."""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A root: a key made from a seed inside the program."""
+
+    stack: Stack
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A root: a value that the program holds."""
+
+    value: Any = field(compare=False)
+
+
+def keys_of(closed: Any) -> Keys:
+    """Keys used twice, and draws whose key depends on no input."""
+    walk = _Walk()
+    body = open_jaxpr(closed)
+    inputs = [Value(walk.fresh(), True, root=i) for i, _ in enumerate(body.invars)]
+    walk.program(closed, inputs, {})
+    return walk.found
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.found = Keys()
+        self.count = 0
+        self.numbers: dict[Any, int] = {}
+        self.in_loop: tuple[int, ...] = ()
+        self.site: Stack = ()
+
+    def fresh(self) -> int:
+        self.count += 1
+        return self.count
+
+    def numbered(self, key: Any) -> int:
+        if key not in self.numbers:
+            self.numbers[key] = self.fresh()
+        return self.numbers[key]
+
+    def program(self, jaxpr: Any, inputs: Sequence[Value], used: dict[int, Consumed]) -> list[Value]:
+        """Values of the results; `used` is filled with the keys used up."""
+        body = open_jaxpr(jaxpr)
+        values: dict[Any, Value] = dict(zip(body.invars, inputs, strict=True))
+        for var, constant in zip(body.constvars, constants_of(jaxpr), strict=False):
+            values[var] = self.constant(constant)
+
+        def read(atom: Any) -> Value:
+            return self.constant(atom.val) if isinstance(atom, Literal) else values[atom]
+
+        for eqn in body.eqns:
+            results = self.equation(eqn, [read(v) for v in eqn.invars], used)
+            values.update(zip(eqn.outvars, results, strict=True))
+        return [read(v) for v in body.outvars]
+
+    def constant(self, value: Any) -> Value:
+        key = repr(value) if getattr(value, "ndim", 0) == 0 and not hasattr(value, "addressable_shards") else id(value)
+        return Value(self.numbered(("constant", type(value), key)), False, root=Constant(value))
+
+    def equation(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+        name, outer = eqn.primitive.name, self.site
+        self.site = user_frames(eqn) or outer
+        try:
+            return self._equation(name, eqn, inputs, used)
+        finally:
+            self.site = outer
+
+    def _equation(self, name: str, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+        if name == "scan":
+            return self.scan(eqn, inputs, used)
+        if name == "while":
+            return self.loop(eqn, inputs, used)
+        if name == "cond":
+            return self.cond(eqn, inputs, used)
+        inner = called_program(eqn)
+        if inner is not None:
+            return self.program(inner[0], [inputs[i] for i in inner[1]], used)
+        if name in _DRAWS and inputs:
+            self.consume(inputs[0], used, draw=True)
+        elif name == "random_split":
+            self.consume(inputs[0], used, draw=False)
+        return self.results(name, eqn, inputs)
+
+    def results(self, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
+        if name in _SAME and len(inputs) == 1:
+            return [inputs[0]]
+        dynamic = any(v.dynamic for v in inputs)
+        loops = frozenset().union(*(v.loops for v in inputs))
+        root = next((v.root for v in inputs if v.dynamic), next((v.root for v in inputs), None))
+        if name in ("random_seed", "random_wrap", "threefry_seed"):
+            root = root if dynamic or name != "random_seed" else Seed(self.site, True)
+        if name in _PICKS:
+            key = (name, tuple(v.number for v in inputs), str(eqn.params) if eqn.params else "")
+            return [Value(self.numbered((key, i)), dynamic, loops, root) for i, _ in enumerate(eqn.outvars)]
+        return [Value(self.fresh(), dynamic, loops, root) for _ in eqn.outvars]
+
+    def consume(self, key: Value, used: dict[int, Consumed], *, draw: bool) -> None:
+        loop = next((x for x in self.in_loop if x not in key.loops), None)
+        now = Consumed(key, self.site, draw, loop)
+        if draw and not key.dynamic:
+            made = key.root.stack if isinstance(key.root, Seed) else ()
+            self.found.fixed.append((self.site, key.root, made))
+        earlier = used.get(key.number)
+        if earlier is not None and (draw or earlier.draw):
+            self.found.reused.append((earlier, now))
+        elif loop is not None and draw:
+            self.found.reused.append((now, now))
+        used.setdefault(key.number, now)
+
+    def scan(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+        consts, carries = scan_split(eqn)
+        body = eqn.params["jaxpr"]
+        return self.turns(body, inputs, consts, carries, used, eqn, eqn.params["length"] > 1)
+
+    def turns(
+        self, body: Any, inputs: list[Value], consts: int, carries: int, used: dict[int, Consumed], eqn: Any, many: bool
+    ) -> list[Value]:
+        """A loop's body once, with what changes from turn to turn marked."""
+        loop, inner = self.fresh(), open_jaxpr(body)
+        dynamic = any(v.dynamic for v in inputs)
+        inside: list[Value] = list(inputs[:consts])
+        for i, value in enumerate(inputs[consts:], consts):
+            kept = i < consts + carries and inner.outvars[i - consts] is inner.invars[i]
+            changed = Value(self.fresh(), value.dynamic or (i < consts + carries and dynamic), value.loops | {loop}, value.root)
+            inside.append(value if kept else changed)
+        before, self.in_loop = self.in_loop, (*self.in_loop, loop) if many else self.in_loop
+        try:
+            results = self.program(body, inside, used)
+        finally:
+            self.in_loop = before
+        out = [Value(self.fresh(), v.dynamic, v.loops - {loop}, v.root) for v in results]
+        for i in range(min(carries, len(out))):
+            if inner.outvars[i] is inner.invars[consts + i]:
+                out[i] = inputs[consts + i]
+        return out[: len(eqn.outvars)]
+
+    def loop(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+        split = eqn.params["cond_nconsts"]
+        end = split + eqn.params["body_nconsts"]
+        carry = len(inputs) - end
+        return self.turns(
+            eqn.params["body_jaxpr"], inputs[split:], eqn.params["body_nconsts"], carry, used, eqn, True
+        )
+
+    def cond(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+        after = dict(used)
+        columns = []
+        for branch in eqn.params["branches"]:
+            own = dict(used)
+            columns.append(self.program(branch, inputs[1:], own))
+            after |= own
+        used.update(after)
+        dynamic = any(v.dynamic for v in inputs)
+        return [
+            Value(self.fresh(), dynamic or any(v.dynamic for v in c), frozenset().union(*(v.loops for v in c)), c[0].root)
+            for c in zip(*columns, strict=True)
+        ]
+
+
+def user_frames(eqn: Any) -> Stack:
+    """The frames of the user's own code in which an equation arose, innermost first."""
+    return tuple((c, i) for c, i in compat.eqn_frames(eqn) if is_user_file(c.co_filename))
+
+
+def all_equations(jaxpr: Any) -> list[tuple[Any, Stack]]:
+    """Every equation, inner programs included, with its user frames (those of the call where it has none)."""
+    found: list[tuple[Any, Stack]] = []
+
+    def collect(inner: Any, outer: Stack) -> None:
+        for eqn in open_jaxpr(inner).eqns:
+            stack = user_frames(eqn) or outer
+            found.append((eqn, stack))
+            for sub in compat.subjaxprs(eqn):
+                collect(sub, stack)
+
+    collect(jaxpr, ())
+    return found

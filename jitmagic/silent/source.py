@@ -1,0 +1,268 @@
+"""What the source of the functions reached asks of the world outside while jax traces."""
+
+from __future__ import annotations
+
+import ast
+import collections.abc
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
+from jitmagic.silent.code import MISSING, Code, names_in
+from jitmagic.tracing.names import dotted_name
+
+CLOCK = frozenset(
+    "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "
+    "time.process_time time.process_time_ns time.thread_time time.localtime time.gmtime time.ctime time.strftime "
+    "time.sleep time.clock_gettime datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow "
+    "datetime.date.today".split()
+)
+ENVIRONMENT = frozenset("os.getenv os._Environ.get os._Environ.copy os.getenvb".split())
+FILES = frozenset(
+    "builtins.open io.open _io.open os.listdir os.scandir os.stat os.path.exists os.path.isfile os.path.isdir "
+    "os.path.getmtime os.path.getsize os.getcwd numpy.load numpy.loadtxt numpy.genfromtxt numpy.fromfile "
+    "numpy.memmap numpy.save numpy.savez numpy.savetxt json.load pickle.load csv.reader glob.glob "
+    "jax.numpy.load".split()
+)
+PATH_METHODS = frozenset("read_text read_bytes open exists is_file is_dir iterdir glob rglob stat write_text".split())
+PROCESS = frozenset(
+    "os.getpid os.system os.popen subprocess.run subprocess.check_output subprocess.getoutput socket.gethostname "
+    "urllib.request.urlopen requests.get".split()
+)
+IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
+SAMPLING = ("numpy.random.", "random.", "secrets.", "_random.")
+NOT_SAMPLING = frozenset(
+    "numpy.random.default_rng numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 "
+    "numpy.random.SeedSequence random.Random".split()
+)
+PRINTERS = frozenset(
+    "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
+)
+LOG_METHODS = frozenset("debug info warning warn error critical exception log".split())
+CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
+
+
+def effects(code: Code) -> Iterator[SideEffect]:
+    """Questions to the clock, the environment, files, iterators and the user."""
+    skipped = called_back(code)
+    for node in code.walk():
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Call):
+            yield from _asks(code, node)
+        elif isinstance(node, ast.Subscript | ast.Compare):
+            yield from _looks_into(code, node)
+        elif isinstance(node, ast.For) and _is_iterator(code, node.iter):
+            yield SideEffect("iterator", (ast.unparse(node.iter),), code.where(node, head=True), ast.unparse(node.iter))
+
+
+def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
+    name, asked = code.full_name(call.func), dotted_name(call.func)
+    outside = [n for n in _outside(code, call.args) if n != asked]
+    where = code.where(call)
+    if name in CLOCK:
+        yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
+    elif name in ENVIRONMENT:
+        variable = [a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        yield SideEffect("environment", (asked, *variable), where, asked)
+    elif name in FILES:
+        yield SideEffect("file", (asked, *outside), where, asked)
+    elif name.startswith("pathlib.") and isinstance(call.func, ast.Attribute) and call.func.attr in PATH_METHODS:
+        yield SideEffect("file", (dotted_name(call.func.value) or asked, asked), where, asked)
+    elif name == "builtins.input":
+        yield SideEffect("input", ("input",), where, asked)
+    elif name in PROCESS:
+        yield SideEffect("process", (asked,), where, asked)
+    elif name in IDS:
+        yield SideEffect("id", (asked,), where, asked)
+    elif name == "builtins.next" and call.args and (source := _taken_from(code, call.args[0])):
+        yield SideEffect("iterator", (source,), where, f"next({source})")
+    elif name.startswith(("queue.", "_queue.")) and asked.endswith((".get", ".get_nowait")):
+        yield SideEffect("queue", (asked.rpartition(".")[0],), where, asked)
+
+
+def _looks_into(code: Code, node: ast.Subscript | ast.Compare) -> Iterator[SideEffect]:
+    import os
+
+    looked = node.value if isinstance(node, ast.Subscript) else node.comparators[0]
+    if code.value(looked) is os.environ and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        text = ast.unparse(looked)
+        yield SideEffect("environment", (text,), code.where(node), text)
+
+
+def _outside(code: Code, nodes: Iterable[ast.expr]) -> list[str]:
+    return [n for node in nodes for n in names_in(node) if n not in code.local]
+
+
+def _taken_from(code: Code, node: ast.expr) -> str:
+    """What `next` takes from, where that is not made inside the call: its path as written."""
+    if isinstance(node, ast.Call) and code.full_name(node.func) == "builtins.iter" and node.args:
+        return ""  # a new iterator at each call starts at its beginning
+    path = dotted_name(node)
+    root = path.split(".")[0]
+    if not path:
+        return ""
+    if root not in code.local:
+        return path
+    return path if "." in path and root in code.parameters[:1] else ""
+
+
+def _is_iterator(code: Code, node: ast.expr) -> bool:
+    value = code.value(node)
+    return value is not MISSING and isinstance(value, collections.abc.Iterator)
+
+
+def random(code: Code) -> Iterator[HiddenRandom]:
+    """Draws from the generators of numpy and of Python, as functions and as objects."""
+    skipped = called_back(code)
+    for name, call in code.calls():
+        if id(call) in skipped or name in NOT_SAMPLING or not name.startswith(SAMPLING):
+            continue
+        asked, owner = dotted_name(call.func), code.value(getattr(call.func, "value", call.func))
+        host = isinstance(owner, types.ModuleType) or isinstance(call.func, ast.Name)
+        names = (asked, name) if host else (asked.rpartition(".")[0], asked)
+        yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
+
+
+def prints(code: Code) -> Iterator[Printed]:
+    """Calls that print or log."""
+    skipped = called_back(code)
+    for name, call in code.calls():
+        logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
+        if id(call) in skipped or not (logs or name in PRINTERS):
+            continue
+        shown = [*call.args, *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush"))]
+        values = [n for a in shown for n in _values(a)]
+        names = [n for a in shown for n in names_in(a)]
+        local = [n for n in dict.fromkeys(values) if n in code.local]
+        yield Printed(code.where(call), ast.unparse(call), tuple(local), tuple(dict.fromkeys(names)), logs)
+
+
+def _values(node: ast.AST) -> list[str]:
+    """Names read for more than a shape, a dtype or a length."""
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "size", "dtype", "__name__"):
+        return []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "type"):
+        return []
+    if isinstance(node, ast.Name):
+        return [node.id]
+    parts = [node.func.value] if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else []
+    if isinstance(node, ast.Call):
+        parts += [*node.args, *(k.value for k in node.keywords)]
+    return [n for child in (parts or ast.iter_child_nodes(node)) for n in _values(child)]
+
+
+def called_back(code: Code) -> set[int]:
+    """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
+    inner = {n.name: n for n in ast.walk(code.node) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    found: set[int] = set()
+    for call in (n for n in ast.walk(code.node) if isinstance(n, ast.Call)):
+        name = dotted_name(call.func)
+        if name.rpartition(".")[2] not in CALLBACKS or not (call.args or call.keywords):
+            continue
+        given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]
+        for passed in given:
+            body = inner.get(passed.id) if isinstance(passed, ast.Name) else passed
+            found |= {id(n) for n in ast.walk(body)} if body is not None else set()
+    return found
+
+
+def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
+    """User functions that are only handed to `jax.debug.callback`, `pure_callback` or `io_callback`."""
+    handed: set[types.FunctionType] = set()
+    called: set[Any] = set()
+    for code in all_codes:
+        for node in ast.walk(code.node):
+            if not isinstance(node, ast.Call):
+                continue
+            target = code.value(node.func)
+            if isinstance(target, types.FunctionType):
+                called.add(target)
+            if dotted_name(node.func).rpartition(".")[2] in CALLBACKS and node.args:
+                given = code.value(node.args[0])
+                if isinstance(given, types.FunctionType):
+                    handed.add(given)
+    return handed - called
+
+
+# --- tests of a type, and errors taken for an answer
+
+
+def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
+    """Tests that hold for an array or a number and not for a tracer, or the other way round."""
+    left_out = set(statics)
+    for node in code.walk():
+        if isinstance(node, ast.Call) and (name := _isinstance_of(code, node)) and name not in left_out:
+            yield TypeTest(name, code.where(_whole(code, node)))
+        elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
+            yield TypeTest(name, code.where(_whole(code, node)))
+        elif isinstance(node, ast.Try) and (handler := _swallowing(code, node)):
+            names = [n for part in node.body for n in names_in(part) if n in code.parameters]
+            yield TypeTest(names[0] if names else "", code.where(handler, head=True), swallows=True)
+
+
+_CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",
+             "Number", "Real", "Integral", "Complex", "Rational")  # fmt: skip
+
+
+def _isinstance_of(code: Code, call: ast.Call) -> str:
+    """The name tested by `isinstance(x, float)`, `callable`, `hasattr(x, '__array__')`, else ''."""
+    if not (isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")):
+        return ""
+    name = dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+    if call.func.id == "isinstance" and len(call.args) == 2:
+        kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
+        if any(_is_concrete(code.value(k), k) for k in kinds) and not any(_is_jax_array(code.value(k)) for k in kinds):
+            return name
+    if call.func.id in ("hasattr", "getattr") and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
+        return name if call.args[1].value in _MISSING_ON_TRACERS else ""
+    return ""
+
+
+_MISSING_ON_TRACERS = ("__array_interface__", "__float__", "tobytes", "devices", "__buffer__", "unsafe_buffer_pointer",
+                       "data", "flags", "strides", "base", "addressable_data", "is_fully_addressable")  # fmt: skip
+
+
+def _is_concrete(value: Any, node: ast.expr) -> bool:
+    name = value.__name__ if isinstance(value, type) else ast.unparse(node).rpartition(".")[2]
+    return name in _CONCRETE
+
+
+def _is_jax_array(value: Any) -> bool:
+    return isinstance(value, type) and value.__name__ in ("Array", "Tracer") and value.__module__.startswith("jax")
+
+
+def _type_compared(code: Code, node: ast.Compare) -> str:
+    """The name in `type(x) is float`, `type(x) == T`, `type(x) in (…)`, `x.__class__ is T`."""
+    for side in (node.left, *node.comparators):
+        if isinstance(side, ast.Call) and code.full_name(side.func) == "builtins.type" and len(side.args) == 1:
+            return dotted_name(side.args[0])
+        if isinstance(side, ast.Attribute) and side.attr == "__class__":
+            return dotted_name(side.value)
+        if isinstance(side, ast.Attribute) and side.attr == "__name__" and "type(" in ast.unparse(side):
+            return next(iter(names_in(side.value)), "")
+    return ""
+
+
+def _whole(code: Code, node: ast.AST) -> ast.AST:
+    """The test that a call stands in."""
+    parent = code.parents.get(node)
+    while isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.Compare):
+        node, parent = parent, code.parents.get(parent)
+    return node
+
+
+_TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotImplementedError".split())
+
+
+def _swallowing(code: Code, node: ast.Try) -> ast.AST | None:
+    """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on."""
+    for handler in node.handlers:
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
+        caught = {dotted_name(k).rpartition(".")[2] for k in kinds}
+        takes = not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
+        raises = any(isinstance(n, ast.Raise) for part in handler.body for n in ast.walk(part))
+        if takes and not raises:
+            return handler
+    return None

@@ -1,0 +1,212 @@
+"""The recording run: everything in one pass, no false findings, nothing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cells import cell, function
+
+from jitmagic.tracing import compat
+from jitmagic.tracing.locate import locate
+from jitmagic.tracing.recording import available, record
+
+X = jnp.arange(3.0) + 1
+
+LONG = """
+SCALE = jnp.ones(3)
+@functools.lru_cache
+def coefficient(a): return a
+def f(x, n, flag, cfg, mask):
+    é = "ü"; y = x * 2; z = 3 if flag else 4
+    if n > 2 and flag:
+        y = y + 1
+    for i in range(n):
+        y = y + i
+    assert cfg["lo"] <= n < 100
+    a = float(x[0])
+    b = int(n)
+    s = math.sqrt(x.sum())
+    q = np.cos(x)
+    buf = np.zeros(3)
+    buf[0] = x[1]
+    w = x[mask]
+    v = x[:n]
+    u = jnp.zeros(n)
+    d = {3: 1}[n]
+    text = f"{y[0]:.3f}"
+    y[0] = 4.0
+    y[n - 1] += 1
+    if (SCALE > 0).all(): y = y * SCALE
+    k = coefficient(n)
+    g = jax.grad(lambda t: t * t if t > 0 else t)(x[1])
+    h = jax.vmap(lambda t: float(t))(x)
+    m = x.tolist()
+    o = x[0].item()
+    r = jnp.nonzero(x)
+    l = [p for p in (1, 2) if x[0] > p]
+    jj = x.reshape(jnp.prod(jnp.array(x.shape)))
+    return y, not n
+"""
+FOUND = [
+    ("bool", "flag", ("flag",)), ("bool", "n > 2", ("n",)), ("bool", "flag", ("flag",)),
+    ("index", "range(n)", ("n",)), ("bool", 'cfg["lo"] <= n < 100', ("n", "cfg['lo']")),
+    ("float", "float(x[0])", ("x",)), ("int", "int(n)", ("n",)), ("float", "math.sqrt(x.sum())", ("x",)),
+    ("array", "np.cos(x)", ("x",)), ("setitem", "buf[0]", ("x",)), ("boolean-mask", "x[mask]", ("mask",)),
+    ("slice", "x[:n]", ("n",)), ("shape", "jnp.zeros(n)", ("n",)), ("hash", "{3: 1}[n]", ("n",)),
+    ("format", 'f"{y[0]:.3f}"', ("x",)), ("setitem", "y[0]", ("x",)), ("setitem", "y[n - 1]", ("x",)),
+    ("bool", "(SCALE > 0).all()", ("SCALE",)), ("hash", "coefficient(n)", ("n",)), ("bool", "t > 0", ("x",)),
+    ("float", "float(t)", ("x",)), ("tolist", "x.tolist()", ("x",)), ("item", "x[0].item()", ("x",)),
+    ("boolean-mask", "jnp.nonzero(x)", ("x",)), ("bool", "x[0] > p", ("x",)),
+    ("shape", "x.reshape(jnp.prod(jnp.array(x.shape)))", ()), ("bool", "n", ("n",)),
+]  # fmt: skip
+
+
+def seen(run: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(p.op, p.where.text, p.leaves) for p in run.problems]
+
+
+def test_available() -> None:
+    assert available()
+
+
+def test_one_pass_finds_everything() -> None:
+    names = cell(LONG)
+    mask = jnp.array([True, False, True])
+    run = record(
+        names["f"], (X, 3, True), {"mask": mask, "cfg": {"lo": 1}}, constants={id(names["SCALE"]): "SCALE"}
+    )
+    assert run.complete and run.error is None, run
+    assert seen(run) == FOUND
+    assert all(p.recorded for p in run.problems)
+    assert next(p.value for p in run.problems if p.construct == "range") == "3"
+    assert names["coefficient"].cache_info().currsize == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "args"),
+    [
+        ("def f(x):\n    return x if x > 0 else -x", (2.0,)),
+        ("def f(x, n):\n    return x[:n]", (X, 2)),
+        ("def f(n):\n    return jnp.arange(n)", (3,)),
+        ("def f(x):\n    return x[x > 1]", (X,)),
+        ("def f(x):\n    return np.sum(np.asarray(x))", (X,)),
+        ("def f(x):\n    x[0] = 1\n    return x", (X,)),
+        ("def f(x):\n    return jax.vmap(lambda t: 1 if t > 0 else 2)(x)", (X,)),
+        ("def f(x, k):\n    return jnp.repeat(x, k)", (X, 2)),
+        ("def f(x):\n    return jax.lax.top_k(x, 2)[0][0].item()", (X,)),
+    ],
+)
+def test_first_finding_is_jits_first_error(source: str, args: Any) -> None:
+    fn = function(source)
+    with compat.full_tracebacks(), pytest.raises(Exception) as caught:
+        jax.jit(fn)(*args)
+    real = locate(caught.value)
+    first = record(fn, args, {}).problems[0]
+    assert (first.op, first.where, first.construct, first.locals) == (
+        real.op, real.where, real.construct, real.locals,
+    )  # fmt: skip
+
+
+CLEAN = """
+def f(x, key):
+    p = jax.random.normal(key, (3,)) ** 2 + jnp.power(x, 2)
+    o = jnp.where(p > 0, p, 0)[jnp.argmax(p)]
+    o = jax.nn.softmax(x) + jnp.linalg.norm(x) + jnp.sort(x)[0]
+    c = jax.lax.cond(o.sum() > 0, lambda: x, lambda: -x)
+    c = jax.lax.fori_loop(0, 3, lambda i, c: c + x[i], c)
+    c = jax.lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1, c)
+    f = jax.vmap(jax.grad(lambda t: jax.nn.gelu(t)))(x)
+    x = x.at[0].set(2.0)
+    jax.debug.print("{x}", x=x)
+    try:
+        n = int(x[0])
+    except TypeError:
+        n = 3
+    return jnp.roll(x, x[0].astype(int)), x.std(), f"{x}", n
+"""
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_no_findings_where_jit_has_none(inside: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    fn = function(CLEAN)
+    jax.jit(lambda x, key: fn(x, key)[:2])(X, jax.random.key(0))
+    capfd.readouterr()
+    run = record(fn, (X, jax.random.key(0)), {}, budget_s=60, reach_inside=inside)
+    assert (run.problems, run.error, run.complete) == ((), None, True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_bodies_are_reached_without_jit() -> None:
+    fn = function(
+        "def f(x):\n    def body(c, v):\n        if c > 0: c = c + v\n        return c, v\n"
+        "    return jax.lax.scan(body, x, jnp.arange(3.0))"
+    )
+    outside, inside = record(fn, (1.0,), {}), record(fn, (1.0,), {}, reach_inside=True)
+    assert not outside.complete and outside.problems[-1].where.text == "c > 0"
+    assert seen(inside) == [("bool", "c > 0", ("x",))] and inside.problems[0].count == 3
+
+
+def test_static_leaves_stay_plain() -> None:
+    fn = function(
+        "def f(x, n, cfg):\n    if cfg['deep'] and cfg['wide']:\n        return x\n    return jnp.zeros(n)"
+    )
+    args = (X, 2, {"deep": True, "wide": False})
+    assert seen(record(fn, args, {}, static=("n", "cfg['deep']"))) == [
+        ("bool", "cfg['wide']", ("cfg['wide']",))
+    ]
+
+
+def test_the_users_own_error_ends_the_run_and_is_told() -> None:
+    run = record(function("def f(x):\n    if x > 0: pass\n    raise KeyError('gone')"), (1.0,), {})
+    assert [p.op for p in run.problems] == ["bool", "user"]
+    assert not run.complete and run.error == "KeyError: 'gone'" and "KeyError" in run.note
+
+
+def test_first_nan_is_at_the_users_operation() -> None:
+    nan = record(
+        function("def f(x):\n    y = x - 1\n    return jnp.sum(jnp.log(y))"), (jnp.zeros(2),), {}
+    ).first_nan
+    assert nan is not None and (nan.value, nan.where.text, nan.leaves) == ("nan", "jnp.log(y)", ("x",))
+    assert nan.locals == ("y",)
+    source = (
+        "def f(x):\n    curve = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(curve)(x)"
+    )
+    nan = record(function(source), (0.0,), {}).first_nan
+    assert nan is not None and (nan.where.text, nan.locals) == ("jnp.sqrt(t)", ("t",))
+    assert record(function("def f(x):\n    return jnp.sqrt(x)"), (4.0,), {}).first_nan is None
+
+
+def test_budget_ends_the_run() -> None:
+    fn = function(
+        "def f(x):\n    while True:\n        try:\n            x = x + 1\n        except Exception:\n            pass"
+    )
+    run = record(fn, (1.0,), {}, budget_s=0.05)
+    assert not run.complete and "0.05 s" in run.note
+
+
+def test_nothing_stays_patched_and_traces_die() -> None:
+    before = {
+        n: compat.Tracer.__dict__[n] for n in ("to_concrete_value", "__float__", "__complex__", "__array__")
+    }
+    kept: list[Any] = []
+    names = cell("def f(x):\n    kept.append(x * 2)\n    raise RuntimeError")
+    names["kept"] = kept
+    record(names["f"], (1.0,), {}, reach_inside=True)
+    assert all(compat.Tracer.__dict__[n] is v for n, v in before.items())
+    assert not jax.config.jax_disable_jit
+    assert not compat.dynamic_tracer_alive(kept[0])
+    assert float(jnp.float32(2.0) + 1) == 3.0
+    assert isinstance(np.asarray(X), np.ndarray)
+
+
+def test_helpers_jitted_by_the_user_work_afterwards() -> None:
+    names = cell("@jax.jit\ndef g(v):\n    return v * 2\ndef f(x, n):\n    return g(x) + jnp.zeros(n)")
+    for inside in (False, True):
+        assert seen(record(names["f"], (X, 3), {}, reach_inside=inside)) == [
+            ("shape", "jnp.zeros(n)", ("n",))
+        ]
+    assert np.allclose(names["g"](X), 2 * X)
