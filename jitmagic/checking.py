@@ -14,82 +14,16 @@ import inspect
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic import errors, quiet, report
 from jitmagic import evidence as ev
 from jitmagic.facts import function_facts, has_parameters
 from jitmagic.options import JitOptions
+from jitmagic.seen import Sample, Seen
+from jitmagic.settings import CellSource, Settings
 from jitmagic.watched import Shim, plainly, unwrap_jitted
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a check may do and where its thresholds lie. `budget` in seconds, `large_constant` in bytes."""
-
-    time: bool = True
-    loops: int | None = None
-    repeats: int = 7
-    budget: float = 10.0
-    large_constant: int = 1_000_000
-    trace_only: bool = False
-    rehearse: bool = True
-    """The user's function may be run on real values to find out more."""
-    compile: bool = True
-    """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
-
-
-@dataclass
-class Sample:
-    """One call that is kept so that a fix can be tried on it."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    source: str = ""
-    cell: str | None = None
-
-
-@dataclass(frozen=True)
-class CellSource:
-    """The cell that a function comes from: `text` with its magic line, `body` without."""
-
-    text: str = ""
-    body: str = ""
-    name: str | None = None
-    id: str | None = None
-    magic: str = ""
-
-
-@dataclass
-class Seen:
-    """What the calls so far have shown; turned into frozen evidence when somebody asks."""
-
-    calls: list[ev.Call] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
-    problems: list[ev.Problem] = field(default_factory=list)
-    variables: dict[str, ev.Variable] = field(default_factory=dict)
-    writes: dict[str, ev.Write] = field(default_factory=dict)
-    differences: list[ev.Difference] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    traces: int = 0
-    compiles: int = 0
-    count: int = 0
-    printed: str = ""
-    equations: int | None = None
-    dynamic_inputs: int | None = None
-    static_verified: tuple[str, ...] | None = None
-    search: Any = None
-    stages: report.Stages = report.Stages()
-    timing: report.Timing = report.Timing()
-    cost: report.Cost = report.Cost()
-    lines: tuple[report.LineCost, ...] = ()
-
-    def note(self, text: str) -> None:
-        """Say once what was left out."""
-        if text not in self.notes:
-            self.notes.append(text)
-
 
 MAX_SAMPLES = 8
 MAX_SAMPLE_BYTES = 64_000_000
@@ -223,10 +157,11 @@ class Checker:
             self._remember(args, kwargs, traced=True)
             return staged.traced.out_info
         eager = self._run_without_jit(args, kwargs)
+        inputs = self._inputs(args, kwargs)
         self._keep(args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self._remember(args, kwargs, traced=True)
-        self._guarded(self._compare, eager, out, staged)
+        self._guarded(self._compare, eager, out, staged, inputs)
         if self.settings.time:
             self._guarded(self._time, target, args, kwargs, eager)
         return out
@@ -332,13 +267,35 @@ class Checker:
             return _Eager(None, None, exc)
         return _Eager(value, time.perf_counter() - start, None)
 
-    def _compare(self, eager: _Eager, out: Any, staged: Any) -> None:
+    def _inputs(self, args: Any, kwargs: Any) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first."""
+        import jax
+
+        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        state = stateful.read() if stateful is not None else ()
+        static = self.options.static_parameters(self.fn)
+        names = list(inspect.signature(self.fn).parameters) if static else []
+        skipped = len(args) - len(self.rest(args))
+        given = [v for i, v in enumerate(args) if i >= skipped and not (i < len(names) and names[i] in static)]
+        named = {k: v for k, v in kwargs.items() if k not in static}
+        return [*state, *jax.tree.leaves((given, named))]
+
+    def _compare(self, eager: _Eager, out: Any, staged: Any, inputs: list[Any]) -> None:
+        import jax
+
         from jitmagic.measure import compare, reference
 
         if eager.error is not None:
             return
-        terms = reference.largest_reduction(staged.traced.jaxpr)
-        self.seen.differences = list(compare.compare(eager.value, out, terms=terms))
+        jaxpr = staged.traced.jaxpr
+        program = reference.Program(jaxpr, inputs, self.settings.budget / 4)
+        self.seen.differences = list(
+            compare.compare(
+                eager.value, out,
+                reference=reference.Leading(program, len(jax.tree.leaves(out))),
+                terms=reference.largest_reduction(jaxpr),
+            )
+        )  # fmt: skip
 
     def _time(self, target: Any, args: Any, kwargs: Any, eager: _Eager) -> None:
         from jitmagic.measure import timing
@@ -357,7 +314,7 @@ class Checker:
         stages = self.seen.stages
         total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
         with quiet.undone(reach), quiet.held_back():
-            self.seen.timing = timing.time_pair(
+            timed = timing.time_pair(
                 None if eager.error is not None else plain,
                 lambda: target(*rest, **kwargs),
                 restore=before.restore,
@@ -368,13 +325,15 @@ class Checker:
                 compile_s=total,
                 eager_once_s=eager.seconds,
             )
+        self.seen.timing = replace(timed, constant_folded=self.seen.folded, digits=self.settings.digits)
 
     def _cost(self, staged: Any) -> None:
-        from jitmagic.measure import cost
+        from jitmagic.measure import cost, folding
 
         file = getattr(getattr(self.fn, "__code__", None), "co_filename", "")
         self.seen.cost = cost.total_cost(staged.traced.jaxpr, staged.compiled)
         self.seen.lines = cost.line_costs(staged.traced.jaxpr, file)
+        self.seen.folded = staged.compiled is not None and folding.folded(staged.traced.jaxpr, staged.compiled)
 
     # -- calls on record
 

@@ -30,7 +30,9 @@ def _lines(exc: BaseException, findings: Sequence[Finding], line: int | None) ->
     out += [f"  line {f.lineno}, in {f.name}\n    {f.line or ''}" for f in frames]
     name = type(exc).__name__
     serious = [f for f in findings if f.severity == "error"]
-    first = next((f for f in serious if f.span is not None and f.span.line == line), serious[0] if serious else None)
+    first = next(
+        (f for f in serious if f.span is not None and f.span.line == line), serious[0] if serious else None
+    )
     text = str(exc).strip()
     if first is None:
         return [*out, f"{name}: {text}"]

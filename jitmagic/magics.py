@@ -14,9 +14,9 @@ from traitlets import Bool, Float, Int, Unicode
 
 from jitmagic import cell as cells
 from jitmagic import completion
-from jitmagic.checking import Settings
 from jitmagic.options import JitOptions
 from jitmagic.session import Request, Session
+from jitmagic.settings import Settings
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
 
@@ -163,7 +163,8 @@ class JitMagics(Magics):
             raise UsageError(f"--save {args.save}: the suffix has to be .html, .json or .txt")
         settings = Settings(
             time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
-            repeats=_positive("-r", value("repeats")) or 7, budget=self.budget, large_constant=self.large_constant,
+            repeats=_positive("-r", value("repeats")) or 7,
+            digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
         )  # fmt: skip
         return Request(

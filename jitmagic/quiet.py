@@ -90,11 +90,11 @@ def _shell() -> Any:
 
 
 @contextlib.contextmanager
-def undone(reach: Any) -> Iterator[None]:
+def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
     """Put every variable in reach back afterwards, whatever happens in between."""
     before = snapshot.take(reach)
     try:
-        yield
+        yield before
     finally:
         before.restore()
 

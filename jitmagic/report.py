@@ -126,6 +126,8 @@ class Timing:
     device: str | None = None
     left_out: str | None = None
     """Why there is no timing, or only half of one."""
+    digits: int = 3
+    """Significant digits to show, as in `%timeit -p`."""
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,17 @@ import difflib
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from jitmagic import cell as cells
-from jitmagic import checking
 from jitmagic.options import JitOptions
-from jitmagic.report import Report
-from jitmagic.watched import Watched
+from jitmagic.settings import CellSource, Settings
+
+if TYPE_CHECKING:
+    from jitmagic import checking
+    from jitmagic.report import Report
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Request:
     calls: tuple[str, ...] = ()
     options: JitOptions = JitOptions()
     dyn: str | None = None
-    settings: checking.Settings = checking.Settings()
+    settings: Settings = Settings()
     off: bool = False
     quiet: bool = False
     give_back: bool = False
@@ -48,7 +50,7 @@ class Run:
     """One `%%jit` or `%%jitcheck` cell: what it asked for and what it defined."""
 
     request: Request
-    source: checking.CellSource
+    source: CellSource
     targets: tuple[str, ...]
     checkers: dict[str, checking.Checker] = field(default_factory=dict)
 
@@ -189,7 +191,7 @@ class Session:
         self._check_paths(request, after)
         text = self.running.source
         body = cells.body_of(text)
-        source = checking.CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
+        source = CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
         self.last = self.running.run = Run(request, source, targets)
         present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]
         for name in present:
@@ -258,6 +260,9 @@ class Session:
 
     def _watch(self, target: str) -> None:
         """Put the watched form of a function or method where the function was."""
+        from jitmagic import checking
+        from jitmagic.watched import Watched
+
         run = self.running.run
         head, _, method = target.partition(".")
         holder = self.shell.user_ns.get(head)
@@ -304,6 +309,8 @@ class Session:
             return
         from IPython.display import display
 
+        from jitmagic import checking
+
         report = checking.assemble(news)
         if self._live() and self.running.shown is not None:
             self.running.shown.update(report)
@@ -322,6 +329,8 @@ class Session:
 
     def report(self) -> Report:
         """Everything known since the last cell with a magic."""
+        from jitmagic import checking
+
         run = self.last
         if run is None:
             return checking.assemble([])
@@ -331,6 +340,8 @@ class Session:
 
     def check_call(self, text: str, request: Request) -> Report:
         """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
+        from jitmagic import checking
+
         try:
             node = ast.parse(text.strip(), mode="eval").body
         except SyntaxError as exc:
@@ -343,7 +354,7 @@ class Session:
         checker = checking.Checker(
             inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
             namespace=self.shell.user_ns, settings=request.settings,
-            cell=inner.cell if inner is not None else checking.CellSource(),
+            cell=inner.cell if inner is not None else CellSource(),
         )  # fmt: skip
         checker.seen.count = 1
         checker.call_source = lambda: (text, self.running.id)

@@ -64,7 +64,7 @@ class Prover:
     def _compare(self, run: Callable[[Sample], Any]) -> Proof:
         from jitmagic.measure.compare import compare
 
-        if self.checker.settings.trace_only and self.checker.settings.compile:
+        if not self.checker.settings.rehearse:
             return Proof(False, "not tried: nothing runs on real values with --trace-only")
         if not self.samples:
             return Proof(False, "not tried: no call was kept")
@@ -77,9 +77,11 @@ class Prover:
         for sample, eager in zip(self.samples, wanted, strict=True):
             reach = self.checker.reach(sample.args, sample.kwargs)
             try:
-                with quiet.undone(reach), quiet.held_back(), plainly():
+                with quiet.undone(reach) as before, quiet.held_back(), plainly():
                     got = run(sample)
                     differences = compare(eager, got)
+                    if any(write.tracer for write in before.changes()):
+                        return Proof(False, "it leaves a traced value behind")
             except Exception as exc:
                 return Proof(False, f"it still fails: {type(exc).__name__}")
             if differences:

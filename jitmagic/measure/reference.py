@@ -32,6 +32,21 @@ class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
 
 
+class Leading:
+    """The first `count` leaves of what a program gives: its own result, without the variables it writes."""
+
+    def __init__(self, program: Program, count: int) -> None:
+        self._program, self._count = program, count
+
+    def __call__(self) -> list[Any]:
+        """As the program's, cut off."""
+        return self._program()[: self._count]
+
+    def noisy(self) -> list[Any]:
+        """As the program's, cut off."""
+        return self._program.noisy()[: self._count]
+
+
 class Program:
     """A traced program with the leaves of one call; called, it gives the leaves of the result.
 

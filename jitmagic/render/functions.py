@@ -77,8 +77,9 @@ def gain(function: FunctionReport) -> str:
         return "traces and compiles, not timed" if compiled else "traces, not timed"
     place = f" on {timing.device}" if timing.device else ""
     if timing.eager is None or not timing.speedup:
-        return f"{units.seconds(timing.jit.median_s)} per compiled call{place}"
-    both = f"{units.seconds(timing.eager.median_s)} → {units.seconds(timing.jit.median_s)}{place}"
+        return f"{units.seconds(timing.jit.median_s, timing.digits)} per compiled call{place}"
+    eager, jit = (units.seconds(s.median_s, timing.digits) for s in (timing.eager, timing.jit))
+    both = f"{eager} → {jit}{place}"
     return f"{_ratio(timing.speedup)} ({both}), {_pays(timing.speedup, timing.break_even_calls)}"
 
 
@@ -175,7 +176,7 @@ def _timing(function: FunctionReport) -> Section | None:
     parts: list[Part] = []
     if samples := eager + jit:
         most = max(sample.median_s or 0.0 for _, sample in samples) or 1.0
-        rows = tuple(_sample_row(name, sample, most) for name, sample in samples)
+        rows = tuple(_sample_row(name, sample, most, timing.digits) for name, sample in samples)
         head = ("run", "median", "mean ± std", "best", "runs", "")
         parts.append(Table(head, rows, frozenset({1, 2, 3})))
         parts.append(Para(runs(gain(function))))
@@ -187,11 +188,11 @@ def _timing(function: FunctionReport) -> Section | None:
     return Section((Run(f"timing{device}:", "strong"),), tuple(parts), fold=True)
 
 
-def _sample_row(name: str, sample: Sample, most: float) -> Cells:
-    spread = f"{units.seconds(sample.mean_s)} ± {units.seconds(sample.std_s)}"
+def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
+    spread = f"{units.seconds(sample.mean_s, digits)} ± {units.seconds(sample.std_s, digits)}"
     count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
-    best = units.seconds(sample.best_s) if sample.best_s is not None else ""
-    words = (name, units.seconds(sample.median_s), spread, best, count)
+    best = units.seconds(sample.best_s, digits) if sample.best_s is not None else ""
+    words = (name, units.seconds(sample.median_s, digits), spread, best, count)
     return (*((Run(word),) for word in words), Bar((sample.median_s or 0.0) / most))
 
 

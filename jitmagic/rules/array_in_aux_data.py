@@ -84,7 +84,24 @@ from jitmagic.rules.words import quoted
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each refusal; the field's declaration is the place, where the cell has it."""
-    for problem in of_kind(evidence, RULE.kind):
+    failed = list(of_kind(evidence, RULE.kind))
+    for fact in evidence.silent.arrays_in_aux if evidence.silent else ():
+        first = failed[0] if failed else None
+        yield RULE.finding(
+            evidence,
+            f"{quoted(fact.field or 'an array')} of `{fact.type}` is an array in the part of its object that has "
+            "to be hashable and comparable (auxiliary data, static fields): a call with another object fails or "
+            "compiles anew",
+            where=fact.where or evidence.function.where,
+            culprits=[fact.field, fact.argument, fact.type],
+            severity="error" if first else "warning",
+            help=f"make {quoted(fact.field or 'the array')} a child in `tree_flatten`, or an ordinary field "
+            "(without `static=True`)",
+            detail=exception_detail(first) if first else "",
+        )
+    if evidence.silent is not None and evidence.silent.arrays_in_aux:
+        return
+    for problem in failed:
         field, where = declaration(evidence)
         names = [field, *culprits(evidence, problem)]
         first = next((n for n in names if n), "an array")

@@ -58,9 +58,9 @@ When it should be asked once, such as a setting from the environment that stays 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import bound_names, loaded_names, parse
@@ -79,8 +79,33 @@ READERS = frozenset(
 )
 
 
+BEFORE = "ask {0} before the call and pass what it gives as an argument"
+WORDS = {
+    "clock": (
+        "reads the clock with {0}",
+        "measure around the call, after `jax.block_until_ready`, or pass the time as an argument",
+    ),
+    "environment": ("reads the environment with {0}", BEFORE),
+    "file": ("reads or writes a file with {0}", BEFORE),
+    "iterator": (
+        "takes the next element of {1}",
+        "take the next element before the call and pass it as an argument",
+    ),
+    "input": ("asks the user with {0}", BEFORE),
+    "process": ("asks the system with {0}", BEFORE),
+    "queue": ("takes an element out of {1}", BEFORE),
+    "id": ("makes a new identifier with {0}", BEFORE),
+}
+"""What the function does, and what to do instead; {0} is the call, {1} what it is about."""
+
+
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
-    """One finding for each question to the world outside in the function's own text."""
+    """One finding for each question to the world outside, in the function or in what it calls."""
+    if evidence.silent is not None:
+        for fact in evidence.silent.effects:
+            what, help = (t.format(quoted(fact.asked), quoted(fact.names[0])) for t in WORDS[fact.what])
+            yield _finding(evidence, fact.where, fact.names, what, help)
+        return
     source = parse(evidence.function)
     if source is None:
         return
@@ -108,14 +133,16 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             yield _finding(evidence, source.where(node), "os.environ", "reads the environment", help)
 
 
-def _finding(evidence, where, culprit: str, what: str, help: str) -> Finding:  # type: ignore[no-untyped-def]
+def _finding(
+    evidence: Evidence, where: Where, culprit: str | Sequence[str], what: str, help: str
+) -> Finding:
     return RULE.finding(
         evidence,
         f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls go "
         "on with "
         "the same answer",
         where=where,
-        culprits=[culprit],
+        culprits=[culprit] if isinstance(culprit, str) else culprit,
         help=help,
     )
 

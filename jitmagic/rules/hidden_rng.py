@@ -58,11 +58,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, HiddenRandom
 from jitmagic.report import Finding, Severity
 from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import Source, bound_names, loaded_names, parse
-from jitmagic.rules.state_write import is_dynamic
+from jitmagic.rules.state_write import GENERATORS, is_dynamic
 from jitmagic.rules.words import quoted
 
 MAKERS = ("jax.random.PRNGKey", "jax.random.key")
@@ -72,12 +72,74 @@ HOST_MODULES = ("numpy.random.", "random.")
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """Draws outside JAX, keys with a fixed seed, keys and generators from outside."""
+    told: set[tuple[str, int]] = set()
+    for finding in (*_facts(evidence), *_generators(evidence), *_text(evidence)):
+        place = (finding.span.cell or "", finding.span.line) if finding.span else ("", 0)
+        if place not in told:
+            told.add(place)
+            yield finding
+
+
+def _facts(evidence: Evidence) -> Iterator[Finding]:
+    for fact in evidence.silent.random if evidence.silent else ():
+        if not any(is_dynamic(evidence, n) for n in fact.names):
+            yield _told(evidence, fact)
+
+
+def _told(evidence: Evidence, fact: HiddenRandom) -> Finding:
+    function, text = evidence.function.name, quoted(fact.text)
+    what = {
+        "host": f"{text} draws in Python, once, while jax traces `{function}`: the compiled function gives the "
+        "same numbers at every call",
+        "generator": f"{text} draws from a generator of Python, once, while jax traces `{function}`: the "
+        "compiled function gives the same numbers at every call",
+        "fixed": f"{text} makes the same key at every call of `{function}`, so its random numbers never change",
+        "captured": f"the key of {text} is no argument of `{function}` but a constant of the compiled program: "
+        "it gives the same random numbers at every call",
+    }[fact.origin]
+    return RULE.finding(
+        evidence,
+        what,
+        where=fact.where,
+        culprits=fact.names,
+        severity="warning" if fact.origin in ("host", "generator") else _unless_constant(evidence),
+        help=f"take a key as an argument of `{function}`, draw with `jax.random`, and split a new key for each "
+        "call outside",
+    )
+
+
+def _unless_constant(evidence: Evidence) -> Severity:
+    """A function without inputs (an initialisation) may well mean the same numbers, if it is called once."""
+    if evidence.dynamic_inputs == 0 and len(evidence.calls) < 2:
+        return "note"
+    return "warning"
+
+
+def _generators(evidence: Evidence) -> Iterator[Finding]:
+    """Generators whose state the trace moved on."""
+    for write in evidence.writes:
+        if write.before not in GENERATORS or is_dynamic(evidence, write.path):
+            continue
+        yield RULE.finding(
+            evidence,
+            f"{quoted(write.path)} moves on once, while jax traces `{evidence.function.name}`: the compiled "
+            "function gives the same numbers at every call",
+            where=write.where or evidence.function.where,
+            culprits=[write.path, root(write.path)],
+            help="take a key as an argument and draw with `jax.random`, or draw before the call and pass the "
+            "numbers",
+        )
+
+
+def _text(evidence: Evidence) -> Iterator[Finding]:
     source = parse(evidence.function)
     if source is None:
         return
     own = source.own()
     local = bound_names(own)
     for name, call in source.calls(own):
+        if evidence.silent is not None and name in MAKERS:
+            continue  # the traced program tells it better
         if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
             yield _host(evidence, source, call)
         elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):

@@ -85,13 +85,23 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     tested, where = type_test(evidence)
     name = evidence.function.name
     values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
-    if tested:
+    swallowed = next((t for t in evidence.silent.tests if t.where == where and t.swallows), None) if (
+        evidence.silent and where
+    ) else None  # fmt: skip
+    if swallowed:
+        why = f"; {quoted(where.source if where else '')} takes an error of jax itself for an answer, and another path is taken"
+        help = "test the condition with `jnp.where` or `jax.lax.cond`, or catch only the exceptions that are meant"
+    elif tested:
         seen = quoted(where.text if where else tested)
         why = f"; {seen} sees a placeholder while jax traces, and another path is taken"
         help = f"test with `isinstance({tested}, jax.Array)`, which holds for arrays and while jax traces"
     elif difference.compiler:
         why = "; the same operations one by one give the result without jit, so the compiler is at fault"
-        help = "compare on another backend or version of jaxlib, and report it"
+        help = (
+            "on a CPU, start the kernel with "
+            "`XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_INVALID`, which turns off the "
+            "fusion known to go wrong; on others, compare with another version of jaxlib"
+        )
     else:
         why, help = (
             "",
@@ -110,6 +120,8 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
 
 def type_test(evidence: Evidence) -> tuple[str, Where | None]:
     """Name and place of the first test of a type in the function, or of the first `try`."""
+    if evidence.silent is not None:
+        return next(((t.name, t.where) for t in evidence.silent.tests), ("", None))
     source = parse(evidence.function)
     if source is None:
         return "", None

@@ -58,7 +58,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, KeyReuse
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.hidden_rng import is_draw
@@ -71,6 +71,10 @@ Uses = dict[str, ast.Call]
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each draw whose key was used before, following the order of statements."""
+    if evidence.silent is not None and evidence.silent.program:
+        for fact in evidence.silent.keys:
+            yield _told(evidence, fact)
+        return
     source = parse(evidence.function)
     own = source.own() if source else None
     if source is None or not isinstance(own, FunctionNode):
@@ -92,6 +96,23 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             if key.isidentifier()
             else "split the key into as many parts as there are draws, and use each part once",
         )
+
+
+def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
+    key = fact.names[0] if fact.names else "a key"
+    same_line = fact.earlier == fact.where.source
+    again = "at each turn" if not fact.earlier else "" if same_line else f", as {quoted(fact.earlier)} did"
+    return RULE.finding(
+        evidence,
+        f"{quoted(fact.where.text or fact.where.source)} uses the key {quoted(key)} "
+        f"{'twice' if same_line else 'again'}{again if again.startswith(',') else ' ' * bool(again) + again}: "
+        "the same key gives the same random numbers",
+        where=fact.where,
+        culprits=fact.names,
+        help=f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
+        if key.isidentifier()
+        else "split the key into as many parts as there are draws, and use each part once",
+    )
 
 
 class _Walk:

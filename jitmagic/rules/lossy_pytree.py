@@ -75,7 +75,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, LossyPytree
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import FunctionNode, Source, parse_cell
@@ -84,10 +84,30 @@ from jitmagic.rules.words import agree, listed
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each class of the cell whose `tree_flatten` leaves out a field that is read."""
+    if evidence.silent is not None:
+        for fact in evidence.silent.lossy:
+            if fact.fields:
+                yield _told(evidence, fact)
+        return
     source = parse_cell(evidence.function)
     for node in ast.walk(source.tree) if source else ():
         if source and isinstance(node, ast.ClassDef):
             yield from _class(evidence, source, node)
+
+
+def _told(evidence: Evidence, fact: LossyPytree) -> Finding:
+    lost = fact.fields
+    return RULE.finding(
+        evidence,
+        f"{listed(lost)} of `{fact.type}` {agree(lost, 'is', 'are')} not the same after `tree_flatten` and "
+        f"`tree_unflatten`: inside the compiled `{evidence.function.name}` "
+        f"{agree(lost, 'it has another value', 'they have other values')}",
+        where=fact.where,
+        culprits=[fact.argument, fact.type, *lost],
+        help=f"return {listed(lost)} too: among the children if "
+        f"{agree(lost, 'it is an array', 'they are arrays')} or a number that changes, else in the auxiliary "
+        "data; and put each back as it was in `tree_unflatten`",
+    )
 
 
 def _class(evidence: Evidence, source: Source, node: ast.ClassDef) -> Iterator[Finding]:

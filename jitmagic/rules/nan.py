@@ -57,7 +57,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, NotFinite
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.jit_differs_from_eager import last_return, parameters_read
@@ -65,6 +65,9 @@ from jitmagic.rules.jit_differs_from_eager import last_return, parameters_read
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding where NaN came up in the comparison with the run without jit."""
+    if evidence.silent is not None and evidence.silent.not_finite:
+        yield _told(evidence, evidence.silent.not_finite[0])
+        return
     for difference in [d for d in evidence.differences if d.reason == "nan"][:1]:
         yield RULE.finding(
             evidence,
@@ -77,6 +80,28 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             "not finite, also in the branch of `jnp.where` that is not taken",
             detail=f"without jit: {difference.eager}; compiled: {difference.jit}",
         )
+
+
+def _told(evidence: Evidence, fact: NotFinite) -> Finding:
+    made = "infinity" if fact.infinite else "NaN"
+    step = OPERATIONS.get(fact.operation, f"the operation `{fact.operation}`")
+    side = "the gradient of " if fact.gradient else ""
+    line = f" in {quoted(fact.where.source)}" if fact.where else ""
+    return RULE.finding(
+        evidence,
+        f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",
+        where=fact.where or evidence.function.where,
+        culprits=fact.names or parameters_read(evidence),
+        help="keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their gradients) are "
+        "not finite, also in the branch of `jnp.where` that is not taken",
+    )
+
+
+OPERATIONS = {
+    "div": "a division", "log": "a logarithm", "log1p": "a logarithm", "sqrt": "a square root", "rsqrt": "a square root",
+    "pow": "a power", "integer_pow": "a power", "exp": "an exponential", "acos": "`arccos`", "asin": "`arcsin`",
+    "mul": "a product", "sub": "a difference", "add": "a sum", "atanh": "`arctanh`", "dot_general": "a matrix product",
+}  # fmt: skip
 
 
 RULE = Rule("JM501", "nan", "warning", find)

@@ -65,6 +65,9 @@ from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_deta
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import listed, quoted, short
 
+GENERATORS = frozenset("RandomState Random Generator SystemRandom".split())
+"""How a write shows a generator of numpy or Python, of which hidden-rng tells."""
+
 DEED = {"bound": "binds {}", "changed": "changes {}", "added": "adds to {}", "removed": "removes from {}"}
 
 
@@ -76,7 +79,11 @@ def is_dynamic(evidence: Evidence, path: str) -> bool:
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that writes, and for writes that a framework refused."""
-    writes = [w for w in evidence.writes if not w.tracer and not is_dynamic(evidence, w.path)]
+    writes = [
+        w
+        for w in evidence.writes
+        if not w.tracer and not is_dynamic(evidence, w.path) and w.before not in GENERATORS
+    ]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
     for problem in of_kind(evidence, RULE.kind):

@@ -77,6 +77,9 @@ PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each `print` of values; prints of shapes and plain text are notes."""
+    if evidence.silent is not None:
+        yield from _told(evidence)
+        return
     if not evidence.printed:
         return
     found = _prints(parse(evidence.function)) or _helpers(parse_cell(evidence.function), evidence)
@@ -101,6 +104,33 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             else "nothing to do if one line for each trace is meant",
         )
     if not found:
+        yield RULE.finding(
+            evidence,
+            f"something that `{evidence.function.name}` calls prints while jax traces it; later calls "
+            "print nothing",
+            where=evidence.function.where,
+            severity="note",
+            help="use `jax.debug.print` there if the values are wanted at every call",
+        )
+
+
+def _told(evidence: Evidence) -> Iterator[Finding]:
+    facts = [p for p in evidence.silent.prints if p.logs or evidence.printed] if evidence.silent else []
+    for fact in facts:
+        shown = bool(fact.values) and (fact.logs or "Trac" in evidence.printed)
+        name = fact.values[0] if fact.values else "x"
+        yield RULE.finding(
+            evidence,
+            f"{quoted(fact.text)} runs once, while jax traces `{evidence.function.name}`: it shows "
+            f"{'a placeholder without a value' if shown else 'its text'}, and later calls show nothing",
+            where=fact.where,
+            culprits=fact.values or fact.names,
+            severity="warning" if shown else "note",
+            help=f'print with `jax.debug.print("{name} = {{}}", {name})`, which shows the value at every call'
+            if shown
+            else "nothing to do if one line for each trace is meant",
+        )
+    if evidence.printed and not facts:
         yield RULE.finding(
             evidence,
             f"something that `{evidence.function.name}` calls prints while jax traces it; later calls "

@@ -55,7 +55,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Unrolled
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, leaf
 from jitmagic.rules.source import loaded_names, parse
@@ -70,6 +70,10 @@ PER_TURN = 2
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each outermost loop of many turns in a program that got large."""
+    if evidence.silent is not None and evidence.silent.program:
+        for fact in evidence.silent.unrolled:
+            yield _told(evidence, fact)
+        return
     source, equations = parse(evidence.function), evidence.equations or 0
     if source is None or equations < EQUATIONS:
         return
@@ -92,6 +96,19 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             "a traced "
             "value there",
         )
+
+
+def _told(evidence: Evidence, fact: Unrolled) -> Finding:
+    index = quoted(fact.names[0]) if fact.names else "the index"
+    return RULE.finding(
+        evidence,
+        f"the body of this loop is traced {fact.turns} times, which makes {fact.equations} of the "
+        f"{evidence.equations or fact.equations} operations of the program: compiling takes long",
+        where=fact.where,
+        culprits=fact.names,
+        help="write the loop as `jax.lax.fori_loop` (or `jax.lax.scan`, to collect a result of each turn), with "
+        f"what changes in the body as the carry; {index} is a traced value there",
+    )
 
 
 def _outermost(node: ast.AST) -> Iterator[ast.For]:

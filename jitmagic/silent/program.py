@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jax.extend.core import Literal
@@ -180,22 +180,42 @@ class _Walk:
     ) -> list[Value]:
         """A loop's body once, with what changes from turn to turn marked."""
         loop, inner = self.fresh(), open_jaxpr(body)
-        dynamic = any(v.dynamic for v in inputs)
-        inside: list[Value] = list(inputs[:consts])
-        for i, value in enumerate(inputs[consts:], consts):
-            kept = i < consts + carries and inner.outvars[i - consts] is inner.invars[i]
-            changed = Value(self.fresh(), value.dynamic or (i < consts + carries and dynamic), value.loops | {loop}, value.root)
-            inside.append(value if kept else changed)
+        kept = [
+            i < consts or (i < consts + carries and inner.outvars[i - consts] is inner.invars[i])
+            for i in range(len(inputs))
+        ]
+        inside = [
+            v if same else Value(self.fresh(), v.dynamic, v.loops | {loop}, v.root)
+            for v, same in zip(inputs, kept, strict=True)
+        ]
         before, self.in_loop = self.in_loop, (*self.in_loop, loop) if many else self.in_loop
         try:
+            inside = self.settled(body, inside, consts, carries)
             results = self.program(body, inside, used)
         finally:
             self.in_loop = before
         out = [Value(self.fresh(), v.dynamic, v.loops - {loop}, v.root) for v in results]
         for i in range(min(carries, len(out))):
-            if inner.outvars[i] is inner.invars[consts + i]:
+            if kept[consts + i]:
                 out[i] = inputs[consts + i]
         return out[: len(eqn.outvars)]
+
+    def settled(self, body: Any, inside: list[Value], consts: int, carries: int) -> list[Value]:
+        """The inputs of a body with all of the carry marked dynamic that some turn makes so."""
+        for _ in range(carries + 1):
+            found, self.found = self.found, Keys()
+            try:
+                results = self.program(body, inside, {})
+            finally:
+                self.found = found
+            after = [
+                replace(v, dynamic=True) if 0 <= i - consts < carries and results[i - consts].dynamic else v
+                for i, v in enumerate(inside)
+            ]
+            if after == inside:
+                break
+            inside = after
+        return inside
 
     def loop(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         split = eqn.params["cond_nconsts"]

@@ -1,0 +1,50 @@
+"""Rewrites of the user's cell, one module per family; each offers candidates for a place, the best first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from jitmagic.fixes.rewrite.cells import Unparsable
+from jitmagic.fixes.rewrite.place import Candidate, Place
+
+Family = Callable[[Place], Iterable[Candidate]]
+
+
+def families() -> tuple[Family, ...]:
+    """Every family, in the order in which they are asked."""
+    from jitmagic.fixes.rewrite import (
+        branches,
+        choices,
+        conditions,
+        conversions,
+        loops,
+        printing,
+        ragged,
+        scans,
+        sizes,
+        updates,
+    )
+
+    modules = (printing, conditions, branches, loops, choices, sizes, ragged, conversions, updates, scans)
+    return tuple(m.candidates for m in modules)
+
+
+def candidates(place: Place) -> Iterator[Candidate]:
+    """Corrected cells for the place, none of them proved. A family that cannot cope offers nothing."""
+    from dataclasses import replace
+
+    for family in families():
+        offered = iter(family(place))
+        while True:
+            try:
+                candidate = next(offered)
+            except StopIteration:
+                break
+            except (Unparsable, SyntaxError, RecursionError, LookupError, AttributeError, TypeError):
+                if _DEBUG:
+                    raise
+                break
+            yield replace(candidate, cell=place.with_imports(candidate.cell))
+
+
+_DEBUG = False

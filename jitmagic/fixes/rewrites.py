@@ -1,0 +1,202 @@
+"""Fixes that rewrite the cell: each rewrite is tried, what fails next is rewritten too, the whole is proved.
+
+The search goes depth first: from a cell that fails at some place, through the candidates for that place, to
+cells that fail at another place or not at all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.prove import Prover
+from jitmagic.report import Finding, Fix
+
+ROUNDS = 8
+ATTEMPTS = 40
+KEEP = 1
+
+KINDS = frozenset((
+    "tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash", "tracer-format",
+    "in-place-update", "leaked-tracer", "carry-mismatch", "trace-time-print", "state-write", "frozen-side-effect",
+    "jit-differs-from-eager", "unused-result", "user-error",
+))  # fmt: skip
+SILENT = ("trace-time-print", "frozen-side-effect", "jit-differs-from-eager")
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """Corrected cells that trace and give the plain results, the most readable first."""
+    if finding.kind not in KINDS or finding.span is None or not evidence.function.cell or not prover.samples:
+        return
+    if finding.span.cell is not None:  # in another cell, which cannot be replaced from here
+        return
+    place = _place_of(finding, evidence, prover)
+    if place is None:
+        return
+    search = _Search(evidence, prover)
+    prover.__dict__["_trail"] = search.trail
+    for number, (path, words) in enumerate(search.run(place)):
+        last = path[-1]
+        text = last.cell
+        yield Fix(
+            title="; ".join(dict.fromkeys(c.title for c in path)),
+            applicability="unsafe" if any(c.applicability == "unsafe" for c in path) else "safe",
+            verified=True,
+            evidence=words,
+            static_argnames=_static(evidence, path),
+            cell=text,
+            calls=next((c.calls for c in reversed(path) if c.calls), None),
+            diff=_diff(evidence.function.cell, text),
+        )
+        if number + 1 >= KEEP:
+            return
+
+
+def _static(evidence: Evidence, path: list[Any]) -> tuple[str, ...] | None:
+    names = tuple(dict.fromkeys(n for c in path for n in c.static))
+    return (*evidence.options.static_argnames, *names) if names else None
+
+
+def _diff(old: str, new: str) -> str:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "cell", "corrected", lineterm="")
+    return "\n".join(lines)
+
+
+def _place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
+    from jitmagic.fixes.rewrite.place import Place
+
+    span = finding.span
+    assert span is not None
+    text = evidence.function.cell
+    lines = text.splitlines()
+    for offset in (1, 0):  # with a `%%` line above the body, and without
+        line = span.line - offset
+        if 1 <= line <= len(lines) and lines[line - 1].strip() == span.source:
+            break
+    else:
+        return None
+    problem = next((p for p in evidence.problems if p.where and p.where.line == span.line), None)
+    same = problem is not None
+    return Place(
+        text=text, kind=finding.kind, line=line, column=span.column, end_line=span.end_line - offset,
+        end_column=span.end_column, names=(*finding.culprits, *(problem.locals if problem else ())),
+        message=f"{problem.exception}: {problem.message}" if problem is not None and same else finding.detail,
+        **_setting(evidence, prover),
+    )  # fmt: skip
+
+
+def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
+    trial = _trial(prover)
+    static = prover.checker.options.static_parameters(prover.checker.fn)
+    return {
+        "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe,
+        "calls": tuple(s.source for s in prover.samples if s.source),
+        "numpy_arguments": frozenset(
+            leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape
+        ),
+    }  # fmt: skip
+
+
+def _trial(prover: Prover) -> Any:
+    from jitmagic.fixes.trial import Trial
+
+    found = prover.__dict__.get("trial")
+    if found is None:
+        found = prover.__dict__["trial"] = Trial(prover)
+    return found
+
+
+def _modules(prover: Prover) -> dict[str, str]:
+    """What the names of the notebook stand for, where that is a module or a function of a known one."""
+    import sys
+    import types
+
+    known = ("math", "cmath", "numpy", "numpy.linalg", "scipy.special", "jax.lax", "jax.numpy", "functools")
+    functions = {
+        id(v): f"{m}.{k}"
+        for m in known if m in sys.modules
+        for k, v in vars(sys.modules[m]).items() if callable(v) and not k.startswith("_") and not isinstance(v, type)
+    }  # fmt: skip
+    out: dict[str, str] = {}
+    for name, value in list(prover.checker.namespace.items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, types.ModuleType):
+            out[name] = value.__name__
+        elif id(value) in functions:
+            out[name] = functions[id(value)]
+    return out
+
+
+@dataclass
+class _Search:
+    """Depth first through the rewrites, within a number of attempts and the prover's time."""
+
+    evidence: Evidence
+    prover: Prover
+    attempts: int = 0
+    tried: set[str] = field(default_factory=set)
+    trail: list[str] = field(default_factory=list)
+    """What was tried and why it did not hold, for tests and for the curious."""
+
+    def run(self, place: Any) -> Iterator[tuple[list[Any], str]]:
+        yield from self._from(place, [])
+
+    def _from(self, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], str]]:
+        from jitmagic.fixes import rewrite
+
+        for candidate in rewrite.candidates(place):
+            key = candidate.cell + repr(candidate.static)
+            if key in self.tried or self._spent():
+                continue
+            self.tried.add(key)
+            self.attempts += 1
+            static = tuple(n for c in (*path, candidate) for n in c.static)
+            changes = any(c.changes_result for c in (*path, candidate))
+            began = time.perf_counter()
+            outcome = _trial(self.prover).cell(candidate.cell, static=static, changes_result=changes)
+            self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
+            if outcome.holds and not _still_silent(place, outcome):
+                yield [*path, candidate], outcome.words
+            elif outcome.error is not None and len(path) < ROUNDS:
+                further = self._next_place(candidate.cell, outcome, static)
+                if further is not None and not _same(further, place):
+                    yield from self._from(further, [*path, candidate])
+
+    def _spent(self) -> bool:
+        return self.attempts >= ATTEMPTS or self.prover.out_of_time()
+
+    def _next_place(self, cell: str, outcome: Any, static: tuple[str, ...]) -> Any:
+        from jitmagic.fixes.rewrite.place import Place
+        from jitmagic.rules.classify import kind_of
+        from jitmagic.tracing import locate
+
+        problem = locate.locate(outcome.error, prefer=outcome.file)
+        where = problem.where
+        if where is None or where.file != outcome.file:
+            return None
+        setting = _setting(self.evidence, self.prover)
+        setting["static"] = setting["static"] | set(static)
+        return Place(
+            text=cell, kind=kind_of(self.evidence, problem), line=where.line, column=where.column,
+            end_line=where.end_line, end_column=where.end_column,
+            names=tuple(dict.fromkeys((*problem.locals, *problem.leaves))),
+            message=f"{type(outcome.error).__name__}: {outcome.error}", **setting,
+        )  # fmt: skip
+
+
+def _same(a: Any, b: Any) -> bool:
+    return (a.text, a.line, a.column) == (b.text, b.line, b.column)
+
+
+def _still_silent(place: Any, outcome: Any) -> bool:
+    return place.kind == "trace-time-print" and "Traced<" in outcome.printed
+
+
+def extended(finding: Finding, fixes: Iterable[Fix]) -> Finding:
+    """The finding with further fixes in front."""
+    return replace(finding, fixes=(*fixes, *finding.fixes))

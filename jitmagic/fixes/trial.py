@@ -1,0 +1,259 @@
+"""A corrected cell put to the test: only its definitions run, on copies, and their results are compared."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import io
+import itertools
+import linecache
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import quiet
+from jitmagic.fixes.rewrite.place import Shape
+from jitmagic.watched import Watched, plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jitmagic.checking import Sample
+    from jitmagic.fixes.prove import Prover
+
+_numbers = itertools.count(1)
+SEEN = "__seen"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a corrected cell did. Where it raised under jit, `error` and the name of its file say where."""
+
+    holds: bool
+    words: str
+    error: BaseException | None = None
+    file: str = ""
+    printed: str = ""
+
+
+def define(cell: str, namespace: dict[str, Any]) -> str:
+    """Run the definitions of a cell in `namespace` and return the name of the file they count as."""
+    from jitmagic.fixes.rewrite.cells import Cell
+
+    source = Cell(cell).module.code
+    tree = ast.parse(source)
+    tree.body = [s for s in tree.body if _defines(s)]
+    file = f"<jitmagic fix {next(_numbers)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    with quiet.held_back():
+        exec(compile(tree, file, "exec"), namespace)
+    return file
+
+
+def _defines(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+        return True
+    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)
+
+
+def _find(namespace: dict[str, Any], name: str) -> Any:
+    from jitmagic.watched import unwrap_jitted
+
+    head, _, method = name.partition(".")
+    found = namespace[head]
+    if method:
+        found = vars(found)[method]
+    return unwrap_jitted(found._checker.fn if isinstance(found, Watched) else found)[0]
+
+
+class Trial:
+    """Tries corrected cells of one function on the calls that were kept."""
+
+    def __init__(self, prover: Prover) -> None:
+        self.prover, self.checker = prover, prover.checker
+        self._wanted: tuple[list[Any], str] | None = None
+
+    # -- what is wanted
+
+    def wanted(self) -> tuple[list[Any], str]:
+        """Results of the user's plain function on the kept calls, and how they were had.
+
+        A function that cannot run without jit either, because its loops trace their bodies, runs with
+        `jax.disable_jit`, where these are Python loops. Raises what the function raises.
+        """
+        import jax
+
+        if self._wanted is None:
+            run = self._run(self.checker.fn)
+            try:
+                self._wanted = [run(s) for s in self.prover.samples], "equal to the run without jit"
+            except Exception:
+                with jax.disable_jit():
+                    self._wanted = [run(s) for s in self.prover.samples], "equal to the run under jax.disable_jit()"
+        return self._wanted
+
+    def _run(self, fn: Callable[..., Any], target: type | None = None) -> Callable[[Sample], Any]:
+        """A run of `fn` on a kept call that leaves nothing behind; its result is a copy."""
+        import jax
+
+        def run(sample: Sample) -> Any:
+            args = _received(sample.args, target)
+            with self._aside(sample):
+                out = jax.block_until_ready(fn(*args, **sample.kwargs))
+                jax.effects_barrier()
+                return _copied(out)
+
+        return run
+
+    @contextmanager
+    def _aside(self, sample: Sample) -> Iterator[None]:
+        reach = self.checker.reach(sample.args, sample.kwargs)
+        with ExitStack() as stack:
+            stack.enter_context(quiet.undone(reach))
+            stack.enter_context(_arrays_undone(sample))
+            stack.enter_context(quiet.held_back())
+            stack.enter_context(plainly())
+            yield
+
+    # -- what a cell does
+
+    def cell(self, cell: str, *, static: Sequence[str] = (), changes_result: bool = False) -> Outcome:
+        """Whether the function of the corrected cell traces and gives what the plain one gives."""
+        from jitmagic.measure.compare import compare
+
+        samples = self.prover.samples
+        if not samples:
+            return Outcome(False, "not tried: no call was kept")
+        namespace = dict(self.checker.namespace)
+        try:
+            file = define(cell, namespace)
+            fn = _find(namespace, self.checker.name)
+        except Exception as exc:
+            return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
+        target = namespace.get(self.checker.name.partition(".")[0]) if "." in self.checker.name else None
+        jitted, printed = self._jitted(fn, namespace, static), io.StringIO()
+        try:
+            with redirect_stdout(printed):
+                got = [self._traced(jitted, s, target, printed) for s in samples]
+        except Exception as exc:
+            return Outcome(False, f"it still fails: {type(exc).__name__}", exc, file, printed.getvalue())
+        try:
+            plain = [self._run(fn, target)(s) for s in samples]
+        except Exception as exc:
+            return Outcome(False, f"it fails without jit: {type(exc).__name__}")
+        try:
+            wanted, how = self.wanted()
+        except Exception as exc:
+            return Outcome(False, f"the function without jit raises {type(exc).__name__}, so nothing can be compared")
+        text = printed.getvalue()
+        if changes_result:
+            if compare(plain, got):
+                return Outcome(False, "jit and the plain run differ")
+            if not compare(wanted, got):
+                return Outcome(False, "it changes nothing")
+            return Outcome(True, f"traced; with and without jit the same on {_calls(len(samples))}", printed=text)
+        for result in (got, plain):
+            if differences := compare(wanted, result):
+                return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
+        return Outcome(True, f"traced; {how} on {_calls(len(samples))}", printed=text)
+
+    def _traced(self, jitted: Callable[..., Any], sample: Sample, target: Any, printed: io.StringIO) -> Any:
+        import jax
+
+        args = _received(sample.args, target)
+        with self._aside(sample), redirect_stdout(printed), jax.checking_leaks():
+            out = jax.block_until_ready(jitted(*args, **sample.kwargs))
+            jax.effects_barrier()
+            return _copied(out)
+
+    def _jitted(self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]) -> Callable[..., Any]:
+        checker = self.checker
+        options = replace(checker.options, donate_argnames=(), donate_argnums=())
+        if static:
+            options = replace(options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static])))
+        if checker.dyn:
+            from jitmagic.compiled import StatefulMethod, compile_function
+
+            made = compile_function(fn, checker.dyn, options, namespace)
+            if isinstance(made, StatefulMethod):
+                return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
+            return made
+        return options.jit(functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs)))
+
+    # -- what expressions are
+
+    def probe(self, cell: str) -> list[Shape]:
+        """Runs the cell's function without jit on the kept calls; what went through `__seen(...)`, in order."""
+        import jax
+
+        seen: list[Shape] = []
+
+        def note(value: Any) -> Any:
+            for leaf in jax.tree.leaves(value)[:8]:
+                seen.append(_shape(leaf))
+            if not jax.tree.leaves(value):
+                seen.append(Shape((), "", type=type(value).__name__))
+            return value
+
+        namespace = {**self.checker.namespace, SEEN: note}
+        try:
+            define(cell, namespace)
+            fn = _find(namespace, self.checker.name)
+            for sample in self.prover.samples:
+                self._run(fn)(sample)
+        except Exception:
+            pass  # what was seen before it failed is still true
+        return seen
+
+
+def _shape(leaf: Any) -> Shape:
+    import numpy as np
+
+    shape, dtype = tuple(np.shape(leaf)), str(getattr(leaf, "dtype", type(leaf).__name__))
+    try:
+        value = int(leaf) if not shape and dtype.startswith(("int", "uint")) else None
+    except Exception:
+        value = None
+    return Shape(shape, dtype, value, type(leaf).__module__.partition(".")[0])
+
+
+def _copied(value: Any) -> Any:
+    """Arrays that numpy may change later as copies."""
+    import jax
+    import numpy as np
+
+    return jax.tree.map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, value)
+
+
+@contextmanager
+def _arrays_undone(sample: Sample) -> Iterator[None]:
+    """Put back numpy arguments that a run writes into."""
+    import jax
+    import numpy as np
+
+    arrays = [v for v in jax.tree.leaves((sample.args, sample.kwargs)) if isinstance(v, np.ndarray)]
+    before = [a.copy() for a in arrays]
+    try:
+        yield
+    finally:
+        for array, old in zip(arrays, before, strict=True):
+            if array.flags.writeable:
+                array[...] = old
+
+
+def _received(args: tuple[Any, ...], target: Any) -> tuple[Any, ...]:
+    """The arguments with the receiver as an instance of the corrected class."""
+    if target is None or not args or not isinstance(target, type):
+        return args
+    try:
+        receiver = copy.copy(args[0])
+        receiver.__class__ = target
+    except Exception:  # slots, frozen or built otherwise: the old instance has the same attributes
+        return args
+    return (receiver, *args[1:])
+
+
+def _calls(number: int) -> str:
+    return "1 call" if number == 1 else f"{number} calls"

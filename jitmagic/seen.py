@@ -1,0 +1,50 @@
+"""What the calls of one function have shown so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic import evidence as ev
+from jitmagic import report
+
+
+@dataclass
+class Sample:
+    """One call that is kept so that a fix can be tried on it."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: str = ""
+    cell: str | None = None
+
+
+@dataclass
+class Seen:
+    """What the calls so far have shown; turned into frozen evidence when somebody asks."""
+
+    calls: list[ev.Call] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    problems: list[ev.Problem] = field(default_factory=list)
+    variables: dict[str, ev.Variable] = field(default_factory=dict)
+    writes: dict[str, ev.Write] = field(default_factory=dict)
+    differences: list[ev.Difference] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    traces: int = 0
+    compiles: int = 0
+    count: int = 0
+    printed: str = ""
+    equations: int | None = None
+    folded: bool = False
+    dynamic_inputs: int | None = None
+    static_verified: tuple[str, ...] | None = None
+    search: Any = None
+    stages: report.Stages = report.Stages()
+    timing: report.Timing = report.Timing()
+    cost: report.Cost = report.Cost()
+    lines: tuple[report.LineCost, ...] = ()
+
+    def note(self, text: str) -> None:
+        """Say once what was left out."""
+        if text not in self.notes:
+            self.notes.append(text)

@@ -1,0 +1,33 @@
+"""What a check may do, and the cell that it is about. Imports nothing, so that loading stays light."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a check may do and where its thresholds lie. `budget` in seconds, `large_constant` in bytes."""
+
+    time: bool = True
+    loops: int | None = None
+    repeats: int = 7
+    digits: int = 3
+    budget: float = 10.0
+    large_constant: int = 1_000_000
+    trace_only: bool = False
+    rehearse: bool = True
+    """The user's function may be run on real values to find out more."""
+    compile: bool = True
+    """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
+
+
+@dataclass(frozen=True)
+class CellSource:
+    """The cell that a function comes from: `text` with its magic line, `body` without."""
+
+    text: str = ""
+    body: str = ""
+    name: str | None = None
+    id: str | None = None
+    magic: str = ""

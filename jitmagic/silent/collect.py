@@ -1,0 +1,152 @@
+"""One look at a traced call for all that goes wrong without an error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jitmagic.evidence import Silent
+from jitmagic.silent import keys, loops, program, pytrees, source
+from jitmagic.silent.code import codes
+
+if TYPE_CHECKING:
+    from jitmagic.checking import Checker
+
+T = TypeVar("T")
+_FAILURES: list[BaseException] = []
+"""Failures of single looks, the newest last; for tests."""
+
+
+def collect(
+    checker: Checker,
+    traced: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    reach: Any,
+) -> Silent:
+    """The silent facts of one traced call; with `traced` None, those of source and arguments alone.
+
+    Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments. A look that fails is
+    left out, and the others go on.
+    """
+    from jitmagic.tracing.leaves import bound_arguments
+
+    found = _of_source(checker, reach)
+    objects = _tried(lambda: pytrees.objects(bound_arguments(checker.fn, args, kwargs)))
+    read = None if reach.any_attribute else set(reach.attributes)
+    found = replace(
+        found,
+        lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
+        arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
+    )
+    return found if traced is None else _of_program(checker, traced, args, kwargs, reach, found)
+
+
+def merge(old: Silent | None, new: Silent) -> Silent:
+    """Facts of several traces together, each once."""
+    if old is None:
+        return new
+    fields = {
+        name: tuple(dict.fromkeys([*getattr(old, name), *getattr(new, name)]))
+        for name in vars(new)
+        if name != "program"
+    }
+    return replace(new, program=old.program or new.program, **fields)
+
+
+def _of_source(checker: Checker, reach: Any) -> Silent:
+    every = codes(reach.functions)
+    back = source.callback_functions(every)
+    run = [c for c in every if c.fn not in back]
+    static = checker.options.static_parameters(checker.fn)
+    return Silent(
+        random=_tried(lambda: (x for c in run for x in source.random(c))),
+        effects=_tried(lambda: (x for c in run for x in source.effects(c))),
+        prints=_tried(lambda: (x for c in run for x in source.prints(c))),
+        tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),
+    )
+
+
+def _of_program(checker: Checker, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
+    closed = traced.jaxpr
+    used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
+    names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
+    paths = input_paths(checker, closed, args, kwargs)
+    file = getattr(getattr(checker.fn, "__code__", None), "co_filename", "")
+    return replace(
+        found,
+        program=True,
+        keys=_tried(lambda: keys.reused(used, paths)),
+        random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
+        unrolled=_tried(lambda: loops.unrolled(closed)),
+    )
+
+
+def input_paths(checker: Checker, closed: Any, args: Any, kwargs: Any) -> list[str]:
+    """Paths of the program's inputs, dynamic variables first; empty where they cannot be matched."""
+    from jitmagic.tracing.compat import jaxpr_of
+    from jitmagic.tracing.leaves import call_leaves
+
+    options = checker.options
+    leaves = call_leaves(
+        checker.fn, args, kwargs, static_argnums=options.static_argnums, static_argnames=options.static_argnames
+    )
+    paths = [*checker._dynamic_paths(args), *(x.path for x in leaves if not x.static)]
+    return paths if len(paths) == len(jaxpr_of(closed).invars) else []
+
+
+def not_finite(
+    checker: Checker, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any, budget_s: float = 2.0
+) -> Silent:
+    """The operation that made the NaN or infinity in `value`, the result of that call; no fact where it is
+    finite, or where the arguments are not."""
+    from jitmagic.silent import finite
+
+    if finite.is_finite(value):
+        return Silent()
+    flat = flat_inputs(checker, traced.jaxpr, args, kwargs)
+    if flat is None or not finite.is_finite(flat):
+        return Silent()
+    fact = finite.first_not_finite(traced.jaxpr, flat, budget_s)
+    return Silent(not_finite=(fact,) if fact is not None else ())
+
+
+def flat_inputs(checker: Checker, closed: Any, args: Any, kwargs: Any) -> list[Any] | None:
+    """Values of the program's inputs, in order; None where they cannot be matched."""
+    import jax
+
+    from jitmagic.tracing.compat import jaxpr_of
+    from jitmagic.tracing.leaves import bound_arguments
+
+    static = checker.options.static_parameters(checker.fn)
+    given = [v for name, _, v in bound_arguments(checker.fn, args, kwargs) if name not in static]
+    stateful = getattr(checker.compiled_for(args), "__jitmagic__", None)
+    values = [*(stateful.read() if stateful is not None else ()), *jax.tree.leaves(given)]
+    return values if len(values) == len(jaxpr_of(closed).invars) else None
+
+
+def _tried(look: Callable[[], Iterable[T]]) -> tuple[T, ...]:
+    found: list[T] = []
+    try:
+        found.extend(_limited(look()))
+    except Exception as exc:
+        _FAILURES[:] = [*_FAILURES[-9:], exc]
+    return tuple(dict.fromkeys(found)) if all(map(_hashable, found)) else tuple(found)
+
+
+def _limited(found: Iterable[T], seconds: float = 2.0, most: int = 200) -> Iterator[T]:
+    end = time.monotonic() + seconds
+    for number, item in enumerate(found):
+        if number >= most or time.monotonic() > end:
+            return
+        yield item
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

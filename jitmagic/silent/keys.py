@@ -1,0 +1,93 @@
+"""From what a program does with its keys to the places in the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from jitmagic.evidence import HiddenRandom, KeyReuse, Where
+from jitmagic.silent.program import Constant, Keys, Seed, Stack
+from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.sites import Site, site_of
+
+DERIVERS = ("split", "fold_in", "key", "PRNGKey", "clone", "wrap_key_data")
+
+
+def reused(keys: Keys, inputs: Sequence[str]) -> Iterator[KeyReuse]:
+    """One record for each place that uses a key again. `inputs` are the paths of the program's inputs."""
+    seen: set[tuple[str, int, int]] = set()
+    for earlier, now in keys.reused:
+        frame = _parting(earlier.stack, now.stack)
+        site = site_of(*frame) if frame else None
+        if site is None or (place := (site.where.file, site.where.line, site.where.column)) in seen:
+            continue
+        seen.add(place)
+        root = now.value.root
+        leaf = inputs[root] if isinstance(root, int) and root < len(inputs) else ""
+        first = _parting(now.stack, earlier.stack)
+        before = site_of(*first) if first and first != frame else None
+        yield KeyReuse(site.where, _unique([*key_names(site), leaf]), before.where.source if before else "")
+
+
+def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenRandom]:
+    """Draws that give the same numbers at every call. `names`: paths of captured values by identity; `file`:
+    where a helper elsewhere makes the key, the line in this file that calls it is the place."""
+    seen: set[Where] = set()
+    for stack, root, made in keys.fixed:
+        captured = isinstance(root, Constant)
+        frames = stack if captured else made
+        frame = next((f for f in frames if f[0].co_filename == file), frames[0] if frames else None)
+        site = site_of(*frame) if frame else None
+        if site is None or site.where in seen:
+            continue
+        seen.add(site.where)
+        if isinstance(root, Constant):
+            path = names.get(id(root.value), "")
+            yield HiddenRandom("captured", _unique([path, *key_names(site)]), site.where, site.where.text)
+        elif isinstance(root, Seed):
+            yield HiddenRandom("fixed", _unique([*_bound_to(site), _callee(site), *_names(site)]), site.where, site.where.text)
+
+
+def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
+    """The outermost frame of `other` in which it leaves the way of `one`; the innermost where it never does."""
+    for a, b in zip(reversed(one), reversed(other), strict=False):
+        if a != b:
+            return b
+    return other[0] if other else None
+
+
+def key_names(site: Site) -> list[str]:
+    """The key that a call uses, as written."""
+    call = site.node
+    if not isinstance(call, ast.Call):
+        return _names(site)
+    given = [k.value for k in call.keywords if k.arg in ("key", "rng", "rng_key", "seed")]
+    for node in [*given, *call.args]:
+        text = dotted_name(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else "")
+        if text:
+            return [text]
+    return _names(site)
+
+
+def _names(site: Site) -> list[str]:
+    nodes = ast.walk(site.node) if site.node is not None else ()
+    called = {id(n.func) for n in ast.walk(site.node) if isinstance(n, ast.Call)} if site.node else set()
+    return [n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called and n.id not in ("jax", "jnp", "np")]
+
+
+def _bound_to(site: Site) -> list[str]:
+    """Names that the statement around an expression binds."""
+    node = site.node
+    while node is not None and not isinstance(node, ast.stmt):
+        node = site.source.parents.get(node)
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+
+
+def _callee(site: Site) -> str:
+    return dotted_name(site.node.func) if isinstance(site.node, ast.Call) else ""
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(n for n in names if n))

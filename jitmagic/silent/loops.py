@@ -1,0 +1,109 @@
+"""Python loops that jax wrote out, turn by turn, in the traced program."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.evidence import Unrolled, Where
+from jitmagic.silent.code import names_in
+from jitmagic.silent.program import all_equations
+from jitmagic.tracing.sites import Source, source_of
+
+TURNS = 8
+EQUATIONS = 100
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass
+class _Loop:
+    file: str
+    equations: int = 0
+    seen: Counter[Any] = field(default_factory=Counter)
+
+    def turns(self) -> int:
+        """How often the body ran: the count that most of its operations share."""
+        counts = Counter(n for n in self.seen.values() if n > 1)
+        return min(counts, key=lambda n: (-counts[n], n)) if counts else 1
+
+
+def unrolled(closed: Any) -> Iterator[Unrolled]:
+    """The outermost loops of at least 8 turns whose bodies made at least 100 equations."""
+    loops: dict[ast.AST, _Loop] = {}
+    chains: dict[Any, list[ast.AST]] = {}
+    for eqn, stack in all_equations(closed):
+        for depth, (code, offset) in enumerate(stack):
+            key = (code, offset)
+            if key not in chains:
+                chains[key] = _around(source_of(code.co_filename), _line_of(code, offset))
+            for loop in chains[key]:
+                found = loops.setdefault(loop, _Loop(code.co_filename))
+                found.equations += 1
+                found.seen[(stack[: depth + 1], eqn.primitive.name)] += 1
+    large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
+    for node, loop in large.items():
+        source = source_of(loop.file)
+        if not any(o is not node and _holds(source, o, node) for o in large):
+            yield Unrolled(_head(loop.file, source, node), _names(node), loop.turns(), loop.equations)
+
+
+def _line_of(code: Any, offset: int) -> int:
+    import itertools
+
+    position = next(itertools.islice(code.co_positions(), max(offset, 0) // 2, None), (None,))
+    return position[0] or code.co_firstlineno
+
+
+def _around(source: Source, line: int) -> list[ast.AST]:
+    """Loops of the function at that line in whose bodies the line is, innermost first."""
+    if source.tree is None:
+        return []
+    inside = [n for n in ast.walk(source.tree) if _contains(n, line)]
+    functions = [n for n in inside if isinstance(n, _FUNCTIONS)]
+    own = min(functions, key=lambda n: n.end_lineno - n.lineno, default=None)  # type: ignore[operator]
+    loops = [n for n in inside if isinstance(n, _LOOPS) and _in_body(n, line)]
+    return [n for n in loops if own is None or n.lineno >= own.lineno][::-1]
+
+
+def _contains(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line <= last
+
+
+def _in_body(node: ast.AST, line: int) -> bool:
+    if isinstance(node, ast.For | ast.While):
+        return any(_contains(part, line) for part in node.body)
+    return True
+
+
+def _holds(source: Source, outer: ast.AST, inner: ast.AST) -> bool:
+    node: ast.AST | None = inner
+    while node is not None:
+        if node is outer:
+            return True
+        node = source.parents.get(node)
+    return False
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.For):
+        target, looped = node.target, [node.iter]
+    elif isinstance(node, ast.While):
+        return tuple(names_in(node.test))
+    else:
+        generator = node.generators[0]  # type: ignore[attr-defined]
+        target, looped = generator.target, [generator.iter]
+    own = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+    called = {"range", "enumerate", "zip", "reversed", "len"}
+    return tuple(dict.fromkeys([*own, *(n for x in looped for n in names_in(x) if n not in called)]))
+
+
+def _head(file: str, source: Source, node: ast.AST) -> Where:
+    line = node.lineno  # type: ignore[attr-defined]
+    text = source.lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip(), "")

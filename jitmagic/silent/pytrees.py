@@ -1,0 +1,194 @@
+"""Arguments of user classes: what they lose on the way through flatten and unflatten, arrays in their aux data."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from jitmagic.evidence import ArrayInAux, LossyPytree, Where
+from jitmagic.silent.code import Code, code_of
+from jitmagic.state.values import is_user_class
+from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.sites import source_of
+
+_MOST = 200
+_REGISTER = ("register_pytree_node", "register_pytree_with_keys", "register_dataclass", "register_static")
+
+
+def one_level(value: Any) -> tuple[list[Any], Any] | None:
+    """Children and auxiliary data of a node of a pytree; None for a leaf."""
+    level = jax.tree_util.default_registry.flatten_one_level(value)
+    return None if level is None else (list(level[0]), level[1])
+
+
+def objects(arguments: Any) -> Iterator[tuple[str, Any]]:
+    """(argument, object) of every registered object of a user class in `(name, path, value)` arguments."""
+    for name, _, value in arguments:
+        todo, count, seen = [value], 0, set[type]()
+        while todo and count < _MOST:
+            node = todo.pop()
+            count += 1
+            level = one_level(node)
+            if level is None:
+                continue
+            if is_user_class(type(node)) and type(node) not in seen:
+                seen.add(type(node))
+                yield name, node
+            todo += level[0]
+
+
+def lossy(argument: str, obj: Any, read: Collection[str] | None) -> LossyPytree | None:
+    """The attributes that are lost or changed by flatten and unflatten; `read`: those that matter, None: all."""
+    before = attributes(obj)
+    try:
+        leaves, tree = jax.tree_util.tree_flatten(obj, is_leaf=lambda v: v is not obj)
+        after = attributes(jax.tree_util.tree_unflatten(tree, leaves))
+    except Exception as exc:
+        where = method_place(type(obj), "tree_unflatten")
+        return LossyPytree(argument, type(obj).__name__, (), where, f"{type(exc).__name__}: {exc}"[:200])
+    if not before:
+        return None
+    changed = tuple(k for k, v in before.items() if k not in after or not _same(v, after[k]))
+    changed = tuple(k for k in changed if read is None or k in read)
+    if not changed:
+        return None
+    return LossyPytree(argument, type(obj).__name__, changed, method_place(type(obj), "tree_flatten"))
+
+
+def array_in_aux(argument: str, obj: Any) -> ArrayInAux | None:
+    """An array in the auxiliary data of an object, with the field that holds it."""
+    level = one_level(obj)
+    arrays = [v for v in _within(level[1])] if level else []
+    if not arrays:
+        return None
+    held = attributes(obj)
+    name = next((k for k, v in held.items() if any(v is a for a in arrays)), "")
+    if not name:
+        name = next((k for k, v in held.items() if any(x is a for x in _within(v) for a in arrays)), "")
+    place = field_place(type(obj), name) or method_place(type(obj), "tree_flatten")
+    return ArrayInAux(argument, type(obj).__name__, name, place)
+
+
+def attributes(obj: Any) -> dict[str, Any]:
+    """Instance attributes, slots included."""
+    found = dict(getattr(obj, "__dict__", None) or {})
+    for kind in type(obj).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and name not in found and hasattr(obj, name):
+                found[name] = getattr(obj, name)
+    return found
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    try:
+        if isinstance(a, jax.Array | np.ndarray) or isinstance(b, jax.Array | np.ndarray):
+            return bool(np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
+        if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+            return len(a) == len(b) and all(map(_same, a, b))
+        if isinstance(a, dict) and isinstance(b, dict):
+            return a.keys() == b.keys() and all(_same(v, b[k]) for k, v in a.items())
+        if type(a) is type(b) and type(a).__eq__ is object.__eq__:
+            return True  # objects without a comparison: another object of the class is no loss
+        return bool(a == b)
+    except Exception:
+        return True
+
+
+def _within(value: Any, depth: int = 4) -> Iterator[Any]:
+    """Arrays in nested tuples, lists, dicts and fields of auxiliary data."""
+    if isinstance(value, jax.Array | np.ndarray):
+        yield value
+    elif depth and isinstance(value, tuple | list | set | frozenset):
+        for v in value:
+            yield from _within(v, depth - 1)
+    elif depth and isinstance(value, dict):
+        for v in value.values():
+            yield from _within(v, depth - 1)
+
+
+# --- places
+
+
+def class_node(cls: type) -> tuple[str, ast.ClassDef] | None:
+    """File and node of a class of the user's, through one of its methods or its annotations' module."""
+    for value in vars(cls).values():
+        fn = getattr(value, "__func__", getattr(value, "fget", value))
+        fn = getattr(fn, "__wrapped__", fn)
+        if isinstance(fn, types.FunctionType):
+            found = _class_in(fn.__code__.co_filename, cls.__name__)
+            if found:
+                return found
+    for file in _cells():
+        found = _class_in(file, cls.__name__)
+        if found:
+            return found
+    return None
+
+
+def _class_in(file: str, name: str) -> tuple[str, ast.ClassDef] | None:
+    tree = source_of(file).tree
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == name] if tree else []
+    return (file, nodes[-1]) if nodes else None
+
+
+def _cells() -> list[str]:
+    """Files of the cells that ran, the newest first."""
+    import linecache
+
+    return [f for f in reversed(list(linecache.cache)) if "ipython-input" in f or "ipykernel" in f][:100]
+
+
+def method_place(cls: type, name: str) -> Where | None:
+    """What the method returns last, the flatten function where the class was registered, or the class."""
+    method = getattr(cls, name, None)
+    fn = getattr(method, "__func__", method)
+    code = code_of(fn) if isinstance(fn, types.FunctionType) else None
+    if code is not None:
+        return _returned(code)
+    found = class_node(cls)
+    if found is None:
+        return None
+    file, node = found
+    return _registration(file, cls.__name__) or _head(file, node)
+
+
+def _returned(code: Code) -> Where:
+    returns = [n for n in ast.walk(code.node) if isinstance(n, ast.Return)]
+    return code.where(returns[-1] if returns else code.node, head=True)
+
+
+def _registration(file: str, name: str) -> Where | None:
+    """The call that registers the class by name."""
+    tree = source_of(file).tree
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _REGISTER and node.args:
+            if isinstance(node.args[0], ast.Name) and node.args[0].id == name:
+                inner = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], ast.Lambda) else node
+                return _head(file, inner)
+    return None
+
+
+def field_place(cls: type, name: str) -> Where | None:
+    """The line that declares a field of a dataclass."""
+    for kind in cls.__mro__:
+        found = class_node(kind) if is_user_class(kind) else None
+        for part in found[1].body if found else ():
+            if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == name and found:
+                return _head(found[0], part)
+    return None
+
+
+def _head(file: str, node: ast.AST) -> Where:
+    lines = source_of(file).lines
+    line = node.lineno  # type: ignore[attr-defined]
+    text = lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip())
