@@ -49,6 +49,8 @@ class Checker:
         self.fn = inner
         self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
         self.options = options if options is not None and options != JitOptions() else own or JitOptions()
+        self._short = getattr(inner, "__name__", type(inner).__name__)
+        self._compiled_before = 0
         self.dyn, self.settings = dyn, settings or Settings()
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
@@ -59,6 +61,7 @@ class Checker:
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
         self.is_rebound: Callable[[str], bool] = lambda path: False
         self._compiled: Any = None
+        self._run: Any = None
         self._frozen: Any = None
         self._findings: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
 
@@ -89,33 +92,52 @@ class Checker:
 
     def clear_cache(self) -> None:
         """The next call traces and compiles anew."""
-        self._compiled = self._frozen = None
+        self._compiled = self._run = self._frozen = None
 
     # -- the user's calls
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
+        __tracebackhide__ = True
         if not self.settings.compile:
             return self._call_plain(args, kwargs)
-        before = self.shim.traced
-        stale = self._frozen.changed() if self._frozen is not None else ()
+        traced, frozen = self.shim.traced, self._frozen
+        stale = frozen.changed() if frozen is not None else None
         if stale:
             self._guarded(self._stale, stale)
         try:
-            if self.seen.count == 0 and _outside_traces():
-                out = self._first_call(args, kwargs)
+            if self._run is not None:
+                out = self._run(*args, **kwargs)
             else:
-                out = self.compiled_for(args)(*self.rest(args), **kwargs)
+                out = self._slow_call(args, kwargs)
         except Exception as exc:
             self.seen.count += 1
-            self._guarded(self._failed, exc, args, kwargs)
+            if _outside_traces():
+                self._guarded(self._failed, exc, args, kwargs)
             raise
         self.seen.count += 1
-        if self.shim.traced != before and self.seen.count > 1 and _outside_traces():
-            self._guarded(self._traced_again, args, kwargs, out)
-        if stale or self.shim.traced != before:
-            self._guarded(self.on_news, self)
+        if (stale or self.shim.traced != traced) and _outside_traces():
+            self._guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
+
+    def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call before the compiled function is known, or of a method, which has one for each object."""
+        __tracebackhide__ = True
+        from jitmagic.compiled import StatefulMethod
+
+        if self.seen.count == 0 and _outside_traces():
+            out = self._first_call(args, kwargs)
+        else:
+            out = self.compiled_for(args)(*self.rest(args), **kwargs)
+        if not isinstance(self._compiled, StatefulMethod):
+            self._run = self._compiled
+        return out
+
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], traces: int) -> None:
+        """A call after which there is something new to tell."""
+        if traces and self.seen.count > 1:
+            self._traced_again(args, kwargs)
+        self.on_news(self)
 
     def _call_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Under `%%jitcheck`: diagnose a call that is new, then run the user's own function."""
@@ -166,9 +188,12 @@ class Checker:
             self._guarded(self._time, target, args, kwargs, eager)
         return out
 
-    def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A later call made jax trace: look at that trace, which jax has cached."""
+        from jitmagic.tracing import stages
+
         self.seen.traces = self.shim.traced
+        self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self._keep(args, kwargs)
         self._remember(args, kwargs, traced=True)
         staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
@@ -180,10 +205,12 @@ class Checker:
         from jitmagic.state import snapshot
         from jitmagic.tracing import stages
 
+        stages.listen()
+        self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
         before = snapshot.take(reach)
         try:
-            with quiet.overheard() as printed, stages.counted() as counts:
+            with quiet.overheard() as printed:
                 staged = stages.run_stages(
                     target,
                     self.rest(args),
@@ -200,7 +227,7 @@ class Checker:
             self.seen.printed = self.seen.printed or printed()
             before.restore(only_tracers=True)
         self.seen.traces = self.shim.traced
-        self.seen.compiles += counts.compiles(self.fn)
+        self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages = staged.stages
         self._guarded(self._look_at, staged.traced, args, kwargs, reach)
         self._guarded(self._cost, staged)

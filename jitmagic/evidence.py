@@ -265,6 +265,17 @@ class TypeTest:
 
 
 @dataclass(frozen=True)
+class Truncation:
+    """Numbers of 64 bits that do not survive in 32: an argument, a literal, or a dtype asked for."""
+
+    names: tuple[str, ...]
+    where: Where | None
+    before: str
+    after: str
+    origin: Literal["argument", "literal", "dtype"] = "argument"
+
+
+@dataclass(frozen=True)
 class NotFinite:
     """The first operation that made NaN or infinity from finite numbers."""
 
@@ -290,6 +301,7 @@ class Silent:
     arrays_in_aux: tuple[ArrayInAux, ...] = ()
     tests: tuple[TypeTest, ...] = ()
     not_finite: tuple[NotFinite, ...] = ()
+    truncated: tuple[Truncation, ...] = ()
 
 
 @dataclass(frozen=True)

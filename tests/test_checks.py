@@ -312,7 +312,8 @@ class TestOptions:
         notebook.ok(
             "%%jit -q --no-time --static n\ndef f(x, n):\n    return x * n\n[f(1.0, n) for n in (1, 2, 3, 3)]"
         )
-        assert only(notebook.report()).traces == 3
+        function = only(notebook.report())
+        assert (function.calls, function.traces, function.compiles) == (4, 3, 3)
 
     def test_trace_only_runs_nothing(self, notebook):
         out = notebook.ok("%%jit -q --trace-only\ndef f(x):\n    return x @ x\nf(jnp.ones((2, 2)))")

@@ -52,12 +52,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Difference, Evidence, Leaf
+from jitmagic.evidence import Difference, Evidence, Leaf, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.jit_differs_from_eager import last_return, type_test
 from jitmagic.rules.source import first_use, parse
-from jitmagic.rules.words import agree, listed, short
+from jitmagic.rules.words import agree, listed, quoted, short
 
 WIDE = ("int64", "uint64", "float64", "complex128")
 LIMIT = 2**31
@@ -65,6 +65,7 @@ LIMIT = 2**31
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding where values differ and numbers of more than 32 bits took part."""
+    yield from _facts(evidence)
     wrong = [d for d in evidence.differences if d.reason == "values" and not d.compiler]
     if not wrong or type_test(evidence)[0]:
         return
@@ -83,6 +84,53 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         + (f"compute with NumPy and pass {listed(names[:3])} in 32 bits" if wide else "compute with floats"),
         detail=f"largest difference {wrong[0].worst:g}, allowed {wrong[0].allowed:g}",
     )
+
+
+def _facts(evidence: Evidence) -> Iterator[Finding]:
+    """Arguments that lose digits, dtypes that are not given, literals that do not fit."""
+    facts = evidence.silent.truncated if evidence.silent else ()
+    arguments = [t for t in facts if t.origin == "argument"]
+    if arguments:
+        names = list(dict.fromkeys(n for t in arguments for n in t.names))
+        first = arguments[0]
+        yield RULE.finding(
+            evidence,
+            f"{listed(names)} {agree(names, 'is', 'are')} cut from {first.before} to {first.after} on the way into "
+            f"the compiled `{evidence.function.name}`, and {agree(names, 'its', 'their')} values do not fit",
+            where=_place(evidence, names),
+            culprits=[*names, *map(root, names)],
+            help=f"{SWITCH}, or compute with NumPy and pass {listed(names[:3])} in 32 bits",
+        )
+    for fact in facts:
+        if fact.origin == "dtype":
+            yield RULE.finding(
+                evidence,
+                f"{quoted(fact.where.text if fact.where else '')} asks for {fact.before} and gets {fact.after}: jax "
+                "computes with 32 bits",
+                where=fact.where,
+                culprits=[*fact.names, fact.before],
+                help=f"{SWITCH}, or write {fact.after}",
+            )
+    for problem in evidence.problems:
+        if is_overflow(problem):
+            names = culprits(evidence, problem)
+            yield RULE.finding(
+                evidence,
+                f"an integer in {quoted(problem.where.source if problem.where else '')} does not fit into 32 bits",
+                where=problem.where or evidence.function.where,
+                culprits=[*(root(n) for n in names if root(n) in evidence.function.parameters), *names],
+                severity="error",
+                help=f"{SWITCH}, or compute with floats",
+                detail=exception_detail(problem),
+            )
+
+
+SWITCH = 'call `jax.config.update("jax_enable_x64", True)` at the top of the notebook'
+
+
+def is_overflow(problem: Problem) -> bool:
+    """Whether jax refused a Python integer of more than 32 bits."""
+    return problem.exception == "OverflowError" and ("overflow" in problem.message.lower() or "too large" in problem.message)
 
 
 def is_wide(value: Leaf) -> bool:

@@ -61,6 +61,7 @@ from jitmagic.evidence import Evidence, NotFinite
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.jit_differs_from_eager import last_return, parameters_read
+from jitmagic.rules.words import quoted
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitmagic.evidence import Silent
-from jitmagic.silent import keys, loops, program, pytrees, source
+from jitmagic.silent import keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
 
 if TYPE_CHECKING:
@@ -38,10 +38,19 @@ def collect(
     read = None if reach.any_attribute else set(reach.attributes)
     found = replace(
         found,
+        truncated=(*_tried(lambda: widths.arguments(_dynamic_leaves(checker, args, kwargs))), *found.truncated),
         lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
     )
     return found if traced is None else _of_program(checker, traced, args, kwargs, reach, found)
+
+
+def _dynamic_leaves(checker: Checker, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+    from jitmagic.rules.base import root
+    from jitmagic.tracing.leaves import named_leaves
+
+    static = checker.options.static_parameters(checker.fn)
+    return [(path, v) for path, v in named_leaves(checker.fn, args, kwargs) if root(path) not in static]
 
 
 def merge(old: Silent | None, new: Silent) -> Silent:
@@ -65,6 +74,7 @@ def _of_source(checker: Checker, reach: Any) -> Silent:
         random=_tried(lambda: (x for c in run for x in source.random(c))),
         effects=_tried(lambda: (x for c in run for x in source.effects(c))),
         prints=_tried(lambda: (x for c in run for x in source.prints(c))),
+        truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
         tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),
     )
 

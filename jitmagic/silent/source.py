@@ -199,7 +199,7 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Try) and (handler := _swallowing(code, node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
-            yield TypeTest(names[0] if names else "", code.where(handler, head=True), swallows=True)
+            yield TypeTest(names[0] if names else "", code.where(_asking(node), head=True), swallows=True)
 
 
 _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",
@@ -251,6 +251,13 @@ def _whole(code: Code, node: ast.AST) -> ast.AST:
     while isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.Compare):
         node, parent = parent, code.parents.get(parent)
     return node
+
+
+def _asking(node: ast.Try) -> ast.AST:
+    """The first statement of the `try` that may ask a tracer for its value."""
+    asks = (ast.If, ast.While, ast.Assert, ast.Call, ast.IfExp, ast.Subscript, ast.BoolOp, ast.JoinedStr)
+    found = (s for s in node.body if any(isinstance(n, asks) for n in ast.walk(s)))
+    return next(found, node.body[0])
 
 
 _TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotImplementedError".split())

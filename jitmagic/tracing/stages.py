@@ -36,24 +36,38 @@ class Counts:
 
 
 _listening: list[Counts] = []
+_compiled: dict[str, int] = {}
 _registered = False
 
 
 def _listen(event: str, duration_secs: float, **details: str | int) -> None:
     if event in (TRACE, COMPILE):
+        name = str(details.get("fun_name", ""))
+        if event == COMPILE:
+            _compiled[name] = _compiled.get(name, 0) + 1
         for counts in _listening:
-            counts.events.append((event, str(details.get("fun_name", "")), duration_secs))
+            counts.events.append((event, name, duration_secs))
+
+
+def listen() -> None:
+    """Begin to count. One listener for the process: jax has no public way to take a single one out."""
+    global _registered
+    if not _registered:
+        import jax
+
+        jax.monitoring.register_event_duration_secs_listener(_listen)
+        _registered = True
+
+
+def compiled_so_far(name: str) -> int:
+    """How often the backend has compiled a function of this name since the first count began."""
+    return _compiled.get(f"jit({name})", 0) + _compiled.get(name, 0)
 
 
 @contextmanager
 def counted() -> Iterator[Counts]:
     """Exact counts of traces and compilations in the block, from `jax.monitoring`."""
-    global _registered
-    if not _registered:  # one listener for the process: jax has no public way to take a single one out
-        import jax
-
-        jax.monitoring.register_event_duration_secs_listener(_listen)
-        _registered = True
+    listen()
     counts = Counts()
     _listening.append(counts)
     try:

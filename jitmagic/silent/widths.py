@@ -1,0 +1,73 @@
+"""Numbers of 64 bits that jax cuts to 32: which arguments lose something by it, which dtypes are not given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from jitmagic.evidence import Truncation
+from jitmagic.silent.code import Code, names_in
+from jitmagic.tracing.names import dotted_name
+
+WIDE = frozenset("float64 int64 uint64 complex128 double longlong".split())
+_MOST = 5_000_000
+"""Elements of an array that are looked at."""
+
+
+def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
+    """Arguments whose values change when they are cut to the dtype that jax gives them.
+
+    Of floats only whole numbers, overflow and underflow count: rounding to 32 bits is what everybody gets."""
+    import jax
+
+    for path, value in leaves:
+        if isinstance(value, bool | int | float):
+            value = np.asarray(value) if not isinstance(value, int) or abs(value) < 2**63 else np.asarray(float(value))
+        elif not isinstance(value, np.ndarray | np.generic):
+            continue
+        narrow = jax.dtypes.canonicalize_dtype(value.dtype) if value.dtype.kind in "iufc" else value.dtype
+        if narrow != value.dtype and 0 < value.size <= _MOST and _loses(np.asarray(value), np.dtype(narrow)):
+            yield Truncation((path,), None, str(value.dtype), str(narrow))
+
+
+def _loses(value: np.ndarray, narrow: np.dtype) -> bool:
+    with np.errstate(all="ignore"):
+        cut = value.astype(narrow).astype(value.dtype)
+    if value.dtype.kind in "iu":
+        return bool((cut != value).any())
+    finite = np.isfinite(value)
+    gone = finite & (~np.isfinite(cut) | ((cut == 0) & (value != 0)))
+    if value.dtype.kind == "c":
+        return bool(gone.any())
+    whole = finite & (value == np.round(value)) & (np.abs(value) > 2**24) & (np.abs(value) < 2**53)
+    return bool(gone.any() or (cut[whole] != value[whole]).any())
+
+
+def dtypes(code: Code) -> Iterator[Truncation]:
+    """Calls of jax that ask for a dtype of 64 bits while jax has them switched off."""
+    import jax
+
+    if jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        return
+    for name, call in code.calls():
+        method = isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "view") and not name
+        of_jax = name.startswith("jax.") or method
+        asked = [a for a in call.args if _is_wide(a)] + [k.value for k in call.keywords if k.arg == "dtype" and _is_wide(k.value)]
+        own = name.startswith("jax.numpy.") and name.rpartition(".")[2] in WIDE
+        if (of_jax and asked) or own:
+            wide = name.rpartition(".")[2] if own else _text(asked[0])
+            names = tuple(n for n in names_in(call) if n in code.local)
+            yield Truncation(names, code.where(call), wide, wide.replace("64", "32").replace("128", "64"), "dtype")
+
+
+def _is_wide(node: ast.expr) -> bool:
+    return _text(node) in WIDE
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return dotted_name(node).rpartition(".")[2]
