@@ -146,6 +146,7 @@ class Session:
         self._show_pending()
         if run is not None:
             self._hand_out(run, result)
+            self._panels(run)
         self.running.run = None
 
     def _run_calls(self, run: Run, result: Any) -> None:
@@ -179,6 +180,20 @@ class Session:
             result.result = report
             with self.shell.display_trap:
                 self.shell.displayhook(report)
+
+    def _panels(self, run: Run) -> None:
+        """`-w`: a panel, in a display of its own, for each function that was called."""
+        if not run.request.widget:
+            return
+        from IPython.display import display
+
+        from jitmagic.panel import Panel
+
+        called = [c for c in run.checkers.values() if c.seen.samples]
+        for checker in called:
+            display(Panel(checker).widget)
+        if not called:
+            print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")
 
     # -- a magic line
 

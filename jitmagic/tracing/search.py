@@ -170,7 +170,7 @@ class _Search:
         @functools.wraps(self.fn)
         def call(leaves: Any) -> Any:
             given = {**self.values, **dict(zip(dynamic, jax.tree.unflatten(tree, leaves), strict=True))}
-            args, kwargs = _rebuild(self.args, self.kwargs, self.arguments, given)
+            args, kwargs = rebuild(self.args, self.kwargs, self.arguments, given)
             return self.fn(*args, **kwargs)
 
         only = inspect.Parameter("leaves", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -201,7 +201,7 @@ def _renamed(problem: Problem, names: Sequence[str]) -> Problem:
     return replace(problem, leaves=tuple(name(leaf) for leaf in problem.leaves))
 
 
-def _rebuild(
+def rebuild(
     args: Any, kwargs: Any, arguments: Any, given: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments in the form of the original call, with other values."""
