@@ -11,7 +11,7 @@ from jitmagic import evidence as ev
 from jitmagic import quiet
 
 if TYPE_CHECKING:
-    from jitmagic.checking import Checker
+    from jitmagic.subject import Subject
 
 BINDING = ("invalid-type", "unhashable-static", "static-spec", "donated", "aux-data")
 """What goes wrong before the function's own code runs."""
@@ -21,7 +21,7 @@ UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-sta
 
 
 def diagnose_failure(
-    checker: Checker, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+    checker: Subject, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Add what can be known about a failed call to what the checker has seen."""
     from jitmagic.tracing import locate
@@ -49,7 +49,7 @@ def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[
 
 
 @contextlib.contextmanager
-def _or_note(checker: Checker, what: str) -> Iterator[None]:
+def _or_note(checker: Subject, what: str) -> Iterator[None]:
     """A step that adds to the diagnosis; without it the rest still stands."""
     try:
         yield
@@ -57,14 +57,14 @@ def _or_note(checker: Checker, what: str) -> Iterator[None]:
         checker.failed_inside(what, exc)
 
 
-def _state_paths(checker: Checker, args: Any, leaves: Sequence[str]) -> tuple[str, ...]:
+def _state_paths(checker: Subject, args: Any, leaves: Sequence[str]) -> tuple[str, ...]:
     """The hidden arguments of a stateful function by the names the user knows them by."""
-    paths = checker._dynamic_paths(args) if checker._compiled is not None else ()
+    paths = checker.dynamic_paths(args) if checker._compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
     return tuple(hidden.get(leaf, leaf) for leaf in leaves)
 
 
-def _recorded(checker: Checker, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
+def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
     from jitmagic.tracing import recording
 
     if not recording.available():
@@ -108,7 +108,7 @@ def _same(a: ev.Problem, b: ev.Problem) -> bool:
     )
 
 
-def _search(checker: Checker, args: Any, kwargs: Any) -> None:
+def _search(checker: Subject, args: Any, kwargs: Any) -> None:
     """The smallest set of leaves that would have to be static, where there is one."""
     from jitmagic.tracing import search
 

@@ -137,7 +137,8 @@ class Panel:
             return jax.ShapeDtypeStruct(shape, dtype)
 
         given = {path: value(path, v) for _, path, v in self.arguments}
-        return search.rebuild(self.sample.args, self.sample.kwargs, self.arguments, given)
+        args, kwargs = search.rebuild(self.sample.args, self.sample.kwargs, self.arguments, given)
+        return tuple(args), kwargs
 
     # -- buttons
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic import checking, rules
+from jitmagic import conclusions, rules
 from jitmagic import evidence as ev
 from jitmagic.report import CellText, Report
 
@@ -24,7 +24,7 @@ def report_of(error: BaseException, sources: Sequence[str] = ()) -> Report | Non
         line=where.line if where else 0, where=where, cell=cell,
     )  # fmt: skip
     findings = rules.run(ev.Evidence(function=function, problems=(problem,)), rules.Settings())
-    empty = checking.assemble([])
+    empty = conclusions.assemble([])
     return Report(
         findings=findings, backend=empty.backend, versions=empty.versions, cell=CellText(source=cell)
     )

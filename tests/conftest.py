@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
-from jitmagic import checking, watched
+from jitmagic import subject, watched
 
 
 class Notebook:
@@ -73,7 +73,7 @@ def bare(_shell: InteractiveShell) -> Iterator[Notebook]:
 @pytest.fixture
 def notebook(bare: Notebook, monkeypatch: pytest.MonkeyPatch) -> Notebook:
     """A shell with the extension loaded and jax imported; failures of our own are raised."""
-    monkeypatch.setattr(checking, "_DEBUG", True)
+    monkeypatch.setattr(subject, "RAISE", True)
     monkeypatch.setattr(watched._state, "plain", 0)
     bare.ok("%load_ext jitmagic\nimport jax, jax.numpy as jnp, numpy as np")
     return bare

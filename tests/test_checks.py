@@ -246,12 +246,12 @@ class TestFailingCells:
         notebook.ok("f(2.0)")
 
     def test_our_own_failure_is_one_line(self, notebook, monkeypatch):
-        from jitmagic import checking, diagnosis
+        from jitmagic import diagnosis, subject
 
         def broken(*args, **kwargs):
             raise RuntimeError("broken inside")
 
-        monkeypatch.setattr(checking, "_DEBUG", False)
+        monkeypatch.setattr(subject, "RAISE", False)
         monkeypatch.setattr(diagnosis, "diagnose_failure", broken)
         error = notebook.error("%%jit -q\ndef f(x):\n    return x if x > 0 else -x\nf(1.0)")
         assert type(error).__name__ == "TracerBoolConversionError"

@@ -12,13 +12,13 @@ from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
-    from jitmagic.checking import Checker
+    from jitmagic.subject import Subject
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
 PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose)
 
 
-def propose(findings: Sequence[Finding], evidence: Evidence, checker: Checker) -> tuple[Finding, ...]:
+def propose(findings: Sequence[Finding], evidence: Evidence, checker: Subject) -> tuple[Finding, ...]:
     """The findings with the fixes that stood the test, the best first; notes get none."""
     prover = Prover(checker)
     return tuple(f if f.severity == "note" else _with_fixes(f, evidence, prover) for f in findings)

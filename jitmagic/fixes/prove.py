@@ -13,7 +13,8 @@ from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
 
 if TYPE_CHECKING:
-    from jitmagic.checking import Checker, Sample
+    from jitmagic.seen import Sample
+    from jitmagic.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Proof:
 class Prover:
     """Applies fixes to one function and tries them on the calls that were kept."""
 
-    def __init__(self, checker: Checker) -> None:
+    def __init__(self, checker: Subject) -> None:
         self.checker = checker
         self.samples: list[Sample] = checker.seen.samples
         self._deadline = time.monotonic() + checker.settings.budget

@@ -38,6 +38,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     if place is None:
         return
     search = _Search(evidence, prover)
+    if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
+        again = search._next_place(evidence.function.cell, _trial(prover).cell(evidence.function.cell), ())
+        place = again or place
     prover.__dict__["_trail"] = search.trail
     for number, (path, words) in enumerate(search.run(place)):
         last = path[-1]

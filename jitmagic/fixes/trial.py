@@ -20,7 +20,7 @@ from jitmagic.watched import Watched, plainly
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jitmagic.checking import Sample
+    from jitmagic.seen import Sample
     from jitmagic.fixes.prove import Prover
 
 _numbers = itertools.count(1)

@@ -73,6 +73,8 @@ LIBRARY_TYPES = frozenset(
 def kind_of(evidence: Evidence, problem: Problem) -> str:
     """The kind that tells the user most about `problem`."""
     callee = problem.callee.rsplit(".", 1)[-1]
+    if problem.exception == "OverflowError" and problem.op in ("user", "other"):
+        return "dtype-truncation"
     if problem.op == "other":
         return BY_EXCEPTION.get(problem.exception.rsplit(".", 1)[-1], "user-error")
     if problem.op in ("shape", "concrete", "slice"):

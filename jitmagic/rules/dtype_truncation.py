@@ -49,14 +49,16 @@ When the digits that are lost do not matter. Values that fit are not reported.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Difference, Evidence, Leaf, Problem
+from jitmagic.evidence import Difference, Evidence, Leaf
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.classify import of_kind
 from jitmagic.rules.jit_differs_from_eager import last_return, type_test
-from jitmagic.rules.source import first_use, parse
+from jitmagic.rules.source import first_use, loaded_names, parse
 from jitmagic.rules.words import agree, listed, quoted, short
 
 WIDE = ("int64", "uint64", "float64", "complex128")
@@ -111,13 +113,13 @@ def _facts(evidence: Evidence) -> Iterator[Finding]:
                 culprits=[*fact.names, fact.before],
                 help=f"{SWITCH}, or write {fact.after}",
             )
-    for problem in evidence.problems:
-        if is_overflow(problem):
-            names = culprits(evidence, problem)
+    for problem in of_kind(evidence, RULE.kind):
+        if problem.where is not None:
+            names = [*_names(problem.where.text), *culprits(evidence, problem)]
             yield RULE.finding(
                 evidence,
-                f"an integer in {quoted(problem.where.source if problem.where else '')} does not fit into 32 bits",
-                where=problem.where or evidence.function.where,
+                f"an integer in {quoted(problem.where.source)} does not fit into 32 bits",
+                where=problem.where,
                 culprits=[*(root(n) for n in names if root(n) in evidence.function.parameters), *names],
                 severity="error",
                 help=f"{SWITCH}, or compute with floats",
@@ -128,9 +130,12 @@ def _facts(evidence: Evidence) -> Iterator[Finding]:
 SWITCH = 'call `jax.config.update("jax_enable_x64", True)` at the top of the notebook'
 
 
-def is_overflow(problem: Problem) -> bool:
-    """Whether jax refused a Python integer of more than 32 bits."""
-    return problem.exception == "OverflowError" and ("overflow" in problem.message.lower() or "too large" in problem.message)
+def _names(text: str) -> list[str]:
+    """Names in the text of an expression."""
+    try:
+        return loaded_names(ast.parse(text.strip()))
+    except SyntaxError:
+        return []
 
 
 def is_wide(value: Leaf) -> bool:

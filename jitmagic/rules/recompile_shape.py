@@ -62,9 +62,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.base import Rule, Settings, root, traced_calls
 from jitmagic.rules.recompile import histories
-from jitmagic.rules.words import listed
+from jitmagic.rules.words import listed, quoted
 
 MANY = 3
 
@@ -78,6 +78,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     }
     many = [path for path, seen in shapes.items() if len(seen) >= MANY]
     if not many:
+        yield from _structures(evidence)
         return
     seen = shapes[many[0]]
     shown = ", ".join(str(s) for s in seen[:3])
@@ -92,6 +93,24 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         "and mask "
         "what lies beyond it",
     )
+
+
+def _structures(evidence: Evidence) -> Iterator[Finding]:
+    """Arguments that held another number of arrays, or under other names, at each traced call."""
+    forms: dict[str, list[tuple[str, ...]]] = {}
+    for leaves in traced_calls(evidence):
+        for name in dict.fromkeys(x.argument for x in leaves if not x.static):
+            forms.setdefault(name, []).append(tuple(x.path for x in leaves if x.argument == name))
+    for name, seen in forms.items():
+        if len(set(seen)) >= MANY:
+            yield RULE.finding(
+                evidence,
+                f"{quoted(name)} held other arrays at each call ({len(set(seen))} structures so far), and "
+                f"`{evidence.function.name}` was compiled anew for each",
+                where=evidence.function.where,
+                culprits=[name],
+                help=f"stack what {quoted(name)} holds into one array of fixed size, and mask what is not used",
+            )
 
 
 RULE = Rule("JM402", "recompile-shape", "warning", find)

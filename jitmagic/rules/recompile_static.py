@@ -78,6 +78,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             continue
         values = list(dict.fromkeys(without_address(x.value) for x in forms))
         if len(values) < MANY:
+            if len({x.value for x in forms}) >= MANY:
+                yield _by_identity(evidence, path, forms[0].python_type)
             continue
         shown = ", ".join(short(v, 20) for v in values[:3])
         yield RULE.finding(
@@ -89,6 +91,18 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             help=f"take {quoted(path)} out of the static arguments where no shape, `range` or `if` needs "
             "its value",
         )
+
+
+def _by_identity(evidence: Evidence, path: str, type_name: str) -> Finding:
+    return RULE.finding(
+        evidence,
+        f"the static argument {quoted(path)} is another `{type_name}` object at each call, and "
+        f"`{evidence.function.name}` is compiled anew for each: objects of this class are never equal",
+        where=evidence.function.where,
+        culprits=[path, root(path)],
+        help=f"make one object and pass it each time, or give `{type_name}` an `__eq__` and a `__hash__` (a frozen "
+        "dataclass has both)",
+    )
 
 
 RULE = Rule("JM401", "recompile-static", "warning", find)

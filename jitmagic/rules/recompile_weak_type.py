@@ -76,7 +76,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         path
         for path, forms in histories(evidence).items()
         if any(
-            a.weak_type != b.weak_type and (a.shape, a.dtype, a.static) == (b.shape, b.dtype, b.static)
+            a.weak_type != b.weak_type
+            and (a.shape, a.static) == (b.shape, b.static)
+            and (a.dtype == b.dtype or (a.shape == () and "scalar" in (a.kind, b.kind)))
             for a, b in combinations(forms, 2)
         )
     ]

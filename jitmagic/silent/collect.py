@@ -12,7 +12,7 @@ from jitmagic.silent import keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
 
 if TYPE_CHECKING:
-    from jitmagic.checking import Checker
+    from jitmagic.subject import Subject
 
 T = TypeVar("T")
 _FAILURES: list[BaseException] = []
@@ -20,7 +20,7 @@ _FAILURES: list[BaseException] = []
 
 
 def collect(
-    checker: Checker,
+    checker: Subject,
     traced: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -45,7 +45,7 @@ def collect(
     return found if traced is None else _of_program(checker, traced, args, kwargs, reach, found)
 
 
-def _dynamic_leaves(checker: Checker, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def _dynamic_leaves(checker: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     from jitmagic.rules.base import root
     from jitmagic.tracing.leaves import named_leaves
 
@@ -65,7 +65,7 @@ def merge(old: Silent | None, new: Silent) -> Silent:
     return replace(new, program=old.program or new.program, **fields)
 
 
-def _of_source(checker: Checker, reach: Any) -> Silent:
+def _of_source(checker: Subject, reach: Any) -> Silent:
     every = codes(reach.functions)
     back = source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
@@ -79,7 +79,7 @@ def _of_source(checker: Checker, reach: Any) -> Silent:
     )
 
 
-def _of_program(checker: Checker, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
+def _of_program(checker: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
     closed = traced.jaxpr
     used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
     names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
@@ -94,7 +94,7 @@ def _of_program(checker: Checker, traced: Any, args: Any, kwargs: Any, reach: An
     )
 
 
-def input_paths(checker: Checker, closed: Any, args: Any, kwargs: Any) -> list[str]:
+def input_paths(checker: Subject, closed: Any, args: Any, kwargs: Any) -> list[str]:
     """Paths of the program's inputs, dynamic variables first; empty where they cannot be matched."""
     from jitmagic.tracing.compat import jaxpr_of
     from jitmagic.tracing.leaves import call_leaves
@@ -108,7 +108,7 @@ def input_paths(checker: Checker, closed: Any, args: Any, kwargs: Any) -> list[s
 
 
 def not_finite(
-    checker: Checker, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any, budget_s: float = 2.0
+    checker: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any, budget_s: float = 2.0
 ) -> Silent:
     """The operation that made the NaN or infinity in `value`, the result of that call; no fact where it is
     finite, or where the arguments are not."""
@@ -123,7 +123,7 @@ def not_finite(
     return Silent(not_finite=(fact,) if fact is not None else ())
 
 
-def flat_inputs(checker: Checker, closed: Any, args: Any, kwargs: Any) -> list[Any] | None:
+def flat_inputs(checker: Subject, closed: Any, args: Any, kwargs: Any) -> list[Any] | None:
     """Values of the program's inputs, in order; None where they cannot be matched."""
     import jax
 

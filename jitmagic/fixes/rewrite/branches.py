@@ -170,7 +170,7 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
     first, second = parts(statement)
     a, b = steps(place, first, live, before), steps(place, second, live, before)
     if a is None or b is None:
-        return None
+        return _swapped(place, statement, first, second, before)
     order = _order([s.name for s in a], [s.name for s in b])
     if order is None:
         return None
@@ -195,6 +195,33 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
             else:
                 out.append(Step(name, where(place, test, *values)))
     return out
+
+
+def _swapped(
+    place: Place, statement: Any, first: Sequence[Any], second: Sequence[Any], before: Collection[str]
+) -> list[Step] | None:
+    """`a, b = b, a` in one branch and nothing in the other, as one assignment of two `jnp.where`."""
+    import libcst as cst
+
+    if second or len(first) != 1 or not isinstance(first[0], cst.SimpleStatementLine) or len(first[0].body) != 1:
+        return None
+    small = first[0].body[0]
+    if not isinstance(small, cst.Assign) or len(small.targets) != 1:
+        return None
+    target, value = small.targets[0].target, small.value
+    if not isinstance(target, cst.Tuple) or not isinstance(value, cst.Tuple):
+        return None
+    stored = [place.cell.code(e.value) for e in target.elements]
+    if len(stored) != len(value.elements) or not set(stored) <= set(before):
+        return None
+    test = _stripped(truth(place, statement.test))
+    out: list[Step] = []
+    if not names.constant(test):
+        name = names.fresh("condition", place.taken)
+        out.append(Step(name, test))
+        test = name
+    values = [where(place, test, place.cell.code(e.value), n) for e, n in zip(value.elements, stored, strict=True)]
+    return [*out, Step(", ".join(stored), ", ".join(values))]
 
 
 def _order(a: list[str], b: list[str]) -> list[str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -139,7 +139,12 @@ class Cell:
 
         A statement may become several; the comments above it stay above the first.
         """
-        new = self.module.visit(_editor({id(k): (k, v) for k, v in changes.items()}, self.module))
+        import libcst as cst
+
+        by_id = {id(k): (k, v) for k, v in changes.items()}
+        blocks = self.within(self.module, cst.IndentedBlock)
+        first = {id(b.body[0]) for b in (*blocks, self.module) if b.body}
+        new = self.module.visit(_editor_class()(by_id, self.module, first))
         text = _MASKED.sub(r"\1\2", new.code)
         try:
             Cell(text)
@@ -153,9 +158,12 @@ def _editor_class() -> Any:
     import libcst as cst
 
     class Editor(cst.CSTTransformer):
-        def __init__(self, changes: Mapping[int, tuple[Any, str | None]], module: cst.Module) -> None:
+        def __init__(
+            self, changes: Mapping[int, tuple[Any, str | None]], module: cst.Module, first: Collection[int]
+        ) -> None:
             super().__init__()
             self.changes, self.config = changes, module.config_for_parsing
+            self.first = first
 
         def on_leave(self, original_node: Any, updated_node: Any) -> Any:
             updated = super().on_leave(original_node, updated_node)
@@ -175,7 +183,12 @@ def _editor_class() -> Any:
             new = list(module.body)
             if not new:
                 return cst.RemoveFromParent()
+            for i, statement in enumerate(new):
+                blank = [x if x.comment else x.with_changes(indent=False) for x in statement.leading_lines]
+                new[i] = statement.with_changes(leading_lines=blank)
             above = [*old.leading_lines, *module.header, *new[0].leading_lines]
+            if isinstance(new[0], cst.FunctionDef) and not above and id(old) not in self.first:
+                above = [cst.EmptyLine(indent=False)]
             new[0] = new[0].with_changes(leading_lines=above)
             last = new[-1]
             if isinstance(old, cst.SimpleStatementLine) and isinstance(last, cst.SimpleStatementLine):
@@ -184,10 +197,6 @@ def _editor_class() -> Any:
             return cst.FlattenSentinel(new)
 
     return Editor
-
-
-def _editor(changes: Mapping[int, tuple[Any, str | None]], module: cst.Module) -> Any:
-    return _editor_class()(changes, module)
 
 
 def indented(text: str, by: str = "    ") -> str:

@@ -1,5 +1,264 @@
+"""Calls that want numbers: numpy, math and scipy as jax.numpy; `float`, `int`, `.item()`; logging to the outside."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
 
-def candidates(place):
-    return ()
+from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite.place import Candidate, Place
+
+MATH = {
+    "fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "fsum": "sum", "fmod": "fmod", "dist": "linalg.norm",
+}  # fmt: skip
+WHOLE = frozenset(("floor", "ceil", "trunc"))
+"""Functions of `math` that give an int."""
+SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+CONVERSIONS = ("float", "int", "complex", "bool")
+NO_COUNTERPART = frozenset(("random", "testing", "save", "savez", "load", "vectorize", "nditer", "errstate", "lib"))
+
+KINDS = ("tracer-array-conversion", "tracer-int", "tracer-bool", "user-error", "tracer-format", "dynamic-shape")
+
+
+def candidates(place: Place) -> Iterator[Candidate]:
+    """Conversions on the line of the place, then those of the whole function."""
+    if place.kind not in (*KINDS, "frozen-side-effect", "leaked-tracer", "state-write"):
+        return
+    if place.kind != "frozen-side-effect":
+        yield from _outside(place)
+    if place.kind in KINDS:
+        yield from _converted(place)
+
+
+# -- what only leaves the function
+
+
+def _outside(place: Place) -> Iterator[Candidate]:
+    """A statement whose value nobody uses (`log.append(np.mean(h))`) runs as a callback."""
+    import libcst as cst
+
+    statement = next((n for n in place.path if isinstance(n, cst.SimpleStatementLine)), None)
+    if statement is None or place.innermost is None or len(statement.body) != 1:
+        return
+    small = statement.body[0]
+    code = place.cell.code(small)
+    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+        function = place.cell.code(small.value.func)
+        root = function.partition(".")[0]
+        if function.startswith((f"{place.jax}.debug", f"{place.jnp}.")) or root in _local_names(place):
+            return
+        values = [n for n in _reads(place, code) if n in place.traced]
+        if not values:
+            return
+        if function.endswith(".append") and place.kind in ("leaked-tracer", "state-write"):
+            argument = small.value.args[0].value if len(small.value.args) == 1 else None
+            if isinstance(argument, cst.Name):
+                new = f"{place.jax}.debug.callback({function}, {argument.value})"
+                yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "unsafe",
+                                "the value arrives while the compiled function runs")  # fmt: skip
+                return
+        new = f"{place.jax}.debug.callback(lambda {', '.join(values)}: {code}, {', '.join(values)})"
+        yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "safe",
+                        "the value arrives while the compiled function runs")  # fmt: skip
+    elif isinstance(small, (cst.Assign, cst.AugAssign)):
+        yield from _stored_outside(place, statement, small, code)
+
+
+def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iterator[Candidate]:
+    """`history["loss"] = float(loss)` on an object of the notebook."""
+    import libcst as cst
+
+    target = small.target if isinstance(small, cst.AugAssign) else small.targets[0].target
+    if not isinstance(target, (cst.Subscript, cst.Attribute)):
+        return
+    root: Any = target
+    while isinstance(root, (cst.Subscript, cst.Attribute)):
+        root = root.value
+    if not isinstance(root, cst.Name) or root.value in _local_names(place):
+        return
+    values = [n for n in _reads(place, place.cell.code(small.value)) if n in place.traced]
+    if not values:
+        return
+    keep = names.fresh("keep", place.taken)
+    text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{place.jax}.debug.callback({', '.join([keep, *values])})\n"
+    yield Candidate(f"store into {root.value} through jax.debug.callback", place.cell.edit({statement: text}), "unsafe",
+                    "the value arrives while the compiled function runs")  # fmt: skip
+
+
+def _reads(place: Place, code: str) -> list[str]:
+    own = names.loads(code)
+    import ast
+
+    order = [n.id for n in ast.walk(names.parse(code)) if isinstance(n, ast.Name)]
+    return [n for n in dict.fromkeys(order) if n in own]
+
+
+def _local_names(place: Place) -> set[str]:
+    """Names that the functions around the place bind themselves, parameters included."""
+    import libcst as cst
+
+    out: set[str] = set()
+    for function in (n for n in place.path if isinstance(n, cst.FunctionDef)):
+        out |= set(names.stores("\n".join(place.cell.code(s) for s in function.body.body)))
+        out |= {p.name.value for p in place.cell.within(function.params, cst.Param)}
+        for statement in place.cell.own(function, cst.Global, cst.Nonlocal):
+            out -= {item.name.value for item in statement.names}
+    return out
+
+
+# -- conversions
+
+
+def _converted(place: Place) -> Iterator[Candidate]:
+    import libcst as cst
+
+    calls = place.on_line(cst.Call)
+    scope = place.outermost
+    everywhere = place.cell.within(scope, cst.Call) if scope is not None else calls
+    for where in (calls, everywhere):
+        changes = _changes(place, where)
+        if not changes:
+            continue
+        words = _words(place, changes)
+        yield Candidate(words, place.cell.edit(changes))
+        asarray = {k: v for k, v in _changes(place, where, asarray=True).items()}
+        if asarray != changes:
+            yield Candidate(words, place.cell.edit(asarray))
+
+
+def _words(place: Place, changes: dict[Any, str | None]) -> str:
+    import libcst as cst
+
+    texts = []
+    for node in changes:
+        name = place.cell.code(node.func if isinstance(node, cst.Call) else node)
+        if name.partition(".")[0] in place.modules:
+            texts.append(name)
+    if texts:
+        return f"use jax.numpy in place of {', '.join(dict.fromkeys(texts))}"
+    return "keep the value an array: no float(), int() or .item()"
+
+
+def _changes(place: Place, calls: list[Any], *, asarray: bool = False) -> dict[Any, str | None]:
+    """New source for calls that convert a traced value; of nested ones the inner are part of the outer."""
+    done: dict[Any, str | None] = {}
+    for call in calls:
+        inside = any(a is not call and a in done for a in place.cell.ancestors(call))
+        if not inside:
+            text = _rewritten(place, call, asarray)
+            if text is not None:
+                done[call] = text
+    return done
+
+
+def _rewritten(place: Place, node: Any, asarray: bool) -> str | None:
+    """A call with itself and the conversions inside it rewritten, or None where nothing is to be done."""
+    import libcst as cst
+
+    inner: dict[Any, str | None] = {}
+    for call in place.cell.within(node, cst.Call):
+        if call is node or any(a in inner for a in place.cell.ancestors(call)):
+            continue
+        text = _rewritten(place, call, asarray)
+        if text is not None:
+            inner[call] = text
+    own = _own_form(place, node, asarray)
+    if own is None:
+        return None
+    form, parts = own
+    texts = [_patched(place, p, inner) for p in parts]
+    return form.format(*texts)
+
+
+def _patched(place: Place, node: Any, changes: dict[Any, str | None]) -> str:
+    """Source of a node with some of the calls inside replaced."""
+    import libcst as cst
+
+    class Patch(cst.CSTTransformer):
+        def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+            updated = super().on_leave(original_node, updated_node)
+            return cst.parse_expression(changes[original_node]) if original_node in changes else updated
+
+    return place.cell.module.code_for_node(node.visit(Patch()))
+
+
+def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] | None:
+    """A format for the new call and the nodes that go into it."""
+    import libcst as cst
+
+    name = place.cell.code(call.func)
+    code = place.cell.code(call)
+    traced = names.traced_in(code, place.traced) or f"{place.jnp}." in code
+    if not traced:
+        return None
+    jnp = place.jnp
+    if name in CONVERSIONS and len(call.args) == 1 and name not in place.modules:
+        value = call.args[0].value
+        if name in ("float", "complex"):
+            return ("{0}" if not asarray else f"{jnp}.asarray({{0}}, {name})"), [value]
+        if asarray:
+            return f"{jnp}.asarray({{0}}).astype({name})", [value]
+        atom = isinstance(value, (cst.Name, cst.Call, cst.Attribute, cst.Subscript)) or value.lpar
+        return ("{0}" if atom else "({0})") + f".astype({name})", [value]
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "tolist", "numpy"):
+        if place.cell.code(call.func.value) not in place.modules and not call.args:
+            return "{0}", [call.func.value]
+    new = counterpart(place, name)
+    if new is None:
+        return None
+    arguments = [a.value for a in call.args]
+    stars = "".join(("*" if a.star == "*" else "**" if a.star else "") for a in call.args)
+    if stars:
+        return None
+    keys = [f"{a.keyword.value}=" if a.keyword is not None else "" for a in call.args]
+    inside = ", ".join(f"{k}{{{i}}}" for i, k in enumerate(keys))
+    resolved = _resolved(place, name)
+    if resolved.startswith("math.") and resolved.partition(".")[2] in WHOLE:
+        return f"{new}({inside}).astype(int)", arguments
+    if resolved == "math.fsum" or (resolved == "math.dist" and len(arguments) == 2):
+        return (f"{new}({inside})" if resolved == "math.fsum" else f"{new}({{0}} - {{1}})"), arguments
+    return f"{new}({inside})", arguments
+
+
+def _resolved(place: Place, dotted: str) -> str:
+    root, _, rest = dotted.partition(".")
+    module = place.modules.get(root)
+    if module is None:
+        return ""
+    return f"{module}.{rest}" if rest else module
+
+
+def counterpart(place: Place, dotted: str) -> str | None:
+    """The jax function for a numpy, math or scipy function under the notebook's name for it."""
+    import importlib
+
+    full = _resolved(place, dotted)
+    module, _, name = full.partition(".")
+    if module == "math" and name:
+        if name in SPECIAL:
+            return f"{place.jax}.scipy.special.{SPECIAL[name]}"
+        return _existing(place, MATH.get(name, name))
+    if module == "numpy" and name:
+        if name.partition(".")[0] in NO_COUNTERPART:
+            return None
+        return _existing(place, name)
+    if module == "scipy" and name:
+        try:
+            home, _, last = f"jax.{full}".rpartition(".")
+            if hasattr(importlib.import_module(home), last):
+                return f"{place.jax}.{full}"
+        except ImportError:
+            return None
+    return None
+
+
+def _existing(place: Place, name: str) -> str | None:
+    import jax.numpy
+
+    found: Any = jax.numpy
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{place.jnp}.{name}" if found is not None else None
+
+

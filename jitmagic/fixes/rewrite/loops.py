@@ -1,5 +1,344 @@
+"""Loops whose number of turns is traced: `lax.while_loop` and `lax.fori_loop` with the names they carry."""
+
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-def candidates(place):
-    return ()
+from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite.branches import _body, bound_before, call, live_after, rebound
+from jitmagic.fixes.rewrite.cells import indented
+from jitmagic.fixes.rewrite.conditions import _stripped, truth
+from jitmagic.fixes.rewrite.place import Candidate, Place
+
+WHILE = "loop with jax.lax.while_loop"
+FORI = "loop with jax.lax.fori_loop"
+BREAK = "loop with jax.lax.while_loop, which stops where the loop breaks"
+
+
+def candidates(place: Place) -> Iterator[Candidate]:
+    """`while` on a traced condition, `for` over a traced range, and loops that a traced condition leaves."""
+    import libcst as cst
+
+    if place.kind in ("tracer-bool", "tracer-hash"):
+        for node in place.path:
+            if isinstance(node, cst.While) and any(n is node.test for n in place.path):
+                yield from _while(place, node)
+                return
+            if isinstance(node, cst.If) and any(n is node.test for n in place.path):
+                yield from _leaving(place, node)
+                return
+    elif place.kind in ("tracer-int", "dynamic-shape", "user-error"):
+        for node in place.path:
+            if isinstance(node, cst.For):
+                yield from _for(place, node)
+                return
+        yield from _generated_sum(place)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A loop's body as source, and the names that one turn hands to the next."""
+
+    text: str
+    carried: tuple[str, ...]
+
+
+def _carried(place: Place, loop: Any, statements: Sequence[Any], test: str = "", own: Sequence[str] = ()) -> Body | None:
+    """None where a name lives on after the loop that has no value before it."""
+    text = rebound(place, statements)
+    bound = [n for n in names.stores(text) if n not in own]
+    live, before = live_after_loop(place, loop), bound_before(place, loop)
+    needed = names.exposed(text, own) | (names.loads(test) if test else set())
+    carried = tuple(n for n in bound if n in needed or n in live)
+    if not carried or not set(carried) <= before:
+        return None
+    if _impure(place, loop, carried, bound):
+        return None
+    return Body(text, carried)
+
+
+def live_after_loop(place: Place, loop: Any) -> set[str]:
+    """Names read after the loop, its own body and head left out."""
+    return live_after(place, loop)
+
+
+def _impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str]) -> bool:
+    """The body returns, yields, or fills a list or another object: a traced body would do that once."""
+    import libcst as cst
+
+    if place.cell.own(loop, cst.Return, cst.Yield, cst.Await):
+        return True
+    for node in place.cell.own(loop, cst.Call):
+        if isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name):
+            if node.func.attr.value in ("append", "extend", "add", "update", "insert", "pop"):
+                if node.func.value.value not in bound and place.modules.get(node.func.value.value) is None:
+                    return True
+    return False
+
+
+def _has_break(place: Place, loop: Any) -> bool:
+    import libcst as cst
+
+    for jump in place.cell.own(loop, cst.Break, cst.Continue):
+        for node in place.cell.ancestors(jump):
+            if isinstance(node, (cst.For, cst.While)):
+                if node is loop:
+                    return True
+                break
+    return False
+
+
+def _state(carried: Sequence[str]) -> str:
+    return carried[0] if len(carried) == 1 else f"({', '.join(carried)})"
+
+
+def _single(text: str, name: str) -> str | None:
+    """The value where the body is only `name = value`."""
+    import ast
+
+    tree = ast.parse(text)
+    if len(tree.body) != 1 or "\n" in text.strip():
+        return None
+    node = tree.body[0]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        return text.strip().partition("=")[2].strip() if "#" not in text else None
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and "#" not in text:
+        sign, _, value = text.strip().removeprefix(name).strip().partition("=")
+        return f"{name} {sign.strip()} {names.wrapped(value.strip())}"
+    return None
+
+
+def _while(place: Place, loop: Any) -> Iterator[Candidate]:
+    if loop.orelse is not None:
+        return
+    if _has_break(place, loop):
+        yield from _with_break(place, loop)
+        return
+    test = _stripped(truth(place, loop.test))
+    body = _carried(place, loop, _body(loop), test)
+    if body is None:
+        return
+    yield Candidate(WHILE, place.cell.edit({loop: while_loop(place, test, body)}))
+
+
+def while_loop(place: Place, test: str, body: Body, starts: Sequence[str] = ()) -> str:
+    """Source of a `lax.while_loop` over the carried names; `starts` are their first values, else themselves."""
+    carried, lax = body.carried, place.lax
+    state = _state(starts or carried)
+    if len(carried) == 1:
+        name = carried[0]
+        value = _single(body.text, name)
+        step, defs = f"lambda {name}: {value}", ""
+        if value is None or len(value) > 60:
+            step = names.fresh("body", place.taken)
+            defs = f"def {step}({name}):\n{indented(_end(body.text, name))}\n"
+        return f"{defs}{name} = {call(f'{lax}.while_loop', f'lambda {name}: {test}', step, state)}\n"
+    keep, step = names.fresh("keep_going", place.taken), names.fresh("body", place.taken)
+    unpack = f"{', '.join(carried)} = state\n"
+    return (
+        f"def {keep}(state):\n{indented(unpack + f'return {test}' + chr(10))}\n"
+        f"def {step}(state):\n{indented(unpack + _end(body.text, ', '.join(carried)))}\n"
+        f"{', '.join(carried)} = {call(f'{lax}.while_loop', keep, step, state)}\n"
+    )
+
+
+def _end(text: str, result: str) -> str:
+    return f"{text.rstrip()}\nreturn {result}\n"
+
+
+# -- for
+
+
+def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
+    """Start, stop and step of `range(...)` as source."""
+    import libcst as cst
+
+    call_ = loop.iter
+    if not isinstance(call_, cst.Call) or getattr(call_.func, "value", "") != "range":
+        return None
+    arguments = [_stripped(place.cell.code(a.value)) for a in call_.args]
+    if any(a.keyword or a.star for a in call_.args) or not 1 <= len(arguments) <= 3:
+        return None
+    if len(arguments) == 1:
+        return "0", arguments[0], "1"
+    return arguments[0], arguments[1], arguments[2] if len(arguments) == 3 else "1"
+
+
+def _for(place: Place, loop: Any) -> Iterator[Candidate]:
+    import libcst as cst
+
+    bounds = _range(place, loop)
+    if bounds is None or loop.orelse is not None or not isinstance(loop.target, cst.Name):
+        return
+    if _has_break(place, loop):
+        yield from _with_break(place, loop)
+        return
+    index = loop.target.value
+    body = _carried(place, loop, _body(loop), own=(index,))
+    if body is None or index in live_after(place, loop):
+        return
+    start, stop, step = bounds
+    yield Candidate(FORI, place.cell.edit({loop: fori_loop(place, index, start, stop, step, body)}))
+
+
+def fori_loop(place: Place, index: str, start: str, stop: str, step: str, body: Body) -> str:
+    """Source of a `lax.fori_loop`; a step other than 1 counts turns."""
+    text, turn = body.text, index
+    if step == "-1":
+        turn = names.fresh("turn", place.taken)
+        text = f"{index} = {start} - {turn}\n{text}"
+        inner = _stripped(stop)
+        low, high = "0", f"{start} + 1" if inner == "-1" else f"{start} - {names.wrapped(stop)}"
+    elif step != "1":
+        turn = names.fresh("turn", place.taken)
+        text = f"{index} = {start + ' + ' if start != '0' else ''}{turn} * {names.wrapped(step)}\n{text}"
+        width = f"{names.wrapped(stop)} - {names.wrapped(start)}" if start != "0" else names.wrapped(stop)
+        low, high = "0", f"({width} + {names.wrapped(step)} - 1) // {names.wrapped(step)}"
+    else:
+        low, high = start, stop
+    high = high.replace("- 1 + 1", "").strip()
+    carried, lax = body.carried, place.lax
+    if len(carried) == 1:
+        name = carried[0]
+        value = _single(text, name)
+        function, defs = f"lambda {turn}, {name}: {value}", ""
+        if value is None or len(value) > 60:
+            function = names.fresh("body", place.taken)
+            defs = f"def {function}({turn}, {name}):\n{indented(_end(text, name))}\n"
+        return f"{defs}{name} = {call(f'{lax}.fori_loop', low, high, function, name)}\n"
+    function = names.fresh("body", place.taken)
+    inner = f"{', '.join(carried)} = state\n{_end(text, ', '.join(carried))}"
+    return (
+        f"def {function}({turn}, state):\n{indented(inner)}\n"
+        f"{', '.join(carried)} = {call(f'{lax}.fori_loop', low, high, function, _state(carried))}\n"
+    )
+
+
+def _generated_sum(place: Place) -> Iterator[Candidate]:
+    """`sum(f(k) for k in range(n))` as a loop that adds."""
+    import libcst as cst
+
+    for node in place.on_line(cst.Call):
+        if getattr(node.func, "value", "") != "sum" or len(node.args) != 1:
+            continue
+        value = node.args[0].value
+        if not isinstance(value, (cst.GeneratorExp, cst.ListComp)) or value.for_in.ifs or value.for_in.inner_for_in:
+            continue
+        bounds = _range(place, value.for_in)
+        if bounds is None or bounds[2] != "1" or not isinstance(value.for_in.target, cst.Name):
+            continue
+        index, total = value.for_in.target.value, names.fresh("total", place.taken)
+        term = names.wrapped(place.cell.code(value.elt))
+        for zero in ("0.0", "0"):
+            new = call(f"{place.lax}.fori_loop", bounds[0], bounds[1], f"lambda {index}, {total}: {total} + {term}", zero)
+            yield Candidate(FORI, place.cell.edit({node: new}))
+
+
+# -- break and continue
+
+
+def _leaving(place: Place, statement: Any) -> Iterator[Candidate]:
+    """The `if` of the place holds a `break` or `continue`."""
+    import libcst as cst
+
+    for node in list(place.cell.ancestors(statement))[1:]:
+        if isinstance(node, (cst.For, cst.While)):
+            if place.cell.own(statement, cst.Continue) and not _breaks(place, node):
+                yield from _continuing(place, statement, node)
+            elif _has_break(place, node) and place.cell.own(statement, cst.Break):
+                yield from _with_break(place, node)
+            return
+        if isinstance(node, cst.FunctionDef):
+            return
+
+
+def _breaks(place: Place, loop: Any) -> bool:
+    import libcst as cst
+
+    return any(
+        next(n for n in place.cell.ancestors(b) if isinstance(n, (cst.For, cst.While))) is loop
+        for b in place.cell.own(loop, cst.Break)
+    )
+
+
+def _continuing(place: Place, statement: Any, loop: Any) -> Iterator[Candidate]:
+    """`if c: continue` and what follows, as `if not c:` over what follows."""
+    import libcst as cst
+
+    block, index = place.cell.siblings(statement)
+    if block is not loop.body or statement.orelse is not None or len(_body(statement)) != 1:
+        return
+    if not place.cell.own(statement, cst.Continue) or index + 1 == len(block.body):
+        return
+    rest = block.body[index + 1 :]
+    text = f"if {_negated(place, statement.test)}:\n{indented(place.cell.block(rest))}"
+    changes: dict[Any, str | None] = {statement: text, **{s: None for s in rest}}
+    yield Candidate("skip the rest of the turn by a condition in place of `continue`", place.cell.edit(changes))
+
+
+def _negated(place: Place, test: Any) -> str:
+    import libcst as cst
+
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _stripped(place.cell.code(test.expression))
+    return f"not {names.wrapped(_stripped(place.cell.code(test)))}"
+
+
+def _with_break(place: Place, loop: Any) -> Iterator[Candidate]:
+    """A loop with one `if c: break` on its top level, as a while loop that carries whether it is done."""
+    import libcst as cst
+
+    statements = _body(loop)
+    at = [i for i, s in enumerate(statements) if isinstance(s, cst.If) and place.cell.own(s, cst.Break)]
+    if len(at) != 1 or loop.orelse is not None:
+        return
+    leave = statements[at[0]]
+    inner = _body(leave)
+    if leave.orelse is not None or not isinstance(inner[-1].body[-1], cst.Break) or len(inner[-1].body) != 1:
+        return
+    if len(place.cell.own(loop, cst.Break, cst.Continue)) != 1:
+        return
+    done = names.fresh("done", place.taken)
+    head, tail = statements[: at[0]], statements[at[0] + 1 :]
+    text = rebound(place, head) + f"{done} = {_stripped(truth(place, leave.test))}\n"
+    if len(inner) > 1:
+        text += f"if {done}:\n{indented(rebound(place, inner[:-1]))}"
+        if tail:
+            text += f"else:\n{indented(rebound(place, tail))}"
+    elif tail:
+        text += f"if not {done}:\n{indented(rebound(place, tail))}"
+    yield from _until_done(place, loop, text, done)
+
+
+def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candidate]:
+    import libcst as cst
+
+    index, starts, head = "", [], ""
+    if isinstance(loop, cst.For):
+        bounds = _range(place, loop)
+        if bounds is None or not isinstance(loop.target, cst.Name):
+            return
+        index = loop.target.value
+        start, stop, step = bounds
+        if index in live_after(place, loop):
+            return  # after a break it has another value than a counter
+        sign = ">" if step.startswith("-") else "<"
+        test = f"({index} {sign} {stop}) & ~{done}"
+        text = text.rstrip() + f"\n{index} = {index} + {names.wrapped(step)}\n"
+        starts = [start]
+    else:
+        own = _stripped(truth(place, loop.test))
+        test = f"~{done}" if own in ("True", "1") else f"{names.wrapped(own)} & ~{done}"
+    bound = names.stores(text)
+    live, before = live_after(place, loop), bound_before(place, loop)
+    needed = names.exposed(text, (index,) if index else ()) | names.loads(test)
+    carried = [n for n in bound if (n in needed or n in live) and n not in (index, done)]
+    if not set(carried) <= before or _impure(place, loop, carried, bound):
+        return
+    own_names = [*([index] if index else []), done]
+    starts = [*starts, f"{place.jnp}.array(False)", *carried]
+    yield Candidate(BREAK, place.cell.edit(
+        {loop: head + while_loop(place, test, Body(text, (*own_names, *carried)), starts)}
+    ))  # fmt: skip

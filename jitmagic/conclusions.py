@@ -1,0 +1,99 @@
+"""What follows from what was seen: evidence, findings with proved fixes, and the report."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitmagic import evidence as ev
+from jitmagic import report
+from jitmagic.facts import function_facts
+from jitmagic.settings import CellSource
+from jitmagic.subject import Subject
+
+
+def evidence_of(subject: Subject) -> ev.Evidence:
+    """Everything seen so far, frozen."""
+    s = subject.seen
+    return ev.Evidence(
+        function=function_facts(subject.fn, subject.name, subject.cell.body),
+        options=ev.Options(
+            static_argnames=subject.options.static_argnames,
+            static_argnums=subject.options.static_argnums,
+            donate_argnames=subject.options.donate_argnames,
+            donate_argnums=subject.options.donate_argnums,
+            dyn=tuple(subject.dyn.split(",")) if subject.dyn else None,
+        ),
+        calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
+        writes=tuple(s.writes.values()), differences=tuple(s.differences), traces=s.traces,
+        compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
+        static_verified=s.static_verified, notes=tuple(s.notes),
+    )  # fmt: skip
+
+
+def findings_of(subject: Subject) -> tuple[report.Finding, ...]:
+    """The findings with their fixes; computed again only where something new was seen."""
+    from jitmagic import fixes, rules
+
+    evidence = evidence_of(subject)
+    key = (evidence, len(subject.seen.samples))
+    if subject.concluded is None or subject.concluded[0] != key:
+        found: tuple[report.Finding, ...] = ()
+        try:
+            found = rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
+            found = fixes.propose(found, evidence, subject)
+        except Exception as exc:
+            subject.failed_inside("the search for findings and fixes", exc)
+        subject.concluded = key, found
+    return subject.concluded[1]
+
+
+def function_report(subject: Subject) -> report.FunctionReport:
+    """The function's own part of a report."""
+    s = subject.seen
+    verdict: report.Verdict = "untraced"
+    if s.calls:
+        verdict = "fails" if any(c.outcome == "failed" for c in s.calls) else "ok"
+    return report.FunctionReport(
+        name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
+        state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, timing=s.timing,
+        cost=s.cost, lines=s.lines, signature=_signature(subject.fn), notes=tuple(s.notes),
+    )  # fmt: skip
+
+
+def _signature(fn: Callable[..., Any]) -> str:
+    try:
+        return str(inspect.signature(fn))[:200]
+    except (TypeError, ValueError):
+        return ""
+
+
+def _state(v: ev.Variable) -> report.State:
+    return report.State(
+        path=v.path, role=v.role, declared=v.declared, origin=v.origin, type=v.type, shape=v.shape, dtype=v.dtype,
+        bytes=v.bytes, lines=tuple(dict.fromkeys(w.line for w in v.reads)), written=v.written, stale=v.stale,
+        value=v.value,
+    )  # fmt: skip
+
+
+def assemble(
+    subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
+) -> report.Report:
+    """One report about several functions."""
+    import jax
+
+    import jitmagic
+    from jitmagic import rules
+
+    cell = cell or (subjects[0].cell if subjects else CellSource())
+    findings = rules.select([f for s in subjects for f in findings_of(s)])
+    return report.Report(
+        functions=tuple(function_report(s) for s in subjects),
+        findings=findings,
+        backend=jax.default_backend(),
+        versions=report.Versions(jitmagic.__version__, jax.__version__, platform.python_version()),
+        cell=report.CellText(cell.text, cell.name, cell.id, cell.magic),
+        notes=tuple(notes),
+    )

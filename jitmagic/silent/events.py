@@ -1,0 +1,296 @@
+"""Functions that the user's code jits anew again and again, told by jax's own compile events."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import sys
+import types
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.evidence import Evidence, Function, Where
+from jitmagic.report import Finding
+from jitmagic.silent.code import names_in
+from jitmagic.tracing.locate import is_user_file
+from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.sites import Source, source_of
+
+MANY = 3
+"""Compilations of functions made at one place from which on they are told."""
+_MOST_EVENTS = 2000
+_DEPTH = 300
+_JITS = frozenset("jit pjit pmap filter_jit filter_pmap".split())
+_TRANSFORMS = frozenset("partial grad value_and_grad vmap jacfwd jacrev hessian checkpoint remat jvp filter_grad "
+                        "filter_value_and_grad filter_vmap".split())  # fmt: skip
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One compilation: the function's name, and (file, line) of the user frames above it, innermost first."""
+
+    fun_name: str
+    frames: tuple[tuple[str, int], ...]
+    seconds: float
+
+
+@dataclass(eq=False)
+class Watcher:
+    """Notes each compilation between `start` and `stop`; jax's listener itself stays registered."""
+
+    events: list[Event] = field(default_factory=list)
+    paused: int = 0
+    """Above 0 while our own runs compile things that the user did not ask for."""
+
+    def start(self) -> None:
+        """Begin to listen."""
+        _register()
+        if self not in _watching:
+            _watching.append(self)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        if self in _watching:
+            _watching.remove(self)
+
+    def clear(self) -> None:
+        """Forget what was heard."""
+        self.events.clear()
+
+
+_watching: list[Watcher] = []
+_registered = False
+
+
+def _register() -> None:
+    global _registered
+    if not _registered:
+        import jax
+
+        jax.monitoring.register_event_duration_secs_listener(_heard)
+        _registered = True
+
+
+def _heard(event: str, duration_secs: float, **details: Any) -> None:
+    from jitmagic.tracing.stages import COMPILE
+    if event != COMPILE or not _watching or _is_ours():
+        return
+    name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
+    found = Event(name, _user_lines(sys._getframe(1)), duration_secs)
+    for watcher in _watching:
+        if not watcher.paused and len(watcher.events) < _MOST_EVENTS:
+            watcher.events.append(found)
+
+
+def _is_ours() -> bool:
+    # Our own runs of the user's code hold its output back; the user's calls never do.
+    from jitmagic.quiet import _Sink
+
+    return isinstance(sys.stdout, _Sink)
+
+
+def _user_lines(frame: types.FrameType | None) -> tuple[tuple[str, int], ...]:
+    lines: list[tuple[str, int]] = []
+    for _ in range(_DEPTH):
+        if frame is None:
+            break
+        if is_user_file(frame.f_code.co_filename):
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Maker:
+    """A place that makes a compiled function: `jax.jit(...)`, or a decorator inside a function."""
+
+    file: str
+    node: ast.AST
+    scope: ast.AST
+    """The loop or function that runs it each time."""
+    made: ast.AST
+    name: str
+    """Name under which jax knows the function that is made."""
+
+
+def findings(events: Sequence[Event], files: Iterable[str] | None = None, file: str = "") -> tuple[Finding, ...]:
+    """A recompile-new-function finding for each place whose functions were compiled three or more times.
+
+    `files`: names of the cells to look at (default: those the events come from); `file`: the cell that the
+    report is about, whose name its spans leave out.
+    """
+    from jitmagic.rules.recompile_new_function import RULE
+
+    found: list[Finding] = []
+    for maker, times in repeated(events, files):
+        source = source_of(maker.file)
+        function = Function(_scope_name(source, maker), file or maker.file, "", 0)
+        text = ast.unparse(maker.made)
+        loop = isinstance(maker.scope, ast.For | ast.While)
+        found.append(
+            RULE.finding(
+                Evidence(function),
+                f"a new function is made and compiled here {'at each turn of the loop' if loop else 'at each call'}: "
+                f"{times} compilations so far of `{text if len(text) < 60 else text[:57] + '…'}`",
+                where=_place(maker, source),
+                culprits=culprits(maker, source),
+                help="call `jax.jit` once, outside, and pass what varies as arguments of the compiled function",
+            )
+        )
+    return tuple(found)
+
+
+def repeated(events: Sequence[Event], files: Iterable[str] | None = None) -> Iterator[tuple[Maker, int]]:
+    """Each place that makes compiled functions again and again, with the number of compilations."""
+    names = dict.fromkeys(files if files is not None else (f for e in events for f, _ in e.frames))
+    for file in names:
+        for maker in makers(file):
+            mine = [e for e in events if _is_of(e, maker)]
+            # A function made once may be compiled for several shapes: then its own line makes it once only.
+            if len(mine) >= MANY and max(Counter(e.fun_name for e in mine).values()) >= MANY:
+                yield maker, len(mine)
+
+
+def _is_of(event: Event, maker: Maker) -> bool:
+    if event.fun_name != maker.name and maker.name:
+        return False
+    first, last = maker.scope.lineno, maker.scope.end_lineno  # type: ignore[attr-defined]
+    return any(f == maker.file and first <= line <= last for f, line in event.frames)
+
+
+def makers(file: str) -> Iterator[Maker]:
+    """Places in a cell that make a compiled function inside a loop or function and keep it nowhere else."""
+    source = source_of(file)
+    for node in ast.walk(source.tree) if source.tree is not None else ():
+        if isinstance(node, ast.Call) and _is_jit(node.func) and node.args:
+            made: ast.AST = node.args[0]
+        elif isinstance(node, ast.FunctionDef) and any(map(_jits, node.decorator_list)):
+            made = node
+        else:
+            continue
+        scope = _scope(source, node)
+        if scope is not None and not _is_kept(source, node, scope):
+            yield Maker(file, node, scope, made, _made_name(source, made))
+
+
+def _is_jit(node: ast.AST) -> bool:
+    return dotted_name(node).rpartition(".")[2] in _JITS
+
+
+def _jits(decorator: ast.expr) -> bool:
+    """`@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`."""
+    if isinstance(decorator, ast.Call):
+        return _is_jit(decorator.func) or any(map(_is_jit, decorator.args))
+    return _is_jit(decorator)
+
+
+def _scope(source: Source, node: ast.AST) -> ast.AST | None:
+    """The innermost loop, else the function, whose body has the node; None at the top of a cell."""
+    child, parent = node, source.parents.get(node)
+    while parent is not None:
+        if isinstance(parent, ast.For | ast.While) and child in parent.body:
+            return parent
+        if isinstance(parent, _SCOPES) and child not in getattr(parent, "decorator_list", ()):
+            return parent
+        child, parent = parent, source.parents.get(parent)
+    return None
+
+
+def _is_kept(source: Source, node: ast.AST, scope: ast.AST) -> bool:
+    """It is stored in an object or table, or returned: then it is made once for many calls."""
+    parent = source.parents.get(node)
+    if isinstance(parent, ast.Return):
+        return True
+    if isinstance(parent, ast.Assign) and any(isinstance(t, ast.Attribute | ast.Subscript) for t in parent.targets):
+        return not isinstance(scope, ast.For | ast.While)
+    if any(d for d in getattr(scope, "decorator_list", ()) if "cache" in ast.unparse(d)):
+        return True
+    name = node.name if isinstance(node, ast.FunctionDef) else None
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0].id
+    returned = (n.value for n in ast.walk(scope) if isinstance(n, ast.Return) and n.value is not None)
+    return name is not None and any(isinstance(v, ast.Name) and v.id == name for v in returned)
+
+
+def _made_name(source: Source, made: ast.AST) -> str:
+    if isinstance(made, ast.FunctionDef):
+        return made.name
+    if isinstance(made, ast.Lambda):
+        return "<lambda>"
+    if isinstance(made, ast.Attribute):
+        return made.attr
+    if isinstance(made, ast.Name):
+        return _bound_name(source, made)
+    if isinstance(made, ast.Call) and made.args and dotted_name(made.func).rpartition(".")[2] in _TRANSFORMS:
+        return _made_name(source, made.args[0])
+    return ""
+
+
+def _bound_name(source: Source, name: ast.Name) -> str:
+    """What a name assigned from a lambda, a partial or a transformation is called in jax."""
+    for node in ast.walk(source.tree) if source.tree is not None else ():
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
+            if isinstance(node.value, ast.Lambda | ast.Call):
+                return _made_name(source, node.value)
+    return name.id
+
+
+def culprits(maker: Maker, source: Source) -> list[str]:
+    """What varies or is captured: keywords of a partial, free names of the function made, its own name."""
+    inside = [n.id for n in ast.walk(maker.scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    arguments = [a.arg for a in ast.walk(maker.scope) if isinstance(a, ast.arg)]
+    captured = list(itertools.chain.from_iterable(_captured(source, n) for n in _parts(maker.made)))
+    changing = [n for n in captured if n in inside or n in arguments]
+    own = [maker.name] if maker.name and not maker.name.startswith("<") else []
+    rest = [n for n in captured if n not in changing]
+    made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else []
+    return list(dict.fromkeys([*changing, *made, *own, *rest, _scope_name(source, maker)]))
+
+
+def _parts(made: ast.AST) -> list[ast.AST]:
+    """The functions and bound values in `grad(partial(f, x=a))`."""
+    if isinstance(made, ast.Call):
+        return [p for a in (*made.args, *(k.value for k in made.keywords)) for p in _parts(a)]
+    return [made]
+
+
+def _captured(source: Source, node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name):
+        for other in ast.walk(source.tree) if source.tree is not None else ():
+            if isinstance(other, ast.FunctionDef) and other.name == node.id and _scope(source, other) is not None:
+                return [*_free(other), node.id]
+        return [node.id]
+    return _free(node) if isinstance(node, ast.Lambda | ast.FunctionDef) else names_in(node)
+
+
+def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
+    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+    own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+    called |= {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Attribute) and id(n) in called}
+    body = node.body if isinstance(node.body, list) else [node.body]
+    found = [n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    modules = ("jax", "jnp", "np", "lax", "functools")
+    return list(dict.fromkeys(n.id for n in found if n.id not in own and id(n) not in called and n.id not in modules))
+
+
+def _scope_name(source: Source, maker: Maker) -> str:
+    node: ast.AST | None = maker.node
+    names: list[str] = []
+    while (node := source.parents.get(node) if node is not None else None) is not None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+    return ".".join(reversed(names))
+
+
+def _place(maker: Maker, source: Source) -> Where:
+    node = maker.node
+    if isinstance(node, ast.FunctionDef):
+        node = next(d for d in node.decorator_list if _jits(d))
+    line = node.lineno  # type: ignore[attr-defined]
+    text = source.lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(maker.file, line, start, line, len(text), text.strip(), text.strip(), _scope_name(source, maker))

@@ -1,0 +1,237 @@
+"""The part of the user's objects that is dynamic: as a tree of places, before, during and after a trace."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.state import paths, values
+from jitmagic.state.adapters import adapter_for
+from jitmagic.state.paths import Place
+from jitmagic.state.values import MISSING, is_a
+
+Key = tuple[str, Any]
+_LIMIT = 20_000
+
+
+@dataclass(eq=False)
+class Node:
+    """One step of the way to the variables. `whole`: everything below it is dynamic; `leaf`: its number."""
+
+    place: Place
+    whole: bool = False
+    leaf: int | None = None
+    children: dict[Key, Node] = field(default_factory=dict)
+
+
+class Tree:
+    """The ways to all dynamic variables, common beginnings shared."""
+
+    def __init__(self, leaves: Sequence[Place], tops: Sequence[Place] = ()) -> None:
+        self.roots: dict[Any, Node] = {}
+        for i, place in enumerate(leaves):
+            self._add(place).leaf = i
+        for place in tops:
+            self._add(place).whole = True
+
+    def _add(self, place: Place) -> Node:
+        chain = [place]
+        while (parent := chain[-1].parent) is not None:
+            chain.append(parent)
+        root = chain.pop()
+        node = self.roots.setdefault(root_key(root), Node(root))
+        for step in reversed(chain):
+            node = node.children.setdefault(step_key(step), Node(step))
+        return node
+
+
+def root_key(place: Place) -> Any:
+    """What two places with the same root have in common. A holder made for one object stands for that."""
+    holder = place._holder
+    if type(holder) is dict and len(holder) == 1 and place.key in holder:
+        return "object", id(holder[place.key])
+    return place.kind, place.key, id(holder)
+
+
+def step_key(place: Place) -> Key:
+    """The key of a place within its holder; the value inside a framework's variable has one of its own."""
+    return ("inside", None) if place.adapter else (place.kind, place.key)
+
+
+def slot_of(place: Place) -> tuple[Any, ...]:
+    """Where a value lies, whatever path leads there."""
+    return id(place.holder()), *step_key(place)
+
+
+@dataclass(eq=False)
+class Held:
+    """A container or object of the region: what it held before the trace, and once the tracers were in."""
+
+    place: Place
+    value: Any
+    keys: frozenset[Key] | None
+    original: dict[Key, Any]
+    known: bool
+    """It lies on the way to a variable (or below a declared one), so every change of it counts."""
+    seeded: dict[Key, Any] = field(default_factory=dict)
+
+    def now(self) -> dict[Key, Any]:
+        """What it holds at the moment."""
+        return contents(self.value, self.keys)
+
+
+def contents(value: Any, keys: frozenset[Key] | None = None) -> dict[Key, Any]:
+    """Items and attributes of a value by kind and key; of a framework's variable what is inside."""
+    if keys is not None:
+        found = {k: _child(value, k) for k in keys}
+        return {k: v for k, v in found.items() if v is not MISSING}
+    adapter = adapter_for(value)
+    if adapter is not None:
+        return {("inside", None): adapter.read(value)}
+    return {(kind, key): child for kind, key, child in values.children(value)}
+
+
+def _child(value: Any, key: Key) -> Any:
+    if key[0] == "inside":
+        adapter = adapter_for(value)
+        return adapter.read(value) if adapter else MISSING
+    try:
+        return paths._get(value, key[0], key[1])  # type: ignore[arg-type]
+    except Exception:
+        return MISSING
+
+
+def put(value: Any, key: Key, child: Any) -> None:
+    """Put a child into a container, object or framework's variable; MISSING takes it away."""
+    kind, name = key
+    if kind == "inside":
+        adapter = adapter_for(value)
+        assert adapter is not None
+        adapter.write(value, child)
+    elif kind == "attribute":
+        if child is MISSING:
+            paths.delete_attribute(value, name)
+        else:
+            paths.put_attribute(value, name, child)
+    elif child is MISSING:
+        del value[name]
+    elif is_a(value, list) and name >= len(value):
+        value.append(child)
+    else:
+        paths._put_item(value, name, child, "")
+
+
+class Region:
+    """Everything dynamic at the time of one trace, to see afterwards what changed and to put it back."""
+
+    def __init__(self, tree: Tree, around: Sequence[Place] = ()) -> None:
+        self.held: dict[int, Held] = {}
+        self.bindings = [(n.place, n.place.look(), self._bound(n)) for n in tree.roots.values()]
+        for node in tree.roots.values():
+            self._walk(node.place, node.place.look(), node, node.whole, True)
+        known = set(tree.roots)
+        for place in around:
+            if root_key(place) not in known:
+                self.bindings.append((place, place.look(), False))
+            self._walk(place, place.look(), None, True, False)
+
+    @staticmethod
+    def _bound(node: Node) -> bool:
+        return node.place.origin != "argument"
+
+    def _walk(self, place: Place, value: Any, node: Node | None, whole: bool, known: bool) -> None:
+        old = self.held.get(id(value))
+        if len(self.held) > _LIMIT or (old is not None and (old.keys is None or not whole)):
+            return
+        if not _is_container(value, node):
+            return
+        keys = None if whole and not is_a(value, types.ModuleType) else frozenset(node.children if node else ())
+        if old is not None and keys is not None:
+            keys |= old.keys or frozenset()
+        held = Held(place, value, keys, contents(value, keys), known)
+        self.held[id(value)] = held
+        for key, child in held.original.items():
+            below = node.children.get(key) if node else None
+            if key[0] == "inside":
+                continue
+            step = below.place if below else place.below(key[0], key[1])  # type: ignore[arg-type]
+            deeper = whole or (below is not None and below.whole)
+            self._walk(step, child, below, deeper, known)
+
+    def seed(self) -> None:
+        """Remember what is there now that the tracers are in."""
+        for held in self.held.values():
+            held.seeded = held.now()
+
+    def restore(self) -> None:
+        """Put everything back as it was before the trace."""
+        for place, value, _ in self.bindings:
+            if place.look() is not value and place.origin != "argument":
+                place.delete() if value is MISSING else place.put(value)
+        for held in self.held.values():
+            now = held.now()
+            if now.keys() != held.original.keys() or any(now[k] is not v for k, v in held.original.items()):
+                _put_back(held, now)
+
+    def changes(self) -> Iterator[tuple[Place, Held | None, Key | None, Any]]:
+        """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed."""
+        for place, old, counts in self.bindings:
+            now = place.look()
+            if now is not old and place.origin != "argument" and not _is_seeded(place, self):
+                if counts or holds_state(now):
+                    yield place, None, None, now
+        for held in self.held.values():
+            now = held.now()
+            for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
+                new = now.get(key, MISSING)
+                if new is not held.seeded.get(key, MISSING) and (held.known or holds_state(new)):
+                    yield self._place(held, key), held, key, new
+
+    @staticmethod
+    def _place(held: Held, key: Key) -> Place:
+        if key[0] == "inside":
+            adapter = adapter_for(held.value)
+            assert adapter is not None
+            return held.place.inside(adapter)
+        return held.place.below(key[0], key[1])  # type: ignore[arg-type]
+
+
+def _is_seeded(place: Place, region: Region) -> bool:
+    return region.seeds.get(root_key(place), MISSING) is place.look() if hasattr(region, "seeds") else False
+
+
+def _is_container(value: Any, node: Node | None) -> bool:
+    if value is MISSING or values.is_number(value) or values.is_leaf(value):
+        return False
+    if node is not None and node.children:
+        return True
+    atoms = (type, types.ModuleType, types.CodeType, types.MethodType, *values.FUNCTIONS)
+    return not is_a(value, atoms)
+
+
+def holds_state(value: Any) -> bool:
+    """A framework's variable lies in this value."""
+    if value is MISSING or values.is_leaf(value) or is_a(value, values.FUNCTIONS):
+        return False
+    place = Place("value", "global", "global", "value", holder={"value": value})
+    return any(p.adapter is not None and p.adapter.is_state for p in paths.leaves_below(place))
+
+
+def _put_back(held: Held, now: dict[Key, Any]) -> None:
+    value, old = held.value, held.original
+    if held.keys is None and is_a(value, dict):
+        items = {k: v for (kind, k), v in old.items() if kind == "item"}
+        if list(items) != list(dict.keys(value)):
+            dict.clear(value)  # to keep the order
+        dict.update(value, items)
+    elif held.keys is None and is_a(value, list):
+        list.__setitem__(value, slice(None), [v for (kind, _), v in old.items() if kind == "item"])
+    elif held.keys is None and is_a(value, collections.deque):
+        value.clear()
+        value.extend(v for (kind, _), v in old.items() if kind == "item")
+    for key in [*old, *(k for k in now if k not in old)]:
+        if (wanted := old.get(key, MISSING)) is not _child(value, key):
+            put(value, key, wanted)

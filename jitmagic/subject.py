@@ -1,0 +1,157 @@
+"""One function under observation: how it is compiled, what it can reach, what was seen of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jitmagic import evidence as ev
+from jitmagic import report
+from jitmagic.facts import has_parameters
+from jitmagic.options import JitOptions
+from jitmagic.seen import Sample, Seen
+from jitmagic.settings import CellSource, Settings
+from jitmagic.watched import Shim, unwrap_jitted
+
+MAX_SAMPLES = 8
+MAX_SAMPLE_BYTES = 64_000_000
+RAISE = False
+"""Tests set it: a failure of ours is then raised, not noted."""
+
+
+class Subject:
+    """A function with its options, its compiled form and the calls seen so far. Decides nothing."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        *,
+        options: JitOptions | None = None,
+        dyn: str | None = None,
+        namespace: dict[str, Any] | None = None,
+        settings: Settings | None = None,
+        cell: CellSource | None = None,
+        on_news: Callable[[Any], None] | None = None,
+        progress: Callable[[str], Any] | None = None,
+    ) -> None:
+        inner, own = unwrap_jitted(fn)
+        self.fn = inner
+        self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
+        self.options = options if options is not None and options != JitOptions() else own or JitOptions()
+        self._short = getattr(inner, "__name__", type(inner).__name__)
+        self._compiled_before = 0
+        self.dyn, self.settings = dyn, settings or Settings()
+        self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
+        self.cell = cell or CellSource()
+        self.seen = Seen()
+        self.shim = Shim(inner)
+        self.on_news = on_news or (lambda subject: None)
+        self.progress = progress
+        self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
+        self.is_rebound: Callable[[str], bool] = lambda path: False
+        self._compiled: Any = None
+        self._run: Any = None
+        self._frozen: Any = None
+        self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
+
+    # -- the compiled form
+
+    def compiled_for(self, args: Sequence[Any]) -> Any:
+        """The compiled function for a call with these arguments."""
+        from jitmagic.compiled import StatefulMethod, compile_function, holds_variables
+
+        if self._compiled is None:
+            fn = self.shim.function()
+            as_in_jax = self.dyn is None and not holds_variables(args[:1])
+            self._compiled = compile_function(fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax)
+        if isinstance(self._compiled, StatefulMethod) and args:
+            return self._compiled.of(args[0])
+        return self._compiled
+
+    def rest(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments without the receiver, where that is not an argument of the compiled function."""
+        from jitmagic.compiled import StatefulMethod
+
+        return args[1:] if isinstance(self._compiled, StatefulMethod) else args
+
+    def receiver(self, args: Sequence[Any]) -> Any:
+        """The object that `self.x` paths start from, or None."""
+        is_method = "." in self.name and args and has_parameters(self.fn)
+        return args[0] if is_method else None
+
+    def clear_cache(self) -> None:
+        """The next call traces and compiles anew."""
+        self._compiled = self._run = self._frozen = None
+
+    def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Everything the function can read without taking it as an argument."""
+        from jitmagic.state import roots
+
+        return roots.reach(self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {})
+
+    def dynamic_paths(self, args: Sequence[Any]) -> tuple[str, ...]:
+        """Paths of the dynamic variables, in the order in which they are passed."""
+        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        return tuple(p.path for p in stateful.places) if stateful is not None else ()
+
+    def written_paths(self, args: Sequence[Any]) -> set[str]:
+        """Paths of the dynamic variables that the function writes."""
+        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        return {stateful.places[i].path for i in stateful.written or ()} if stateful is not None else set()
+
+    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first."""
+        import jax
+
+        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        state = stateful.read() if stateful is not None else ()
+        static = self.options.static_parameters(self.fn)
+        names = list(inspect.signature(self.fn).parameters) if static else []
+        skipped = len(args) - len(self.rest(args))
+        given = [
+            v for i, v in enumerate(args) if i >= skipped and not (i < len(names) and names[i] in static)
+        ]
+        named = {k: v for k, v in kwargs.items() if k not in static}
+        return [*state, *jax.tree.leaves((given, named))]
+
+    # -- calls on record
+
+    def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
+        """Put a call on record, as plain data."""
+        from jitmagic.tracing.leaves import call_leaves
+
+        source, cell = self.call_source()
+        leaves = call_leaves(
+            self.fn, args, kwargs,
+            static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
+        )  # fmt: skip
+        self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
+
+    def keep(self, args: Any, kwargs: Any) -> None:
+        """Keep a call to try fixes on, unless it is too large or there are many already."""
+        import jax
+
+        leaves = jax.tree.leaves((args, kwargs))
+        size = sum(getattr(v, "nbytes", 0) for v in leaves)
+        if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
+            self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source()))
+        elif size > MAX_SAMPLE_BYTES:
+            self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
+
+    # -- failures of our own
+
+    def guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """A step of ours: where it fails, the user gets one line and goes on."""
+        try:
+            step(*args)
+        except Exception as exc:
+            self.failed_inside("the diagnosis", exc)
+
+    def failed_inside(self, what: str, exc: Exception) -> None:
+        """Note a failure of our own in one line."""
+        if RAISE:
+            raise exc
+        text = " ".join(str(exc).split())[:200]
+        self.seen.note(f"{what} itself failed ({type(exc).__name__}: {text})")
