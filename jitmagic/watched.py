@@ -51,6 +51,7 @@ class Watched:
         self._checker = checker
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if _state.plain:
             return self._checker.fn(*args, **kwargs)
         return self._checker.call(args, kwargs)
@@ -90,6 +91,7 @@ class Shim:
 
         @functools.wraps(self.fn)
         def traced(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
             self.traced += 1
             if self.before is not None:
                 self.before()

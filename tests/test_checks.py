@@ -272,6 +272,47 @@ class TestNothingIsLost:
         assert "x" not in notebook.ns["state"] or not isinstance(notebook.ns["state"]["x"], object.__class__)
         assert notebook.ok("w.tolist()") == [1.0, 1.0]
 
+    @pytest.mark.parametrize("stage", ["tracing", "lowering", "compiling"])
+    def test_interrupt_between_the_stages(self, notebook, stage, monkeypatch):
+        import contextlib
+
+        from jitmagic import progress
+
+        @contextlib.contextmanager
+        def interrupted(what, quiet):
+            yield
+            if what.endswith(stage):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(progress, "shown", interrupted)
+        notebook.ok("w = jnp.ones(2); kept = []")
+        before = set(notebook.ns)
+        error = notebook.error(
+            "%%jit -q --no-time --dyn w\ndef f(x):\n    global w\n    w = w + x\n    kept.append(x)\n    return x\nf(1.0)"
+        )
+        assert isinstance(error, KeyboardInterrupt)
+        assert notebook.ok("w.tolist()") == [1.0, 1.0] and notebook.ns["kept"] == []
+        assert {n for n in set(notebook.ns) - before if not n.startswith("_")} == {"f"}
+        monkeypatch.undo()
+        notebook.ok("f(1.0)")
+        assert notebook.ok("w.tolist()") == [2.0, 2.0]
+
+    def test_interrupt_while_timing(self, notebook):
+        notebook.ok("w = jnp.ones(2); calls = []")
+        error = notebook.error(
+            "%%jit -q --dyn w\ndef f(x):\n    global w\n    w = w + x\n    if not isinstance(x, jax.core.Tracer):\n"
+            "        calls.append(1)\n        if len(calls) > 1:\n            raise KeyboardInterrupt\n    return x\nf(1.0)"
+        )
+        assert isinstance(error, KeyboardInterrupt)
+        # the user's own call had been made; the timing runs left nothing
+        assert notebook.ok("w.tolist()") == [2.0, 2.0] and notebook.ns["calls"] == []
+
+    def test_large_arrays_are_neither_copied_nor_printed(self, notebook):
+        notebook.ok("big = np.zeros((64, 1 << 20), np.float32)")
+        notebook.ok("%%jit -q --trace-only\ndef f(x):\n    return x + big[0, 0] + big.shape[0]\nf(1.0)")
+        [state] = [s for s in only(notebook.report()).state if s.path == "big"]
+        assert state.bytes == 1 << 28 and state.value is None
+
     def test_huge_namespaces_cost_nothing(self, notebook):
         notebook.ns.update({f"name{i}": i for i in range(10_000)})
         notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x + name7\nf(1.0)")

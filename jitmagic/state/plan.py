@@ -10,7 +10,7 @@ from typing import Any
 from jitmagic.state import region, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.paths import Place
-from jitmagic.state.region import Held, Key
+from jitmagic.state.region import Held
 from jitmagic.state.values import MISSING, is_a
 
 
@@ -49,13 +49,10 @@ class Op:
     place: Place
     recipe: Recipe | None
     leaf: int | None
-    held: Held | None
-    key: Key | None
 
     def identity(self) -> Any:
         """Equal for ops that do the same."""
-        where = (id(self.held.value), self.key) if self.held is not None else region.root_key(self.place)
-        return where, self.recipe.key() if self.recipe else None
+        return self.place.path, self.recipe.key() if self.recipe else None
 
 
 @dataclass(eq=False)
@@ -66,7 +63,6 @@ class Plan:
     outputs: int
     structural: bool
     size: int = 0
-    donated: bool = False
 
     def identity(self) -> Any:
         """Equal for traces that write the same."""
@@ -91,9 +87,9 @@ class Planner:
         for place, held, key, new in found.changes():
             slot = (id(held.value), *(key or ())) if held is not None else region.root_key(place)
             recipe = None if new is MISSING else self.recipe(new, place.path)
-            ops.append(Op(place, recipe, leaves.get(slot), held, key))
+            ops.append(Op(place, recipe, leaves.get(slot)))
         done = {op.leaf for op in ops}
-        ops += [Op(p, self.recipe(v, p.path), i, None, None) for p, v, i in keep if i not in done]
+        ops += [Op(p, self.recipe(v, p.path), i) for p, v, i in keep if i not in done]
         return ops
 
     def recipe(self, value: Any, path: str, depth: int = 0) -> Recipe:
@@ -171,3 +167,15 @@ def _copy(value: Any) -> Any:
     for name, child in values.raw_attributes(value).items():
         object.__setattr__(made, name, child)
     return made
+
+
+def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
+    """Write the results of one call where the function would have put them."""
+    memo: dict[int, Any] = {}
+    found = [(op.place.holder(), op) for op in ops]  # before a write moves what holds them
+    made = [MISSING if op.recipe is None else build(op.recipe, outputs, memo) for op in ops]
+    for (holder, op), value in zip(found, made, strict=True):
+        if op.place.parent is None:
+            op.place.delete() if value is MISSING else op.place.put(value)
+        else:
+            region.put(holder, region.step_key(op.place), value)

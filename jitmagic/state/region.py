@@ -63,7 +63,7 @@ def step_key(place: Place) -> Key:
 
 def slot_of(place: Place) -> tuple[Any, ...]:
     """Where a value lies, whatever path leads there."""
-    return id(place.holder()), *step_key(place)
+    return root_key(place) if place.parent is None else (id(place.holder()), *step_key(place))
 
 
 @dataclass(eq=False)
@@ -124,23 +124,29 @@ def put(value: Any, key: Key, child: Any) -> None:
         paths._put_item(value, name, child, "")
 
 
+@dataclass(eq=False)
+class Binding:
+    """What the root of a path was bound to, before the trace and with the tracers in."""
+
+    place: Place
+    original: Any
+    known: bool
+    seeded: Any = MISSING
+
+
 class Region:
     """Everything dynamic at the time of one trace, to see afterwards what changed and to put it back."""
 
     def __init__(self, tree: Tree, around: Sequence[Place] = ()) -> None:
         self.held: dict[int, Held] = {}
-        self.bindings = [(n.place, n.place.look(), self._bound(n)) for n in tree.roots.values()]
+        self.bindings = [Binding(n.place, n.place.look(), True) for n in tree.roots.values()]
         for node in tree.roots.values():
             self._walk(node.place, node.place.look(), node, node.whole, True)
         known = set(tree.roots)
         for place in around:
             if root_key(place) not in known:
-                self.bindings.append((place, place.look(), False))
+                self.bindings.append(Binding(place, place.look(), False))
             self._walk(place, place.look(), None, True, False)
-
-    @staticmethod
-    def _bound(node: Node) -> bool:
-        return node.place.origin != "argument"
 
     def _walk(self, place: Place, value: Any, node: Node | None, whole: bool, known: bool) -> None:
         old = self.held.get(id(value))
@@ -165,12 +171,14 @@ class Region:
         """Remember what is there now that the tracers are in."""
         for held in self.held.values():
             held.seeded = held.now()
+        for binding in self.bindings:
+            binding.seeded = binding.place.look()
 
     def restore(self) -> None:
         """Put everything back as it was before the trace."""
-        for place, value, _ in self.bindings:
-            if place.look() is not value and place.origin != "argument":
-                place.delete() if value is MISSING else place.put(value)
+        for b in self.bindings:
+            if b.place.look() is not b.original and b.place.origin != "argument":
+                b.place.delete() if b.original is MISSING else b.place.put(b.original)
         for held in self.held.values():
             now = held.now()
             if now.keys() != held.original.keys() or any(now[k] is not v for k, v in held.original.items()):
@@ -178,11 +186,10 @@ class Region:
 
     def changes(self) -> Iterator[tuple[Place, Held | None, Key | None, Any]]:
         """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed."""
-        for place, old, counts in self.bindings:
-            now = place.look()
-            if now is not old and place.origin != "argument" and not _is_seeded(place, self):
-                if counts or holds_state(now):
-                    yield place, None, None, now
+        for b in self.bindings:
+            now = b.place.look()
+            if now is not b.seeded and b.place.origin != "argument" and (b.known or holds_state(now)):
+                yield b.place, None, None, now
         for held in self.held.values():
             now = held.now()
             for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
@@ -197,10 +204,6 @@ class Region:
             assert adapter is not None
             return held.place.inside(adapter)
         return held.place.below(key[0], key[1])  # type: ignore[arg-type]
-
-
-def _is_seeded(place: Place, region: Region) -> bool:
-    return region.seeds.get(root_key(place), MISSING) is place.look() if hasattr(region, "seeds") else False
 
 
 def _is_container(value: Any, node: Node | None) -> bool:

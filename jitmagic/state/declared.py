@@ -1,0 +1,142 @@
+"""From what a user declares as dynamic to the places of the variables."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jitmagic.state import adapters, paths, roots, snapshot, values
+from jitmagic.state.paths import Place
+from jitmagic.state.region import root_key, step_key
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function whose variables are looked for: `receiver` is what its first parameter stands for."""
+
+    fn: Callable[..., Any]
+    namespace: dict[str, Any] | None = None
+    receiver: Any = None
+    receiver_as: str = "self"
+
+    def scope(self) -> paths.Scope:
+        """Where its paths are looked up."""
+        inner, receiver = inspect.unwrap(self.fn), self.receiver
+        if isinstance(inner, types.MethodType):
+            receiver = inner.__self__ if receiver is None else receiver
+            inner = inner.__func__
+        own: dict[str, Any] | None = getattr(inner, "__globals__", None)
+        if own is None:
+            called = getattr(type(inner), "__call__", None)
+            receiver = inner if receiver is None and callable(inner) else receiver
+            inner, own = called, getattr(called, "__globals__", None)
+        return paths.Scope((self.namespace or {}) if own is None else own, inner, receiver, self.receiver_as)
+
+    def reach(self) -> roots.Reach:
+        """Everything it can read."""
+        return roots.reach(self.fn, receiver=self.receiver)
+
+    @property
+    def name(self) -> str:
+        """Its name for messages."""
+        return str(getattr(self.fn, "__name__", type(self.fn).__name__))
+
+
+class Declared:
+    """The declaration, settled: paths stay text, values given have become the places they are read from."""
+
+    def __init__(self, dyn_vars: Any, subject: Subject) -> None:
+        self.everything = dyn_vars is None
+        self.auto = any(v == "auto" for v in flatten(dyn_vars) if isinstance(v, str))
+        self._items: list[str | Place] = []
+        reach = None
+        for item in flatten(dyn_vars):
+            if isinstance(item, str):
+                self._items += [t for t in paths.split_paths(item) if t != "auto"]
+            elif adapters.is_variable(item):
+                self._items.append(adapters.place_of(item))
+            else:
+                reach = reach or subject.reach()
+                self._items.append(_read_from(item, reach, subject))
+
+    def tops(self, subject: Subject) -> list[Place]:
+        """The places declared, whatever they hold."""
+        if not self._items:
+            return []
+        scope = subject.scope()
+        return [paths.resolve(t, scope) if isinstance(t, str) else t for t in self._items]
+
+    def leaves(self, subject: Subject) -> list[Place]:
+        """The places of all dynamic variables, each holding one array or number, in a stable order.
+
+        Raises ValueError for a path that leads to none."""
+        found: list[Place] = []
+        if self.everything:
+            if adapters.any_installed():
+                found += [leaf.place for leaf in subject.reach().leaves() if leaf.is_variable]
+        if self.auto:
+            found += [leaf.place for leaf in subject.reach().leaves() if leaf.is_array and is_place(leaf.place)]
+        for top in self.tops(subject):
+            found += _below(top)
+        return unique(found)
+
+
+def is_place(place: Place) -> bool:
+    """The place can be written to: defaults of parameters can't."""
+    return place.origin != "default"
+
+
+def _below(top: Place) -> list[Place]:
+    if top.adapter is not None:
+        return [top]
+    below = paths.leaves_below(top)
+    if not below and not _is_empty(top.get()):
+        kind = type(top.get()).__name__
+        raise paths.PathError(
+            f"nothing in {top.path!r} can be dynamic: it is a {kind}, which holds no array or number"
+        )
+    return below
+
+
+def _is_empty(value: Any) -> bool:
+    # A container that is filled at the first call, a model that builds itself.
+    return not values.is_leaf(value) and not values.is_a(value, values.FUNCTIONS) and values.is_walkable(value)
+
+
+def _read_from(item: Any, reach: roots.Reach, subject: Subject) -> Place:
+    for root in reach.values():
+        if root.value is item and root.place is not None:
+            return root.place
+    if adapters.any_installed() and _holds_variables(item):
+        return Place(f"<{type(item).__name__} {id(item):#x}>", "global", "global", "v", holder={"v": item})
+    what = snapshot.short(item)
+    raise ValueError(f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from")
+
+
+def _holds_variables(value: Any) -> bool:
+    place = Place("self", "argument", "global", "self", holder={"self": value})
+    return any(p.is_variable for p in paths.leaves_below(place))
+
+
+def flatten(dyn_vars: Any) -> Iterator[Any]:
+    """The leaves of a nested list, tuple or dict of dynamic variables."""
+    if type(dyn_vars) in (list, tuple, set, frozenset):
+        for v in dyn_vars:
+            yield from flatten(v)
+    elif type(dyn_vars) is dict:
+        for v in dyn_vars.values():
+            yield from flatten(v)
+    elif dyn_vars is not None:
+        yield dyn_vars
+
+
+def unique(places: Sequence[Place]) -> list[Place]:
+    """Each variable once, whatever paths lead to it."""
+    out: dict[Any, Place] = {}
+    for p in places:
+        key = root_key(p) if p.parent is None else (id(p.holder()), *step_key(p))
+        out.setdefault(key, p)
+    return list(out.values())
