@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -208,6 +207,7 @@ class Session:
         body = cells.body_of(text)
         source = CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
         self.last = self.running.run = Run(request, source, targets)
+        self.last_error = None  # what failed before is no news of this cell
         present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]
         for name in present:
             self._watch(name)
@@ -394,7 +394,7 @@ class Session:
 
     def post_mortem(self) -> Report | None:
         """The report of the last exception, where jax raised it while tracing."""
-        error = self.last_error or getattr(sys, "last_value", None)
+        error = self.last_error
         if error is None:
             return None
         from jitmagic.postmortem import report_of
