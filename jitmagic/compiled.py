@@ -3,25 +3,32 @@
 The dynamic variables of a function are read in front of each call, passed to one flat `jax.jit` function,
 and those that the function writes come back as further results and are written in place. The wrapper that
 does so is generated as source, with the variables spelled out (`_g0['l'].w`), because nothing else comes
-within a few percent of hand-written code: see docs/state.md for the measurements.
+within a few percent of hand-written code: see docs/state.md for the way of a call and its measurements.
 
-What is written is found out by the first trace. A later trace that writes more (another static argument,
-another shape) has the wrapper generated again.
+Each trace says what it writes (a `Plan`). Traces that write differently give results of different length, so
+that a call knows which plan its result belongs to.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, paths, roots, snapshot
+from jitmagic.state import adapters, codegen, guards, paths, plan, region, snapshot
+from jitmagic.state.declared import Declared, Subject, flatten
+from jitmagic.state.paths import Place
+from jitmagic.state.values import MISSING
+
+__all__ = ["StaleConstantWarning", "StateError", "Stateful", "StatefulMethod", "compile_function", "jit"]
 
 _tracing = threading.RLock()  # a trace puts tracers into shared variables, so there is one at a time
 
@@ -34,8 +41,21 @@ class StaleConstantWarning(UserWarning):
     """A value that was baked into a compiled function has changed since."""
 
 
-class _MoreWrites(Exception):
-    """A trace wrote variables that the wrapper does not bring back yet."""
+class _NeedsState(BaseException):
+    """A stateful function inside the trace of another one reads variables that this one has to know too."""
+
+    def __init__(self, owner: Stateful, places: Sequence[Place]) -> None:
+        super().__init__("internal: variables of an inner function")
+        self.owner, self.places = owner, places
+
+
+class _Active(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[tuple[Stateful, Any]] = []
+        """Functions whose traces are under way in this thread, with the traces, outermost first."""
+
+
+_active = _Active()
 
 
 def jit(
@@ -72,8 +92,8 @@ def jit(
         donate_argnames=donate_argnames, device=device, backend=backend, keep_unused=keep_unused, inline=inline,
     )  # fmt: skip
     if fn is None:
-        return functools.partial(compile_function, dyn_vars=dyn_vars, options=options)
-    return compile_function(fn, dyn_vars, options)
+        return functools.partial(compile_function, dyn_vars=dyn_vars, options=options, warn=True)
+    return compile_function(fn, dyn_vars, options, warn=True)
 
 
 def compile_function(
@@ -83,303 +103,418 @@ def compile_function(
     namespace: dict[str, Any] | None = None,
     *,
     as_in_jax: bool = False,
+    warn: bool = False,
 ) -> Any:
     """`jit` with its options as one value; `namespace` is where names are looked up besides `fn`'s own.
 
     Under a magic, `self` is an ordinary argument of a method unless a path begins with it or it holds
-    framework variables: `as_in_jax` keeps it so.
+    framework variables: `as_in_jax` keeps it so. `warn` has frozen values watched: a magic does that itself.
     """
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(compile_function(fn.__func__, dyn_vars, options, namespace, as_in_jax=True, warn=warn))
+    first = receiver_name(fn)
+    if first is not None and _takes_receiver(fn, dyn_vars, first, as_in_jax):
+        return StatefulMethod(fn, dyn_vars, options, first, namespace, warn=warn)
+    subject = Subject(fn, namespace)
+    if dyn_vars is None or (isinstance(dyn_vars, str) and dyn_vars == "auto"):
+        declared = Declared(dyn_vars, subject)
+        if not declared.leaves(subject) and not _may_get_variables(subject, declared):
+            return options.jit(fn)
+    return Stateful(subject, dyn_vars, options, warn=warn).call
 
-    method = receiver_name(fn) if _takes_receiver(fn, dyn_vars, as_in_jax) else None
-    if method is not None:
-        return StatefulMethod(fn, dyn_vars, options, method, namespace)
-    places = select(fn, dyn_vars, namespace)
-    if not places and dyn_vars in (None, "auto"):
-        return options.jit(fn)
-    return Stateful(fn, dyn_vars, options, namespace=namespace).call
+
+def _may_get_variables(subject: Subject, declared: Declared) -> bool:
+    """Names that the function reads are not bound yet, so its variables can't be told before the first call."""
+    if not adapters.any_installed() and not declared.auto:
+        return False
+    reach = subject.reach()
+    if any(root.value is MISSING for root in reach.roots):
+        return True
+    return adapters.any_installed() and _may_build(reach)
+
+
+def _may_build(reach: Any) -> bool:
+    """An object of the user's whose classes know a framework: it may build its variables at the first call."""
+    return any(adapters.is_module_class(cls) for cls in reach.classes)
 
 
 def receiver_name(fn: Callable[..., Any]) -> str | None:
     """Name of the first parameter (`self`) of a function, or None."""
+    if not isinstance(fn, types.FunctionType):
+        return None
     try:
         return next(iter(inspect.signature(fn).parameters), None)
     except (TypeError, ValueError):
         return None
 
 
-def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, as_in_jax: bool) -> bool:
+def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, first: str, as_in_jax: bool) -> bool:
     """`fn` is the plain function of a method, whose receiver is an object of Python's and no argument of jax's."""
-    if not isinstance(fn, types.FunctionType):
-        return False
-    first = receiver_name(fn)
     texts = [p for p in flatten(dyn_vars) if isinstance(p, str)]
     named = any(paths.parse(p).root == first for t in texts if t != "auto" for p in paths.split_paths(t))
-    in_class = "." in fn.__qualname__ and not fn.__qualname__.rpartition(".")[0].endswith("<locals>")
-    return first is not None and in_class and (named or (first == "self" and not as_in_jax))
+    owner = fn.__qualname__.rpartition(".")[0]
+    in_class = bool(owner) and not owner.endswith("<locals>")
+    return in_class and (named or (first == "self" and not as_in_jax))
 
 
-def holds_variables(values: Sequence[Any]) -> bool:
+def holds_variables(held: Sequence[Any]) -> bool:
     """Framework variables lie in one of these objects."""
-    if not adapters.any_installed():
-        return False
-    places = (
-        p for v in values for p in paths.leaves_below(paths.Place("self", "argument", "item", 0, holder=[v]))
-    )
-    return any(p.is_variable for p in places)
-
-
-def flatten(dyn_vars: Any) -> Iterator[Any]:
-    """The leaves of a nested list, tuple or dict of dynamic variables."""
-    if isinstance(dyn_vars, (list, tuple, set)):
-        for v in dyn_vars:
-            yield from flatten(v)
-    elif isinstance(dyn_vars, dict):
-        for v in dyn_vars.values():
-            yield from flatten(v)
-    elif dyn_vars is not None:
-        yield dyn_vars
-
-
-def select(
-    fn: Callable[..., Any],
-    dyn_vars: Any,
-    namespace: dict[str, Any] | None = None,
-    receiver: Any = None,
-    receiver_as: str = "self",
-) -> list[paths.Place]:
-    """The places that `dyn_vars` declares, each holding one array or number, in a stable order."""
-    scope = scope_of(fn, namespace, receiver, receiver_as)
-    if dyn_vars is None:
-        if not adapters.any_installed():
-            return []
-        found = [p for leaf in _reach(fn, receiver, receiver_as).leaves() if (p := _variable_place(leaf))]
-        return _unique(found)
-    out: list[paths.Place] = []
-    for item in flatten(dyn_vars):
-        if isinstance(item, str):
-            for text in paths.split_paths(item):
-                out += _by_path(text, fn, scope, receiver, receiver_as)
-        else:
-            out += _by_value(item, fn, receiver, receiver_as)
-    return _unique(out)
-
-
-def scope_of(
-    fn: Callable[..., Any], namespace: dict[str, Any] | None, receiver: Any = None, receiver_as: str = "self"
-) -> paths.Scope:
-    """Where the paths of `fn` are looked up."""
-    inner = inspect.unwrap(fn)
-    if isinstance(inner, types.MethodType):
-        receiver = inner.__self__ if receiver is None else receiver
-        inner = inner.__func__
-    own: dict[str, Any] | None = getattr(inner, "__globals__", None)
-    return paths.Scope((namespace or {}) if own is None else own, inner, receiver, receiver_as)
-
-
-def _reach(fn: Callable[..., Any], receiver: Any, receiver_as: str) -> roots.Reach:
-    return roots.reach(fn, receiver=receiver)
-
-
-def _by_path(
-    text: str, fn: Callable[..., Any], scope: paths.Scope, receiver: Any, receiver_as: str
-) -> list[paths.Place]:
-    if text == "auto":
-        arrays = [leaf.place for leaf in _reach(fn, receiver, receiver_as).leaves() if leaf.is_array]
-        return [p for p in arrays if p is not None]
-    place = paths.resolve(text, scope)
-    below = paths.leaves_below(place)
-    if not below:
-        kind = type(place.get()).__name__
-        raise paths.PathError(
-            f"nothing in {text!r} can be dynamic: it is a {kind}, which holds no array or number"
-        )
-    return below
-
-
-def _by_value(item: Any, fn: Callable[..., Any], receiver: Any, receiver_as: str) -> list[paths.Place]:
-    if adapters.is_variable(item):
-        return [adapters.place_of(item)]
-    reach = _reach(fn, receiver, receiver_as)
-    found = [p for root in reach.values() if root.value is item and root.place for p in [root.place]]
-    if found:
-        return [leaf for p in found[:1] for leaf in paths.leaves_below(p)]
-    what = snapshot.short(item)
-    raise ValueError(f"{getattr(fn, '__name__', 'the function')} does not read the {what} given in dyn_vars")
-
-
-def _variable_place(leaf: Any) -> paths.Place | None:
-    return leaf.place if leaf.is_variable else None
-
-
-def _unique(places: Sequence[paths.Place]) -> list[paths.Place]:
-    return list({p.path: p for p in places}.values())
+    return adapters.any_installed() and any(map(region.holds_state, held))
 
 
 class Stateful:
-    """One function with its dynamic variables; `call` is what the user gets."""
+    """One function with its dynamic variables; `call` is what the user gets.
+
+    With `receiver` (a weak reference) it is a method of that object, and `call` takes the object first."""
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        subject: Subject,
         dyn_vars: Any,
         options: JitOptions,
         *,
-        namespace: dict[str, Any] | None = None,
-        receiver: Any = None,
-        receiver_as: str = "self",
+        warn: bool = False,
+        receiver: Callable[[], Any] | None = None,
     ) -> None:
-        self.fn, self.dyn_vars, self.options = fn, dyn_vars, options
-        self.namespace, self.receiver, self.receiver_as = namespace, receiver, receiver_as
-        self.name = getattr(fn, "__name__", type(fn).__name__)
-        self.written: list[int] | None = None  # indices into places, known after the first trace
-        self.added: list[paths.Place] = []
-        self.places: list[paths.Place] = []
+        self.fn, self.namespace, self.receiver_as = subject.fn, subject.namespace, subject.receiver_as
+        self.options, self.receiver, self.name = options, receiver, subject.name
+        self.declared = Declared(dyn_vars, subject)
+        self.adopted: list[Place] = []
+        self.warn = warn
+        self.places: list[Place] = []
+        self.plans: dict[int, plan.Plan] = {}
+        self.written: list[int] | None = None
+        self.parameters = codegen.parameters_of(self.bound())
+        self.guards: guards.Guards | None = None
+        self.touched: set[str] = set()
+        """Paths that traces changed as a side effect: no frozen values."""
         self.call = self._public()
-        self._select()
+        self._build(self._leaves())
+
+    def bound(self) -> Callable[..., Any]:
+        """The user's function without its receiver."""
+        return self.fn if self.receiver is None else types.MethodType(self.fn, self._self())
+
+    def subject(self) -> Subject:
+        """The function as paths and reads are looked up for it."""
+        if self.receiver is None:
+            return Subject(self.fn, self.namespace)
+        return Subject(self.fn, self.namespace, self._self(), self.receiver_as)
+
+    def _self(self) -> Any:
+        assert self.receiver is not None
+        found = self.receiver()
+        if found is None:
+            raise StateError(f"the object whose method {self.name} is does not exist any more")
+        return found
 
     # -- the variables
 
-    def _select(self) -> None:
-        """Look the variables up anew: at first, and where the structure of a declared object has changed."""
-        self.places = select(self.fn, self.dyn_vars, self.namespace, self.receiver, self.receiver_as)
-        self.written, self.added = None, []
-        self._build()
+    def _leaves(self) -> list[Place]:
+        from jitmagic.state.declared import unique
+
+        found = self._weak(self.declared.leaves(self.subject()))
+        return unique([*found, *(p for p in self.adopted if p.exists())]) if self.adopted else found
+
+    def _weak(self, found: Sequence[Place]) -> list[Place]:
+        """Places that do not keep the receiver alive."""
+        return list(found) if self.receiver is None else region.weaken(found, self._self())
 
     def read(self) -> tuple[Any, ...]:
         """Current values of the dynamic variables, in order."""
         return tuple(p.get() for p in self.places)
 
-    def write(self, values: Sequence[Any]) -> None:
-        """Put what a call returned back where the function would have put it."""
-        targets = [*(self.places[i] for i in self.written or ()), *self.added]
-        self._refuse_tracers(targets, values)
-        for place, value in zip(targets, values, strict=True):
-            place.put(value)
+    def _current(self) -> tuple[Any, ...]:
+        """The values now, after looking the variables up anew where their structure has changed."""
+        found = self._leaves()
+        if [p.path for p in found] != [p.path for p in self.places]:
+            self._build(found)
+        else:
+            self.places = found
+        return self.read()
 
-    def _refuse_tracers(self, targets: Sequence[paths.Place], values: Sequence[Any]) -> None:
-        from jitmagic.tracing.compat import is_tracer
-
-        before = [p.get() if p.exists() else None for p in targets]
-        for place, old, new in zip(targets, before, values, strict=True):
-            if is_tracer(new) and not is_tracer(old):
-                raise StateError(
-                    f"{self.name} writes {place.path}, but it was called inside a transformation that does not "
-                    f"know this variable: its new value would be lost. compile the outer function with "
-                    f"jitmagic.jit(..., dyn_vars={place.path!r}) as well, or return the value instead"
-                )
+    def knows(self, slot: tuple[Any, ...]) -> bool:
+        """Is what lies there one of the variables?"""
+        return any(region.slot_of(p) == slot for p in self.places)
 
     # -- compiling
 
-    def _build(self) -> None:
+    def _build(self, places: list[Place]) -> None:
+        """A new `jax.jit` function for these variables."""
+        self.places, self.plans, self.written = places, {}, None
+        self.tree = region.Tree(places, self._tops())
+        given = self.options.donate_argnames
+        self.donated = [i for i, p in enumerate(places) if paths.at_or_below(p.path, given)]
+        self.traced_fn = codegen.with_state(self.parameters, len(places), self._traced, self.name)
+        self.compiled = self.options.shifted(len(places), self.parameters, self.donated).jit(self.traced_fn)
+        codegen.become(self.call, codegen.generic(self._call, self.name))
 
-        count = len(self.places)
-        donate = [i for i, p in enumerate(self.places) if p.path in self.options.donate_argnames]
-        if self.written is not None:
-            self.written = sorted({*self.written, *donate})
-        self._donated = donate
-        self.traced_fn = codegen.with_state(self.fn, count, self._traced, self.name)
-        shifted = self.options.shifted(count, self.fn, donate)
-        self.compiled = shifted.jit(self.traced_fn)
-        codegen.become(self.call, codegen.generic(self.fn, self._first))
+    def _tops(self) -> list[Place]:
+        return self._weak([p for p in self.declared.tops(self.subject()) if p.adapter is None])
 
     def _traced(self, state: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What jax traces: `fn` with the traced state in place, then the state as it was."""
+        from jitmagic.tracing import compat
+
         with _tracing:
-            before = snapshot.take(_reach(self.fn, self.receiver, self.receiver_as))
-            old, bindings = self.read(), self._bindings()
+            subject = self.subject()
+            reach = subject.reach()
+            before = snapshot.take(reach)
+            around = self._weak([r.place for r in reach.roots]) if adapters.any_installed() else []
+            tree = region.Tree(self.places, self._tops())
+            held = region.Region(tree, around, appearing=self.declared.everything)
+            _active.stack.append((self, compat.current_trace()))
+            done = False
             try:
                 for place, value in zip(self.places, state, strict=True):
                     place.put(value)
-                out = self.fn(*args, **kwargs)
-                return (out, *self._outcome(state))
-            except BaseException:
-                before.restore()
-                raise
+                held.seed()
+                with adapters.entered(held.objects()):
+                    out = self.bound()(*args, **kwargs)
+                result = self._outcome(out, state, held)
+                self.touched |= {write.path for write in before.changes()}
+                done = True
+                return result
             finally:
-                for place in self.added:
-                    if place.exists():
-                        place.delete()
-                for place, value in bindings:  # a container bound anew: first the old one, then what it held
-                    if place.get() is not value:
-                        place.put(value)
-                for place, value in zip(self.places, old, strict=True):
-                    place.put(value)
-                before.restore(only_tracers=True)
+                _active.stack.pop()
+                _surely(lambda: (held.restore(), before.restore(only_tracers=done), held.restore()))
 
-    def _bindings(self) -> list[tuple[paths.Place, Any]]:
-        """The containers that the variables are found through, outermost first."""
-        scope = scope_of(self.fn, self.namespace, self.receiver, self.receiver_as)
-        out: dict[str, tuple[paths.Place, Any]] = {}
-        for place in self.places:
-            try:
-                path = paths.parse(place.path)
-                for k in range(len(path.steps)):
-                    prefix = str(paths.Path(path.root, path.steps[:k]))
-                    if prefix not in out and prefix != self.receiver_as:
-                        holder = paths.resolve(prefix, scope)
-                        out[prefix] = holder, holder.get()
-            except ValueError:
-                continue  # found by identity, not by a path: it can't be bound anew
-        return list(out.values())
+    def _outcome(self, out: Any, state: Sequence[Any], held: region.Region) -> tuple[Any, ...]:
+        """The function's result and what it wrote, in the form that tells this trace's plan."""
+        from jitmagic.tracing.compat import is_tracer
 
-    def _outcome(self, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The new values of what this trace wrote. Raises _MoreWrites where the wrapper knows fewer."""
-        now = self.read()
-        changed = {i for i, (old, new) in enumerate(zip(state, now, strict=True)) if new is not old}
-        changed |= set(self._donated)
-        added = self._new_places()
-        if self.written is None:
-            self.written, self.added = sorted(changed), added
-        elif not changed <= set(self.written) or len(added) > len(self.added):
-            self.written = sorted(changed | set(self.written))
-            self.added = added
-            raise _MoreWrites
-        return (*(now[i] for i in self.written), *(p.get() for p in self.added))
-
-    def _new_places(self) -> list[paths.Place]:
-        """Places that this trace added to the declared objects."""
-        known = {p.path for p in self.places}
+        planner = plan.Planner(is_tracer)
+        slots = {region.slot_of(p): i for i, p in enumerate(self.places)}
+        keep = [(self.places[i], state[i], i) for i in self.donated]
         try:
-            now = select(self.fn, self.dyn_vars, self.namespace, self.receiver, self.receiver_as)
-        except ValueError:
-            return []
-        return [p for p in now if p.path not in known]
+            ops = planner.plan(held, slots, keep)
+        except plan.CannotFollow as exc:
+            raise StateError(
+                f"{self.name} writes {exc} as an object that hides its arrays, so their new values can't be put "
+                f"back after a compiled call; keep them in attributes, dicts or lists"
+            ) from None
+        made = plan.Plan(ops, len(planner.outputs), self._structure_changed())
+        size = self._register(made)
+        return (out, *planner.outputs, *[None] * (size - 1 - made.outputs))
 
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
-        """A call before the wrapper is known, or after it turned out to be too narrow."""
-        for _ in range(10):
-            try:
-                out, *new = self.compiled(*self.read(), *args, **kwargs)
-                break
-            except _MoreWrites:
-                self._build()
-        else:
-            raise StateError(f"{self.name} writes other variables at every trace")
-        self.write(new)
-        if self.added:
-            self._select()
+    def _structure_changed(self) -> bool:
+        try:
+            return [p.path for p in self._leaves()] != [p.path for p in self.places]
+        except ValueError:
+            return True
+
+    def _register(self, made: plan.Plan) -> int:
+        """The length that results of this plan have."""
+        same = next((p for p in self.plans.values() if p.identity() == made.identity()), None)
+        if same is not None:
+            return same.size
+        made.size = max([made.outputs + 1, *(n + 1 for n in self.plans)]) if self.plans else made.outputs + 1
+        self.plans[made.size] = made
+        leaves = {op.leaf for p in self.plans.values() for op in p.ops if op.leaf is not None}
+        self.written = sorted(leaves)
+        return made.size
+
+    # -- calls that the generated wrapper does not handle
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """A call before the wrapper is known, inside a trace, or after the variables have changed in structure."""
+        from jitmagic.tracing.compat import trace_state_clean
+
+        args = self._without_receiver(args)
+        if not trace_state_clean():
+            return self._inside(args, kwargs)
+        with _tracing:
+            for _ in range(50):
+                state = self._current()
+                try:
+                    result = self.compiled(*state, *args, **kwargs)
+                except _NeedsState as need:
+                    self._adopt(need)
+                    continue
+                return self._finish(result, state)
+        raise StateError(f"{self.name} needs other variables at every trace")
+
+    def _without_receiver(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return args if self.receiver is None else args[1:]
+
+    def _adopt(self, need: _NeedsState) -> None:
+        if need.owner is not self:
+            raise need
+        known = {p.path for p in self.adopted}
+        self.adopted += [p for p in need.places if p.path not in known]
+
+    def _finish(self, result: Sequence[Any], state: Sequence[Any]) -> Any:
+        made = self.plans[len(result)]
+        plan.apply(made.ops, result[1 : 1 + made.outputs])
+        if made.structural:
+            self._build(self._leaves())
         else:
             self._specialise()
-        return out
+        return result[0]
 
     def _specialise(self) -> None:
         """Generate the wrapper for what is known to be read and written now."""
-        body = codegen.specialised(self)
-        if body is not None:
-            codegen.become(self.call, body)
+        if self.warn and self.guards is None:
+            tops = [p.path for p in (*self.places, *self._tops())]
+            self.guards = guards.Guards(self.subject(), (*tops, *self.touched))
+            self._weak([g.place for g in self.guards.all])
+        codegen.become(self.call, codegen.specialised(self))
+
+    def stale(self) -> None:
+        """A guard of the wrapper failed: tell what changed, once, and go on without watching it."""
+        if self.guards is not None:
+            for path, before, after in self.guards.changed():
+                warn_stale(path, before, after, self.name)
+        self._specialise()
+
+    def retry(self, exc: BaseException, state: Sequence[Any]) -> bool:
+        """After an exception: was the state another thread's traced values, or did an inner function need more?"""
+        from jitmagic.tracing.compat import is_tracer, trace_state_clean
+
+        if isinstance(exc, _NeedsState) and exc.owner is self:
+            self._adopt(exc)
+            return True
+        return isinstance(exc, Exception) and trace_state_clean() and any(map(is_tracer, state))
+
+    # -- inside a trace of jax's
+
+    def outside(self) -> bool:
+        """No trace is under way in this thread, so a result without tracers is final."""
+        from jitmagic.tracing.compat import trace_state_clean
+
+        return trace_state_clean()
+
+    def _inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call inside grad, vmap, scan, another jit or another stateful function."""
+        with _tracing:
+            self._current()
+            state = tuple(adapters.read_openly(p) for p in self.places)
+            self._require_known(state)
+            result = self.compiled(*state, *args, **kwargs)
+            made = self.plans[len(result)]
+            outputs = [self._settled(v, i, made, state) for i, v in enumerate(result[1 : 1 + made.outputs])]
+            with adapters.openly():
+                plan.apply(made.ops, outputs)
+            return result[0]
+
+    def _require_known(self, state: Sequence[Any]) -> None:
+        """Every variable is known to the functions being compiled around; StateError or _NeedsState if not."""
+        from jitmagic.tracing.compat import is_tracer
+
+        missing = [p for p, v in zip(self.places, state, strict=True) if not _has_tracer(v, is_tracer)]
+        outer = _enclosing_jit()
+        if outer is None or not missing:
+            return
+        if isinstance(outer, Stateful):
+            missing = [p for p in missing if not outer.knows(region.slot_of(p))]
+            if missing:
+                raise _NeedsState(outer, missing)
+            return
+        self._refuse(missing[0].path, "was called inside a function compiled by jax.jit")
+
+    def _settled(self, value: Any, index: int, made: plan.Plan, state: Sequence[Any]) -> Any:
+        """A new value in a form that stays valid after the innermost transformation."""
+        import jax
+
+        from jitmagic.tracing import compat
+
+        if not compat.is_tracer(value):
+            return value
+        traces = {id(trace) for _, trace in _active.stack}
+        traces |= {id(compat.trace_of(v)) for v in jax.tree.leaves(tuple(state)) if compat.is_tracer(v)}
+        for candidate in (value, jax.lax.stop_gradient(value)):
+            if not compat.is_tracer(candidate) or id(compat.trace_of(candidate)) in traces:
+                return candidate
+        path = next((op.place.path for op in made.ops if _uses(op.recipe, index)), "a variable")
+        return self._refuse(path, "was called inside a transformation of jax's that does not know this variable")
+
+    def _refuse(self, path: str, where: str) -> Any:
+        raise StateError(
+            f"{self.name} uses the dynamic variable {path}, but it {where}: a change of the variable would be "
+            f"lost. compile the outer function with jitmagic.jit(..., dyn_vars={path!r}) instead, or pass the "
+            f"value as an argument and return it"
+        )
 
     # -- what the user sees
 
     def _public(self) -> Any:
-        call = codegen.generic(self.fn, self._first)
+        call = codegen.generic(self._call, self.name)
         functools.update_wrapper(call, self.fn, updated=())
-        call.lower = lambda *a, **k: self.compiled.lower(*self.read(), *a, **k)  # type: ignore[attr-defined]
-        call.trace = lambda *a, **k: self.compiled.trace(*self.read(), *a, **k)  # type: ignore[attr-defined]
-        call.eval_shape = lambda *a, **k: self.compiled.eval_shape(*self.read(), *a, **k)[0]  # type: ignore
-        call.clear_cache = lambda: self.compiled.clear_cache()  # type: ignore[attr-defined]
+        call.lower = self._staged("lower")  # type: ignore[attr-defined]
+        call.trace = self._staged("trace")  # type: ignore[attr-defined]
+        call.eval_shape = lambda *a, **k: self._staged("eval_shape")(*a, **k)[0]  # type: ignore[attr-defined]
+        call.clear_cache = self.clear_cache  # type: ignore[attr-defined]
         call._cache_size = lambda: self.compiled._cache_size()  # type: ignore[attr-defined]
         call.__jitmagic__ = self  # type: ignore[attr-defined]
         return call
+
+    def _staged(self, stage: str) -> Callable[..., Any]:
+        def staged(*args: Any, **kwargs: Any) -> Any:
+            with _tracing:
+                for _ in range(50):
+                    state = self._current()
+                    try:
+                        return getattr(self.compiled, stage)(*state, *args, **kwargs)
+                    except _NeedsState as need:
+                        self._adopt(need)
+            raise StateError(f"{self.name} needs other variables at every trace")
+
+        return staged
+
+    def clear_cache(self) -> None:
+        """As `jax.jit(fn).clear_cache`: the next call traces anew, with the frozen values of then."""
+        self.guards = None
+        self.compiled.clear_cache()
+        self._build(self._leaves())
+
+
+def _uses(recipe: plan.Recipe | None, index: int) -> bool:
+    if recipe is None:
+        return False
+    if recipe.kind == "out":
+        return bool(recipe.value == index)
+    return recipe.kind != "object" and any(_uses(p, index) for _, p in recipe.parts)
+
+
+def _has_tracer(value: Any, is_tracer: Callable[[Any], bool]) -> bool:
+    import jax
+
+    return any(map(is_tracer, jax.tree.leaves(value)))
+
+
+def _surely(undo: Callable[[], Any]) -> None:
+    """Undo, whatever interrupts it meanwhile; the interrupt comes afterwards."""
+    try:
+        undo()
+    except KeyboardInterrupt:
+        undo()
+        raise
+
+
+def _enclosing_jit() -> Any:
+    """The innermost function whose compilation is under way: a `Stateful`, True for one of jax's, None."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code is Stateful._traced.__code__:
+            return frame.f_locals["self"]
+        # the trace of a plain jax.jit; scan and cond run at once what they trace
+        if code.co_filename.endswith("pjit.py") and code.co_name in _JIT_TRACES:
+            return _ours_around(frame) or True
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+_JIT_TRACES = ("_infer_params", "_infer_params_impl", "_infer_params_internal", "_trace_for_jit", "trace_for_jit")
+
+
+def _ours_around(frame: Any) -> Any:
+    """A stateful function being traced around a plain jax.jit: it can be made to know the variables."""
+    while frame is not None:
+        if frame.f_code is Stateful._traced.__code__:
+            return frame.f_locals["self"]
+        frame = frame.f_back
+    return None
 
 
 class StatefulMethod:
@@ -392,31 +527,33 @@ class StatefulMethod:
         options: JitOptions,
         receiver_as: str,
         namespace: dict[str, Any] | None = None,
+        *,
+        warn: bool = False,
     ) -> None:
         functools.update_wrapper(self, fn)
         self.fn, self.dyn_vars, self.options = fn, dyn_vars, options
-        self.receiver_as, self.namespace = receiver_as, namespace
-        self._instances: dict[int, tuple[Any, Any]] = {}
+        self.receiver_as, self.namespace, self.warn = receiver_as, namespace, warn
+        self._instances: dict[int, tuple[Callable[[], Any], Any]] = {}
+        self._plain: Any = None
 
     def of(self, receiver: Any) -> Any:
         """The compiled function of one instance, without its first parameter."""
         held = self._instances.get(id(receiver))
         if held is not None and held[0]() is receiver:
-            return held[1]
-        bound = types.MethodType(self.fn, receiver)
-        options = self._without_receiver()
-        if (
-            select(bound, self.dyn_vars, self.namespace, receiver, self.receiver_as)
-            or self.dyn_vars is not None
-        ):
-            made = Stateful(
-                bound, self.dyn_vars, options,
-                namespace=self.namespace, receiver=receiver, receiver_as=self.receiver_as,
-            ).call  # fmt: skip
-        else:
-            made = options.jit(bound)
-        self._instances[id(receiver)] = (self._reference(receiver), made)
-        return made
+            return types.MethodType(held[1], receiver)
+        call = self._compile(receiver)
+        if call is not self._plain:
+            self._instances[id(receiver)] = (self._reference(receiver), call)
+        return types.MethodType(call, receiver)
+
+    def _compile(self, receiver: Any) -> Any:
+        subject = Subject(self.fn, self.namespace, receiver, self.receiver_as)
+        if self.dyn_vars is None and _is_pytree(receiver) and not region.holds_state(receiver):
+            self._plain = self._plain or self.options.jit(self.fn)
+            return self._plain
+        return Stateful(
+            subject, self.dyn_vars, self._without_receiver(), warn=self.warn, receiver=self._reference(receiver)
+        ).call
 
     def _reference(self, receiver: Any) -> Callable[[], Any]:
         key = id(receiver)
@@ -426,8 +563,6 @@ class StatefulMethod:
             return lambda: receiver
 
     def _without_receiver(self) -> JitOptions:
-        from dataclasses import replace
-
         def less(numbers: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(n - 1 if n > 0 else n for n in numbers if n != 0)
 
@@ -440,7 +575,12 @@ class StatefulMethod:
         )
 
     def __get__(self, receiver: Any, owner: type | None = None) -> Any:
-        return self if receiver is None else self.of(receiver)
+        if receiver is None:
+            return self
+        held = self._instances.get(id(receiver))
+        if held is not None and held[0]() is receiver:
+            return types.MethodType(held[1], receiver)
+        return self.of(receiver)
 
     def __call__(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
         return self.of(receiver)(*args, **kwargs)
@@ -461,6 +601,18 @@ class StatefulMethod:
         """Forget what was compiled, for every instance."""
         self._instances.clear()
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self.fn.__qualname__} is compiled with state of its instances and can't be pickled or copied by "
+            f"itself; pickle the instances, or the plain function ({self.fn.__name__}.__wrapped__)"
+        )
+
+
+def _is_pytree(value: Any) -> bool:
+    import jax
+
+    return not jax.tree_util.all_leaves([value])
+
 
 def warn_stale(path: str, before: str, after: str, name: str) -> None:
     """Tell once that a frozen value has changed."""
@@ -468,5 +620,6 @@ def warn_stale(path: str, before: str, after: str, name: str) -> None:
         f"{name} was compiled with {path} = {before}; it is {after} now, and {name} goes on with the old value. "
         f"declare it dynamic (dyn_vars={path!r}) or pass it as an argument",
         StaleConstantWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
+

@@ -53,18 +53,23 @@ class JitOptions:
                 warnings.simplefilter("ignore", DeprecationWarning)
             return jax.jit(fn, **self.kwargs())
 
-    def shifted(self, by: int, fn: Callable[..., Any], donate_state: Sequence[int] = ()) -> JitOptions:
-        """The same options for a function that takes `by` more arguments in front of `fn`'s own."""
-        count = _positional_count(fn)
-        names = tuple(n for n in self.donate_argnames if n.isidentifier() and n in _parameters(fn))
+    def shifted(
+        self, by: int, parameters: Sequence[inspect.Parameter] | None, donate_state: Sequence[int] = ()
+    ) -> JitOptions:
+        """The same options for a function that takes `by` more arguments in front of the given parameters.
+
+        A static parameter is so by name and by position, however the call gives it."""
+        known = parameters or ()
+        plain = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        numbers, names = _both(self.static_argnums, self.static_argnames, plain, known)
+        donated, donated_names = _both(self.donate_argnums, self.donate_argnames, plain, known)
+        every = {p.name for p in known}
         return replace(
             self,
-            static_argnums=tuple(n + by if n >= 0 else n + by + count for n in self.static_argnums),
-            donate_argnums=(
-                *donate_state,
-                *(n + by if n >= 0 else n + by + count for n in self.donate_argnums),
-            ),
-            donate_argnames=names,
+            static_argnums=tuple(n + by for n in numbers),
+            static_argnames=names,
+            donate_argnums=(*donate_state, *(n + by for n in donated)),
+            donate_argnames=tuple(n for n in donated_names if n in every),
         )
 
     def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
@@ -108,9 +113,12 @@ def _parameters(fn: Callable[..., Any]) -> list[str]:
         return []
 
 
-def _positional_count(fn: Callable[..., Any]) -> int:
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return 0
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+def _both(
+    numbers: Sequence[int], names: Sequence[str], plain: Sequence[str], known: Sequence[inspect.Parameter]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names of the parameters that are meant by either."""
+    count, keyword = len(plain), {p.name for p in known if p.kind is p.POSITIONAL_OR_KEYWORD}
+    at = [n if n >= 0 else n + count for n in numbers]
+    at += [plain.index(n) for n in names if n in plain]
+    called = [*names, *(plain[n] for n in at if 0 <= n < count and plain[n] in keyword)]
+    return tuple(dict.fromkeys(at)), tuple(dict.fromkeys(called))

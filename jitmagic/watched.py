@@ -59,6 +59,12 @@ class Watched:
     def __get__(self, receiver: Any, owner: type | None = None) -> Any:
         return self if receiver is None else types.MethodType(self, receiver)
 
+    def __getattr__(self, name: str) -> Any:
+        # what else the user's object offers: `defjvp` of a custom derivative, attributes of a callable object
+        if name.startswith("__") or "_checker" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._checker.fn, name)
+
     def __repr__(self) -> str:
         return f"<{self._checker.name}, compiled by jitmagic>"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import dynamic, static
+from jitmagic.fixes import dynamic, rewrites, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jitmagic.subject import Subject
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
-PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose)
+PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose, rewrites.propose)
 
 
 def propose(findings: Sequence[Finding], evidence: Evidence, checker: Subject) -> tuple[Finding, ...]:
@@ -31,7 +31,42 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
             prover.say_out_of_time()
             break
         found += proposer(finding, evidence, prover)
+    found = _advisable(found, finding, evidence)
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
+
+
+def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:
+    """Rewrites first where the culprit is an array; no static data where a rewrite does without."""
+    rewritten = [f for f in fixes if f.cell and f.verified and not f.static_argnames and not f.static_argnums]
+    if not rewritten:
+        return list(fixes)
+    kept = [f for f in fixes if f.cell or not _static_data(f, finding, evidence)]
+    leaves = {leaf.path: leaf for call in evidence.calls for leaf in call.leaves}
+    culprits = [leaves[c] for c in finding.culprits if c in leaves]
+    if any(leaf.shape or leaf.kind in ("array", "numpy") for leaf in culprits):
+        kept.sort(key=lambda f: not f.cell)
+    return kept
+
+
+def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
+    """The fix makes a number static that is data: a float, or one that is compared by size."""
+    names = set(fix.static_argnames or ()) | {
+        evidence.function.parameters[n]
+        for n in fix.static_argnums or () if -len(evidence.function.parameters) <= n < len(evidence.function.parameters)
+    }  # fmt: skip
+    names -= set(evidence.options.static_argnames)
+    if any(
+        leaf.python_type == "float" and leaf.argument in names
+        for call in evidence.calls
+        for leaf in call.leaves
+    ):
+        return True
+    problem = next(
+        (p for p in evidence.problems if p.where and finding.span and p.where.line == finding.span.line), None
+    )
+    if problem is None or finding.kind != "tracer-bool" or problem.construct == "assert":
+        return False
+    return problem.construct == "while" or any(sign in problem.where.text for sign in "<>")  # type: ignore[union-attr]
 
 
 def _unique(fixes: Iterable[Fix]) -> list[Fix]:

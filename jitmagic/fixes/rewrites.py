@@ -35,21 +35,21 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     if finding.span.cell is not None:  # in another cell, which cannot be replaced from here
         return
     place = _place_of(finding, evidence, prover)
-    if place is None:
+    if place is None or (finding.kind == "user-error" and _fails_plainly(prover)):
         return
     search = _Search(evidence, prover)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
         again = search._next_place(evidence.function.cell, _trial(prover).cell(evidence.function.cell), ())
         place = again or place
     prover.__dict__["_trail"] = search.trail
-    for number, (path, words) in enumerate(search.run(place)):
+    for number, (path, outcome) in enumerate(search.run(place)):
         last = path[-1]
         text = last.cell
         yield Fix(
             title="; ".join(dict.fromkeys(c.title for c in path)),
             applicability="unsafe" if any(c.applicability == "unsafe" for c in path) else "safe",
-            verified=True,
-            evidence=words,
+            verified=outcome.proved,
+            evidence=outcome.words,
             static_argnames=_static(evidence, path),
             cell=text,
             calls=next((c.calls for c in reversed(path) if c.calls), None),
@@ -57,6 +57,15 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         )
         if number + 1 >= KEEP:
             return
+
+
+def _fails_plainly(prover: Prover) -> bool:
+    """The error is the function's own: it comes without jit too."""
+    try:
+        _trial(prover).wanted()
+    except Exception:
+        return True
+    return False
 
 
 def _static(evidence: Evidence, path: list[Any]) -> tuple[str, ...] | None:
@@ -101,7 +110,14 @@ def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
         "numpy_arguments": frozenset(
             leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape
         ),
+        "scalars": _scalars(evidence),
     }  # fmt: skip
+
+
+def _scalars(evidence: Evidence) -> tuple[str, ...]:
+    leaves = [leaf for c in evidence.calls for leaf in c.leaves]
+    others = {leaf.argument for leaf in leaves if leaf.kind != "scalar" or leaf.path != leaf.argument}
+    return tuple(dict.fromkeys(leaf.argument for leaf in leaves if leaf.argument not in others))
 
 
 def _trial(prover: Prover) -> Any:
@@ -146,10 +162,10 @@ class _Search:
     trail: list[str] = field(default_factory=list)
     """What was tried and why it did not hold, for tests and for the curious."""
 
-    def run(self, place: Any) -> Iterator[tuple[list[Any], str]]:
+    def run(self, place: Any) -> Iterator[tuple[list[Any], Any]]:
         yield from self._from(place, [])
 
-    def _from(self, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], str]]:
+    def _from(self, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], Any]]:
         from jitmagic.fixes import rewrite
 
         for candidate in rewrite.candidates(place):
@@ -161,10 +177,13 @@ class _Search:
             static = tuple(n for c in (*path, candidate) for n in c.static)
             changes = any(c.changes_result for c in (*path, candidate))
             began = time.perf_counter()
-            outcome = _trial(self.prover).cell(candidate.cell, static=static, changes_result=changes)
+            effects = any(c.effects for c in (*path, candidate))
+            outcome = _trial(self.prover).cell(
+                candidate.cell, static=static, changes_result=changes, effects=effects
+            )
             self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
             if outcome.holds and not _still_silent(place, outcome):
-                yield [*path, candidate], outcome.words
+                yield [*path, candidate], outcome
             elif outcome.error is not None and len(path) < ROUNDS:
                 further = self._next_place(candidate.cell, outcome, static)
                 if further is not None and not _same(further, place):

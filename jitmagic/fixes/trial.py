@@ -20,8 +20,8 @@ from jitmagic.watched import Watched, plainly
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jitmagic.seen import Sample
     from jitmagic.fixes.prove import Prover
+    from jitmagic.seen import Sample
 
 _numbers = itertools.count(1)
 SEEN = "__seen"
@@ -36,6 +36,8 @@ class Outcome:
     error: BaseException | None = None
     file: str = ""
     printed: str = ""
+    proved: bool = True
+    """False where the plain function cannot run, so that there was nothing to compare with."""
 
 
 def define(cell: str, namespace: dict[str, Any]) -> str:
@@ -74,6 +76,8 @@ class Trial:
     def __init__(self, prover: Prover) -> None:
         self.prover, self.checker = prover, prover.checker
         self._wanted: tuple[list[Any], str] | None = None
+        self._noted: list[frozenset[str]] | None = None
+        self._changed: list[list[Any]] | None = None
 
     # -- what is wanted
 
@@ -87,12 +91,46 @@ class Trial:
 
         if self._wanted is None:
             run = self._run(self.checker.fn)
+            samples = self.prover.samples
             try:
-                self._wanted = [run(s) for s in self.prover.samples], "equal to the run without jit"
+                self._wanted = [run(s) for s in samples], "equal to the run without jit"
             except Exception:
-                with jax.disable_jit():
-                    self._wanted = [run(s) for s in self.prover.samples], "equal to the run under jax.disable_jit()"
+                with jax.disable_jit(), _vmap_as_loop():
+                    self._wanted = [run(s) for s in samples], "equal to the run with loops in Python"
         return self._wanted
+
+    def writes(self, run: Callable[[Sample], Any]) -> list[frozenset[str]]:
+        """Paths outside the function that a run of each kept call changes."""
+        self._noted = []
+        for sample in self.prover.samples:
+            run(sample)
+        noted, self._noted = self._noted, None
+        return noted
+
+    def _changed_arguments(self) -> list[list[Any]]:
+        """For each kept call, what the plain function leaves in numpy arguments that it writes into."""
+        if self._changed is None:
+            self._changed = [self._changes_of(s) for s in self.prover.samples]
+        return self._changed
+
+    def _changes_of(self, sample: Sample) -> list[Any]:
+        import numpy as np
+
+        arrays = _numpy_leaves(sample)
+        if not arrays:
+            return []
+        before, after = [a.copy() for a in arrays], []
+        with self._aside(sample):
+            try:
+                self.checker.fn(*sample.args, **sample.kwargs)
+            except Exception:
+                return []
+            after = [a.copy() for a in arrays]
+        return [
+            b
+            for a, b in zip(before, after, strict=True)
+            if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        ]
 
     def _run(self, fn: Callable[..., Any], target: type | None = None) -> Callable[[Sample], Any]:
         """A run of `fn` on a kept call that leaves nothing behind; its result is a copy."""
@@ -111,15 +149,20 @@ class Trial:
     def _aside(self, sample: Sample) -> Iterator[None]:
         reach = self.checker.reach(sample.args, sample.kwargs)
         with ExitStack() as stack:
+            stack.enter_context(_without_tracers(self.checker.namespace))
             stack.enter_context(quiet.undone(reach))
             stack.enter_context(_arrays_undone(sample))
+            if self._noted is not None:
+                stack.enter_context(_noting(reach, self._noted))
             stack.enter_context(quiet.held_back())
             stack.enter_context(plainly())
             yield
 
     # -- what a cell does
 
-    def cell(self, cell: str, *, static: Sequence[str] = (), changes_result: bool = False) -> Outcome:
+    def cell(
+        self, cell: str, *, static: Sequence[str] = (), changes_result: bool = False, effects: bool = False
+    ) -> Outcome:
         """Whether the function of the corrected cell traces and gives what the plain one gives."""
         from jitmagic.measure.compare import compare
 
@@ -146,14 +189,28 @@ class Trial:
         try:
             wanted, how = self.wanted()
         except Exception as exc:
-            return Outcome(False, f"the function without jit raises {type(exc).__name__}, so nothing can be compared")
+            if not _of_jax(exc) or changes_result or compare(plain, got):
+                return Outcome(
+                    False, f"the function without jit raises {type(exc).__name__}: nothing can be compared"
+                )
+            words = "traced; the same with and without jit; the uncorrected function cannot run without jit"
+            return Outcome(True, words, printed=printed.getvalue(), proved=False)
         text = printed.getvalue()
+        changed = self._changed_arguments()
+        if any(not _among(arrays, result) for arrays, result in zip(changed, got, strict=True)):
+            return Outcome(False, "the array that the function changes is not given back")
         if changes_result:
             if compare(plain, got):
                 return Outcome(False, "jit and the plain run differ")
             if not compare(wanted, got):
                 return Outcome(False, "it changes nothing")
-            return Outcome(True, f"traced; with and without jit the same on {_calls(len(samples))}", printed=text)
+            return Outcome(
+                True, f"traced; with and without jit the same on {_calls(len(samples))}", printed=text
+            )
+        if effects:
+            again = self.writes(lambda s: self._traced(jitted, s, target, io.StringIO()))
+            if again != self.writes(self._run(self.checker.fn)):
+                return Outcome(False, "it writes other things outside the function")
         for result in (got, plain):
             if differences := compare(wanted, result):
                 return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
@@ -168,11 +225,15 @@ class Trial:
             jax.effects_barrier()
             return _copied(out)
 
-    def _jitted(self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]) -> Callable[..., Any]:
+    def _jitted(
+        self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]
+    ) -> Callable[..., Any]:
         checker = self.checker
         options = replace(checker.options, donate_argnames=(), donate_argnums=())
         if static:
-            options = replace(options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static])))
+            options = replace(
+                options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static]))
+            )
         if checker.dyn:
             from jitmagic.compiled import StatefulMethod, compile_function
 
@@ -208,6 +269,44 @@ class Trial:
         return seen
 
 
+@contextmanager
+def _noting(reach: Any, into: list[frozenset[str]]) -> Iterator[None]:
+    from jitmagic.state import snapshot
+
+    before = snapshot.take(reach)
+    yield
+    into.append(frozenset(w.path for w in before.changes()))
+
+
+@contextmanager
+def _without_tracers(namespace: dict[str, Any]) -> Iterator[None]:
+    """Dead tracers that an earlier trace left in the notebook's dicts and lists are out of the way."""
+    from jitmagic.tracing.compat import is_tracer
+
+    put_back: list[Callable[[], None]] = []
+    for value in list(namespace.values()):
+        if isinstance(value, dict) and value is not namespace:
+            items = [(k, v) for k, v in value.items() if not is_tracer(k)]  # a dead key cannot even be hashed
+            alive = [(k, v) for k, v in items if not is_tracer(v)]
+            if len(alive) != len(value):
+                _refill(value, alive)
+                put_back.append(functools.partial(_refill, value, items))
+        elif isinstance(value, list) and any(is_tracer(v) for v in value):
+            kept_list = list(value)
+            value[:] = [v for v in value if not is_tracer(v)]
+            put_back.append(functools.partial(value.__setitem__, slice(None), kept_list))
+    try:
+        yield
+    finally:
+        for restore in put_back:
+            restore()
+
+
+def _refill(target: dict[Any, Any], kept: Sequence[tuple[Any, Any]]) -> None:
+    target.clear()
+    target.update(kept)
+
+
 def _shape(leaf: Any) -> Shape:
     import numpy as np
 
@@ -230,10 +329,7 @@ def _copied(value: Any) -> Any:
 @contextmanager
 def _arrays_undone(sample: Sample) -> Iterator[None]:
     """Put back numpy arguments that a run writes into."""
-    import jax
-    import numpy as np
-
-    arrays = [v for v in jax.tree.leaves((sample.args, sample.kwargs)) if isinstance(v, np.ndarray)]
+    arrays = _numpy_leaves(sample)
     before = [a.copy() for a in arrays]
     try:
         yield
@@ -241,6 +337,68 @@ def _arrays_undone(sample: Sample) -> Iterator[None]:
         for array, old in zip(arrays, before, strict=True):
             if array.flags.writeable:
                 array[...] = old
+
+
+def _numpy_leaves(sample: Sample) -> list[Any]:
+    import jax
+    import numpy as np
+
+    return [v for v in jax.tree.leaves((sample.args, sample.kwargs)) if isinstance(v, np.ndarray)]
+
+
+def _among(arrays: Sequence[Any], result: Any) -> bool:
+    """Whether each array is one of the leaves of the result."""
+    import jax
+    import numpy as np
+
+    leaves = [np.asarray(v) for v in jax.tree.leaves(result) if np.shape(v)]
+    return all(
+        any(v.shape == a.shape and np.allclose(v, a, 1e-4, 1e-5, equal_nan=True) for v in leaves)
+        for a in arrays
+    )
+
+
+def _of_jax(exc: BaseException) -> bool:
+    """The exception says that jax, not the user's arithmetic, could not go on."""
+    tracing = ("Tracer", "Concretization", "NonConcrete")
+    return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
+
+
+@contextmanager
+def _vmap_as_loop() -> Iterator[None]:
+    """`jax.vmap` over leading axes as a Python loop, so that the mapped function sees real values."""
+    import jax
+    import jax.numpy as jnp
+
+    def vmap(
+        fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any
+    ) -> Callable[..., Any]:
+        if out_axes != 0 or not (in_axes == 0 or isinstance(in_axes, (tuple, list))):
+            return original(fun, in_axes, out_axes, **options)
+
+        def mapped(*args: Any) -> Any:
+            axes = [0] * len(args) if in_axes == 0 else list(in_axes)
+            if any(a not in (0, None) for a in axes):
+                return original(fun, in_axes, out_axes, **options)(*args)
+            size = next(len(jax.tree.leaves(v)[0]) for v, a in zip(args, axes, strict=True) if a == 0)
+            rows = [
+                fun(
+                    *(
+                        v if a is None else jax.tree.map(lambda x, i=i: x[i], v)
+                        for v, a in zip(args, axes, strict=True)
+                    )
+                )
+                for i in range(size)
+            ]
+            return jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+
+        return mapped
+
+    original, jax.vmap = jax.vmap, vmap
+    try:
+        yield
+    finally:
+        jax.vmap = original
 
 
 def _received(args: tuple[Any, ...], target: Any) -> tuple[Any, ...]:

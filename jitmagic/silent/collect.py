@@ -20,7 +20,7 @@ _FAILURES: list[BaseException] = []
 
 
 def collect(
-    checker: Subject,
+    subject: Subject,
     traced: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -33,24 +33,24 @@ def collect(
     """
     from jitmagic.tracing.leaves import bound_arguments
 
-    found = _of_source(checker, reach)
-    objects = _tried(lambda: pytrees.objects(bound_arguments(checker.fn, args, kwargs)))
+    found = _of_source(subject, reach)
+    objects = _tried(lambda: pytrees.objects(bound_arguments(subject.fn, args, kwargs)))
     read = None if reach.any_attribute else set(reach.attributes)
     found = replace(
         found,
-        truncated=(*_tried(lambda: widths.arguments(_dynamic_leaves(checker, args, kwargs))), *found.truncated),
+        truncated=(*_tried(lambda: widths.arguments(_dynamic_leaves(subject, args, kwargs))), *found.truncated),
         lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
     )
-    return found if traced is None else _of_program(checker, traced, args, kwargs, reach, found)
+    return found if traced is None else _of_program(subject, traced, args, kwargs, reach, found)
 
 
-def _dynamic_leaves(checker: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def _dynamic_leaves(subject: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
     from jitmagic.rules.base import root
     from jitmagic.tracing.leaves import named_leaves
 
-    static = checker.options.static_parameters(checker.fn)
-    return [(path, v) for path, v in named_leaves(checker.fn, args, kwargs) if root(path) not in static]
+    static = subject.options.static_parameters(subject.fn)
+    return [(path, v) for path, v in named_leaves(subject.fn, args, kwargs) if root(path) not in static]
 
 
 def merge(old: Silent | None, new: Silent) -> Silent:
@@ -65,11 +65,11 @@ def merge(old: Silent | None, new: Silent) -> Silent:
     return replace(new, program=old.program or new.program, **fields)
 
 
-def _of_source(checker: Subject, reach: Any) -> Silent:
+def _of_source(subject: Subject, reach: Any) -> Silent:
     every = codes(reach.functions)
     back = source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
-    static = checker.options.static_parameters(checker.fn)
+    static = subject.options.static_parameters(subject.fn)
     return Silent(
         random=_tried(lambda: (x for c in run for x in source.random(c))),
         effects=_tried(lambda: (x for c in run for x in source.effects(c))),
@@ -79,12 +79,12 @@ def _of_source(checker: Subject, reach: Any) -> Silent:
     )
 
 
-def _of_program(checker: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
+def _of_program(subject: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
     closed = traced.jaxpr
     used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
     names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
-    paths = input_paths(checker, closed, args, kwargs)
-    file = getattr(getattr(checker.fn, "__code__", None), "co_filename", "")
+    paths = input_paths(subject, closed, args, kwargs)
+    file = getattr(getattr(subject.fn, "__code__", None), "co_filename", "")
     return replace(
         found,
         program=True,
@@ -94,47 +94,46 @@ def _of_program(checker: Subject, traced: Any, args: Any, kwargs: Any, reach: An
     )
 
 
-def input_paths(checker: Subject, closed: Any, args: Any, kwargs: Any) -> list[str]:
+def input_paths(subject: Subject, closed: Any, args: Any, kwargs: Any) -> list[str]:
     """Paths of the program's inputs, dynamic variables first; empty where they cannot be matched."""
     from jitmagic.tracing.compat import jaxpr_of
     from jitmagic.tracing.leaves import call_leaves
 
-    options = checker.options
+    options = subject.options
     leaves = call_leaves(
-        checker.fn, args, kwargs, static_argnums=options.static_argnums, static_argnames=options.static_argnames
+        subject.fn, args, kwargs, static_argnums=options.static_argnums, static_argnames=options.static_argnames
     )
-    paths = [*checker._dynamic_paths(args), *(x.path for x in leaves if not x.static)]
+    paths = [*subject.dynamic_paths(args), *(x.path for x in leaves if not x.static)]
     return paths if len(paths) == len(jaxpr_of(closed).invars) else []
 
 
 def not_finite(
-    checker: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], value: Any, budget_s: float = 2.0
+    subject: Subject, traced: Any, inputs: Sequence[Any], value: Any, budget_s: float = 2.0
 ) -> Silent:
-    """The operation that made the NaN or infinity in `value`, the result of that call; no fact where it is
-    finite, or where the arguments are not."""
+    """The operation that made the NaN or infinity in `value`, the result of that call for those inputs (leaves,
+    dynamic variables first); no fact where it is finite, or where the inputs are not."""
+    from jitmagic.measure.reference import CannotEvaluate
     from jitmagic.silent import finite
+    from jitmagic.tracing.compat import jaxpr_of
 
-    if finite.is_finite(value):
+    if finite.is_finite(value) or len(inputs) != len(jaxpr_of(traced.jaxpr).invars):
         return Silent()
-    flat = flat_inputs(checker, traced.jaxpr, args, kwargs)
-    if flat is None or not finite.is_finite(flat):
+    try:
+        fact = finite.first_not_finite(traced.jaxpr, inputs, budget_s)
+    except CannotEvaluate as exc:
+        subject.seen.note(f"where the result stopped being finite was not looked for: {exc}")
         return Silent()
-    fact = finite.first_not_finite(traced.jaxpr, flat, budget_s)
     return Silent(not_finite=(fact,) if fact is not None else ())
 
 
-def flat_inputs(checker: Subject, closed: Any, args: Any, kwargs: Any) -> list[Any] | None:
-    """Values of the program's inputs, in order; None where they cannot be matched."""
-    import jax
+def observe(subject: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reach: Any) -> None:
+    """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
+    subject.seen.silent = merge(subject.seen.silent, collect(subject, traced, args, kwargs, reach))
 
-    from jitmagic.tracing.compat import jaxpr_of
-    from jitmagic.tracing.leaves import bound_arguments
 
-    static = checker.options.static_parameters(checker.fn)
-    given = [v for name, _, v in bound_arguments(checker.fn, args, kwargs) if name not in static]
-    stateful = getattr(checker.compiled_for(args), "__jitmagic__", None)
-    values = [*(stateful.read() if stateful is not None else ()), *jax.tree.leaves(given)]
-    return values if len(values) == len(jaxpr_of(closed).invars) else None
+def observe_result(subject: Subject, traced: Any, inputs: Sequence[Any], value: Any) -> None:
+    """Add where a result stopped being finite to what was seen."""
+    subject.seen.silent = merge(subject.seen.silent, not_finite(subject, traced, inputs, value))
 
 
 def _tried(look: Callable[[], Iterable[T]]) -> tuple[T, ...]:

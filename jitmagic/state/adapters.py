@@ -7,9 +7,11 @@ their own, and flax refuses a write of it inside one of jax.
 from __future__ import annotations
 
 import sys
+import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 _PLAIN = {"Array", "BaseArray", "ndarray", "JaxArray", "Quantity", "ShardedArray"}
 FRAMEWORKS = ("brainpy", "brainstate", "flax", "brainunit")
 _known: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
-_RAW = ("raw_value", "_value")
+_RAW = ("raw_value", "_raw_value", "_value")
+_open: threading.local = threading.local()
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,17 @@ class Adapter:
     """Its variables are random states: what a function draws from them it also advances."""
     is_state: bool = True
     """False for a mere wrapper around an array, which nobody declared to be a variable."""
+    openly: bool = False
+    """Inside a trace its framework has to see reads and writes, through the public `value`."""
+
+    def slot(self, obj: Any) -> str | None:
+        """Name of the attribute that holds the value of `obj` as it is, or None."""
+        return raw_slot(obj) if self.read is read_value else None
 
 
 def adapter_for(obj: object) -> Adapter | None:
     """The adapter of a framework's variable (or array wrapper), or None."""
-    if not _framework_classes(type(obj)) and not _is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
+    if not _framework_classes(type(obj)) and not is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
         return None
     return next((a for a in ADAPTERS if a.matches(obj)), None)
 
@@ -72,6 +81,67 @@ def register(adapter: Adapter) -> None:
     ADAPTERS.insert(0, adapter)
 
 
+def raw_slot(obj: Any) -> str | None:
+    """The attribute behind the public `value` of a variable: reading and assigning it is all there is to it."""
+    for name in _RAW:
+        found = raw_get(obj, name)
+        if found is not MISSING and found is not None:
+            return name if getattr(obj, name, None) is found else None
+    return None
+
+
+def is_module_class(cls: type) -> bool:
+    """A class of modules of an imported framework, whose objects may make variables when first called."""
+    return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
+
+
+def trace_holders(obj: Any) -> Iterator[Any]:
+    """The objects that keep the trace in which a framework lets `obj` be changed."""
+    if raw_get(obj, "_trace_state") is not MISSING:
+        yield obj
+    state = raw_get(obj, "_pytree__state")
+    if state is not MISSING and raw_get(state, "_trace_state") is not MISSING:
+        yield state
+
+
+def of_this_trace(obj: Any) -> None:
+    """Let a framework's object be changed in the trace that is under way now (or outside all traces)."""
+    for holder in trace_holders(obj):
+        object.__setattr__(holder, "_trace_state", type(holder._trace_state)())
+
+
+@contextmanager
+def entered(objects: Iterable[Any]) -> Iterator[None]:
+    """While this holds, frameworks take the present trace for the one that their objects belong to."""
+    holders = [h for obj in objects for h in trace_holders(obj)]
+    before = [h._trace_state for h in holders]
+    try:
+        for h in holders:
+            object.__setattr__(h, "_trace_state", type(h._trace_state)())
+        yield
+    finally:
+        for h, old in zip(holders, before, strict=True):
+            object.__setattr__(h, "_trace_state", old)
+
+
+def read_openly(place: Place) -> Any:
+    """The value at a place, read as its framework wants to see it inside a trace of its own."""
+    if place.adapter is None or not place.adapter.openly:
+        return place.get()
+    value = place.holder().value
+    return read_value(value) if adapter_for(value) is not None else value
+
+
+@contextmanager
+def openly() -> Iterator[None]:
+    """While this holds, variables are written through their public `value` where the framework has to see it."""
+    _open.on = True
+    try:
+        yield
+    finally:
+        _open.on = False
+
+
 def read_value(obj: Any) -> Any:
     """The value of an object with a `value`, from its raw slot where it has one."""
     for name in _RAW:
@@ -84,13 +154,12 @@ def read_value(obj: Any) -> Any:
 
 def write_value(obj: Any, value: Any) -> None:
     """Set the value of an object with a `value`, in its raw slot where it has one."""
+    if getattr(_open, "on", False) and (found := adapter_for(obj)) is not None and found.openly:
+        obj.value = value
+        return
     for name in _RAW:
         if raw_get(obj, name) is not MISSING:
-            held = own_dict(obj)
-            if held is not None and name in held:
-                held[name] = value
-            else:
-                object.__setattr__(obj, name, value)
+            object.__setattr__(obj, name, value)
             return
     obj.value = value
 
@@ -126,14 +195,16 @@ def _adapters(framework: str) -> list[Adapter]:
     rng = _matcher(framework, rng=True, state=True)
     variable = _matcher(framework, rng=False, state=True)
     array = _matcher(framework, rng=False, state=False)
+    seen = framework in ("brainpy", "brainstate", "brainunit")
     return [
-        Adapter(f"{framework} random state", rng, read_value, write_value, is_rng=True),
-        Adapter(framework, variable, read_value, write_value),
+        Adapter(f"{framework} random state", rng, read_value, write_value, is_rng=True, openly=seen),
+        Adapter(framework, variable, read_value, write_value, openly=seen),
         Adapter(f"{framework} array", array, read_value, write_value, is_state=False),
     ]
 
 
-def _is_ref(obj: object) -> bool:
+def is_ref(obj: object) -> bool:
+    """A mutable array of jax's (`jax.Ref`)."""
     cls = type(obj)
     return "jax" in sys.modules and cls.__name__ in ("Ref", "ArrayRef") and module_of(cls).startswith("jax")
 
@@ -143,7 +214,7 @@ def _write_ref(ref: Any, value: Any) -> None:
 
 
 ADAPTERS: list[Adapter] = [
-    Adapter("jax.Ref", _is_ref, lambda ref: ref[...], _write_ref),
+    Adapter("jax.Ref", is_ref, lambda ref: ref[...], _write_ref),
     *(a for framework in FRAMEWORKS for a in _adapters(framework)),
 ]
 """The known frameworks, asked in this order. The only mutable state of this module."""

@@ -7,20 +7,40 @@ user's own signature and each variable spelled out costs the same as by hand.
 from __future__ import annotations
 
 import inspect
+import itertools
+import keyword
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.state import paths
+from jitmagic.state import paths, values
+from jitmagic.state.adapters import adapter_for
+from jitmagic.state.paths import Place
+from jitmagic.state.plan import Op, Plan, Recipe, build
+from jitmagic.state.region import Node, root_key, step_key
+from jitmagic.state.values import is_a
 
 if TYPE_CHECKING:
     from jitmagic.compiled import Stateful
 
 _FILE = "<jitmagic>"
 _Kind = inspect.Parameter
+_INLINE_PLANS = 4
+_CHECKED_SINGLY = 8
 
 
-def _signature(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
+class _Missing:
+    """Stands for an argument that was not given; `inspect.signature` shows the user's own default."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+NOT_GIVEN = _Missing()
+
+
+def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """The parameters of a callable, or None where Python can't tell."""
     try:
         return list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
@@ -55,39 +75,50 @@ def _define(source: str, env: dict[str, Any], name: str) -> types.FunctionType:
 
 
 def with_state(
-    fn: Callable[..., Any], count: int, target: Callable[..., Any], name: str
+    parameters: Sequence[inspect.Parameter] | None, count: int, target: Callable[..., Any], name: str
 ) -> types.FunctionType:
-    """A function that takes `count` state values in front of `fn`'s own parameters and hands all to
+    """A function that takes `count` state values in front of the given parameters and hands all to
     `target(state, args, kwargs)`; jax reads names and positions of static arguments from its signature."""
     state = [f"_dyn{i}" for i in range(count)]
-    parameters = _signature(fn)
-    env: dict[str, Any] = {"_target": target}
+    env: dict[str, Any] = {"_target": target, "_not_given": NOT_GIVEN}
     packed = "(" + "".join(f"{s}, " for s in state) + ")"
     if parameters is None or any(p.name.startswith("_dyn") for p in parameters):
-        head, args, kwargs = ", ".join([*state, "*args", "**kwargs"]), "args", "kwargs"
-    else:
-        env |= {f"_default_{p.name}": p.default for p in parameters if p.default is not _Kind.empty}
-        head = _parameter_list(parameters, state)
-        args, kwargs = _forwarded(parameters)
-    fn_made = _define(f"def call({head}):\n    return _target({packed}, {args}, {kwargs})\n", env, name)
-    fn_made.__doc__ = getattr(fn, "__doc__", None)
-    return fn_made
+        source = f"def call({', '.join([*state, '*args', '**kwargs'])}):\n"
+        return _define(source + f"    return _target({packed}, args, kwargs)\n", env, name)
+    env |= {f"_default_{p.name}": NOT_GIVEN for p in parameters if p.default is not _Kind.empty}
+    lines = [f"def call({_parameter_list(parameters, state)}):"]
+    args, kwargs = _repacked(parameters)
+    lines += [f"    _jm_args, _jm_kwargs = {args}, {kwargs}"]
+    lines += [
+        f"    if {p.name} is not _not_given: _jm_kwargs[{p.name!r}] = {p.name}"
+        for p in parameters
+        if p.default is not _Kind.empty and p.kind is not _Kind.POSITIONAL_ONLY
+    ]
+    lines += [f"    return _target({packed}, _jm_args, _jm_kwargs)"]
+    return _define("\n".join(lines) + "\n", env, name)
 
 
-def _forwarded(parameters: Sequence[inspect.Parameter]) -> tuple[str, str]:
-    args = [p.name for p in parameters if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
-    args += [f"*{p.name}" for p in parameters if p.kind is _Kind.VAR_POSITIONAL]
-    kwargs = [f"{p.name!r}: {p.name}" for p in parameters if p.kind is _Kind.KEYWORD_ONLY]
-    kwargs += [f"**{p.name}" for p in parameters if p.kind is _Kind.VAR_KEYWORD]
+def _repacked(parameters: Sequence[inspect.Parameter]) -> tuple[str, str]:
+    """How the arguments are handed on; defaults that were not given are left to the function itself."""
+    args, kwargs = [], []
+    starred = any(p.kind is _Kind.VAR_POSITIONAL for p in parameters)
+    for p in parameters:
+        if p.kind is _Kind.VAR_POSITIONAL:
+            args.append(f"*{p.name}")
+        elif p.kind is _Kind.VAR_KEYWORD:
+            kwargs.append(f"**{p.name}")
+        elif p.default is _Kind.empty:
+            positional = p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)
+            args.append(p.name) if positional else kwargs.append(f"{p.name!r}: {p.name}")
+        elif p.kind is _Kind.POSITIONAL_ONLY or (starred and p.kind is _Kind.POSITIONAL_OR_KEYWORD):
+            args.append(f"*(() if {p.name} is _not_given else ({p.name},))")
     return "(" + "".join(f"{a}, " for a in args) + ")", "{" + ", ".join(kwargs) + "}"
 
 
-def generic(fn: Callable[..., Any], target: Callable[..., Any]) -> types.FunctionType:
+def generic(target: Callable[..., Any], name: str) -> types.FunctionType:
     """A wrapper that hands every call to `target` as it is."""
-    name = getattr(fn, "__name__", type(fn).__name__)
-    return _define(
-        "def call(*args, **kwargs):\n    return _target(*args, **kwargs)\n", {"_target": target}, name
-    )
+    source = "def call(*args, **kwargs):\n    return _jm_target(*args, **kwargs)\n"
+    return _define(source, {"_jm_target": target}, name)
 
 
 def become(call: types.FunctionType, other: types.FunctionType) -> None:
@@ -99,102 +130,424 @@ def become(call: types.FunctionType, other: types.FunctionType) -> None:
     call.__code__ = other.__code__
 
 
-def specialised(stateful: Stateful) -> types.FunctionType | None:
-    """The wrapper for exactly the variables read and written, or None where one can't be spelled out.
+def specialised(stateful: Stateful) -> types.FunctionType:
+    """The wrapper for exactly the variables read and written.
 
     def call(x):
         try:
-            out, n0 = _compiled(_g0['l'].w, _g0['b'], x)
-        except _MoreWrites:
-            return _again(x)
-        if n0.__class__ is not _Array:
-            return _write(out, (n0, ))
-        _g0['l'].w = n0
-        return out
+            t0 = _g0['l']
+            s0 = t0.w
+        except _Lookup:
+            return _slow(x)
+        try:
+            r = _compiled(s0, x)
+        except BaseException as e:
+            if _retry(e, (s0,)):
+                return _slow(x)
+            raise
+        if len(r) == 2:
+            out, n0 = r
+            if n0.__class__ is not _Array or t0.w is not s0:     # inside a trace; or another thread was faster
+                return _slow(x)
+            t0.w = n0
+            return out
+        return _other(r)
     """
-    import jax
+    return _Writer(stateful).function()
+
+
+class _Writer:
+    """Writes one wrapper. Names of its own begin with `_jm_`; `env` are the globals it runs with."""
+
+    def __init__(self, stateful: Stateful) -> None:
+        self.stateful = stateful
+        self.lines: list[str] = []
+        self.names: dict[int, str] = {}
+        """Local names of the objects on the way, by `id` of their node."""
+        self.by_place: dict[Any, str] = {}
+        """Local name of what lies at a place, by its path."""
+        self.spelled: dict[int, str] = {}
+        """How to read variable number i again, where an expression can."""
+        self._count = itertools.count()
+        self.receiver: str | None = None
+        self.env: dict[str, Any] = {
+            "_jm_compiled": stateful.compiled, "_jm_slow": stateful._call, "_jm_retry": stateful.retry,
+            "_jm_other": stateful._finish, "_jm_outside": stateful.outside, "_jm_stale": stateful.stale,
+            "_jm_lookup": (LookupError, AttributeError, TypeError, ValueError), "_jm_not_given": NOT_GIVEN,
+            "_jm_set": object.__setattr__, "_jm_put": paths.put_attribute, "_jm_build": build,
+            "_jm_raw": _raw,
+        }  # fmt: skip
+        self.env["_jm_Array"] = _array_class()
+
+    def function(self) -> types.FunctionType:
+        head, forms = self._signature()
+        self._reads()
+        self._guards(forms)
+        self._call(forms)
+        body = "\n".join(f"    {line}" for line in self.lines)
+        return _define(f"def call({head}):\n{body}\n", self.env, self.stateful.name)
+
+    def _new(self, prefix: str) -> str:
+        return f"_jm_{prefix}{next(self._count)}"
+
+    def _const(self, value: Any, prefix: str = "k") -> str:
+        name = self._new(prefix)
+        self.env[name] = value
+        return name
+
+    # -- the signature
+
+    def _signature(self) -> tuple[str, list[tuple[str, str]]]:
+        """Parameter list, and for each set of arguments that can be given its condition and how to pass it on.
+
+        A default that was not given must not become an argument."""
+        parameters = self.stateful.parameters
+        first = ""
+        if self.stateful.receiver is not None:
+            first = self.receiver = "_jm_self"
+        optional = [p for p in parameters or () if p.default is not _Kind.empty]
+        odd = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+        if (
+            parameters is None
+            or len(optional) > 2
+            or any(p.kind in odd or p.name.startswith("_jm_") for p in parameters)
+            or (optional and any(p.kind is _Kind.POSITIONAL_ONLY for p in optional[1:]))
+        ):
+            head = "*args, **kwargs"
+            return (f"{first}, /, {head}" if first else head), [("", head)]
+        self.env |= {f"_default_{p.name}": NOT_GIVEN for p in optional}
+        head = _parameter_list(parameters, [])
+        if first:
+            marked = head if any(p.kind is _Kind.POSITIONAL_ONLY for p in parameters) else f"/, {head}"
+            head = f"{first}, {marked}".rstrip(", ")
+        return head, list(self._forms(parameters, optional))
+
+    @staticmethod
+    def _forms(
+        parameters: Sequence[inspect.Parameter], optional: Sequence[inspect.Parameter]
+    ) -> list[tuple[str, str]]:
+        forms = []
+        for given in itertools.product((False, True), repeat=len(optional)):
+            chosen = {p.name for p, g in zip(optional, given, strict=True) if g}
+            passed, by_name = [], False
+            for p in parameters:
+                if p.default is not _Kind.empty and p.name not in chosen:
+                    by_name = by_name or p.kind is not _Kind.KEYWORD_ONLY
+                    continue
+                named = p.kind is _Kind.KEYWORD_ONLY or by_name
+                passed.append(f"{p.name}={p.name}" if named else p.name)
+            tests = [f"{p.name} is {'not ' if g else ''}_jm_not_given" for p, g in zip(optional, given, strict=True)]
+            forms.append((" and ".join(tests), ", ".join(passed)))
+        return forms
+
+    def _each_form(self, forms: Sequence[tuple[str, str]], text: str, indent: str = "") -> None:
+        """A line for each set of arguments; `{}` in `text` is where they go."""
+        if len(forms) == 1:
+            self.lines.append(indent + text.format(forms[0][1]).replace("(, ", "(").replace(", )", ")"))
+            return
+        for i, (test, passed) in enumerate(forms):
+            word = "else" if i == len(forms) - 1 else f"{'elif' if i else 'if'} {test}"
+            self.lines.append(f"{indent}{word}:")
+            self.lines.append(f"{indent}    {text.format(passed).replace('(, ', '(').replace(', )', ')')}")
+
+    def _slow(self, forms: Sequence[tuple[str, str]], indent: str = "") -> None:
+        first = f"{self.receiver}, " if self.receiver else ""
+        self._each_form(forms, f"return _jm_slow({first}{{}})", indent)
+
+    # -- reading
+
+    def _reads(self) -> None:
+        for node in self.stateful.tree.roots.values():
+            self._root(node)
+
+    def _root(self, node: Node) -> None:
+        place = node.place
+        holder = place._holder
+        if root_key(place)[0] == "object":
+            value = place.look()
+            if self.receiver and value is self.stateful._self():
+                text = self.receiver
+            else:
+                text = self._const(value, "o")
+        elif place.kind == "closure":
+            text = f"{self._const(holder, 'c')}.cell_contents"
+        else:
+            text = f"{self._const(holder, 'g')}[{place.key!r}]"
+        self._node(node, text, place.look())
+
+    def _node(self, node: Node, text: str, value: Any) -> None:
+        if node.leaf is not None:
+            self.lines.append(f"_jm_s{node.leaf} = {text}")
+            self.spelled[node.leaf] = text
+            self.by_place[node.place.path, step_key(node.place)[0]] = f"_jm_s{node.leaf}"
+            return
+        name = text
+        if not text.isidentifier():
+            name = self._new("t")
+            self.lines.append(f"{name} = {text}")
+        self.by_place[node.place.path, step_key(node.place)[0]] = name
+        self._size_guard(node, name, value)
+        for child in node.children.values():
+            self._node(child, self._step(name, value, child), child.place.look())
+
+    def _size_guard(self, node: Node, name: str, value: Any) -> None:
+        """A container that is dynamic as a whole, or on the way: it may have grown."""
+        if is_a(value, dict | list) and type(value).__len__ in (dict.__len__, list.__len__):
+            if node.whole or self._whole_above(node):
+                self.sizes.append((name, len(value)))
+        elif node.whole and type(values.own_dict(value)) is dict and not is_a(value, types.ModuleType):
+            if type(value).__getattribute__ is object.__getattribute__ and adapter_for(value) is None:
+                self.sizes.append((f"{name}.__dict__", len(values.own_dict(value) or ())))
+
+    @property
+    def sizes(self) -> list[tuple[str, int]]:
+        return self.__dict__.setdefault("_sizes", [])  # type: ignore[no-any-return]
+
+    def _whole_above(self, node: Node) -> bool:
+        return id(node) in self._below_whole()
+
+    def _below_whole(self) -> set[int]:
+        if "_whole" not in self.__dict__:
+            found: set[int] = set()
+            todo = [(n, n.whole or self.stateful.declared.everything) for n in self.stateful.tree.roots.values()]
+            while todo:
+                node, whole = todo.pop()
+                if whole:
+                    found.add(id(node))
+                todo += [(c, whole or c.whole) for c in node.children.values()]
+            self.__dict__["_whole"] = found
+        return self.__dict__["_whole"]  # type: ignore[no-any-return]
+
+    def _step(self, name: str, value: Any, child: Node) -> str:
+        place = child.place
+        if place.adapter is not None:
+            slot = place.adapter.slot(value)
+            if slot is not None and type(value).__getattribute__ is object.__getattribute__:
+                return f"{name}.{slot}"
+            return f"{self._const(place.adapter.read, 'read')}({name})"
+        if place.kind == "attribute":
+            return self._attribute(name, value, place.key)
+        if _plain_items(value):
+            return f"{name}[{self._key(place.key)}]"
+        return f"{self._const(place.get, 'get')}()"
+
+    def _attribute(self, name: str, value: Any, key: str) -> str:
+        usual = is_a(value, types.ModuleType) or type(value).__getattribute__ is object.__getattribute__
+        found = values.class_attribute(type(value), key)
+        hidden = found is not None and hasattr(type(found[1]), "__get__") and not is_a(
+            found[1], types.MemberDescriptorType
+        )
+        named = is_a(value, tuple) and key in values.fields_of(value)
+        if usual and key.isidentifier() and not keyword.iskeyword(key) and (not hidden or named):
+            return f"{name}.{key}"
+        return f"_jm_raw({name}, {key!r})"
+
+    def _key(self, key: Any) -> str:
+        return repr(key) if type(key) in (str, int, bool, type(None)) else self._const(key)
+
+    # -- guards
+
+    def _guards(self, forms: Sequence[tuple[str, str]]) -> None:
+        frozen = self._frozen()
+        reads = self.lines
+        self.lines = [f"    {line}" for line in reads] or ["    pass"]
+        self.lines.insert(0, "try:")
+        self.lines.append("except _jm_lookup:")
+        self._slow(forms, "    ")
+        if self.sizes:
+            test = " or ".join(f"len({n}) != {size}" for n, size in self.sizes)
+            self.lines.append(f"if {test}:")
+            self._slow(forms, "    ")
+        if frozen:
+            self.lines.append(f"if {' or '.join(frozen)}:")
+            self.lines.append("    _jm_stale()")
+
+    def _frozen(self) -> list[str]:
+        """Tests that are true where a frozen value has changed."""
+        held = self.stateful.guards
+        tests = []
+        for guard in held.all if held is not None else ():
+            text = self._frozen_read(guard.place)
+            if text is None:
+                continue
+            name = self._new("f")
+            self.lines.append(f"{name} = {text}")
+            then = self._const(guard.value, "v")
+            if type(guard.value) in (int, float, complex, str):
+                tests.append(f"{name} is not {then} and {name} != {then}")
+            else:
+                tests.append(f"{name} is not {then}")
+            if guard.peek is not None:
+                tests.append(f"{self._const(guard.peek, 'peek')}() != {self._const(guard.held, 'h')}")
+        return tests
+
+    def _frozen_read(self, place: Place) -> str | None:
+        """An expression for a place; the steps above it become local names that are used again."""
+        known = self.by_place.get((place.path, step_key(place)[0]))
+        if known is not None:
+            return known
+        if place.parent is None:
+            key = root_key(place)
+            if key[0] == "object":
+                return self.receiver if self.receiver and place.look() is self.stateful._self() else None
+            if place.kind == "closure":
+                return f"{self._const(place._holder, 'c')}.cell_contents"
+            return f"{self._const(place._holder, 'g')}[{place.key!r}]" if type(place._holder) is dict else None
+        above = self._frozen_read(place.parent)
+        if above is None:
+            return None
+        if not above.isidentifier():
+            name = self._new("t")
+            self.lines.append(f"{name} = {above}")
+            above = self.by_place[place.parent.path, step_key(place.parent)[0]] = name
+        holder = place.parent.look()
+        if place.adapter is None and place.kind == "item" and not _plain_items(holder):
+            return None
+        return self._step(above, holder, Node(place))
+
+    # -- the call
+
+    def _call(self, forms: Sequence[tuple[str, str]]) -> None:
+        state = ", ".join(f"_jm_s{i}" for i in range(len(self.stateful.places)))
+        self.lines.append("try:")
+        self._each_form(forms, f"_jm_r = _jm_compiled({state}, {{}})", "    ")
+        self.lines.append("except BaseException as _jm_e:")
+        self.lines.append(f"    if _jm_retry(_jm_e, ({state}{',' if state else ''})):")
+        self._slow(forms, "        ")
+        self.lines.append("    raise")
+        plans = [p for p in self.stateful.plans.values() if not p.structural][:_INLINE_PLANS]
+        self.lines.append("_jm_n = len(_jm_r)")
+        for made in plans:
+            self.lines.append(f"if _jm_n == {made.size}:")
+            start = len(self.lines)
+            self._results(made, forms)
+            self.lines[start:] = [f"    {line}" for line in self.lines[start:]]
+        self.lines.append("if not _jm_outside():")
+        self._slow(forms, "    ")
+        self.lines.append(f"return _jm_other(_jm_r, ({state}{',' if state else ''}))")
+
+    def _results(self, made: Plan, forms: Sequence[tuple[str, str]]) -> None:
+        names = [f"_jm_n{i}" for i in range(made.outputs)]
+        spare = ["_"] * (made.size - 1 - made.outputs)
+        self.lines.append(f"{', '.join(['_jm_out', *names, *['_jm_x' for _ in spare]])}, = _jm_r")
+        if names and len(names) <= _CHECKED_SINGLY:
+            inside = " or ".join(f"{n}.__class__ is not _jm_Array" for n in names)
+        else:
+            inside = "_jm_out.__class__ is not _jm_Array" if not names else f"{names[0]}.__class__ is not _jm_Array"
+        if names and len(names) <= _CHECKED_SINGLY:
+            self.lines.append(f"if ({inside}) and not _jm_outside():")
+        elif names:
+            self.lines.append("if not _jm_outside():")
+        else:
+            self.lines.append(f"if {inside} and not _jm_outside():")
+        self._slow(forms, "    ")
+        raced = [
+            f"{self.spelled[op.leaf]} is not _jm_s{op.leaf}"
+            for op in made.ops
+            if op.leaf is not None and op.leaf in self.spelled
+        ]
+        if raced:
+            self.lines.append(f"if {' or '.join(raced)}:")
+            self._slow(forms, "    ")
+        self._stores(made)
+        self.lines.append("return _jm_out")
+
+    def _stores(self, made: Plan) -> None:
+        memo = ""
+        if any(op.recipe is not None and not op.recipe.plain() for op in made.ops):
+            memo = self._new("m")
+            self.lines.append(f"{memo} = {{}}")
+        values_, targets = [], []
+        for op in made.ops:
+            values_.append("" if op.recipe is None else self._value(op.recipe, made, memo))
+            targets.append(self._target(op))
+        # first everything is made and every holder looked up, then it is put: a write may move what holds them
+        late = []
+        for op, value, target in zip(made.ops, values_, targets, strict=True):
+            if target is None:
+                holder = self._const(op, "op")
+                self.lines.append(f"{holder}_h = {holder}.place.holder()")
+                late.append(f"{self._const(_apply_one)}({holder}, {holder}_h, {value or 'None'})")
+            else:
+                late.append(target.format(value))
+        self.lines += late
+
+    def _value(self, recipe: Recipe, made: Plan, memo: str) -> str:
+        if recipe.kind == "out":
+            return f"_jm_n{recipe.value}"
+        if recipe.kind == "const":
+            return repr(recipe.value) if recipe.value in (None, True, False) and type(recipe.value) in (
+                bool, type(None),
+            ) else self._const(recipe.value)  # fmt: skip
+        if recipe.kind == "object":
+            outputs = "(" + "".join(f"_jm_n{i}, " for i in range(made.outputs)) + ")"
+            return f"_jm_build({self._const(recipe)}, {outputs}, {memo})"
+        parts = [self._value(p, made, memo) for _, p in recipe.parts]
+        if recipe.kind == "dict":
+            items = (f"{self._key(k)}: {p}" for (k, _), p in zip(recipe.parts, parts, strict=True))
+            return "{" + ", ".join(items) + "}"
+        if recipe.kind == "list":
+            return "[" + ", ".join(parts) + "]"
+        text = "(" + "".join(f"{p}, " for p in parts) + ")"
+        return text if recipe.kind == "tuple" else f"{self._const(recipe.value)}._make({text})"
+
+    def _target(self, op: Op) -> str | None:
+        """An assignment with `{}` for the value, or None where only `put` can do it."""
+        place = op.place
+        if op.recipe is None:
+            return None
+        if place.parent is None:
+            if place.kind == "closure":
+                return f"{self._const(place._holder, 'c')}.cell_contents = {{}}"
+            plain = type(place._holder) is dict and root_key(place)[0] != "object"
+            return f"{self._const(place._holder, 'g')}[{place.key!r}] = {{}}" if plain else None
+        name = self.by_place.get((place.parent.path, step_key(place.parent)[0]))
+        if name is None or not name.isidentifier():
+            return None
+        holder = place.parent.look()
+        if place.adapter is not None:
+            slot = place.adapter.slot(holder)
+            return None if slot is None else f"_jm_set({name}, {slot!r}, {{}})"
+        if place.kind == "item":
+            there = paths.MISSING is not place.look()
+            return f"{name}[{self._key(place.key)}] = {{}}" if _plain_stores(holder) and there else None
+        own = is_a(holder, types.ModuleType) or type(holder).__setattr__ is object.__setattr__
+        found = values.class_attribute(type(holder), place.key)
+        hidden = found is not None and hasattr(type(found[1]), "__set__") and not is_a(
+            found[1], types.MemberDescriptorType
+        )
+        if own and not hidden and place.key.isidentifier() and not keyword.iskeyword(place.key):
+            return f"{name}.{place.key} = {{}}"
+        return f"_jm_put({name}, {place.key!r}, {{}})"
+
+
+def _apply_one(op: Op, holder: Any, value: Any) -> None:
+    from jitmagic.state import region
+
+    value = paths.MISSING if op.recipe is None else value
+    if op.place.parent is None:
+        op.place.delete() if value is paths.MISSING else op.place.put(value)
+    else:
+        region.put(holder, step_key(op.place), value)
+
+
+def _plain_items(value: Any) -> bool:
+    get = getattr(type(value), "__getitem__", None)
+    return get in (dict.__getitem__, list.__getitem__, tuple.__getitem__)
+
+
+def _plain_stores(value: Any) -> bool:
+    return getattr(type(value), "__setitem__", None) in (dict.__setitem__, list.__setitem__)
+
+
+def _raw(value: Any, name: str) -> Any:
+    found = values.raw_get(value, name)
+    if found is paths.MISSING:
+        raise AttributeError(name)
+    return found
+
+
+def _array_class() -> type:
     import jax.numpy as jnp
 
-    from jitmagic.compiled import _MoreWrites
-
-    env: dict[str, Any] = {
-        "_compiled": stateful.compiled, "_MoreWrites": _MoreWrites, "_again": stateful._first,
-        "_Array": type(jnp.zeros(())), "_write": _writer(stateful), "_jax": jax,
-    }  # fmt: skip
-    reads = [_expression(p, i, stateful, env) for i, p in enumerate(stateful.places)]
-    targets = [reads[i] if _plain(stateful.places[i]) else "" for i in stateful.written or ()]
-    names = [f"_n{i}" for i in range(len(targets))]
-    head, passed = _exact(stateful.fn)
-    results = ", ".join(["_out", *names]) + ("," if not names else "")
-    lines = [
-        f"def call({head}):",
-        "    try:",
-        f"        {results} = _compiled({', '.join([*reads, passed] if passed else reads)})",
-        "    except _MoreWrites:",
-        f"        return _again({passed})",
-    ]
-    if names:
-        check = " or ".join(f"{n}.__class__ is not _Array" for n in names)
-        lines += [f"    if {check}:", f"        return _write(_out, ({', '.join(names)},))"]
-    for name, target, index in zip(names, targets, stateful.written or (), strict=True):
-        env[f"_put{index}"] = stateful.places[index].put
-        lines.append(f"    {target} = {name}" if target else f"    _put{index}({name})")
-    lines.append("    return _out")
-    return _define("\n".join(lines) + "\n", env, stateful.name)
-
-
-def _writer(stateful: Stateful) -> Callable[[Any, Sequence[Any]], Any]:
-    def write(out: Any, values: Sequence[Any]) -> Any:
-        stateful.write(values)
-        return out
-
-    return write
-
-
-def _exact(fn: Callable[..., Any]) -> tuple[str, str]:
-    """Parameter list and what to pass on. A default that was not given must not become an argument, so
-    functions with defaults take what comes."""
-    parameters = _signature(fn)
-    plain = (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)
-    if parameters is None or any(p.kind not in plain or p.default is not _Kind.empty for p in parameters):
-        return "*args, **kwargs", "*args, **kwargs"
-    if any(p.name.startswith("_") for p in parameters):
-        return "*args, **kwargs", "*args, **kwargs"
-    return _parameter_list(parameters), ", ".join(p.name for p in parameters)
-
-
-def _plain(place: paths.Place) -> bool:
-    """An assignment statement does what `put` does."""
-    if place.kind == "attribute":
-        return type(place.holder()).__setattr__ is object.__setattr__ and not place.is_variable
-    return place.kind in ("global", "closure", "item") and not place.is_variable
-
-
-def _expression(place: paths.Place, index: int, stateful: Stateful, env: dict[str, Any]) -> str:
-    """Source that reads the place now, following its names from the root on."""
-    from jitmagic.compiled import scope_of
-
-    if place.is_variable:
-        env[f"_get{index}"] = place.get
-        return f"_get{index}()"
-    try:
-        path = paths.parse(place.path)
-        scope = scope_of(stateful.fn, stateful.namespace, stateful.receiver, stateful.receiver_as)
-        text = _root(path.root, scope, env)
-    except ValueError:
-        env[f"_get{index}"] = place.get
-        return f"_get{index}()"
-    for step in path.steps:
-        text += f".{step.key}" if step.kind == "attribute" else f"[{step.key!r}]"
-    return text
-
-
-def _root(name: str, scope: paths.Scope, env: dict[str, Any]) -> str:
-    if scope.receiver is not None and name == scope.receiver_name:
-        env["_receiver"] = scope.receiver
-        return "_receiver"
-    place = paths.resolve(name, scope)
-    holder = place.holder()
-    slot = next((k for k, v in env.items() if k.startswith("_root") and v is holder), f"_root{len(env)}")
-    env[slot] = holder
-    return f"{slot}.cell_contents" if place.kind == "closure" else f"{slot}[{name!r}]"
+    return type(jnp.zeros(()))

@@ -13,7 +13,7 @@ import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import adapter_for, is_ref
 from jitmagic.state.paths import Place
 from jitmagic.state.roots import LeafValue, Reach, reads_of
 from jitmagic.state.snapshot import sample
@@ -209,7 +209,9 @@ def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
         if not wanted <= known:
             leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
-    return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in leaves if not leaf.is_rng])
+    # jax follows what a Ref holds by itself
+    kept = [leaf for leaf in leaves if not (leaf.is_rng or is_ref(leaf.value) or leaf.place.adapter is not None)]
+    return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept])
 
 
 class Frozen:

@@ -7,7 +7,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,6 +78,11 @@ def literal(node: ast.AST) -> Any:
     except (ValueError, TypeError, SyntaxError, MemoryError):
         return MISSING
     return key
+
+
+def at_or_below(path: str, paths: Iterable[str]) -> bool:
+    """Is this one of the paths, or does it lie below one?"""
+    return any(path == p or path.startswith((f"{p}.", f"{p}[")) for p in paths)
 
 
 def split_paths(text: str) -> list[str]:
@@ -209,7 +214,7 @@ def put_attribute(holder: Any, name: str, value: Any, path: str = "") -> None:
         parts = {"func": holder.func, "args": holder.args, "keywords": holder.keywords, name: value}
         return holder.__setstate__((*parts.values(), vars(holder)))  # type: ignore[attr-defined]
     held = values.own_dict(holder)
-    if held is not None and name in held:
+    if held is not None and name in held and not _is_slot(holder, name):
         held[name] = value
         return
     if _is_property(holder, name):
@@ -230,6 +235,11 @@ def delete_attribute(holder: Any, name: str) -> None:
         held = values.own_dict(holder)
         if held is not None:
             held.pop(name, None)
+
+
+def _is_slot(holder: object, name: str) -> bool:
+    found = values.class_attribute(type(holder), name)
+    return found is not None and is_a(found[1], types.MemberDescriptorType)
 
 
 def _is_property(holder: object, name: str) -> bool:
@@ -349,8 +359,17 @@ def _gather(place: Place, found: list[Place], seen: set[int], limit: int, depth:
 
 def _gather_variable(place: Place, adapter: Adapter, found: list[Place]) -> None:
     inside = place.inside(adapter)
-    if inside.exists() and (values.is_number(inside.get()) or _all_numbers(inside.get())):
+    if inside.exists() and (_all_numbers(inside.get()) or _is_pytree_of_numbers(inside.get())):
         found.append(inside)
+
+
+def _is_pytree_of_numbers(value: Any) -> bool:
+    # A quantity with a unit, or whatever else jax takes apart.
+    tree = getattr(sys.modules.get("jax"), "tree", None)
+    if tree is None or values.is_leaf(value):
+        return False
+    leaves = tree.leaves(value)
+    return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)
 
 
 def _all_numbers(value: Any, depth: int = 0) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import region, values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import adapter_for, of_this_trace
 from jitmagic.state.paths import Place
 from jitmagic.state.region import Held
 from jitmagic.state.values import MISSING, is_a
@@ -151,6 +151,7 @@ def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any
     memo[id(recipe)] = made
     for key, part in recipe.parts:
         region.put(made, key, build(part, outputs, memo))
+    of_this_trace(made)
     return made
 
 

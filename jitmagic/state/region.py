@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import types
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,9 +50,33 @@ class Tree:
         return node
 
 
+class WeakHolder:
+    """Holds the object that a path begins with without keeping it alive."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = weakref.ref(value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.value()
+
+
+def weaken(found: Sequence[Place], receiver: Any) -> list[Place]:
+    """The same places, which no longer keep the receiver alive that they begin with."""
+    for place in found:
+        root = place
+        while root.parent is not None:
+            root = root.parent
+        if type(root._holder) is dict and root._holder.get(root.key) is receiver and len(root._holder) == 1:
+            with contextlib.suppress(TypeError):  # slots without __weakref__
+                root._holder = WeakHolder(receiver)
+    return list(found)
+
+
 def root_key(place: Place) -> Any:
     """What two places with the same root have in common. A holder made for one object stands for that."""
     holder = place._holder
+    if type(holder) is WeakHolder:
+        return "object", id(holder.value())
     if type(holder) is dict and len(holder) == 1 and place.key in holder:
         return "object", id(holder[place.key])
     return place.kind, place.key, id(holder)
@@ -75,7 +101,9 @@ class Held:
     keys: frozenset[Key] | None
     original: dict[Key, Any]
     known: bool
-    """It lies on the way to a variable (or below a declared one), so every change of it counts."""
+    """It lies below what is declared, so every change of it counts."""
+    ways: frozenset[Key] = frozenset()
+    """The keys that lie on the way to variables: their changes count in any case."""
     seeded: dict[Key, Any] = field(default_factory=dict)
 
     def now(self) -> dict[Key, Any]:
@@ -137,11 +165,13 @@ class Binding:
 class Region:
     """Everything dynamic at the time of one trace, to see afterwards what changed and to put it back."""
 
-    def __init__(self, tree: Tree, around: Sequence[Place] = ()) -> None:
+    def __init__(self, tree: Tree, around: Sequence[Place] = (), *, appearing: bool = True) -> None:
+        """`around` is looked at as well: with `appearing`, for variables that the trace puts there."""
+        self.appearing = appearing
         self.held: dict[int, Held] = {}
         self.bindings = [Binding(n.place, n.place.look(), True) for n in tree.roots.values()]
         for node in tree.roots.values():
-            self._walk(node.place, node.place.look(), node, node.whole, True)
+            self._walk(node.place, node.place.look(), node, node.whole, node.whole)
         known = set(tree.roots)
         for place in around:
             if root_key(place) not in known:
@@ -157,7 +187,9 @@ class Region:
         keys = None if whole and not is_a(value, types.ModuleType) else frozenset(node.children if node else ())
         if old is not None and keys is not None:
             keys |= old.keys or frozenset()
-        held = Held(place, value, keys, contents(value, keys), known)
+        ways = frozenset(node.children if node else ()) | (old.ways if old else frozenset())
+        known = known or (old is not None and old.known)
+        held = Held(place, value, keys, contents(value, keys), known, ways)
         self.held[id(value)] = held
         for key, child in held.original.items():
             below = node.children.get(key) if node else None
@@ -165,7 +197,11 @@ class Region:
                 continue
             step = below.place if below else place.below(key[0], key[1])  # type: ignore[arg-type]
             deeper = whole or (below is not None and below.whole)
-            self._walk(step, child, below, deeper, known)
+            self._walk(step, child, below, deeper, known or (below is not None and below.whole))
+
+    def objects(self) -> Iterator[Any]:
+        """Everything held."""
+        return (held.value for held in self.held.values())
 
     def seed(self) -> None:
         """Remember what is there now that the tracers are in."""
@@ -188,14 +224,18 @@ class Region:
         """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed."""
         for b in self.bindings:
             now = b.place.look()
-            if now is not b.seeded and b.place.origin != "argument" and (b.known or holds_state(now)):
+            if now is not b.seeded and b.place.origin != "argument" and (b.known or self._appears(now)):
                 yield b.place, None, None, now
         for held in self.held.values():
             now = held.now()
             for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
                 new = now.get(key, MISSING)
-                if new is not held.seeded.get(key, MISSING) and (held.known or holds_state(new)):
+                known = held.known or key in held.ways
+                if new is not held.seeded.get(key, MISSING) and (known or self._appears(new)):
                     yield self._place(held, key), held, key, new
+
+    def _appears(self, value: Any) -> bool:
+        return self.appearing and holds_state(value)
 
     @staticmethod
     def _place(held: Held, key: Key) -> Place:

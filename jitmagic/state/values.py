@@ -73,8 +73,8 @@ def is_jax_array(value: Any) -> bool:
     array = jax_type("Array")
     if array is None or type(value) in SCALARS:
         return False
-    # `isinstance` would also ask the object's own `__class__`.
-    return issubclass(type(value), array)
+    # `isinstance` would also ask the object's own `__class__`; tracers are no subclass of `jax.Array`.
+    return issubclass(type(value), array) or is_tracer(value)
 
 
 def is_array(value: Any) -> bool:
@@ -202,18 +202,18 @@ def raw_get(value: Any, name: str) -> Any:
         return getattr(value, name)
     if is_a(value, types.FunctionType) and name in ("__defaults__", "__kwdefaults__"):
         return getattr(value, name)
+    found = class_attribute(type(value), name)
+    if found is not None and is_a(found[1], types.MemberDescriptorType):  # goes before the `__dict__`
+        try:
+            return found[1].__get__(value)
+        except AttributeError:
+            return MISSING
     held = own_dict(value)
     if held is not None and name in held:
         return held[name]
-    found = class_attribute(type(value), name)
     if found is None:
         return MISSING
     member = found[1]
-    if is_a(member, types.MemberDescriptorType):
-        try:
-            return member.__get__(value)
-        except AttributeError:
-            return MISSING
     if is_a(value, tuple) and name in fields_of(value):
         return tuple.__getitem__(value, fields_of(value).index(name))
     return MISSING if _is_descriptor(member) else member

@@ -178,3 +178,8 @@ def traced_file(closed: Any) -> str:
 def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
     """Interpret a (closed) jaxpr under the current trace."""
     return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))
+
+
+def trace_of(tracer: Any) -> Any:
+    """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
+    return getattr(tracer, "_trace", None)

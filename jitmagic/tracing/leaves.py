@@ -121,7 +121,7 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
     import jax
     import numpy as np
 
-    kind = type(value).__name__
+    kind = "function" if hasattr(type(value), "eval_shape") else type(value).__name__  # a compiled one
     hashable = is_hashable(value)
     if isinstance(value, jax.Array):
         return Leaf(path, argument, "array", kind, tuple(value.shape), str(value.dtype),

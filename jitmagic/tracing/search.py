@@ -84,7 +84,7 @@ def why_not_static(value: Any) -> str | None:
         "ufunc",
     ):
         return None
-    if callable(value) and not getattr(value, "__dict__", None):
+    if callable(value) and (hasattr(value, "__wrapped__") or not getattr(value, "__dict__", None)):
         return None
     if type(value).__hash__ is object.__hash__ and hasattr(value, "__dict__"):
         return "an object that can change"

@@ -26,7 +26,7 @@ def families() -> tuple[Family, ...]:
     )
 
     modules = (printing, conditions, branches, loops, choices, sizes, ragged, conversions, updates, scans)
-    return tuple(m.candidates for m in modules)
+    return (*(m.candidates for m in modules), sizes.bounded)
 
 
 def candidates(place: Place) -> Iterator[Candidate]:

@@ -20,7 +20,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     """The `if` of the place with its branches merged."""
     import libcst as cst
 
-    if place.kind not in ("tracer-bool", "tracer-hash"):
+    if place.kind != "tracer-bool":
         return
     statement = next((n for n in place.path if isinstance(n, cst.If)), None)
     if statement is None or not _asked(place, statement):
@@ -101,7 +101,9 @@ class Step:
     value: str
 
 
-def steps(place: Place, statements: Sequence[Any], live: Collection[str], before: Collection[str]) -> list[Step] | None:
+def steps(
+    place: Place, statements: Sequence[Any], live: Collection[str], before: Collection[str]
+) -> list[Step] | None:
     """The statements of a branch as assignments to single names, or None where they are more than that."""
     import libcst as cst
 
@@ -178,7 +180,9 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
     test = _stripped(truth(place, statement.test))
     chosen = [n for n in order if n in then and n in other or n in live or n in before]
     out: list[Step] = []
-    late = [n for i, n in enumerate(order) if n in names.loads(test) and any(m in chosen for m in order[i + 1 :])]
+    late = [
+        n for i, n in enumerate(order) if n in names.loads(test) and any(m in chosen for m in order[i + 1 :])
+    ]
     if late or (len(chosen) > 1 and not names.constant(test)):
         name = names.fresh("condition", place.taken | {s.name for s in (*a, *b)})
         out.append(Step(name, test))
@@ -203,7 +207,12 @@ def _swapped(
     """`a, b = b, a` in one branch and nothing in the other, as one assignment of two `jnp.where`."""
     import libcst as cst
 
-    if second or len(first) != 1 or not isinstance(first[0], cst.SimpleStatementLine) or len(first[0].body) != 1:
+    if (
+        second
+        or len(first) != 1
+        or not isinstance(first[0], cst.SimpleStatementLine)
+        or len(first[0].body) != 1
+    ):
         return None
     small = first[0].body[0]
     if not isinstance(small, cst.Assign) or len(small.targets) != 1:
@@ -220,7 +229,9 @@ def _swapped(
         name = names.fresh("condition", place.taken)
         out.append(Step(name, test))
         test = name
-    values = [where(place, test, place.cell.code(e.value), n) for e, n in zip(value.elements, stored, strict=True)]
+    values = [
+        where(place, test, place.cell.code(e.value), n) for e, n in zip(value.elements, stored, strict=True)
+    ]
     return [*out, Step(", ".join(stored), ", ".join(values))]
 
 
@@ -251,7 +262,7 @@ def where(place: Place, test: str, a: str, b: str) -> str:
 def call(function: str, *arguments: str) -> str:
     """Source of a call, on several lines where it is long."""
     line = f"{function}({', '.join(arguments)})"
-    if len(line) <= 96 or any("\n" in a for a in arguments):
+    if len(line) <= 84 or any("\n" in a for a in arguments):
         return line
     return f"{function}(\n" + "".join(f"    {a},\n" for a in arguments) + ")"
 
@@ -339,7 +350,9 @@ def _as_cond(place: Place, statement: Any, live: Collection[str], before: Collec
     outputs = [n for n in bound if n in live]
     if not outputs:
         return None
-    parameters = [n for n in bound if n in before and (n in outputs or any(n in names.exposed(t) for t in texts if t))]
+    parameters = [
+        n for n in bound if n in before and (n in outputs or any(n in names.exposed(t) for t in texts if t))
+    ]
     if any(n not in before and n not in names.stores(t or "pass") for n in outputs for t in texts):
         return None
     result = ", ".join(outputs)
@@ -347,7 +360,9 @@ def _as_cond(place: Place, statement: Any, live: Collection[str], before: Collec
     for word, text in (("when_true", texts[0]), ("when_false", texts[1])):
         if not text.strip():
             tuple_ = f"({result})" if len(outputs) > 1 else result
-            functions.append(f"lambda {', '.join(parameters)}: {tuple_}" if parameters else f"lambda: {tuple_}")
+            functions.append(
+                f"lambda {', '.join(parameters)}: {tuple_}" if parameters else f"lambda: {tuple_}"
+            )
             continue
         name = names.fresh(word, place.taken)
         defs += f"def {name}({', '.join(parameters)}):\n{indented(text.rstrip() + chr(10) + f'return {result}' + chr(10))}\n"
@@ -426,7 +441,11 @@ def _tail(place: Place, statements: Sequence[Any]) -> Tail | None:
             value = statement.body[-1].value
             if len(statement.body) > 1 or value is None:
                 return None
-            values = tuple(place.cell.code(e.value) for e in value.elements) if isinstance(value, cst.Tuple) else ()
+            values = (
+                tuple(place.cell.code(e.value) for e in value.elements)
+                if isinstance(value, cst.Tuple)
+                else ()
+            )
             return Tail(tuple(before), _stripped(place.cell.code(value)), values)
         if not _harmless(place, statement):
             return None
@@ -509,7 +528,9 @@ def _returning_cond(place: Place, statement: Any, rest: Sequence[Any]) -> str | 
         list(first) if _always_returns(first) else [*first, *rest],
         list(second) if _always_returns(second) else [*second, *rest],
     ]
-    if not all(_always_returns(s) for s in sides) or (not _always_returns(first) and len(rest) > 1 and second):
+    if not all(_always_returns(s) for s in sides) or (
+        not _always_returns(first) and len(rest) > 1 and second
+    ):
         return None
     if any(isinstance(r.value, type(None)) for s in sides for x in s for r in place.cell.own(x, cst.Return)):
         return None

@@ -28,8 +28,14 @@ def _lookups(place: Place) -> Iterator[Candidate]:
 
     for node in place.on_line(cst.Subscript, cst.Call):
         if isinstance(node, cst.Call):
-            if isinstance(node.func, cst.Attribute) and node.func.attr.value == "get" and 1 <= len(node.args) <= 2:
+            if (
+                isinstance(node.func, cst.Attribute)
+                and node.func.attr.value == "get"
+                and 1 <= len(node.args) <= 2
+            ):
                 yield from _dict_get(place, node)
+            continue
+        if isinstance(place.cell.parents.get(node), (cst.AssignTarget, cst.AugAssign)):
             continue
         if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
             continue
@@ -79,7 +85,9 @@ def _keys(place: Place, table: Any) -> tuple[list[str], list[str]] | None:
     value = assigned(place, table) if isinstance(table, cst.Name) else table
     if not isinstance(value, cst.Dict) or not all(isinstance(e, cst.DictElement) for e in value.elements):
         return None
-    return [place.cell.code(e.key) for e in value.elements], [place.cell.code(e.value) for e in value.elements]
+    return [place.cell.code(e.key) for e in value.elements], [
+        place.cell.code(e.value) for e in value.elements
+    ]
 
 
 def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
@@ -104,9 +112,7 @@ def _dict_get(place: Place, node: Any) -> Iterator[Candidate]:
     if not names.traced_in(index, place.traced):
         return
     default = place.cell.code(node.args[1].value) if len(node.args) == 2 else f"{place.jnp}.nan"
-    new = (
-        f"{place.jnp}.select([{index} == key for key in {table}], list({table}.values()), {default})"
-    )
+    new = f"{place.jnp}.select([{index} == key for key in {table}], list({table}.values()), {default})"
     yield Candidate(f"choose from {table} with jnp.select", place.cell.edit({node: new}))
 
 
@@ -136,7 +142,9 @@ def _caches(place: Place) -> Iterator[Candidate]:
         name = place.cell.code(call.func)
         if isinstance(call.func, (cst.Name, cst.Attribute)) and name not in functions:
             if name.partition(".")[0] not in place.modules and name not in dir(__builtins__):
-                yield Candidate(f"call {name} past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"}))
+                yield Candidate(
+                    f"call {name} past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"})
+                )
 
 
 def _memos(place: Place) -> Iterator[Candidate]:
@@ -187,7 +195,9 @@ def _store(place: Place, line: Any) -> tuple[str, Any] | None:
     return place.cell.code(small.targets[0].target), small.value
 
 
-def _fill_then_return(place: Place, statement: Any, body: list[Any], rest: list[Any]) -> dict[Any, str | None] | None:
+def _fill_then_return(
+    place: Place, statement: Any, body: list[Any], rest: list[Any]
+) -> dict[Any, str | None] | None:
     """The last line of the `if` stores; every later read of the target becomes the value."""
     import libcst as cst
 

@@ -1,4 +1,4 @@
-"""Conditions on traced values: `and`, `or`, `not`, chains, `in`, conditional expressions, `min` and `max`, checks."""
+"""Conditions on traced values: `and`, `or`, `not`, chains, `in`, `a if c else b`, `min` and `max`, checks."""
 
 from __future__ import annotations
 
@@ -147,10 +147,14 @@ def is_boolean(place: Place, node: Any) -> bool:
         return isinstance(node.operator, cst.Not) or is_boolean(place, node.expression)
     if isinstance(node, cst.BooleanOperation):
         return all(is_boolean(place, n) for n in (node.left, node.right))
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, (cst.BitAnd, cst.BitOr, cst.BitXor)):
+    if isinstance(node, cst.BinaryOperation) and isinstance(
+        node.operator, (cst.BitAnd, cst.BitOr, cst.BitXor)
+    ):
         return is_boolean(place, node.left) and is_boolean(place, node.right)
     if isinstance(node, cst.Call):
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        name = (
+            node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        )
         return name in PREDICATES or name in ("bool", "isinstance")
     if isinstance(node, cst.Name):
         if node.value in ("True", "False"):
@@ -167,7 +171,9 @@ def assigned(place: Place, name: Any) -> Any:
     if place.outermost is None:
         return None
     found = []
-    for node in place.cell.within(place.outermost, cst.Assign, cst.AugAssign, cst.For, cst.CompFor, cst.Param):
+    for node in place.cell.within(
+        place.outermost, cst.Assign, cst.AugAssign, cst.For, cst.CompFor, cst.Param
+    ):
         if isinstance(node, cst.Assign):
             targets = [t.target for t in node.targets]
             if any(isinstance(t, cst.Name) and t.value == name.value for t in targets):
@@ -247,7 +253,11 @@ def _membership(place: Place, left: Any, right: Any, negated: bool) -> str:
         inside = f"({low} <= {x}) & ({x} < {high})"
         return f"{jnp}.logical_not({inside})" if negated else inside
     values = code(right)
-    array = f"{jnp}.array({values})" if isinstance(right, (cst.Tuple, cst.List)) else f"{jnp}.array(list({values}))"
+    array = (
+        f"{jnp}.array({values})"
+        if isinstance(right, (cst.Tuple, cst.List))
+        else f"{jnp}.array(list({values}))"
+    )
     inside = f"{jnp}.isin({x}, {array})"
     return f"~{inside}" if negated else inside
 
@@ -270,7 +280,9 @@ def _conditional_expressions(place: Place) -> Iterator[Candidate]:
     if isinstance(ifexp.body, cst.Call) and isinstance(ifexp.orelse, cst.Call):
         pass
     new = f"{place.lax}.cond({test}, lambda: {then}, lambda: {other})"
-    yield Candidate("choose with jax.lax.cond in place of the conditional expression", place.cell.edit({ifexp: new}))
+    yield Candidate(
+        "choose with jax.lax.cond in place of the conditional expression", place.cell.edit({ifexp: new})
+    )
 
 
 def _asks(place: Place, ifexp: Any) -> bool:
@@ -367,7 +379,11 @@ def builtin_call(place: Place, call: Any) -> str | None:
     if name in ("min", "max"):
         if len(args) == 1:
             value = call.args[0].value
-            inside = f"{jnp}.array({args[0]})" if isinstance(value, (cst.List, cst.Tuple, cst.ListComp)) else args[0]
+            inside = (
+                f"{jnp}.array({args[0]})"
+                if isinstance(value, (cst.List, cst.Tuple, cst.ListComp))
+                else args[0]
+            )
             if isinstance(value, cst.GeneratorExp):
                 inside = f"{jnp}.array([{_stripped(args[0] or '')}])"
             return f"{jnp}.{name}({inside})"
@@ -450,7 +466,11 @@ def _with_nan(place: Place, statement: Any, test: str, *, negate: bool) -> Itera
     if not isinstance(last, cst.SimpleStatementLine) or not isinstance(last.body[-1], cst.Return):
         return
     value = last.body[-1].value
-    if value is None or isinstance(value, cst.Tuple) or any(place.cell.own(s, cst.Return) for s in block.body[:-1]):
+    if (
+        value is None
+        or isinstance(value, cst.Tuple)
+        or any(place.cell.own(s, cst.Return) for s in block.body[:-1])
+    ):
         return
     name = names.fresh("valid" if negate else "invalid", place.taken)
     code = place.cell.code(value)

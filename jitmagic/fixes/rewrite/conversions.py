@@ -1,4 +1,4 @@
-"""Calls that want numbers: numpy, math and scipy as jax.numpy; `float`, `int`, `.item()`; logging to the outside."""
+"""Calls that want numbers: numpy, math and scipy as jax.numpy; `float`, `int`, `.item()`; logging."""
 
 from __future__ import annotations
 
@@ -16,9 +16,18 @@ WHOLE = frozenset(("floor", "ceil", "trunc"))
 """Functions of `math` that give an int."""
 SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 CONVERSIONS = ("float", "int", "complex", "bool")
-NO_COUNTERPART = frozenset(("random", "testing", "save", "savez", "load", "vectorize", "nditer", "errstate", "lib"))
+NO_COUNTERPART = frozenset(
+    ("random", "testing", "save", "savez", "load", "vectorize", "nditer", "errstate", "lib")
+)
 
-KINDS = ("tracer-array-conversion", "tracer-int", "tracer-bool", "user-error", "tracer-format", "dynamic-shape")
+KINDS = (
+    "tracer-array-conversion",
+    "tracer-int",
+    "tracer-bool",
+    "user-error",
+    "tracer-format",
+    "dynamic-shape",
+)
 
 
 def candidates(place: Place) -> Iterator[Candidate]:
@@ -48,7 +57,7 @@ def _outside(place: Place) -> Iterator[Candidate]:
         root = function.partition(".")[0]
         if function.startswith((f"{place.jax}.debug", f"{place.jnp}.")) or root in _local_names(place):
             return
-        values = [n for n in _reads(place, code) if n in place.traced]
+        values = _values(place, code)
         if not values:
             return
         if function.endswith(".append") and place.kind in ("leaked-tracer", "state-write"):
@@ -56,11 +65,11 @@ def _outside(place: Place) -> Iterator[Candidate]:
             if isinstance(argument, cst.Name):
                 new = f"{place.jax}.debug.callback({function}, {argument.value})"
                 yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "unsafe",
-                                "the value arrives while the compiled function runs")  # fmt: skip
+                                "the value arrives while the compiled function runs", effects=True)  # fmt: skip
                 return
         new = f"{place.jax}.debug.callback(lambda {', '.join(values)}: {code}, {', '.join(values)})"
         yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "safe",
-                        "the value arrives while the compiled function runs")  # fmt: skip
+                        "the value arrives while the compiled function runs", effects=True)  # fmt: skip
     elif isinstance(small, (cst.Assign, cst.AugAssign)):
         yield from _stored_outside(place, statement, small, code)
 
@@ -77,13 +86,19 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
         root = root.value
     if not isinstance(root, cst.Name) or root.value in _local_names(place):
         return
-    values = [n for n in _reads(place, place.cell.code(small.value)) if n in place.traced]
+    values = _values(place, place.cell.code(small.value))
     if not values:
         return
     keep = names.fresh("keep", place.taken)
     text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{place.jax}.debug.callback({', '.join([keep, *values])})\n"
     yield Candidate(f"store into {root.value} through jax.debug.callback", place.cell.edit({statement: text}), "unsafe",
-                    "the value arrives while the compiled function runs")  # fmt: skip
+                    "the value arrives while the compiled function runs", effects=True)  # fmt: skip
+
+
+def _values(place: Place, code: str) -> list[str]:
+    """Local names that the source reads and that may be traced: the callback's arguments."""
+    local = _local_names(place)
+    return [n for n in _reads(place, code) if n in place.traced and n in local]
 
 
 def _reads(place: Place, code: str) -> list[str]:
@@ -116,7 +131,7 @@ def _converted(place: Place) -> Iterator[Candidate]:
     calls = place.on_line(cst.Call)
     scope = place.outermost
     everywhere = place.cell.within(scope, cst.Call) if scope is not None else calls
-    for where in (calls, everywhere):
+    for where in (everywhere, calls):
         changes = _changes(place, where)
         if not changes:
             continue
@@ -260,5 +275,3 @@ def _existing(place: Place, name: str) -> str | None:
     for part in name.split("."):
         found = getattr(found, part, None)
     return f"{place.jnp}.{name}" if found is not None else None
-
-

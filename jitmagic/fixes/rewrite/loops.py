@@ -45,7 +45,9 @@ class Body:
     carried: tuple[str, ...]
 
 
-def _carried(place: Place, loop: Any, statements: Sequence[Any], test: str = "", own: Sequence[str] = ()) -> Body | None:
+def _carried(
+    place: Place, loop: Any, statements: Sequence[Any], test: str = "", own: Sequence[str] = ()
+) -> Body | None:
     """None where a name lives on after the loop that has no value before it."""
     text = rebound(place, statements)
     bound = [n for n in names.stores(text) if n not in own]
@@ -224,7 +226,11 @@ def _generated_sum(place: Place) -> Iterator[Candidate]:
         if getattr(node.func, "value", "") != "sum" or len(node.args) != 1:
             continue
         value = node.args[0].value
-        if not isinstance(value, (cst.GeneratorExp, cst.ListComp)) or value.for_in.ifs or value.for_in.inner_for_in:
+        if (
+            not isinstance(value, (cst.GeneratorExp, cst.ListComp))
+            or value.for_in.ifs
+            or value.for_in.inner_for_in
+        ):
             continue
         bounds = _range(place, value.for_in)
         if bounds is None or bounds[2] != "1" or not isinstance(value.for_in.target, cst.Name):
@@ -232,7 +238,13 @@ def _generated_sum(place: Place) -> Iterator[Candidate]:
         index, total = value.for_in.target.value, names.fresh("total", place.taken)
         term = names.wrapped(place.cell.code(value.elt))
         for zero in ("0.0", "0"):
-            new = call(f"{place.lax}.fori_loop", bounds[0], bounds[1], f"lambda {index}, {total}: {total} + {term}", zero)
+            new = call(
+                f"{place.lax}.fori_loop",
+                bounds[0],
+                bounds[1],
+                f"lambda {index}, {total}: {total} + {term}",
+                zero,
+            )
             yield Candidate(FORI, place.cell.edit({node: new}))
 
 
@@ -275,7 +287,9 @@ def _continuing(place: Place, statement: Any, loop: Any) -> Iterator[Candidate]:
     rest = block.body[index + 1 :]
     text = f"if {_negated(place, statement.test)}:\n{indented(place.cell.block(rest))}"
     changes: dict[Any, str | None] = {statement: text, **{s: None for s in rest}}
-    yield Candidate("skip the rest of the turn by a condition in place of `continue`", place.cell.edit(changes))
+    yield Candidate(
+        "skip the rest of the turn by a condition in place of `continue`", place.cell.edit(changes)
+    )
 
 
 def _negated(place: Place, test: Any) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STATIC_ATTRIBUTES = frozenset(("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding"))
+_STATIC_ATTRIBUTES = frozenset(
+    ("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding")
+)
 _STATIC_CALLS = frozenset(("len", "isinstance", "callable", "hasattr", "type", "issubclass", "id"))
 
 
@@ -49,7 +51,9 @@ def _free(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]
     a = node.args
     own = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None}
     body = node.body if isinstance(node.body, list) else [node.body]
-    outer = {n for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)) for n in x.names}
+    outer = {
+        n for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)) for n in x.names
+    }
     own |= {n for s in body for n in _bound(s)} - outer
     read = {n for s in body for n in _loads(s)} - own
     defaults = {n for d in (*a.defaults, *a.kw_defaults) if d is not None for n in _loads(d)}
@@ -227,12 +231,26 @@ def wrapped(source: str) -> str:
         node = ast.parse(source.strip(), mode="eval").body
     except SyntaxError:
         return f"({source})"
-    tight = (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.Tuple)
+    tight = (
+        ast.Name,
+        ast.Constant,
+        ast.Call,
+        ast.Attribute,
+        ast.Subscript,
+        ast.List,
+        ast.Dict,
+        ast.Set,
+        ast.Tuple,
+    )
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return source
     text = source.strip()
     whole = text.startswith("(") and isinstance(node, ast.AST) and _closes_at_end(text)
-    return source if isinstance(node, tight) and not (isinstance(node, ast.Tuple) and not whole) or whole else f"({text})"
+    return (
+        source
+        if isinstance(node, tight) and not (isinstance(node, ast.Tuple) and not whole) or whole
+        else f"({text})"
+    )
 
 
 def _closes_at_end(text: str) -> bool:

@@ -28,6 +28,8 @@ class Candidate:
     calls: tuple[str, ...] | None = None
     static: tuple[str, ...] = ()
     """Parameters that have to be made static besides."""
+    effects: bool = False
+    """It keeps a write to the outside: the proof asks for the same writes."""
     changes_result: bool = False
     """The fix is that the result changes: it is proved that jit and the plain run agree on the new one."""
 
@@ -63,6 +65,8 @@ class Place:
     probe: Callable[[str], Sequence[Shape]] = lambda cell: ()
     """Runs a cell in which expressions are wrapped in `__seen(...)` without jit; what they were."""
     numpy_arguments: frozenset[str] = frozenset()
+    scalars: tuple[str, ...] = ()
+    """Parameters that got Python numbers in every call seen."""
 
     @cached_property
     def cell(self) -> Cell:

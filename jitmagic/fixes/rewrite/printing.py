@@ -43,7 +43,12 @@ def _formatted_before(place: Place) -> Iterator[Candidate]:
     import libcst as cst
 
     line = next((n for n in place.path if isinstance(n, cst.SimpleStatementLine)), None)
-    if line is None or len(line.body) != 1 or not isinstance(line.body[0], cst.Assign) or place.outermost is None:
+    if (
+        line is None
+        or len(line.body) != 1
+        or not isinstance(line.body[0], cst.Assign)
+        or place.outermost is None
+    ):
         return
     target = line.body[0].targets[0].target
     if not isinstance(target, cst.Name):
@@ -81,7 +86,11 @@ def debug_print(place: Place, call: Any, known: dict[str, Any] | None = None) ->
             else:
                 end = str(value.evaluated_value)
             continue
-        value = (known or {}).get(getattr(argument.value, "value", ""), argument.value) if known else argument.value
+        value = (
+            (known or {}).get(getattr(argument.value, "value", ""), argument.value)
+            if known
+            else argument.value
+        )
         texts.append(out.text(value))
     if any(t is None for t in texts):
         return None
@@ -135,12 +144,22 @@ class _Template:
     def _call(self, node: Any) -> str | None:
         import libcst as cst
 
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
-        if name in ("str", "repr", "float", "int") and isinstance(node.func, cst.Name) and len(node.args) == 1:
+        name = (
+            node.func.attr.value if isinstance(node.func, cst.Attribute) else getattr(node.func, "value", "")
+        )
+        if (
+            name in ("str", "repr", "float", "int")
+            and isinstance(node.func, cst.Name)
+            and len(node.args) == 1
+        ):
             return self._field(node.args[0].value, "")
         if name in ("item", "tolist") and isinstance(node.func, cst.Attribute) and not node.args:
             return self._field(node.func.value, "")
-        if name == "format" and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.SimpleString):
+        if (
+            name == "format"
+            and isinstance(node.func, cst.Attribute)
+            and isinstance(node.func.value, cst.SimpleString)
+        ):
             return self._format_method(node)
         if name == "format" and isinstance(node.func, cst.Name) and len(node.args) == 2:
             spec = node.args[1].value
@@ -167,7 +186,11 @@ class _Template:
             known = self._call(inner) if isinstance(inner, cst.Call) and not spec else None
             if isinstance(inner, cst.Call) and spec and getattr(inner.func, "value", "") in ("float", "int"):
                 inner = inner.args[0].value
-            if isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute) and inner.func.attr.value == "item":
+            if (
+                isinstance(inner, cst.Call)
+                and isinstance(inner.func, cst.Attribute)
+                and inner.func.attr.value == "item"
+            ):
                 inner = inner.func.value
             out += known if known is not None else self._field(inner, spec)
         return out

@@ -28,7 +28,9 @@ def _starts(place: Place) -> Iterator[Candidate]:
     import libcst as cst
 
     for loop in place.on_line(cst.Call):
-        name = loop.func.attr.value if isinstance(loop.func, cst.Attribute) else getattr(loop.func, "value", "")
+        name = (
+            loop.func.attr.value if isinstance(loop.func, cst.Attribute) else getattr(loop.func, "value", "")
+        )
         if name not in LOOPS or len(loop.args) <= LOOPS[name]:
             continue
         start = loop.args[LOOPS[name]].value
@@ -49,7 +51,10 @@ def mismatches(message: str) -> list[tuple[str, str, str, str]]:
     """Path in the carry, dtype it starts with, dtype and shape the body gives, for each that differ."""
     flat = " ".join(message.split())
     found = []
-    pattern = r"(?:the input carry(?: component)?|The input carry(?: component)?) ?(\S*?) has type (\w+)\[([\d,]*)\](?:\{[^}]*\})? but the corresponding output carry component has type (\w+)\[([\d,]*)\]"
+    pattern = (
+        r"[Tt]he input carry(?: component)? ?(\S*?) has type (\w+)\[([\d,]*)\](?:\{[^}]*\})? "
+        r"but the corresponding output carry component has type (\w+)\[([\d,]*)\]"
+    )
     for m in re.finditer(pattern, flat):
         found.append((m.group(1), m.group(2), m.group(4), m.group(5) if m.group(5) != m.group(3) else ""))
     return found
@@ -92,7 +97,9 @@ def _appended(place: Place) -> Iterator[Candidate]:
     outer = place.cell.function(body) if body is not None else None
     if body is None or outer is None:
         return
-    scan = next((c for c in place.cell.within(outer, cst.Call) if _is_scan_of(place, c, body.name.value)), None)
+    scan = next(
+        (c for c in place.cell.within(outer, cst.Call) if _is_scan_of(place, c, body.name.value)), None
+    )
     returns = place.cell.own(body, cst.Return)
     if scan is None or len(returns) != 1:
         return
@@ -111,10 +118,20 @@ def _append_of(place: Place) -> tuple[Any, str, str] | None:
         if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call) or len(line.body) != 1:
             continue
         function = small.value.func
-        if isinstance(function, cst.Attribute) and function.attr.value == "append" and len(small.value.args) == 1:
+        if (
+            isinstance(function, cst.Attribute)
+            and function.attr.value == "append"
+            and len(small.value.args) == 1
+        ):
             inner = place.cell.function(line)
-            if isinstance(function.value, cst.Name) and inner is not None and place.cell.function(inner) is not None:
-                if function.value.value not in names.stores("\n".join(place.cell.code(s) for s in inner.body.body)):
+            if (
+                isinstance(function.value, cst.Name)
+                and inner is not None
+                and place.cell.function(inner) is not None
+            ):
+                if function.value.value not in names.stores(
+                    "\n".join(place.cell.code(s) for s in inner.body.body)
+                ):
                     return line, function.value.value, place.cell.code(small.value.args[0].value)
     return None
 
@@ -122,7 +139,9 @@ def _append_of(place: Place) -> tuple[Any, str, str] | None:
 def _is_scan_of(place: Place, call: Any, name: str) -> bool:
     import libcst as cst
 
-    function = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+    function = (
+        call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+    )
     return function == "scan" and bool(call.args) and getattr(call.args[0].value, "value", None) == name
 
 
@@ -150,10 +169,16 @@ def _stacked(
     code = place.cell.code(scan)
     if isinstance(small, cst.Expr) and small.value is scan:
         changes[small] = f"_, {name} = {code}" if keeps else f"_, (_, {name}) = {code}"
-    elif isinstance(small, cst.Assign) and small.value is scan and isinstance(small.targets[0].target, cst.Tuple):
+    elif (
+        isinstance(small, cst.Assign)
+        and small.value is scan
+        and isinstance(small.targets[0].target, cst.Tuple)
+    ):
         first, second = (place.cell.code(e.value) for e in small.targets[0].target.elements)
         changes[small] = f"{first}, {name} = {code}" if keeps else f"{first}, ({second}, {name}) = {code}"
-    elif isinstance(small, cst.Assign) and isinstance(small.value, cst.Subscript) and small.value.value is scan:
+    elif (
+        isinstance(small, cst.Assign) and isinstance(small.value, cst.Subscript) and small.value.value is scan
+    ):
         if place.cell.code(small.value.slice[0]) != "0" or not keeps:
             return
         changes[small] = f"{place.cell.code(small.targets[0].target)}, {name} = {code}"

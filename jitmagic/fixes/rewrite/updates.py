@@ -65,9 +65,9 @@ def _masked(place: Place, base: str, index: str, method: str, value: str) -> str
     """`x[mask] = f(x[mask])` as `jnp.where(mask, f(x), x)`."""
     import ast
 
-    from jitmagic.fixes.rewrite.conditions import is_boolean
-
     import libcst as cst
+
+    from jitmagic.fixes.rewrite.conditions import is_boolean
 
     try:
         node = cst.parse_expression(index)
@@ -85,7 +85,9 @@ def _masked(place: Place, base: str, index: str, method: str, value: str) -> str
     if method == "set":
         return f"{place.jnp}.where({index}, {new}, {base})"
     if method == "add":
-        plus = f"{base} - {names.wrapped(new[1:])}" if new.startswith("-") else f"{base} + {names.wrapped(new)}"
+        plus = (
+            f"{base} - {names.wrapped(new[1:])}" if new.startswith("-") else f"{base} + {names.wrapped(new)}"
+        )
         return f"{place.jnp}.where({index}, {plus}, {base})"
     sign = {"multiply": "*", "divide": "/", "power": "**"}[method]
     return f"{place.jnp}.where({index}, {base} {sign} {names.wrapped(new)}, {base})"
@@ -141,20 +143,51 @@ def candidates(place: Place) -> Iterator[Candidate]:
     """Stores into an array that cannot be changed in place."""
     import libcst as cst
 
-    lines = [n for n in place.path if isinstance(n, cst.SimpleStatementLine)] or place.on_line(cst.SimpleStatementLine)
+    lines = [n for n in place.path if isinstance(n, cst.SimpleStatementLine)] or place.on_line(
+        cst.SimpleStatementLine
+    )
     if place.kind in ("in-place-update", "unused-result"):
         yield from _discarded(place, lines)
         yield from _unreturned(place)
-    stores = place.kind in ("in-place-update", "tracer-array-conversion", "dynamic-shape", "tracer-int", "user-error")
+    stores = place.kind in (
+        "in-place-update",
+        "tracer-array-conversion",
+        "dynamic-shape",
+        "tracer-int",
+        "user-error",
+    )
     if not stores or place.outermost is None or not lines:
         return
     yield from _numpy_calls(place, lines[0])
+    yield from _masked_at(place)
     target = _stored_base(place, lines[0])
     if target is None or place.innermost is None:
         if place.kind == "user-error" and "has no attribute 'at'" in place.message:
             yield from _buffers(place, lines[0])
         return
     yield from _stores(place, target)
+
+
+def _masked_at(place: Place) -> Iterator[Candidate]:
+    """`x.at[mask].set(y[mask])` as `jnp.where(mask, y, x)`."""
+    import libcst as cst
+
+    for call in place.on_line(cst.Call):
+        function = call.func
+        if not isinstance(function, cst.Attribute) or not isinstance(function.value, cst.Subscript):
+            continue
+        at = function.value.value
+        if not isinstance(at, cst.Attribute) or at.attr.value != "at" or len(call.args) != 1:
+            continue
+        index = "".join(place.cell.code(e) for e in function.value.slice).strip()
+        method = function.attr.value
+        if method not in ("set", "add", "multiply", "divide", "power"):
+            continue
+        new = _masked(place, place.cell.code(at.value), index, method, place.cell.code(call.args[0].value))
+        if new is not None:
+            yield Candidate(
+                "choose with jnp.where in place of an update by mask", place.cell.edit({call: new})
+            )
 
 
 def _stored_base(place: Place, line: Any) -> str | None:
@@ -271,16 +304,25 @@ def _first_statement(place: Place, function: Any) -> Any:
     return first
 
 
-def _with_return(place: Place, function: Any, base: str, changes: dict[Any, str | None]) -> Iterator[Candidate]:
+def _with_return(
+    place: Place, function: Any, base: str, changes: dict[Any, str | None]
+) -> Iterator[Candidate]:
     """A function that only changes its argument returns it instead, and the calls bind it anew."""
     import libcst as cst
 
     parameters = [p.name.value for p in function.params.params]
     if base not in parameters or place.cell.own(function, cst.Return) or function is not place.outermost:
         return
-    last = function.body.body[-1]
-    old = changes.get(last) or place.cell.module.code_for_node(last)
-    text = place.cell.edit({**changes, last: f"{old.rstrip()}\nreturn {base}\n"})
+    last, head = function.body.body[-1], _first_statement(place, function)
+    for lead in ("", f"{base} = {place.jnp}.asarray({base})\n"):
+        both = {s: changes.get(s) or place.cell.code(s) for s in (head, last)}
+        if lead:
+            both[head] = lead + both[head]
+        both[last] = f"{both[last].rstrip()}\nreturn {base}\n"
+        yield from _returning(place, function, base, place.cell.edit({**changes, **both}))
+
+
+def _returning(place: Place, function: Any, base: str, text: str) -> Iterator[Candidate]:
     yield Candidate(f"return {base}, and bind it again where the function is called", text, "unsafe",
                     "the caller's own array stays as it is", _rebound_calls(place, function, base),
                     changes_result=True)  # fmt: skip
@@ -328,12 +370,20 @@ def _unreturned(place: Place) -> Iterator[Candidate]:
     if function is None or place.cell.own(function, cst.Return):
         return
     parameters = [p.name.value for p in function.params.params]
-    stored = [n for n in names.stores("\n".join(place.cell.code(s) for s in function.body.body)) if n in parameters]
+    stored = [
+        n for n in names.stores("\n".join(place.cell.code(s) for s in function.body.body)) if n in parameters
+    ]
     if len(stored) == 1:
         yield from _with_return(place, function, stored[0], {})
 
 
-_NUMPY_IN_PLACE = {"add": "add", "subtract": "subtract", "multiply": "multiply", "maximum": "max", "minimum": "min"}
+_NUMPY_IN_PLACE = {
+    "add": "add",
+    "subtract": "subtract",
+    "multiply": "multiply",
+    "maximum": "max",
+    "minimum": "min",
+}
 
 
 def _numpy_calls(place: Place, line: Any) -> Iterator[Candidate]:
@@ -359,7 +409,11 @@ def _numpy_calls(place: Place, line: Any) -> Iterator[Candidate]:
         elif name == "copyto" and len(arguments) == 2:
             x, v = arguments
             mask = keywords.get("where")
-            new = f"{x} = {jnp}.where({mask}, {v}, {x})" if mask else f"{x} = {jnp}.broadcast_to({v}, {x}.shape)"
+            new = (
+                f"{x} = {jnp}.where({mask}, {v}, {x})"
+                if mask
+                else f"{x} = {jnp}.broadcast_to({v}, {x}.shape)"
+            )
         elif name == "put" and len(arguments) == 3:
             x, i, v = arguments
             new = f"{x} = {jnp}.put({x}, {i}, {v}, inplace=False)"

@@ -1,0 +1,66 @@
+"""Fixes for what goes wrong without an error, each run with its calls before it counts as verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+Family = Callable[[Finding, Evidence, "Prover"], Iterable[Fix]]
+
+
+def families(kind: str) -> tuple[Family, ...]:
+    """The families that know a fix for a kind, the best first."""
+    from jitmagic.fixes.silent import arguments, calls, classes, hoisting, keys, loops, numbers, widths
+
+    return {
+        "hidden-rng": (arguments.propose,),
+        "frozen-side-effect": (arguments.propose,),
+        "key-reuse": (keys.propose,),
+        "recompile-weak-type": (calls.propose,),
+        "recompile-new-function": (calls.propose, hoisting.propose),
+        "recompile-static": (calls.propose,),
+        "recompile-shape": (),
+        "donated-reuse": (calls.propose,),
+        "unrolled-loop": (loops.propose,),
+        "nan": (numbers.propose,),
+        "lossy-pytree": (classes.propose,),
+        "array-in-aux-data": (classes.propose,),
+        "jit-differs-from-eager": (widths.propose,),
+        "dtype-truncation": (widths.propose,),
+    }.get(kind, ())
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """Corrected cells and calls for the silent kinds. A family that cannot cope offers nothing."""
+    if not evidence.function.cell or (prover.checker.settings.trace_only and prover.checker.settings.compile):
+        return
+    for family in families(finding.kind):
+        if prover.out_of_time():
+            prover.say_out_of_time()
+            return
+        try:
+            yield from (_with_diff(f, evidence) for f in family(finding, evidence, prover))
+        except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
+            if _DEBUG:
+                raise
+
+
+def _with_diff(fix: Fix, evidence: Evidence) -> Fix:
+    import difflib
+
+    if fix.cell is None:
+        return fix
+    lines = difflib.unified_diff(
+        evidence.function.cell.splitlines(), fix.cell.splitlines(), "cell", "corrected", lineterm=""
+    )
+    return replace(fix, diff="\n".join(lines))
+
+
+_DEBUG = False

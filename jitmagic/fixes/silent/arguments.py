@@ -1,0 +1,288 @@
+"""What the function asks of the world, or draws at random, as an argument that each call passes."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in
+from jitmagic.report import Finding, Fix
+from jitmagic.tracing.names import dotted_name
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+KEYS = ("key", "rng_key", "prng_key")
+_MAKERS = ("key", "PRNGKey")
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For hidden-rng and frozen-side-effect: the key, or the expression itself, becomes an argument."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    line = text.line_of(finding)
+    sources = trial.call_sources(prover)
+    if function is None or not line or not sources:
+        return
+    seeds = [n for n in ast.walk(function) if isinstance(n, ast.Call) and _is_maker(n) and n.lineno == line]
+    if finding.kind == "hidden-rng" and seeds:
+        yield from _key_argument(finding, evidence, prover, seeds[0], sources)
+    elif finding.kind == "hidden-rng" and (name := _captured_key(finding, function)):
+        yield from _captured(evidence, prover, name, sources)
+    else:
+        yield from _hoisted(finding, evidence, prover, line, sources)
+
+
+def _is_maker(call: ast.Call) -> bool:
+    dotted = dotted_name(call.func)
+    return (
+        dotted.rpartition(".")[2] in _MAKERS and not dotted.startswith(("np.", "numpy.")) and bool(call.args)
+    )
+
+
+def _key_argument(
+    finding: Finding, evidence: Evidence, prover: Prover, seed: ast.Call, sources: Sequence[str]
+) -> Iterator[Fix]:
+    """A key made inside from a fixed seed is taken as an argument instead."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    assert function is not None
+    seed = next(
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.Call)
+        and ast.dump(n, include_attributes=True) == ast.dump(seed, include_attributes=True)
+    )
+    statement = text.statement(seed)
+    bound = statement.targets[0].id if (
+        isinstance(statement, ast.Assign) and statement.value is seed and isinstance(statement.targets[0], ast.Name)
+    ) else ""  # fmt: skip
+    name = bound or text.fresh(*KEYS)
+    keyword = add_parameter(text, function, name)
+    text.remove(statement) if bound else text.replace(seed, name)
+    made = text.code(seed.func)
+    start = (
+        seed.args[0].value
+        if isinstance(seed.args[0], ast.Constant) and isinstance(seed.args[0].value, int)
+        else 0
+    )
+    calls = [
+        add_argument(s, evidence.function.name, f"{made}({start + i})", name if keyword else "")
+        for i, s in enumerate(sources)
+    ]
+    yield from _proved_key(evidence, prover, text.result(), calls, name)
+
+
+def _captured_key(finding: Finding, function: FunctionNode) -> str:
+    """The name of the key from outside, where it is a plain name that the function does not bind."""
+    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    arguments = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
+    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call) and n.args]
+    for name in finding.culprits:
+        used = any(
+            isinstance(c.args[0], ast.Name) and c.args[0].id == name and "random" in dotted_name(c.func)
+            for c in calls
+        )
+        if name.isidentifier() and used and name not in stored and name not in arguments:
+            return name
+    return ""
+
+
+def _captured(evidence: Evidence, prover: Prover, name: str, sources: Sequence[str]) -> Iterator[Fix]:
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    assert function is not None
+    keyword = add_parameter(text, function, name)
+    calls = [
+        add_argument(s, evidence.function.name, f"jax.random.fold_in({name}, {i})", name if keyword else "")
+        for i, s in enumerate(sources)
+    ]
+    yield from _proved_key(evidence, prover, text.result(), calls, name)
+
+
+def _proved_key(
+    evidence: Evidence, prover: Prover, cell: str, calls: Sequence[str], name: str
+) -> Iterator[Fix]:
+    """It traces once, gives the same with and without jit, and other numbers for other keys."""
+    words = ""
+    with contextlib.suppress(Exception):
+        more = [*calls, calls[0].replace("(0)", "(12345)").replace(", 0)", ", 12345)")]
+        got, plain = trial.play(prover, cell, more), trial.play(prover, cell, more, jit=False)
+        first, other = got.results[0], got.results[-1]
+        if trial.same(plain.results, got.results) and not trial.same(first, other):
+            words = "traced; the same with and without jit, and other numbers for another key"
+    if words:
+        yield Fix(
+            title=f"take `{name}` as an argument, a new key for each call", applicability="unsafe", verified=True,
+            evidence=words, cell=cell, calls=tuple(calls),
+        )  # fmt: skip
+
+
+# --- an expression as an argument
+
+
+def _hoisted(
+    finding: Finding, evidence: Evidence, prover: Prover, line: int, sources: Sequence[str]
+) -> Iterator[Fix]:
+    plain = Text(evidence.function.cell)
+    function = plain.function(evidence.function.name)
+    assert function is not None
+    for node in _expressions(plain, function, finding, line):
+        for static in (False, True):
+            made = _with_parameter(evidence, node, sources)
+            if made is None:
+                continue
+            cell, calls, name = made
+            words = _proved(prover, cell, calls, sources, name if static else "")
+            if words is None:
+                continue
+            options = prover.checker.options
+            yield Fix(
+                title=f"pass `{plain.code(node)}` as an argument at each call", applicability="unsafe",
+                verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(calls)),
+                static_argnames=(*options.static_argnames, name) if static else None,
+            )  # fmt: skip
+            return
+
+
+def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int) -> list[ast.expr]:
+    """The asking expression and those around it that use nothing local but parameters, the largest first."""
+    asked = [n for n in ast.walk(function) if isinstance(n, ast.Call | ast.Subscript) and n.lineno == line]
+    names = {c.partition("(")[0] for c in finding.culprits}
+    asked = [n for n in asked if _mentions(n, names)] or asked
+    if not asked:
+        return []
+    local = _local(function) - {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    start = min(asked, key=lambda n: text.span(n)[1] - text.span(n)[0])
+    found: list[ast.expr] = []
+    node: ast.AST = start
+    while isinstance(node, ast.expr | ast.keyword):
+        reads = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if isinstance(node, ast.expr) and not reads & local:
+            found.append(node)
+        node = text.parents[node]
+    parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    # Without a parameter in it an expression can be asked anywhere: such are better than the larger ones.
+    free = [n for n in found if not {x.id for x in ast.walk(n) if isinstance(x, ast.Name)} & parameters]
+    return [*reversed(free), *(n for n in found if n not in free)]
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    found = {dotted_name(n) for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)}
+    return any(f == n or f.startswith(n + ".") for f in found for n in names if n)
+
+
+def _local(function: FunctionNode) -> set[str]:
+    return {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} | {
+        n.arg for n in ast.walk(function) if isinstance(n, ast.arg)
+    }
+
+
+def _with_parameter(
+    evidence: Evidence, node: ast.expr, sources: Sequence[str]
+) -> tuple[str, list[str], str] | None:
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    assert function is not None
+    node = next(
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.expr) and _at(n) == _at(node) and type(n) is type(node)
+    )
+    statement, code = text.statement(node), text.code(node)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
+    if isinstance(target, ast.Name):
+        name = (
+            target.id
+            if target.id not in {a.arg for a in function.args.args}
+            else text.fresh(f"new_{target.id}")
+        )
+    else:
+        name = text.fresh(*_named(node))
+    try:
+        keyword = add_parameter(text, function, name)
+        if isinstance(target, ast.Name) and name == target.id:
+            text.remove(statement)
+        else:
+            text.replace(node, name)
+        cell = text.result()
+        calls = [_call_with(s, evidence, function, code, name if keyword else "") for s in sources]
+    except (SyntaxError, ValueError, LookupError):
+        return None
+    return cell, calls, name
+
+
+def _call_with(source: str, evidence: Evidence, function: FunctionNode, code: str, keyword: str) -> str:
+    """The call with the expression as an argument, the function's parameters in it replaced by what is passed."""
+    call = calls_in(ast.parse(source), evidence.function.name)[0]
+    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    if "." in evidence.function.name and order[:1] == ["self"]:
+        given = {"self": ast.unparse(call.func.value)} if isinstance(call.func, ast.Attribute) else {}
+        order = order[1:]
+    else:
+        given = {}
+    given |= {n: ast.unparse(a) for n, a in zip(order, call.args, strict=False)}
+    given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
+    inner = Text(code)
+    for n in ast.walk(inner.tree):
+        if isinstance(n, ast.Name) and n.id in given:
+            inner.replace(n, given[n.id] if given[n.id].isidentifier() else f"({given[n.id]})")
+    return add_argument(source, evidence.function.name, inner.result().strip(), keyword)
+
+
+def _at(node: ast.expr) -> tuple[int, int, int | None, int | None]:
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+_WORDS = {"normal": "noise", "randn": "noise", "standard_normal": "noise", "gauss": "noise", "uniform": "u", "rand": "u",
+          "time": "now", "perf_counter": "now", "now": "now", "choice": "chosen", "permutation": "order", "next": "item",
+          "randint": "number", "integers": "number", "random": "u", "getenv": "setting", "environ": "setting",
+          "open": "contents", "input": "answer"}  # fmt: skip
+
+
+def _named(node: ast.expr) -> tuple[str, ...]:
+    calls = [dotted_name(n.func).rpartition(".")[2] for n in ast.walk(node) if isinstance(n, ast.Call)]
+    word = next((_WORDS[c] for c in calls if c in _WORDS), "value")
+    return (word, "value")
+
+
+def _proved(
+    prover: Prover, cell: str, calls: Sequence[str], sources: Sequence[str], static: str
+) -> str | None:
+    """How the fix was proved, or None: the plain function's results in a row, or at least jit as without."""
+    from dataclasses import replace
+
+    options = prover.checker.options
+    if static:
+        options = replace(options, static_argnames=(*options.static_argnames, static))
+    for some in (list(calls), list(calls)[:1]):
+        with contextlib.suppress(Exception):
+            got = trial.play(prover, cell, some, options=options).results
+            wanted = trial.original(prover, list(sources)[: len(some)], jit=False).results
+            if trial.same(wanted, got):
+                number = f"{len(got)} call{'s' * (len(got) > 1)}"
+                return f"traced; equal to the run without jit on {number}"
+            if _repeats(prover, sources):
+                continue  # what is asked gives the same again: then the results have to be the same
+            plain = trial.play(prover, cell, some, jit=False, options=options).results
+            if all(_alike(a, b) for a, b in zip(plain, got, strict=True)):
+                return "traced; what is asked is an argument now, so each call asks anew"
+    return None
+
+
+def _repeats(prover: Prover, sources: Sequence[str]) -> bool:
+    one = trial.original(prover, list(sources)[:1], jit=False).results
+    return trial.same(one, trial.original(prover, list(sources)[:1], jit=False).results)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    import jax
+
+    one, two = jax.tree.leaves(a), jax.tree.leaves(b)
+    return len(one) == len(two) and all(
+        getattr(x, "shape", ()) == getattr(y, "shape", ()) for x, y in zip(one, two, strict=True)
+    )

@@ -1,0 +1,147 @@
+"""Calls that pass other things: strong numbers, one function object, copies of what is given away."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import Text, calls_in
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """Corrected calls for recompile-weak-type, recompile-new-function, donated-reuse and dtype-truncation."""
+    sources = trial.call_sources(prover)
+    if not sources:
+        return
+    if finding.kind == "recompile-weak-type":
+        yield from _strong(finding, evidence, prover, sources)
+    elif finding.kind in ("recompile-new-function", "recompile-static"):
+        yield from _hoisted(finding, evidence, prover, sources)
+    elif finding.kind == "donated-reuse":
+        yield from _copied(evidence, prover, sources)
+
+
+def argument_of(call: ast.Call, evidence: Evidence, name: str) -> ast.expr | None:
+    """The expression that a call passes for a parameter."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    order = list(evidence.function.parameters)
+    if evidence.function.is_method and isinstance(call.func, ast.Attribute):
+        order = order[1:]
+    index = order.index(name) if name in order else -1
+    plain = not any(isinstance(a, ast.Starred) for a in call.args)
+    return call.args[index] if plain and 0 <= index < len(call.args) else None
+
+
+def with_argument(source: str, evidence: Evidence, name: str, template: str) -> str:
+    """A source in whose calls the argument is wrapped: `jnp.float32({})`."""
+    text = Text(source)
+    for call in calls_in(text.tree, evidence.function.name):
+        node = argument_of(call, evidence, name)
+        if node is not None:
+            text.replace(node, template.format(text.code(node)))
+    return text.result()
+
+
+def _replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:
+    """The history with the calls replaced."""
+    changed = dict(zip(old, new, strict=True))
+    return [changed.get(s, s) for s in trial.history(prover)]
+
+
+def _strong(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
+    arguments = {
+        x.path: x for c in evidence.calls for x in c.leaves if x.path in finding.culprits and not x.weak_type
+    }
+    new = list(sources)
+    for path, leaf in arguments.items():
+        if path != leaf.argument:
+            continue
+        template = f"jnp.{leaf.dtype}({{}})" if leaf.shape == () else f"jnp.asarray({{}}, jnp.{leaf.dtype})"
+        with contextlib.suppress(SyntaxError, ValueError):
+            new = [with_argument(s, evidence, path, template) for s in new]
+    if new == list(sources):
+        return
+    with contextlib.suppress(Exception):
+        cell = prover.checker.cell.body
+        got = trial.play(prover, cell, _replaced(prover, sources, new))
+        wanted = trial.original(prover, trial.history(prover), jit=False)
+        before = trial.original(prover, trial.history(prover), jit=True)
+        if trial.same(wanted.results, got.results) and got.traces < before.traces:
+            yield Fix(
+                title=f"pass {', '.join(f'`{p}`' for p in arguments)} as an array of fixed dtype", applicability="safe",
+                verified=True, evidence=f"traced {got.traces} times in place of {before.traces}; equal to the run without jit",
+                calls=tuple(new),
+            )  # fmt: skip
+
+
+def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
+    """A lambda or partial written at each call, defined once before."""
+    for path in finding.culprits:
+        texts: dict[str, str] = {}
+        new: list[str] = []
+        for source in sources:
+            text = Text(source)
+            for call in calls_in(text.tree, evidence.function.name):
+                node = argument_of(call, evidence, path)
+                if isinstance(node, ast.Lambda | ast.Call):
+                    name = texts.setdefault(ast.unparse(node), _name(path, prover, len(texts)))
+                    text.replace(node, name)
+            new.append(text.result())
+        if not texts:
+            continue
+        prelude = [f"{name} = {code}" for code, name in texts.items()]
+        with contextlib.suppress(Exception):
+            cell = prover.checker.cell.body
+            got = trial.play(prover, cell, [*prelude, *_replaced(prover, sources, new)])
+            wanted = trial.original(prover, trial.history(prover), jit=False)
+            before = trial.original(prover, trial.history(prover), jit=True)
+            if trial.same(wanted.results, got.results) and got.traces < before.traces:
+                yield Fix(
+                    title=f"make `{path}` once, before the calls", applicability="safe", verified=True,
+                    evidence=f"traced {got.traces} times in place of {before.traces}; equal to the run without jit",
+                    calls=(*prelude, *new),
+                )  # fmt: skip
+                return
+
+
+def _name(path: str, prover: Prover, number: int) -> str:
+    base = path if path.isidentifier() else "value"
+    taken = prover.checker.namespace
+    candidates = [base, f"the_{base}", *(f"{base}_{i}" for i in range(2, 50))]
+    free = [c for c in candidates if c not in taken]
+    return free[number] if number < len(free) else f"{base}_{number}"
+
+
+def _copied(evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
+    """The donated argument as a copy."""
+    order, options = evidence.function.parameters, evidence.options
+    numbered = [order[n] for n in options.donate_argnums if -len(order) <= n < len(order)]
+    donated = list(dict.fromkeys([*options.donate_argnames, *numbered]))
+    new = list(sources)
+    for name in donated:
+        with contextlib.suppress(SyntaxError, ValueError):
+            new = [with_argument(s, evidence, name, "jnp.copy({})") for s in new]
+    if new == list(sources):
+        return
+    words = ""
+    with contextlib.suppress(Exception):
+        wanted = trial.original(prover, trial.history(prover), jit=False)
+        got = trial.play(
+            prover, prover.checker.cell.body, _replaced(prover, sources, new), options=prover.checker.options
+        )
+        if trial.same(wanted.results, got.results):
+            words = "traced; equal to the run without jit"
+    yield Fix(
+        title=f"pass a copy for {', '.join(f'`{n}`' for n in donated)}", applicability="safe", verified=bool(words),
+        evidence=words or "not tried: the array is gone already", calls=tuple(new),
+    )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Classes that lose fields or hold arrays where settings belong: `tree_flatten` with every field in its place."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For lossy-pytree and array-in-aux-data."""
+    silent = evidence.silent
+    if silent is None:
+        return
+    if finding.kind == "lossy-pytree":
+        facts = [(x.type, x.fields) for x in silent.lossy]
+        candidates = [c for kind, lost in facts for c in _complete(evidence.function.cell, kind, lost)]
+        title = "return every field from tree_flatten"
+    else:
+        pairs = [(x.type, x.field) for x in silent.arrays_in_aux]
+        candidates = [c for kind, name in pairs for c in _as_child(evidence.function.cell, kind, name)]
+        title = "make the array a child, not auxiliary data"
+    for cell in candidates:
+        if words := _proved(prover, cell):
+            yield Fix(title=title, applicability="safe", verified=True, evidence=words, cell=cell)
+            return
+
+
+def _proved(prover: Prover, cell: str) -> str | None:
+    sources = trial.history(prover)
+    with contextlib.suppress(Exception):
+        if prover.checker.settings.compile:
+            got = trial.play(prover, cell, sources)
+        else:
+            got = trial.play(prover, cell, sources, jit=False)  # the cell compiles by itself
+        wanted = _without_jit(prover, sources)
+        if got.results and trial.same(wanted, got.results):
+            return f"traced; equal to the run without jit on {len(got.results)} call{'s' * (len(got.results) > 1)}"
+    return None
+
+
+def _without_jit(prover: Prover, sources: Sequence[str]) -> list[Any]:
+    import jax
+
+    with jax.disable_jit() if not prover.checker.settings.compile else contextlib.nullcontext():
+        return trial.original(prover, sources, jit=False).results
+
+
+def _class(text: Text, name: str) -> ast.ClassDef:
+    return next(n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef) and n.name == name)
+
+
+def _method(node: ast.ClassDef, name: str) -> FunctionNode:
+    return next(m for m in node.body if isinstance(m, FunctionNode) and m.name == name)
+
+
+def _parts(
+    text: Text, node: ast.ClassDef
+) -> tuple[ast.Return, ast.expr, ast.expr, FunctionNode, list[str], list[str]]:
+    """Return of tree_flatten, its children and aux, tree_unflatten, attributes of children and of aux."""
+    flatten = _method(node, "tree_flatten")
+    returned = next(n for n in ast.walk(flatten) if isinstance(n, ast.Return))
+    if not isinstance(returned.value, ast.Tuple) or len(returned.value.elts) != 2:
+        raise ValueError("tree_flatten returns no pair")
+    children, aux = (_resolved(flatten, e) for e in returned.value.elts)
+    own = flatten.args.args[0].arg
+    return (
+        returned,
+        children,
+        aux,
+        _method(node, "tree_unflatten"),
+        _attributes(children, own),
+        _attributes(aux, own),
+    )
+
+
+def _resolved(function: FunctionNode, node: ast.expr) -> ast.expr:
+    """A local name stands for what it was assigned."""
+    if isinstance(node, ast.Name):
+        for s in ast.walk(function):
+            if isinstance(s, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == node.id for t in s.targets
+            ):
+                return s.value
+    return node
+
+
+def _attributes(node: ast.expr, own: str) -> list[str]:
+    found = [
+        n
+        for n in ast.walk(node)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == own
+    ]
+    return list(dict.fromkeys(n.attr for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))))
+
+
+def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
+    """The lost fields as auxiliary data, then as children."""
+    for as_children in (False, True):
+        with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+            text = Text(source)
+            node = _class(text, kind)
+            children, aux = _parts(text, node)[4:]
+            missing = [f for f in lost if f not in children and f not in aux] or list(lost)
+            yield _rewritten(
+                text, node,
+                [*children, *missing] if as_children else children,
+                aux if as_children else [*aux, *missing],
+            )  # fmt: skip
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+        yield from _registered(source, kind, lost)
+
+
+def _tuple(own: str, names: Sequence[str]) -> str:
+    return f"({', '.join(f'{own}.{n}' for n in names)}{',' if len(names) == 1 else ''})"
+
+
+def _rewritten(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Sequence[str]) -> str:
+    """tree_flatten and tree_unflatten for these fields; built by the class's call where its parameters allow."""
+    flatten, unflatten = _method(node, "tree_flatten"), _method(node, "tree_unflatten")
+    own = flatten.args.args[0].arg
+    _body(text, flatten, [f"return {_tuple(own, children)}, {_tuple(own, aux) if aux else 'None'}"])
+    arguments = [a.arg for a in unflatten.args.args][-2:]
+    settings, parts = arguments
+    built = _by_call(node, children, aux, parts, settings)
+    if built is None:
+        lines = ["obj = object.__new__(cls)"]
+        for names, given in ((children, parts), (aux, settings)):
+            if names:
+                lines.append(f"{', '.join(f'obj.{n}' for n in names)}{',' * (len(names) == 1)} = {given}")
+        built = [*lines, "return obj"]
+    cls = unflatten.args.args[0].arg if len(unflatten.args.args) == 3 else node.name
+    _body(text, unflatten, [re.sub(r"\bcls\b", cls, x) for x in built])
+    return text.result()
+
+
+def _body(text: Text, function: FunctionNode, lines: Sequence[str]) -> None:
+    first, last = function.body[0], function.body[-1]
+    start, end = text.span(first)[0], text.span(last)[1]
+    indent = " " * first.col_offset
+    text.changes.append((start, end, f"\n{indent}".join(lines)))
+
+
+def _by_call(
+    node: ast.ClassDef, children: Sequence[str], aux: Sequence[str], parts: str, settings: str
+) -> list[str] | None:
+    """`cls(*children, *aux)` where the parameters of `__init__` are these fields in this order."""
+    try:
+        init = _method(node, "__init__")
+    except StopIteration:
+        return None
+    parameters = [a.arg for a in init.args.args[1:]]
+    stored = {ast.unparse(t): ast.unparse(v) for t, v in _assigned(init)}
+    plain = all(stored.get(f"{init.args.args[0].arg}.{n}") == n for n in (*children, *aux))
+    if plain and parameters == [*children, *aux]:
+        return [f"return cls(*{parts}, *{settings})" if aux else f"return cls(*{parts})"]
+    return None
+
+
+def _assigned(init: FunctionNode) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for statement in init.body:
+        if isinstance(statement, ast.Assign):
+            target, value = statement.targets[0], statement.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                yield from zip(target.elts, value.elts, strict=False)
+            else:
+                yield target, value
+
+
+def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
+    """`register_pytree_node(C, lambda c: ((c.a,), None), lambda aux, ch: C(*ch))` with every field."""
+    text = Text(source)
+    call = next(
+        n for n in ast.walk(text.tree)
+        if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("register_pytree_node")
+        and len(n.args) == 3 and ast.unparse(n.args[0]) == kind
+    )  # fmt: skip
+    flatten = call.args[1]
+    if not isinstance(flatten, ast.Lambda) or not isinstance(flatten.body, ast.Tuple):
+        return
+    own = flatten.args.args[0].arg
+    children, aux = (_attributes(e, own) for e in flatten.body.elts)
+    wanted = [*aux, *(f for f in lost if f not in children and f not in aux)]
+    node = _class(text, kind)
+    built = _by_call(node, children, wanted, "children", "aux")
+    if built is None:
+        return
+    text.replace(call.args[1], f"lambda {own}: ({_tuple(own, children)}, {_tuple(own, wanted)})")
+    text.replace(
+        call.args[2], f"lambda aux, children: {built[0].removeprefix('return ').replace('cls', kind)}"
+    )
+    yield text.result()
+
+
+def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
+    """The field moved from auxiliary data to the children, or no longer static."""
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+        text = Text(source)
+        node = _class(text, kind)
+        part = next(n for n in node.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == field)
+        if isinstance(part.value, ast.Call):
+            kept = [
+                text.code(k)
+                for k in part.value.keywords
+                if k.arg not in ("static", "pytree_node", "metadata")
+            ]
+            declared = f"{field}: {text.code(part.annotation)}"
+            text.replace(
+                part, f"{declared} = {text.code(part.value.func)}({', '.join(kept)})" if kept else declared
+            )
+            yield text.result()
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+        text = Text(source)
+        node = _class(text, kind)
+        children, aux = _parts(text, node)[4:]
+        yield _rewritten(text, node, [*children, field], [n for n in aux if n != field])
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+        yield from _data_field(source, kind, field)
+
+
+def _data_field(source: str, kind: str, field: str) -> Iterator[str]:
+    """`register_dataclass(C, data_fields=[...], meta_fields=[...])` with the field among the data."""
+    text = Text(source)
+    for call in (n for n in ast.walk(text.tree) if isinstance(n, ast.Call)):
+        given = {k.arg: k.value for k in call.keywords}
+        data, meta = given.get("data_fields"), given.get("meta_fields")
+        if isinstance(data, ast.List | ast.Tuple) and isinstance(meta, ast.List | ast.Tuple):
+            names = [ast.literal_eval(e) for e in data.elts]
+            rest = [n for n in (ast.literal_eval(e) for e in meta.elts) if n != field]
+            text.replace(data, repr([*names, field])).replace(meta, repr(rest))
+            yield text.result()
+            return

@@ -1,0 +1,174 @@
+"""A corrected cell with its calls, run in a copy of the notebook's names: with jit, without, and compared."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import quiet
+from jitmagic.fixes.silent.text import calls_in
+from jitmagic.fixes.trial import _find, define
+from jitmagic.options import JitOptions
+from jitmagic.watched import plainly
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+_BUILTINS = frozenset("float int bool complex range len list tuple dict abs min max sum zip enumerate next iter str "
+                      "print".split())  # fmt: skip
+_NOT_AGAIN = frozenset("save savez savetxt load tofile memmap".split())
+_MOST = 40
+
+
+@dataclass
+class Played:
+    """What a program did: the results of the function, the traces it took, the last traced program."""
+
+    results: list[Any] = field(default_factory=list)
+    traces: int = 0
+    traced: Any = None
+
+
+def history(prover: Prover) -> list[str]:
+    """Sources of the cells that ran after the function's own, those that may be run again; calls among them."""
+    checker = prover.checker
+    told = getattr(checker, "history", None)
+    sources = list(told()) if callable(told) else []
+    known = [s.source for s in prover.samples if s.source]
+    sources = sources if any(s in sources for s in known) else list(known)
+    return [s for s in sources if may_run_again(s, checker.name, prover)][:_MOST]
+
+
+def call_sources(prover: Prover) -> list[str]:
+    """Those of the history that call the function."""
+    return [s for s in history(prover) if calls_in(ast.parse(s), prover.checker.name)]
+
+
+def may_run_again(source: str, function: str, prover: Prover) -> bool:
+    """Assignments and expressions whose calls make arrays or objects of the cell, and nothing else."""
+    from jitmagic.silent.code import MISSING
+
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return False
+    plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.AnnAssign, ast.For)
+    if not all(isinstance(s, plain) for s in tree.body) or any(
+        isinstance(n, ast.While | ast.Await) for n in ast.walk(tree)
+    ):
+        return False
+    own = {n.name for n in ast.walk(ast.parse(_plain(prover.checker.cell.body))) if hasattr(n, "name")}
+    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+        root: Any = call.func
+        while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
+            root = getattr(root, "value", None) or getattr(root, "func", None)
+        name = root.id if isinstance(root, ast.Name) else ""
+        last = getattr(call.func, "attr", name)
+        value = prover.checker.namespace.get(name, MISSING)
+        module = str(getattr(value, "__name__", "")).partition(".")[0]
+        harmless = (
+            name in own or name == function or name in _BUILTINS or module in ("jax", "numpy", "functools")
+        )
+        if last in _NOT_AGAIN or not (
+            harmless or last == function.rpartition(".")[2] or name in prover.checker.namespace
+        ):
+            return False
+    return True
+
+
+def _plain(cell: str) -> str:
+    try:
+        ast.parse(cell)
+    except SyntaxError:
+        return ""
+    return cell
+
+
+@contextlib.contextmanager
+def aside(prover: Prover) -> Iterator[None]:
+    """Whatever happens inside leaves nothing behind."""
+    with contextlib.ExitStack() as stack:
+        for sample in prover.samples[:1] or []:
+            stack.enter_context(quiet.undone(prover.checker.reach(sample.args, sample.kwargs)))
+        stack.enter_context(quiet.held_back())
+        stack.enter_context(plainly())
+        yield
+
+
+def play(
+    prover: Prover,
+    cell: str,
+    sources: Sequence[str],
+    *,
+    jit: bool = True,
+    options: JitOptions | None = None,
+    function: str = "",
+) -> Played:
+    """Run a cell's definitions and then the sources, with the function compiled or not. Raises what they raise."""
+    import jax
+
+    name, played = function or prover.checker.name, Played()
+    namespace = dict(prover.checker.namespace)
+    with aside(prover):
+        define(cell, namespace)
+        fn = _find(namespace, name)
+        target: Callable[..., Any] = fn
+        if jit:
+            # Nothing of the user's is given away by a run that the user did not ask for.
+            made = options if options is not None else undonated(prover.checker.options)
+            target = made.jit(_counted(fn, played))
+
+        def spy(*args: Any, **kwargs: Any) -> Any:
+            if jit and played.traced is None:
+                with contextlib.suppress(Exception):
+                    played.traced = target.trace(*args, **kwargs)  # type: ignore[attr-defined]
+            out = jax.block_until_ready(target(*args, **kwargs))
+            played.results.append(out)
+            return out
+
+        _put(namespace, prover.checker.namespace, name, spy)
+        for source in sources:
+            exec(compile(source, "<jitmagic fix>", "exec"), namespace)
+        jax.effects_barrier()
+    return played
+
+
+def _counted(fn: Callable[..., Any], played: Played) -> Callable[..., Any]:
+    import functools
+
+    @functools.wraps(fn)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        played.traces += 1
+        return fn(*args, **kwargs)
+
+    return traced
+
+
+def _put(namespace: dict[str, Any], old: dict[str, Any], name: str, value: Callable[..., Any]) -> None:
+    head, _, method = name.partition(".")
+    if not method:
+        namespace[head] = value
+    elif namespace[head] is old.get(head):
+        raise LookupError(f"the cell does not define {head}")  # the user's own class is left alone
+    else:
+        setattr(namespace[head], method, lambda self, *a, **k: value(self, *a, **k))
+
+
+def same(a: Any, b: Any) -> bool:
+    """The comparison of jit with the plain run finds nothing."""
+    from jitmagic.measure.compare import compare
+
+    return not [d for d in compare(a, b) if d.reason not in ("dtype", "type")]
+
+
+def original(prover: Prover, sources: Sequence[str], *, jit: bool) -> Played:
+    """The user's own cell and calls."""
+    return play(prover, prover.checker.cell.body, sources, jit=jit)
+
+
+def undonated(options: JitOptions) -> JitOptions:
+    """The same options with nothing donated."""
+    return replace(options, donate_argnames=(), donate_argnums=())

@@ -1,0 +1,168 @@
+"""Tests of a type that hold under jit too, and numbers that fit into 32 bits."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.calls import argument_of
+from jitmagic.fixes.silent.text import Text, calls_in
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For jit-differs-from-eager and dtype-truncation."""
+    line = Text(evidence.function.cell).line_of(finding)
+    if finding.kind == "jit-differs-from-eager" and line:
+        for title, cell in _type_tests(evidence.function.cell, line, finding):
+            if _equal(prover, cell, trial.history(prover)):
+                yield Fix(title=title, applicability="safe", verified=True,
+                          evidence="traced; equal to the run without jit", cell=cell)  # fmt: skip
+                return
+    yield from _as_floats(finding, evidence, prover)
+    if finding.kind == "dtype-truncation":
+        yield from _on_the_host(finding, evidence, prover)
+
+
+def _equal(prover: Prover, cell: str, sources: list[str]) -> bool:
+    with contextlib.suppress(Exception):
+        wanted = trial.original(prover, sources, jit=False).results
+        got, plain = (
+            trial.play(prover, cell, sources).results,
+            trial.play(prover, cell, sources, jit=False).results,
+        )
+        return bool(got) and trial.same(wanted, got) and trial.same(wanted, plain)
+    return False
+
+
+def _type_tests(source: str, line: int, finding: Finding) -> Iterator[tuple[str, str]]:
+    """`type(x) is T` and `isinstance(x, T)` as tests that a tracer passes like the value it stands for."""
+    for template in ("isinstance({0}, jax.Array)", "isinstance({0}, (jax.Array, {1}))", "True", "False",
+                     "jnp.issubdtype(jnp.result_type({0}), jnp.floating)", "jnp.issubdtype(jnp.result_type({0}), jnp.integer)",
+                     "jnp.ndim({0}) == 0"):  # fmt: skip
+        text = Text(source)
+        for node in text.on_line(line):
+            match = _tested(node)
+            if match is None or any(a <= text.span(node)[0] < b for a, b, _ in text.changes):
+                continue
+            name, kind, negated = match
+            new = template.format(name, kind)
+            text.replace(node, f"not {new}" if negated else new)
+        if text.changes and template not in ("True", "False"):
+            yield "test in a way that holds while jax traces, too", text.result()
+
+
+def _tested(node: ast.AST) -> tuple[str, str, bool] | None:
+    """(expression, type as written, negated) of a test of a type."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance" and len(node.args) == 2:
+        kind = node.args[1]
+        parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+        return ast.unparse(node.args[0]), ", ".join(ast.unparse(p) for p in parts), False
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        sides = [node.left, node.comparators[0]]
+        for side, other in (sides, sides[::-1]):
+            if isinstance(side, ast.Call) and ast.unparse(side.func) == "type" and len(side.args) == 1:
+                negated = isinstance(node.ops[0], ast.IsNot | ast.NotEq | ast.NotIn)
+                return ast.unparse(side.args[0]), ast.unparse(other).strip("()[]"), negated
+    return None
+
+
+def _as_floats(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """Whole numbers that do not fit into 32 bits, as floats from the start."""
+    names = [n for n in finding.culprits if n in evidence.function.parameters]
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    if function is None or not names:
+        return
+    lines = [f"{n} = jnp.asarray({n}, jnp.float32)" for n in names]
+    for division in (False, True):
+        new = Text(evidence.function.cell)
+        own = new.function(evidence.function.name)
+        assert own is not None
+        first = (
+            own.body[1]
+            if len(own.body) > 1
+            and isinstance(own.body[0], ast.Expr)
+            and isinstance(own.body[0].value, ast.Constant)
+            else own.body[0]
+        )
+        new.before(first, lines)
+        if division:
+            for node in (
+                n for n in ast.walk(own) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.FloorDiv)
+            ):
+                start, end = new.span(node.left)[1], new.span(node.right)[0]
+                new.changes.append((start, end, new.source[start:end].replace("//", "/")))
+        cell = new.result()
+        if _close(prover, cell):
+            yield Fix(
+                title="compute with floats, which have the range", applicability="unsafe", verified=True,
+                evidence="traced; equal to the run without jit to seven digits", cell=cell,
+            )  # fmt: skip
+            return
+
+
+def _close(prover: Prover, cell: str) -> bool:
+    """Jit and the plain run of the corrected cell agree with the user's plain function to seven digits."""
+    import jax
+    import numpy as np
+
+    sources = trial.history(prover)
+    with contextlib.suppress(Exception):
+        wanted = jax.tree.leaves(trial.original(prover, sources, jit=False).results)
+        got = jax.tree.leaves(trial.play(prover, cell, sources).results)
+        return bool(got) and all(
+            np.allclose(np.asarray(a, float), np.asarray(b, float), rtol=2e-6, atol=0)
+            for a, b in zip(wanted, got, strict=True)
+        )
+    return False
+
+
+def _on_the_host(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """Calls that bring the argument into 32 bits with NumPy first: a remainder, a difference, a cast."""
+    for name in (n for n in finding.culprits if n in evidence.function.parameters):
+        for template in _templates(evidence, name):
+            old = trial.call_sources(prover)
+            new = []
+            for source in old:
+                text = Text(source)
+                for call in calls_in(text.tree, evidence.function.name):
+                    node = argument_of(call, evidence, name)
+                    if node is not None:
+                        text.replace(node, template.format(text.code(node)))
+                new.append(text.result())
+            if _same_calls(prover, old, new):
+                yield Fix(
+                    title=f"bring `{name}` into 32 bits with NumPy before the call", applicability="unsafe",
+                    verified=True, evidence="traced; equal to the run without jit", calls=tuple(new),
+                )  # fmt: skip
+                return
+
+
+def _templates(evidence: Evidence, name: str) -> Iterator[str]:
+    """What could be done before the call: the first operations of the function on that argument."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, ast.BinOp) and isinstance(node.left, ast.Name) and node.left.id == name:
+            if isinstance(node.right, ast.Constant) and isinstance(node.op, ast.Mod):
+                yield f"({{}} % {node.right.value!r}).astype(np.int32)"
+    yield "np.asarray({}).astype(np.int32)"
+    yield "np.asarray({}).astype(np.float32)"
+
+
+def _same_calls(prover: Prover, old: list[str], new: list[str]) -> bool:
+    changed = dict(zip(old, new, strict=True))
+    sources = [changed.get(s, s) for s in trial.history(prover)]
+    with contextlib.suppress(Exception):
+        wanted = trial.original(prover, trial.history(prover), jit=False).results
+        got = trial.play(prover, prover.checker.cell.body, sources).results
+        return bool(got) and trial.same(wanted, got)
+    return False

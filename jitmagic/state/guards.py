@@ -1,0 +1,111 @@
+"""Frozen values of a compiled function, watched at every call: by identity, and small numpy arrays by content."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jitmagic.state import values
+from jitmagic.state.declared import Subject
+from jitmagic.state.paths import Place, at_or_below
+from jitmagic.state.values import MISSING, is_a, short
+
+MOST = 50
+"""More frozen values than this are not watched: each costs some 10 ns per call."""
+_ELEMENTS = 256
+_RENEWALS = 8  # equal, but another object each time: watching it costs more than it tells
+
+
+@dataclass(eq=False)
+class Guard:
+    """One frozen value. `peek` gives bytes that differ where a numpy array was filled anew."""
+
+    place: Place
+    path: str
+    value: Any
+    text: str
+    peek: Callable[[], bytes] | None = None
+    held: bytes = b""
+    renewed: int = 0
+
+
+class Guards:
+    """The frozen values that a function reads besides its dynamic variables."""
+
+    def __init__(self, subject: Subject, without: Collection[str]) -> None:
+        self.all: list[Guard] = []
+        seen: set[str] = set()
+        for leaf in subject.reach().leaves():
+            if at_or_below(leaf.path, without) or leaf.path in seen or len(self.all) >= MOST:
+                continue
+            if not _counts(leaf):
+                continue
+            seen.add(leaf.path)
+            self.all.append(_guard(leaf.place, leaf.path, leaf.value))
+
+    def changed(self) -> list[tuple[str, str, str]]:
+        """Path, text when compiled and text now of what changed since; each is told once."""
+        found = []
+        for guard in list(self.all):
+            now = guard.place.look()
+            refilled = guard.peek is not None and guard.peek() != guard.held
+            if now is guard.value and not refilled:
+                continue
+            if _same(now, guard.value) and not refilled:
+                guard.value, guard.renewed = now, guard.renewed + 1
+                if guard.renewed > _RENEWALS:
+                    self.all.remove(guard)
+                continue
+            self.all.remove(guard)
+            found.append((guard.path, guard.text, "refilled" if now is guard.value else short(now) or "gone"))
+        return found
+
+
+def _counts(leaf: Any) -> bool:
+    value = leaf.value
+    if leaf.root.origin == "argument" and leaf.origin != "attribute":
+        return False
+    if is_a(value, types.FunctionType):
+        return values.is_user_file(value.__code__.co_filename)
+    if leaf.is_rng or values.is_tracer(value) or leaf.place.origin == "default":
+        return False
+    return values.is_number(value) or type(value) in (str, bytes, type(None)) or is_a(value, np.ndarray)
+
+
+def _guard(place: Place, path: str, value: Any) -> Guard:
+    if is_a(value, np.ndarray) and value.size and not value.dtype.hasobject:
+        peek = _sample(value)
+        return Guard(place, path, value, short(value), peek, peek())
+    return Guard(place, path, value, short(value))
+
+
+def _sample(array: np.ndarray) -> Callable[[], bytes]:
+    """Bytes of at most some hundred elements, spread over the array."""
+    steps, size = [], array.size
+    for n in array.shape:
+        step = min(n, -(-size // _ELEMENTS)) if size > _ELEMENTS else 1
+        steps.append(slice(None, None, max(1, step)))
+        size = -(-size // max(1, step))
+    return array[tuple(steps)].tobytes
+
+
+def _same(now: Any, then: Any) -> bool:
+    if now is MISSING or type(now) is not type(then):
+        return False
+    if type(now) in values.SCALARS:
+        return bool(now == then)
+    if is_a(now, types.FunctionType):
+        a, b = now.__code__, then.__code__
+        return (a.co_code, a.co_consts, a.co_names) == (b.co_code, b.co_consts, b.co_names) and (
+            now.__closure__ == then.__closure__
+        )
+    if values.is_array(now) and values.is_array(then) and now.size <= 1 << 16:
+        try:
+            return now.dtype == then.dtype and now.shape == then.shape and bool(np.array_equal(now, then))
+        except Exception:
+            return False
+    return False

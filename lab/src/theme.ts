@@ -1,0 +1,72 @@
+/** Colours and spacing of the marks, in the variables of the lab's theme. */
+
+import { EditorView } from '@codemirror/view';
+
+/** A wave of 6 by 3 pixels in `color`. */
+function wave(color: string): string {
+  const path = `<path d='m0 2.5 l2 -1.5 l1 0 l2 1.5 l1 0' stroke='${color}' fill='none' stroke-width='1.1'/>`;
+  return `url("data:image/svg+xml,${encodeURIComponent(`<svg xmlns='http://www.w3.org/2000/svg' width='6' height='3'>${path}</svg>`)}")`;
+}
+
+export const theme = EditorView.theme({
+  '.cm-lintRange-error': { backgroundImage: wave('#e0352b') },
+  '.cm-lintRange-warning': { backgroundImage: wave('#d98c00') },
+  '.cm-lintRange-info': { backgroundImage: wave('#4f86e8') },
+  '.cm-gutter-lint': { width: '16px' },
+  '.cm-gutter-lint .cm-gutterElement': { padding: '0 2px', display: 'flex', alignItems: 'center' },
+  '.cm-lint-marker': { width: '12px', height: '12px' },
+  '.jm-heat-gutter': { width: '14px' },
+  '.jm-heat-gutter .cm-gutterElement': { padding: '2px 1px', display: 'flex', alignItems: 'stretch' },
+  '.jm-heat': { backgroundColor: '#e8710a', borderRadius: '1px' },
+  '.jm-note': {
+    marginLeft: '2.5em',
+    color: 'var(--jp-ui-font-color2)',
+    fontFamily: 'var(--jp-ui-font-family)',
+    fontSize: 'var(--jp-ui-font-size1)',
+    fontStyle: 'italic',
+    whiteSpace: 'pre',
+    userSelect: 'none'
+  },
+  '.jm-stale': { color: 'var(--jp-warn-color-normal, var(--jp-warn-color0))', fontWeight: 'bold' },
+  '.cm-tooltip.cm-tooltip-hover, .cm-tooltip.cm-tooltip-lint': {
+    backgroundColor: 'var(--jp-layout-color1)',
+    color: 'var(--jp-ui-font-color1)',
+    border: '1px solid var(--jp-border-color1)',
+    borderRadius: '4px',
+    boxShadow: 'var(--jp-elevation-z6)',
+    zIndex: '100'
+  },
+  '.cm-tooltip-lint': { maxWidth: 'min(42em, 90vw)', maxHeight: '24em', overflowY: 'auto', margin: '0', padding: '2px 0' },
+  '.cm-diagnostic': { padding: '6px 10px', borderLeftWidth: '4px', whiteSpace: 'normal' },
+  '.cm-diagnostic + .cm-diagnostic': { borderTop: '1px solid var(--jp-border-color2)' },
+  '.cm-diagnosticSource': { display: 'none' },
+  '.cm-diagnosticAction': {
+    display: 'block',
+    margin: '8px 0 2px 0',
+    padding: '3px 10px',
+    fontFamily: 'var(--jp-ui-font-family)',
+    fontSize: 'var(--jp-ui-font-size1)',
+    backgroundColor: '#1a5fb4',
+    color: '#ffffff',
+    border: 'none',
+    borderRadius: '3px',
+    cursor: 'pointer',
+    textAlign: 'left'
+  },
+  '.cm-diagnosticAction:focus-visible': { outline: '2px solid var(--jp-brand-color1)', outlineOffset: '2px' },
+  '.jm-tip': { fontFamily: 'var(--jp-ui-font-family)', fontSize: 'var(--jp-ui-font-size1)', lineHeight: '1.45' },
+  '.jm-tip-message': { fontWeight: '600', margin: '2px 0 4px' },
+  '.jm-tip-proof': { color: 'var(--jp-ui-font-color2)' },
+  '.jm-tip code, .jm-tip-code': {
+    fontFamily: 'var(--jp-code-font-family)',
+    fontSize: 'var(--jp-code-font-size)',
+    backgroundColor: 'rgba(127, 127, 127, 0.15)',
+    padding: '0 3px',
+    borderRadius: '2px'
+  },
+  '.jm-tip-code': { padding: '6px 8px', margin: '4px 0', overflowX: 'auto', lineHeight: '1.35' },
+  '.jm-tip summary': { cursor: 'pointer', color: 'var(--jp-content-link-color)' },
+  '.jm-error-word': { color: 'var(--jp-error-color0, #b71c1c)' },
+  '.jm-warning-word': { color: 'var(--jp-warn-color0, #b45309)' },
+  '.jm-note-word': { color: 'var(--jp-info-color0, #1a5fb4)' }
+});

@@ -1,0 +1,108 @@
+/** Watching one notebook: which reports lie in its outputs, and which cells they speak of. */
+
+import { Cell, ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
+import { NotebookPanel } from '@jupyterlab/notebook';
+import type { EditorView } from '@codemirror/view';
+
+import { isNameOf } from './codename';
+import { show } from './layer';
+import { Marks, Source, Wanted, marksFor } from './marks';
+import { Report, read } from './report';
+
+export interface Options extends Wanted {
+  enabled: boolean;
+  gutter: boolean;
+}
+
+const AFTER_MS = 80;
+const NOTHING: Marks = { squiggles: [], heat: [], notes: [] };
+
+export class NotebookWatch {
+  private timer = 0;
+  /** What was drawn last in each cell, to leave alone what did not change. */
+  private last = new WeakMap<ICellModel, { key: string; view: EditorView; doc: unknown }>();
+  private awaited = new WeakSet<Cell>();
+
+  constructor(
+    private panel: NotebookPanel,
+    private options: () => Options
+  ) {
+    void panel.context.ready.then(() => {
+      if (!panel.isDisposed) {
+        panel.content.modelContentChanged.connect(this.schedule, this);
+        this.schedule();
+      }
+    });
+    panel.disposed.connect(() => window.clearTimeout(this.timer));
+  }
+
+  /** Draw soon; many changes at once are drawn once. */
+  schedule(): void {
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.draw(), AFTER_MS);
+  }
+
+  private draw(): void {
+    if (this.panel.isDisposed) {
+      return;
+    }
+    const options = this.options();
+    const cells = this.panel.content.widgets.filter(cell => cell.model.type === 'code');
+    const reports = options.enabled ? cells.flatMap(cell => reportsIn(cell.model as ICodeCellModel)) : [];
+    const texts = new Map(cells.map(cell => [cell, cell.model.sharedModel.getSource()]));
+    const owners = new Map(reports.map(report => [report, owner(report, texts)]));
+    for (const cell of cells) {
+      const text = texts.get(cell)!;
+      const sources: Source[] = reports.map(report => ({ report, own: owners.get(report) === cell }));
+      const marks = reports.length ? marksFor(text, sources, name => isNameOf(name, text), options) : NOTHING;
+      this.drawCell(cell, marks, options.gutter);
+    }
+  }
+
+  private drawCell(cell: Cell, marks: Marks, gutter: boolean): void {
+    const view = viewOf(cell);
+    if (!view) {
+      // An editor is made when its cell scrolls into sight.
+      if (!this.awaited.has(cell)) {
+        this.awaited.add(cell);
+        void cell.ready.then(() => this.schedule());
+      }
+      return;
+    }
+    const key = JSON.stringify([marks, gutter]);
+    const last = this.last.get(cell.model);
+    if (last?.key === key && last.view === view && last.doc === view.state.doc) {
+      return;
+    }
+    show(view, marks, gutter);
+    this.last.set(cell.model, { key, view, doc: view.state.doc });
+  }
+}
+
+/** The CodeMirror view of a cell, once there is one. */
+export function viewOf(cell: Cell | null): EditorView | null {
+  return (cell?.editor as CodeMirrorEditor | null | undefined)?.editor ?? null;
+}
+
+/** The reports among a cell's outputs; `%jitcheck` may have left several. */
+function reportsIn(model: ICodeCellModel): Report[] {
+  const found: Report[] = [];
+  for (let i = 0; i < model.outputs.length; i++) {
+    const report = read(model.outputs.get(i).data);
+    if (report) {
+      found.push(report);
+    }
+  }
+  return found;
+}
+
+/** The cell that a report is about: the one with its id, else one with its text; none once it was edited. */
+function owner(report: Report, texts: Map<Cell, string>): Cell | null {
+  const same = [...texts].filter(([, text]) => trimmed(text) === trimmed(report.cell.source)).map(([cell]) => cell);
+  return same.find(cell => cell.model.id === report.cell.id) ?? same[0] ?? null;
+}
+
+function trimmed(text: string): string {
+  return text.replace(/\s+$/, '');
+}

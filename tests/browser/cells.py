@@ -1,0 +1,39 @@
+"""The notebook that most tests open: what each cell is for stands beside it."""
+
+from __future__ import annotations
+
+SETUP = """\
+%load_ext jitmagic
+import jax, jax.numpy as jnp
+w = jnp.ones((10, 3))"""
+
+GOOD = """\
+%%jit -n 2 -r 2 predict(x)
+x = jnp.ones((64, 10))
+
+def predict(x):
+    y = jnp.tanh(x @ w)
+    return jnp.sum(y * y)"""
+
+FAILING = """\
+%%jit
+def power(x, n):
+    y = jnp.ones_like(x)
+    for _ in range(n):
+        y = y * x
+    return y
+
+power(jnp.arange(3.0), 4)"""
+"""Needs `--static n`."""
+
+DEFINES = """\
+%%jit
+def clip(x):
+    label = "𝒙 é"; y = x * 2; big = bool(y.sum() > 3)
+    return y / 2 if big else y"""
+"""Not called here; characters beyond 16 bits stand before the culprit."""
+
+CALLS = "clip(jnp.ones(4))"
+
+ALL = (SETUP, GOOD, FAILING, DEFINES, CALLS)
+SETUP_AT, GOOD_AT, FAILING_AT, DEFINES_AT, CALLS_AT = range(5)

@@ -1,0 +1,66 @@
+"""The report in a real notebook: trusted and not, light and dark, saved and opened again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.browser import cells
+
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "untrusted"])
+def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
+    lab.open(saved(trusted), kernel=False)
+    cell = "i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.trusted"
+    assert lab.js(cell, cells.FAILING_AT) is trusted
+    lab.theme(THEMES[theme])
+    report = lab.output(cells.FAILING_AT).first
+    report.wait_for()
+    words = report.inner_text()
+    assert "error[JM102] tracer-int" in words and "power fails to trace" in words
+    assert "--static n" in words
+    marked = report.locator("pre b", has_text="range(n)").first
+    style = "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine]; }"
+    background, line = marked.evaluate(style)
+    assert background.startswith("rgba(217, 48, 37") and "underline" in line
+    good = lab.output(cells.GOOD_AT).first
+    closed = good.locator("details:not([open])")
+    assert closed.count() >= 3
+    closed.first.locator("summary").click()
+    assert good.locator("details[open]").count() == 1
+    shot(report, f"report-failing-{'trusted' if trusted else 'untrusted'}-{theme}")
+    for summary in good.locator("details:not([open]) > summary").all():
+        summary.click()
+    shot(good, f"report-good-{'trusted' if trusted else 'untrusted'}-{theme}")
+    lab.theme(THEMES["light"])
+
+
+def test_saved_and_reopened_by_the_lab_itself(lab, fresh):
+    name = lab_file = fresh(cells.SETUP, cells.FAILING)
+    lab.open(name)
+    lab.run(0)
+    lab.run(1)
+    assert lab.squiggles(1) == ["range(n)"]
+    lab.save()
+    lab.page.reload()
+    lab.open(lab_file)
+    assert lab.squiggles(1) == ["range(n)"]
+    assert "JM102" in lab.output(1).first.inner_text()
+
+
+def test_report_is_small_and_fast(lab, saved, executed):
+    bundle = next(o["data"] for o in executed.cells[cells.FAILING_AT].outputs if "data" in o)
+    assert len(bundle["text/html"].encode()) < 60_000
+    assert len(json.dumps(bundle)) < 120_000
+    lab.open(saved(), kernel=False)
+    ms = lab.js(
+        """html => { const e = document.createElement('div'); document.body.append(e);
+           const t = performance.now(); e.innerHTML = html; e.getBoundingClientRect();
+           const ms = performance.now() - t; e.remove(); return ms; }""",
+        bundle["text/html"],
+    )
+    assert ms < 100

@@ -1,0 +1,62 @@
+"""Cells run as a notebook runs them, and the rewrites that they are offered."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jitmagic import rules, subject
+from jitmagic.checking import Checker
+from jitmagic.conclusions import evidence_of
+from jitmagic.fixes import rewrite, rewrites
+from jitmagic.fixes.prove import Prover
+from jitmagic.report import Fix
+from jitmagic.settings import CellSource, Settings
+from jitmagic.watched import Watched
+
+SETUP = "import functools\nimport math\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _failures_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "RAISE", True)
+    monkeypatch.setattr(rewrite, "_DEBUG", True)
+
+
+def watched(
+    cell: str, calls: Sequence[str], name: str = "f", setup: str = ""
+) -> tuple[Checker, dict[str, Any]]:
+    """The checker of a cell's function after these calls, failing ones included, and the namespace."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(SETUP + setup, namespace)
+    file, text = f"<ipython-input-{next(_numbers)}-fixes>", "\n" + cell
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), namespace)
+    source = CellSource("%%jit\n" + cell, cell)
+    checker = Checker(namespace[name], name, namespace=namespace, settings=Settings(time=False), cell=source)
+    namespace[name] = Watched(namespace[name], checker)
+    for call in calls:
+        try:
+            exec(call, namespace)
+        except Exception:  # the diagnosis is what is wanted
+            pass
+    return checker, namespace
+
+
+def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") -> list[Fix]:
+    """The rewrites that hold, for each finding of the cell."""
+    checker, _ = watched(cell, calls, name, setup)
+    evidence = evidence_of(checker)
+    found = [f for f in rules.run(evidence, rules.Settings()) if f.severity != "note"]
+    return [fix for finding in found for fix in rewrites.propose(finding, evidence, Prover(checker))]
+
+
+def findings_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") -> list[str]:
+    """Kinds of the errors and warnings that the cell has."""
+    checker, _ = watched(cell, calls, name, setup)
+    return [f.kind for f in rules.run(evidence_of(checker), rules.Settings()) if f.severity != "note"]

@@ -1,0 +1,291 @@
+"""What a user gets for the usual mistakes: the corrected cell, word for word, proved and final."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tests.fixes.conftest import findings_of, fixes_of
+
+CASES = {
+    "conditional expression": (
+        "def f(x, slope):\n    return x if x > 0 else slope * x  # leaky\n",
+        "def f(x, slope):\n    return jnp.where(x > 0, x, slope * x)  # leaky\n",
+        ["f(jnp.float32(-2.0), 0.1)"],
+    ),
+    "guard": (
+        """
+        def f(x):
+            if x < 0:
+                return 0.0
+            y = jnp.sqrt(x)
+            return y * 2
+        """,
+        """
+        def f(x):
+            y = jnp.sqrt(x)
+            return jnp.where(x < 0, 0.0, y * 2)
+        """,
+        ["f(jnp.float32(4.0))", "f(jnp.float32(-4.0))"],
+    ),
+    "elif": (
+        """
+        def f(x):
+            # three pieces
+            if x < 0:
+                y = -x
+            elif 10 < x <= 20:
+                y = x * 2
+            else:
+                y = x ** 2
+            return y
+        """,
+        """
+        def f(x):
+            # three pieces
+            y = jnp.where(x < 0, -x, jnp.where((10 < x) & (x <= 20), x * 2, x ** 2))
+            return y
+        """,
+        ["f(jnp.float32(4.0))", "f(jnp.float32(-4.0))", "f(jnp.float32(14.0))"],
+    ),
+    "branches that share names": (
+        """
+        def f(x):
+            if x.sum() > 0:
+                y = jnp.sin(x)
+                return y * 2
+            y = jnp.cos(x)
+            return y + 1
+        """,
+        """
+        def f(x):
+            def when_true():
+                y = jnp.sin(x)
+                return y * 2
+
+            def when_false():
+                y = jnp.cos(x)
+                return y + 1
+
+            return jax.lax.cond(x.sum() > 0, when_true, when_false)
+        """,
+        ["f(jnp.arange(3.0))", "f(-jnp.arange(3.0))"],
+    ),
+    "while with a branch inside": (
+        """
+        def f(n):
+            steps = 0
+            while n != 1:
+                if n % 2 == 0:
+                    n = n // 2
+                else:
+                    n = 3 * n + 1
+                steps += 1
+            return steps
+        """,
+        """
+        def f(n):
+            steps = 0
+
+            def keep_going(state):
+                n, steps = state
+                return n != 1
+
+            def body(state):
+                n, steps = state
+                n = jnp.where(n % 2 == 0, n // 2, 3 * n + 1)
+                steps += 1
+                return n, steps
+
+            n, steps = jax.lax.while_loop(keep_going, body, (n, steps))
+            return steps
+        """,
+        ["f(6)", "f(7)"],
+    ),
+    "range": (
+        "def f(x, n):\n    for i in range(n):\n        x = x + jnp.sin(x * i)\n    return x\n",
+        "def f(x, n):\n    x = jax.lax.fori_loop(0, n, lambda i, x: x + jnp.sin(x * i), x)\n    return x\n",
+        ["f(jnp.float32(2.0), 5)"],
+    ),
+    "numpy, math and a history": (
+        """
+        log = []
+        def f(x):
+            m = float(np.max(x)) + math.sqrt(x[0]) + math.sqrt(x.shape[0])
+            log.append(np.asarray(x))
+            return x / m
+        """,
+        """
+        log = []
+        def f(x):
+            m = jnp.max(x) + jnp.sqrt(x[0]) + math.sqrt(x.shape[0])
+            jax.debug.callback(lambda x: log.append(np.asarray(x)), x)
+            return x / m
+        """,
+        ["f(jnp.arange(3.0))"],
+    ),
+    "selection by a mask": (
+        """
+        def f(points, labels):
+            rows = []
+            for j in range(2):
+                rows.append(points[labels == j].mean(axis=0))
+            return jnp.stack(rows)
+        """,
+        """
+        def f(points, labels):
+            rows = []
+            for j in range(2):
+                mask = labels == j
+                rows.append(jnp.mean(points, axis=0, where=mask[:, None]))
+            return jnp.stack(rows)
+        """,
+        ["f(jnp.arange(8.0).reshape(4, 2), jnp.array([0, 1, 0, 1]))"],
+    ),
+    "window": (
+        "def f(x, i):\n    return x[i * 4:(i + 1) * 4].sum(), x[2:6, 1:]\n",
+        "def f(x, i):\n    return jax.lax.dynamic_slice_in_dim(x, i * 4, 4).sum(), x[2:6, 1:]\n",
+        ["f(jnp.arange(16.0).reshape(8, 2), 1)"],
+    ),
+    "list of branches": (
+        "def f(x, k):\n    ops = [jnp.sin, jnp.tanh]\n    return ops[k](x)\n",
+        "def f(x, k):\n    ops = [jnp.sin, jnp.tanh]\n    return jax.lax.switch(k, ops, x)\n",
+        ["f(jnp.arange(3.0), 0)", "f(jnp.arange(3.0), 1)"],
+    ),
+    "cache": (
+        "@functools.lru_cache\ndef g(a):\n    return jnp.exp(a)\n\ndef f(x, a):\n    return g(a) * x\n",
+        "def g(a):\n    return jnp.exp(a)\n\ndef f(x, a):\n    return g(a) * x\n",
+        ["f(jnp.arange(3.0), 0.5)"],
+    ),
+    "formatted print": (
+        'def f(w, lr):\n    w = w - lr\n    print(f"w is {w:.3f} {{ok}}", lr)\n    return w\n',
+        'def f(w, lr):\n    w = w - lr\n    jax.debug.print("w is {w:.3f} {{ok}} {lr}", w=w, lr=lr)\n    return w\n',
+        ["f(jnp.float32(4.0), 0.1)"],
+    ),
+    "numpy buffer": (
+        """
+        def f(x):
+            out = np.zeros(x.shape)
+            for i in range(len(x)):
+                out[i] = x[i] ** 2
+            out[x > 5] -= 1
+            return out
+        """,
+        """
+        def f(x):
+            out = jnp.zeros(x.shape)
+            for i in range(len(x)):
+                out = out.at[i].set(x[i] ** 2)
+            out = jnp.where(x > 5, out - 1, out)
+            return out
+        """,
+        ["f(jnp.arange(8.0))"],
+    ),
+    "numpy argument": (
+        "def f(grid, cells, mass):\n    grid[cells] += mass\n    return grid\n",
+        "def f(grid, cells, mass):\n    grid = jnp.asarray(grid).at[cells].add(mass)\n    return grid\n",
+        ["f(np.zeros(5, np.float32), np.array([1, 3]), 2.0)"],
+    ),
+    "scan body that appends": (
+        """
+        def f(x0):
+            seen = []
+            def step(x, _):
+                x = 3.7 * x * (1.0 - x)
+                seen.append(x)
+                return x, None
+            jax.lax.scan(step, x0, None, length=4)
+            return jnp.stack(seen)
+        """,
+        """
+        def f(x0):
+            def step(x, _):
+                x = 3.7 * x * (1.0 - x)
+                return x, x
+            _, seen = jax.lax.scan(step, x0, None, length=4)
+            return seen
+        """,
+        ["f(jnp.float32(0.3))"],
+    ),
+    "vmap": (
+        "def f(xs):\n    return jax.vmap(lambda v: v if v > 0 else 0.0)(xs)\n",
+        "def f(xs):\n    return jax.vmap(lambda v: jnp.where(v > 0, v, 0.0))(xs)\n",
+        ["f(jnp.arange(-1.0, 3.0))"],
+    ),
+    "carry": (
+        "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.int32(0), xs)[0]\n",
+        "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.float32(0), xs)[0]\n",
+        ["f(jnp.ones(3))"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_corrected_cell(name: str) -> None:
+    before, after, calls = CASES[name]
+    before, after = (textwrap.dedent(t).lstrip("\n") for t in (before, after))
+    fix = fixes_of(before, calls)[0]
+    assert fix.cell == after
+    assert fix.verified and "traced" in fix.evidence
+    assert fix.diff and "-" in fix.diff
+
+
+@pytest.mark.parametrize(
+    "name", ["elif", "while with a branch inside", "selection by a mask", "numpy buffer"]
+)
+def test_corrected_cell_has_nothing_left_to_correct(name: str) -> None:
+    _, after, calls = CASES[name]
+    after = textwrap.dedent(after).lstrip("\n")
+    assert not set(findings_of(after, calls)) & {
+        "tracer-bool",
+        "tracer-int",
+        "dynamic-shape",
+        "in-place-update",
+    }
+    assert fixes_of(after, calls) == []
+
+
+UNFIXABLE = {
+    "data-dependent result": ("def f(x):\n    return x[x > 1]\n", ["f(jnp.arange(4.0))"]),
+    "branches of other shapes": (
+        "def f(x, k):\n    if k == 0:\n        return jnp.sum(x)\n    return x\n",
+        ["f(jnp.arange(3.0), 0)", "f(jnp.arange(3.0), 1)"],
+    ),
+    "text": ("def f(x):\n    return len('a' if x > 0 else 'bc')\n", ["f(jnp.float32(1.0))"]),
+    "the user's own error": ("def f(x):\n    return x @ jnp.ones(7)\n", ["f(jnp.arange(3.0))"]),
+    "endless recursion": ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)\n", ["f(jnp.int32(3))"]),
+}
+
+
+@pytest.mark.parametrize("name", UNFIXABLE)
+def test_no_fix_is_better_than_a_wrong_one(name: str) -> None:
+    assert fixes_of(*UNFIXABLE[name]) == []
+
+
+def test_array_that_is_changed_in_place_must_come_back() -> None:
+    cell = "def f(u):\n    u[1:-1] = 0.5 * (u[2:] + u[:-2])\n"
+    fix = fixes_of(cell, ["u = np.arange(6.0) ** 2", "f(u)"])[0]
+    assert fix.cell is not None and fix.cell.endswith("    return u\n")
+    assert fix.applicability == "unsafe"
+
+
+def test_missing_import_is_added_once() -> None:
+    cell = "def f(x):\n    return x if x > 0 else -x\n"
+    from jitmagic.fixes.rewrite import candidates
+    from jitmagic.fixes.rewrite.place import Place
+
+    place = Place(cell, "tracer-bool", 2, 16, 2, 21, ("x",), modules={"jax": "jax"})
+    new = next(iter(candidates(place))).cell
+    assert new.startswith("import jax.numpy as jnp\n\ndef f(x):")
+    named = Place(cell, "tracer-bool", 2, 16, 2, 21, ("x",), modules={"xp": "jax.numpy"})
+    assert "xp.where" in next(iter(candidates(named))).cell
+
+
+def test_magic_lines_survive() -> None:
+    from jitmagic.fixes.rewrite import candidates
+    from jitmagic.fixes.rewrite.place import Place
+
+    cell = "%jit -f f\ndef f(x):\n    return x if x > 0 else -x\n!ls\n"
+    place = Place(cell, "tracer-bool", 3, 16, 3, 21, ("x",), modules={"jnp": "jax.numpy"})
+    assert next(iter(candidates(place))).cell == cell.replace("x if x > 0 else -x", "jnp.where(x > 0, x, -x)")
