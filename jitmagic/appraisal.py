@@ -50,6 +50,13 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     )  # fmt: skip
 
 
+def find_not_finite(subject: Subject, out: Any, staged: Any, inputs: list[Any]) -> None:
+    """The operation that made the first NaN or infinity of a result that is not finite."""
+    from jitmagic.silent import collect
+
+    collect.observe_result(subject, staged.traced, inputs, out)
+
+
 def time_runs(subject: Subject, target: Any, args: Any, kwargs: Any, eager: Eager) -> None:
     """Time the plain and the compiled run in turn; every variable is put back."""
     import jax

@@ -101,6 +101,7 @@ class Checker(Subject):
         self.keep(args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self.remember(args, kwargs, traced=True)
+        self.guarded(appraisal.find_not_finite, self, out, staged, inputs)
         self.guarded(appraisal.compare_results, self, eager, out, staged, inputs)
         if self.settings.time:
             self.guarded(appraisal.time_runs, self, target, args, kwargs, eager)
@@ -175,6 +176,13 @@ class Checker(Subject):
         self._frozen = constants.freeze(
             reach, [v for v in self.seen.variables.values() if v.role == "constant"]
         )
+        self.guarded(self._observe, traced, args, kwargs, reach)
+
+    def _observe(self, traced: Any, args: Any, kwargs: Any, reach: Any) -> None:
+        """What goes wrong without an error."""
+        from jitmagic.silent import collect
+
+        collect.observe(self, traced, args, kwargs, reach)
 
     def _wrote(self, writes: Sequence[ev.Write]) -> None:
         for write in writes:
@@ -195,6 +203,7 @@ class Checker(Subject):
         self.keep(args, kwargs)
         self.remember(args, kwargs, traced=False, outcome="failed")
         diagnose_failure(self, exc, args, kwargs)
+        self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
         self.seen.traces = self.shim.traced
         where = self.seen.problems[-1].where if self.seen.problems else None
         errors.shorten(exc, lambda: findings_of(self), where.line if where is not None else None)
@@ -215,6 +224,7 @@ class Checker(Subject):
 
             self.remember(args, kwargs, traced=False, outcome="failed")
             diagnose_failure(self, exc, args, kwargs)
+            self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
         finally:
             self.settings = settings
 

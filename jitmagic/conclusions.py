@@ -29,7 +29,7 @@ def evidence_of(subject: Subject) -> ev.Evidence:
         calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
         writes=tuple(s.writes.values()), differences=tuple(s.differences), traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
-        static_verified=s.static_verified, notes=tuple(s.notes),
+        static_verified=s.static_verified, silent=s.silent, notes=tuple(s.notes),
     )  # fmt: skip
 
 

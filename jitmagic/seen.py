@@ -38,6 +38,7 @@ class Seen:
     folded: bool = False
     dynamic_inputs: int | None = None
     static_verified: tuple[str, ...] | None = None
+    silent: ev.Silent | None = None
     search: Any = None
     stages: report.Stages = report.Stages()
     timing: report.Timing = report.Timing()

@@ -10,7 +10,7 @@ import ast
 import contextlib
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -95,6 +95,8 @@ class Session:
         self.always = False
         self.sources: list[str] = []
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
+        self.watcher: Any = None
+        """Hears which functions jax compiles, from the first cell with a magic on."""
 
     # -- the shell's events
 
@@ -110,6 +112,8 @@ class Session:
 
     def close(self) -> None:
         """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        if self.watcher is not None:
+            self.watcher.stop()
         self.shell.events.unregister("pre_run_cell", self.before_cell)
         self.shell.events.unregister("post_run_cell", self.after_cell)
         with contextlib.suppress(ValueError):
@@ -209,8 +213,18 @@ class Session:
         self.last = self.running.run = Run(request, source, targets)
         self.last_error = None  # what failed before is no news of this cell
         present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]
+        self._listen()
         for name in present:
             self._watch(name)
+
+    def _listen(self) -> None:
+        """Note what jax compiles from now on, for functions that are jitted anew each time."""
+        from jitmagic.silent.events import Watcher
+
+        if self.watcher is None:
+            self.watcher = Watcher()
+        self.watcher.clear()
+        self.watcher.start()
 
     def _targets(self, request: Request, tree: ast.Module) -> tuple[str, ...]:
         """Which functions the cell's magic takes."""
@@ -290,12 +304,18 @@ class Session:
             settings=request.settings, cell=run.source, on_news=self._news, progress=self._progress(target),
         )  # fmt: skip
         checker.call_source = self._call_source
+        checker.history = lambda: self._cells_after(checker.cell.text)
         run.checkers[target] = checker
         watched = Watched(fn, checker)
         if method:
             setattr(holder, method, watched)
         else:
             self.shell.user_ns[head] = watched
+
+    def _cells_after(self, text: str) -> list[str]:
+        """Sources of the cells that ran after the newest one of this text, those with magics left out."""
+        last = max((i for i, s in enumerate(self.sources) if s == text), default=len(self.sources))
+        return [s for s in self.sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
 
     def _call_source(self) -> tuple[str, str | None]:
         return self.running.source, self.running.id
@@ -349,7 +369,18 @@ class Session:
         run = self.last
         if run is None:
             return checking.assemble([])
-        return checking.assemble(list(run.checkers.values()), run.source)
+        known = checking.assemble(list(run.checkers.values()), run.source)
+        return self._with_compilations(known, list(run.checkers.values()))
+
+    def _with_compilations(self, known: Report, checkers: list[checking.Checker]) -> Report:
+        """The report with the places that make compiled functions again and again."""
+        from jitmagic.silent import events
+
+        if self.watcher is None:
+            return known
+        found = events.findings(self.watcher.events, checkers)
+        kept = [f for f in known.findings if not any(events.is_same(f, g) for g in found)]
+        return replace(known, findings=tuple([*kept, *found])) if found else known
 
     # -- single calls and exceptions
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import dynamic, rewrites, static
+from jitmagic.fixes import dynamic, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jitmagic.subject import Subject
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
-PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose, rewrites.propose)
+PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose, rewrites.propose, silent.propose)
 
 
 def propose(findings: Sequence[Finding], evidence: Evidence, checker: Subject) -> tuple[Finding, ...]:
@@ -36,11 +36,14 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
 
 
 def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:
-    """Rewrites first where the culprit is an array; no static data where a rewrite does without."""
+    """Rewrites first where the culprit is an array. Static data is shown, not advised, where a rewrite does without."""
     rewritten = [f for f in fixes if f.cell and f.verified and not f.static_argnames and not f.static_argnums]
     if not rewritten:
         return list(fixes)
-    kept = [f for f in fixes if f.cell or not _static_data(f, finding, evidence)]
+    kept = [
+        f if f.cell or not _static_data(f, finding, evidence) else replace(f, applicability="display") for f in fixes
+    ]
+    kept.sort(key=lambda f: f.applicability == "display")
     leaves = {leaf.path: leaf for call in evidence.calls for leaf in call.leaves}
     culprits = [leaves[c] for c in finding.culprits if c in leaves]
     if any(leaf.shape or leaf.kind in ("array", "numpy") for leaf in culprits):
@@ -50,10 +53,9 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
 
 def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
     """The fix makes a number static that is data: a float, or one that is compared by size."""
-    names = set(fix.static_argnames or ()) | {
-        evidence.function.parameters[n]
-        for n in fix.static_argnums or () if -len(evidence.function.parameters) <= n < len(evidence.function.parameters)
-    }  # fmt: skip
+    order = evidence.function.parameters
+    numbered = {order[n] for n in fix.static_argnums or () if -len(order) <= n < len(order)}
+    names = set(fix.static_argnames or ()) | numbered
     names -= set(evidence.options.static_argnames)
     if any(
         leaf.python_type == "float" and leaf.argument in names

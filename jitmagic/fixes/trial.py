@@ -241,7 +241,9 @@ class Trial:
             if isinstance(made, StatefulMethod):
                 return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
             return made
-        return options.jit(functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs)))
+        fresh = functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs))
+        fresh.__name__ = f"{getattr(fn, '__name__', 'function')} rewritten"  # no trace of the user's own function
+        return options.jit(fresh)
 
     # -- what expressions are
 
@@ -394,7 +396,8 @@ def _vmap_as_loop() -> Iterator[None]:
 
         return mapped
 
-    original, jax.vmap = jax.vmap, vmap
+    original: Any = jax.vmap
+    jax.vmap = vmap  # type: ignore[assignment]
     try:
         yield
     finally:

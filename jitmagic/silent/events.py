@@ -9,7 +9,7 @@ import types
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
@@ -17,6 +17,9 @@ from jitmagic.silent.code import names_in
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import Source, source_of
+
+if TYPE_CHECKING:
+    from jitmagic.subject import Subject
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
@@ -116,18 +119,17 @@ class Maker:
     """Name under which jax knows the function that is made."""
 
 
-def findings(events: Sequence[Event], files: Iterable[str] | None = None, file: str = "") -> tuple[Finding, ...]:
+def findings(events: Sequence[Event], subjects: Sequence[Subject] = ()) -> tuple[Finding, ...]:
     """A recompile-new-function finding for each place whose functions were compiled three or more times.
 
-    `files`: names of the cells to look at (default: those the events come from); `file`: the cell that the
-    report is about, whose name its spans leave out.
+    `subjects` are the functions that are watched; one of the same cell is asked for a fix.
     """
     from jitmagic.rules.recompile_new_function import RULE
 
     found: list[Finding] = []
-    for maker, times in repeated(events, files):
+    for maker, times in repeated(events):
         source = source_of(maker.file)
-        function = Function(_scope_name(source, maker), file or maker.file, "", 0)
+        function = Function(_scope_name(source, maker), maker.file, "", 0)
         text = ast.unparse(maker.made)
         loop = isinstance(maker.scope, ast.For | ast.While)
         found.append(
@@ -140,7 +142,27 @@ def findings(events: Sequence[Event], files: Iterable[str] | None = None, file: 
                 help="call `jax.jit` once, outside, and pass what varies as arguments of the compiled function",
             )
         )
-    return tuple(found)
+    return tuple(_with_fix(f, subjects) for f in found)
+
+
+def _with_fix(finding: Finding, subjects: Sequence[Subject]) -> Finding:
+    from jitmagic import fixes
+    from jitmagic.conclusions import evidence_of
+
+    for subject in subjects:
+        name = finding.function.partition(".")[0]
+        if subject.name.partition(".")[0] == name or not name:
+            try:
+                return fixes.propose([finding], evidence_of(subject), subject)[0]
+            except Exception as exc:
+                subject.failed_inside("the search for fixes", exc)
+    return finding
+
+
+def is_same(one: Finding, other: Finding) -> bool:
+    """Both speak of one place that jits anew."""
+    lines = [f.span.line if f.span else None for f in (one, other)]
+    return one.kind == other.kind and lines[0] == lines[1]
 
 
 def repeated(events: Sequence[Event], files: Iterable[str] | None = None) -> Iterator[tuple[Maker, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,8 +108,7 @@ def saved(server: driver.Server, executed: nbformat.NotebookNode, request: pytes
 
 @pytest.fixture(scope="session", autouse=True)
 def _shots() -> None:
-    shutil.rmtree(SHOTS, ignore_errors=True)
-    SHOTS.mkdir()
+    SHOTS.mkdir(exist_ok=True)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     lab.theme(THEMES[theme])
     report = lab.output(cells.FAILING_AT).first
     report.wait_for()
-    words = report.inner_text()
+    words = " ".join(report.inner_text().split())
     assert "error[JM102] tracer-int" in words and "power fails to trace" in words
     assert "--static n" in words
     marked = report.locator("pre b", has_text="range(n)").first
@@ -30,11 +30,12 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     good = lab.output(cells.GOOD_AT).first
     closed = good.locator("details:not([open])")
     assert closed.count() >= 3
-    closed.first.locator("summary").click()
+    closed.first.locator("> summary").click()
     assert good.locator("details[open]").count() == 1
+    good.locator("details[open] > summary").click()
     shot(report, f"report-failing-{'trusted' if trusted else 'untrusted'}-{theme}")
-    for summary in good.locator("details:not([open]) > summary").all():
-        summary.click()
+    while (inside := good.locator("details:not([open]) > summary >> visible=true")).count():
+        inside.first.click()
     shot(good, f"report-good-{'trusted' if trusted else 'untrusted'}-{theme}")
     lab.theme(THEMES["light"])
 

@@ -365,7 +365,8 @@ def _as_cond(place: Place, statement: Any, live: Collection[str], before: Collec
             )
             continue
         name = names.fresh(word, place.taken)
-        defs += f"def {name}({', '.join(parameters)}):\n{indented(text.rstrip() + chr(10) + f'return {result}' + chr(10))}\n"
+        body = indented(f"{text.rstrip()}\nreturn {result}\n")
+        defs += f"def {name}({', '.join(parameters)}):\n{body}\n"
         functions.append(name)
     test = _stripped(truth(place, statement.test))
     return f"{defs}{result} = {call(f'{place.lax}.cond', test, *functions, *parameters)}\n"

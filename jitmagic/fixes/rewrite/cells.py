@@ -175,7 +175,8 @@ def _editor_class() -> Any:
             if isinstance(original_node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
                 return self._statements(original_node, text)
             if isinstance(original_node, cst.BaseSmallStatement):
-                return cst.parse_statement(text, self.config).body[0]
+                line: Any = cst.parse_statement(text, self.config)
+                return line.body[0]
             return cst.parse_expression(text, self.config)
 
         def _statements(self, old: Any, text: str) -> Any:

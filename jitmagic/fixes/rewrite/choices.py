@@ -85,9 +85,8 @@ def _keys(place: Place, table: Any) -> tuple[list[str], list[str]] | None:
     value = assigned(place, table) if isinstance(table, cst.Name) else table
     if not isinstance(value, cst.Dict) or not all(isinstance(e, cst.DictElement) for e in value.elements):
         return None
-    return [place.cell.code(e.key) for e in value.elements], [
-        place.cell.code(e.value) for e in value.elements
-    ]
+    elements: list[Any] = list(value.elements)
+    return [place.cell.code(e.key) for e in elements], [place.cell.code(e.value) for e in value.elements]
 
 
 def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
@@ -159,7 +158,8 @@ def _memos(place: Place) -> Iterator[Candidate]:
             changes = _memo(place, statement, body[i + 1 :])
             if changes:
                 name = function.name.value
-                yield Candidate(f"compute the result of {name} anew, without the memo", place.cell.edit(changes), "safe",
+                title = f"compute the result of {name} anew, without the memo"
+                yield Candidate(title, place.cell.edit(changes), "safe",
                                 "nothing is remembered between calls")  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def _memo(place: Place, statement: Any, rest: list[Any]) -> dict[Any, str | None
     body = list(statement.body.body) if isinstance(statement.body, cst.IndentedBlock) else []
     if not body:
         return None
-    test = statement.test
+    test: Any = statement.test
     compared = isinstance(test, cst.Comparison) and len(test.comparisons) == 1
     if compared and isinstance(test.comparisons[0].operator, (cst.NotIn, cst.Is)):
         return _fill_then_return(place, statement, body, rest)
@@ -257,14 +257,17 @@ def _memo_by_exception(place: Place, statement: Any, rest: list[Any]) -> dict[An
     kind = statement.handlers[0].type
     if kind is None or place.cell.code(kind) not in ("KeyError", "(KeyError, TypeError)", "AttributeError"):
         return None
-    first = statement.body.body[-1]
+    first: Any = statement.body.body[-1]
     if not isinstance(first, cst.SimpleStatementLine) or not isinstance(first.body[-1], cst.Return):
+        return None
+    known = first.body[-1].value
+    if known is None:
         return None
     lines = [*statement.handlers[0].body.body, *rest]
     text = ""
     for line in lines:
         stored = _store(place, line)
-        if stored is not None and place.cell.code(first.body[-1].value) == stored[0]:
+        if stored is not None and place.cell.code(known) == stored[0]:
             if not isinstance(stored[1], cst.Name):
                 return None
             continue

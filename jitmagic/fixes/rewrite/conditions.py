@@ -451,7 +451,8 @@ def _with_callback(
     check = names.fresh("check", place.taken)
     values = sorted(names.loads(reads) & place.traced) if reads.strip() else []
     header = ", ".join([flag_name, *values])
-    text = f"def {check}({header}):\n{indented(body)}\n{place.jax}.debug.callback({', '.join([check, test, *values])})\n"
+    called = f"{place.jax}.debug.callback({', '.join([check, test, *values])})"
+    text = f"def {check}({header}):\n{indented(body)}\n{called}\n"
     yield Candidate(
         "check the values in jax.debug.callback, which raises while the compiled function runs",
         place.cell.edit({statement: text}), "unsafe", "the error arrives as one of jax's runtime",

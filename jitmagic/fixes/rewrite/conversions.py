@@ -10,7 +10,7 @@ from jitmagic.fixes.rewrite.place import Candidate, Place
 
 MATH = {
     "fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "fsum": "sum", "fmod": "fmod", "dist": "linalg.norm",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "fsum": "sum", "dist": "linalg.norm",
 }  # fmt: skip
 WHOLE = frozenset(("floor", "ceil", "trunc"))
 """Functions of `math` that give an int."""
@@ -64,7 +64,8 @@ def _outside(place: Place) -> Iterator[Candidate]:
             argument = small.value.args[0].value if len(small.value.args) == 1 else None
             if isinstance(argument, cst.Name):
                 new = f"{place.jax}.debug.callback({function}, {argument.value})"
-                yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "unsafe",
+                title = f"call {function} through jax.debug.callback"
+                yield Candidate(title, place.cell.edit({small: new}), "unsafe",
                                 "the value arrives while the compiled function runs", effects=True)  # fmt: skip
                 return
         new = f"{place.jax}.debug.callback(lambda {', '.join(values)}: {code}, {', '.join(values)})"
@@ -90,8 +91,10 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
     if not values:
         return
     keep = names.fresh("keep", place.taken)
-    text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{place.jax}.debug.callback({', '.join([keep, *values])})\n"
-    yield Candidate(f"store into {root.value} through jax.debug.callback", place.cell.edit({statement: text}), "unsafe",
+    called = f"{place.jax}.debug.callback({', '.join([keep, *values])})"
+    text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{called}\n"
+    title = f"store into {root.value} through jax.debug.callback"
+    yield Candidate(title, place.cell.edit({statement: text}), "unsafe",
                     "the value arrives while the compiled function runs", effects=True)  # fmt: skip
 
 
@@ -193,7 +196,7 @@ def _patched(place: Place, node: Any, changes: dict[Any, str | None]) -> str:
     class Patch(cst.CSTTransformer):
         def on_leave(self, original_node: Any, updated_node: Any) -> Any:
             updated = super().on_leave(original_node, updated_node)
-            return cst.parse_expression(changes[original_node]) if original_node in changes else updated
+            return cst.parse_expression(changes[original_node] or "") if original_node in changes else updated
 
     return place.cell.module.code_for_node(node.visit(Patch()))
 

@@ -110,7 +110,8 @@ class _Template:
     """A format text for `jax.debug.print` and its keyword arguments, as they are found."""
 
     def __init__(self, place: Place) -> None:
-        self.place, self.arguments, self.prefix = place, [], ""
+        self.place, self.prefix = place, ""
+        self.arguments: list[str] = []
         self._known: dict[str, str] = {}
 
     def text(self, node: Any) -> str | None:

@@ -119,7 +119,7 @@ class _Lowering:
 
         code = self.place.cell.code
         if isinstance(small, cst.Assign) and len(small.targets) == 1:
-            target = small.targets[0].target
+            target: Any = small.targets[0].target
             if isinstance(target, cst.Tuple) and len(target.elements) == 1:
                 target = target.elements[0].value
             if isinstance(target, cst.Name):
@@ -283,11 +283,11 @@ class _Lowering:
         selection = self._selector(node)
         if selection is not None:
             return selection
-        handler = {
+        handlers: dict[Any, Any] = {
             cst.Subscript: self._subscript, cst.BinaryOperation: self._binary, cst.UnaryOperation: self._unary,
             cst.Comparison: self._compare, cst.Call: self._call, cst.Attribute: self._attribute,
-        }.get(type(node), self._other)  # fmt: skip
-        out: Masked = handler(node)
+        }  # fmt: skip
+        out: Masked = handlers.get(type(node), self._other)(node)
         if node.lpar and out.mask is None:
             return Masked(f"({_stripped(out.text)})")
         return out if not node.lpar else Masked(f"({_stripped(out.text)})", out.mask, out.rank, out.flat)

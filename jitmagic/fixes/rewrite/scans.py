@@ -61,7 +61,8 @@ def mismatches(message: str) -> list[tuple[str, str, str, str]]:
 
 
 FULL = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64",
-        "i8": "int8", "i16": "int16", "u8": "uint8", "u32": "uint32", "b": "bool_", "pred": "bool_", "c64": "complex64",
+        "i8": "int8", "i16": "int16", "u8": "uint8", "u32": "uint32", "b": "bool_",
+        "pred": "bool_", "c64": "complex64",
         "bool": "bool_"}  # fmt: skip
 
 

@@ -319,7 +319,8 @@ def _update_slice(place: Place, node: Any, stored: Any) -> Iterator[Candidate]:
 
 
 SIZED = {"nonzero": "size", "flatnonzero": "size", "argwhere": "size", "where": "size", "unique": "size",
-         "union1d": "size", "intersect1d": "size", "setdiff1d": "size", "unique_values": "size", "unique_counts": "size",
+         "union1d": "size", "intersect1d": "size", "setdiff1d": "size",
+         "unique_values": "size", "unique_counts": "size",
          "repeat": "total_repeat_length", "bincount": "length", "extract": "size"}  # fmt: skip
 
 

@@ -111,7 +111,8 @@ def _without_mask(value: str, mask: str) -> str | None:
                 same = False
             return updated_node.value if same else updated_node
 
-    return module.code_for_node(tree.visit(Drop()))
+    dropped: Any = tree.visit(Drop())
+    return module.code_for_node(dropped)
 
 
 def with_rebindings(place: Place, statements: Sequence[Any], *, array: str = "") -> str:

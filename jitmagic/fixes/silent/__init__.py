@@ -12,6 +12,8 @@ from jitmagic.report import Finding, Fix
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
+BLOCKING = ("queue", "input", "process")
+
 Family = Callable[[Finding, Evidence, "Prover"], Iterable[Fix]]
 
 
@@ -41,6 +43,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     """Corrected cells and calls for the silent kinds. A family that cannot cope offers nothing."""
     if not evidence.function.cell or (prover.checker.settings.trace_only and prover.checker.settings.compile):
         return
+    if any(e.what in BLOCKING for e in (evidence.silent.effects if evidence.silent else ())):
+        return  # to run such a function again may wait for ever, or change something outside
     for family in families(finding.kind):
         if prover.out_of_time():
             prover.say_out_of_time()

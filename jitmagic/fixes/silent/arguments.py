@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in
+from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in, the
 from jitmagic.report import Finding, Fix
 from jitmagic.tracing.names import dotted_name
 
@@ -51,7 +51,7 @@ def _key_argument(
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     assert function is not None
-    seed = next(
+    seed = the(
         n
         for n in ast.walk(function)
         if isinstance(n, ast.Call)
@@ -188,7 +188,7 @@ def _with_parameter(
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     assert function is not None
-    node = next(
+    node = the(
         n
         for n in ast.walk(function)
         if isinstance(n, ast.expr) and _at(n) == _at(node) and type(n) is type(node)

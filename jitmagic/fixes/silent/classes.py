@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.fixes.silent.text import FunctionNode, Text, the
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def _without_jit(prover: Prover, sources: Sequence[str]) -> list[Any]:
 
 
 def _class(text: Text, name: str) -> ast.ClassDef:
-    return next(n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef) and n.name == name)
+    return the(n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef) and n.name == name)
 
 
 def _method(node: ast.ClassDef, name: str) -> FunctionNode:
-    return next(m for m in node.body if isinstance(m, FunctionNode) and m.name == name)
+    return the(m for m in node.body if isinstance(m, FunctionNode) and m.name == name)
 
 
 def _parts(
@@ -69,7 +69,7 @@ def _parts(
 ) -> tuple[ast.Return, ast.expr, ast.expr, FunctionNode, list[str], list[str]]:
     """Return of tree_flatten, its children and aux, tree_unflatten, attributes of children and of aux."""
     flatten = _method(node, "tree_flatten")
-    returned = next(n for n in ast.walk(flatten) if isinstance(n, ast.Return))
+    returned = the(n for n in ast.walk(flatten) if isinstance(n, ast.Return))
     if not isinstance(returned.value, ast.Tuple) or len(returned.value.elts) != 2:
         raise ValueError("tree_flatten returns no pair")
     children, aux = (_resolved(flatten, e) for e in returned.value.elts)
@@ -107,7 +107,7 @@ def _attributes(node: ast.expr, own: str) -> list[str]:
 def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
     """The lost fields as auxiliary data, then as children."""
     for as_children in (False, True):
-        with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+        with contextlib.suppress(SyntaxError, ValueError, LookupError):
             text = Text(source)
             node = _class(text, kind)
             children, aux = _parts(text, node)[4:]
@@ -117,7 +117,7 @@ def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
                 [*children, *missing] if as_children else children,
                 aux if as_children else [*aux, *missing],
             )  # fmt: skip
-    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _registered(source, kind, lost)
 
 
@@ -157,7 +157,7 @@ def _by_call(
     """`cls(*children, *aux)` where the parameters of `__init__` are these fields in this order."""
     try:
         init = _method(node, "__init__")
-    except StopIteration:
+    except LookupError:
         return None
     parameters = [a.arg for a in init.args.args[1:]]
     stored = {ast.unparse(t): ast.unparse(v) for t, v in _assigned(init)}
@@ -180,7 +180,7 @@ def _assigned(init: FunctionNode) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
     """`register_pytree_node(C, lambda c: ((c.a,), None), lambda aux, ch: C(*ch))` with every field."""
     text = Text(source)
-    call = next(
+    call = the(
         n for n in ast.walk(text.tree)
         if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("register_pytree_node")
         and len(n.args) == 3 and ast.unparse(n.args[0]) == kind
@@ -204,10 +204,10 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
 
 def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
     """The field moved from auxiliary data to the children, or no longer static."""
-    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
         text = Text(source)
         node = _class(text, kind)
-        part = next(n for n in node.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == field)
+        part = the(n for n in node.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == field)
         if isinstance(part.value, ast.Call):
             kept = [
                 text.code(k)
@@ -219,12 +219,12 @@ def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
                 part, f"{declared} = {text.code(part.value.func)}({', '.join(kept)})" if kept else declared
             )
             yield text.result()
-    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
         text = Text(source)
         node = _class(text, kind)
         children, aux = _parts(text, node)[4:]
         yield _rewritten(text, node, [*children, field], [n for n in aux if n != field])
-    with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _data_field(source, kind, field)
 
 

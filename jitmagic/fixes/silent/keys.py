@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.fixes.silent.text import FunctionNode, Text, the
 from jitmagic.report import Finding, Fix
 from jitmagic.tracing.names import dotted_name
 
@@ -35,7 +35,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     for key in dict.fromkeys(finding.culprits):
         for rewrite in (_comprehension, _scan_body, _each_use):
             cell = None
-            with contextlib.suppress(SyntaxError, ValueError, LookupError, StopIteration):
+            with contextlib.suppress(SyntaxError, ValueError, LookupError):
                 cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
             words = _proved(prover, cell, sources) if cell else None
             if cell and words:
@@ -64,7 +64,7 @@ def _proved(prover: Prover, cell: str, sources: list[str]) -> str | None:
 
 
 def _at(text: Text, name: str, line: int) -> FunctionNode:
-    return next(
+    return the(
         n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n.name == name and n.lineno == line
     )
 

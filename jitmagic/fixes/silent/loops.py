@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.fixes.silent.text import FunctionNode, Text, the
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _candidates(finding: Finding, evidence: Evidence, prover: Prover) -> Iterato
     line = Text(source).line_of(finding)
     for make in (_fori, _rows, _collected, _comprehension, _nested):
         with contextlib.suppress(
-            SyntaxError, ValueError, LookupError, AttributeError, TypeError, StopIteration
+            SyntaxError, ValueError, LookupError, AttributeError, TypeError
         ):
             yield from make(source, line, finding, evidence, prover)
 
@@ -82,7 +82,7 @@ def _place(source: str, line: int, finding: Finding, evidence: Evidence, prover:
 
 
 def _loop(text: Text, line: int) -> ast.For:
-    return next(n for n in text.on_line(line) if isinstance(n, ast.For))
+    return the(n for n in text.on_line(line) if isinstance(n, ast.For))
 
 
 def _rows(
@@ -139,7 +139,7 @@ def _collected(
     call = appends[0].value
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
     out = ast.unparse(call.func.value)
-    started = next(
+    started = the(
         s for s in ast.walk(function) if isinstance(s, ast.Assign) and ast.unparse(s) == f"{out} = []"
     )
     body = "\n".join(_dedented(text, s, loop.body[0].col_offset) for s in loop.body[:-1])
@@ -210,7 +210,7 @@ def _comprehension(
 
 def _same(text: Text, node: ast.AST) -> ast.AST:
     wanted = ast.dump(node, include_attributes=True)
-    return next(
+    return the(
         n
         for n in ast.walk(text.tree)
         if type(n) is type(node) and ast.dump(n, include_attributes=True) == wanted

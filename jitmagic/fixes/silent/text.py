@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from jitmagic.report import Finding
 
+T = TypeVar("T")
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -195,3 +197,10 @@ def calls_in(tree: ast.AST, function: str) -> list[ast.Call]:
         if isinstance(n, ast.Call)
         and (getattr(n.func, "attr", None) == last if method else getattr(n.func, "id", None) == last)
     ]  # fmt: skip
+
+
+def the(found: Iterable[T]) -> T:
+    """The first of these. Raises LookupError where there is none."""
+    for item in found:
+        return item
+    raise LookupError("nothing like that in the cell")

@@ -114,6 +114,7 @@ def play(
     namespace = dict(prover.checker.namespace)
     with aside(prover):
         define(cell, namespace)
+        _bind_new(cell, prover.checker.cell.body, namespace)
         fn = _find(namespace, name)
         target: Callable[..., Any] = fn
         if jit:
@@ -134,6 +135,18 @@ def play(
             exec(compile(source, "<jitmagic fix>", "exec"), namespace)
         jax.effects_barrier()
     return played
+
+
+def _bind_new(cell: str, old: str, namespace: dict[str, Any]) -> None:
+    """Run what `define` leaves out: registrations of its classes, assignments that the user's cell has not."""
+    known = {ast.dump(s) for s in ast.parse(_plain(old)).body}
+    new = [
+        s
+        for s in ast.parse(_plain(cell)).body
+        if (isinstance(s, ast.Assign) and ast.dump(s) not in known)
+        or (isinstance(s, ast.Expr) and "register_" in ast.unparse(s))
+    ]
+    exec(compile(ast.Module(new, []), "<jitmagic fix>", "exec"), namespace)
 
 
 def _counted(fn: Callable[..., Any], played: Played) -> Callable[..., Any]:
