@@ -162,6 +162,7 @@ class Checker(Subject):
         dyn = self.dynamic_paths(args)
         written = self.written_paths(args)
         declared = self.dyn is not None and self.dyn != "auto"
+        frameworks = self.frameworks(args)
         for v in constants.variables(reach, compat.constants_of(jaxpr), dyn=dyn):
             old = self.seen.variables.get(v.path)
             self.seen.variables[v.path] = replace(
@@ -169,6 +170,7 @@ class Checker(Subject):
                 stale=bool(old and old.stale),
                 written=v.written or v.path in written,
                 declared=v.role == "dynamic" and declared,
+                framework=frameworks.get(v.path, ""),
                 rebound=v.role == "constant" and self.is_rebound(v.path),
             )
         self.seen.equations = stages.equation_count(jaxpr)

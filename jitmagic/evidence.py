@@ -117,6 +117,8 @@ class Variable:
     before: str = ""
     after: str = ""
     """Short text of the value when compiled and now, where it changed."""
+    framework: str = ""
+    """The framework whose variable it is."""
 
 
 @dataclass(frozen=True)

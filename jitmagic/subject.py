@@ -98,6 +98,12 @@ class Subject:
         stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
         return tuple(p.path for p in stateful.places) if stateful is not None else ()
 
+    def frameworks(self, args: Sequence[Any]) -> dict[str, str]:
+        """Name of the framework for each dynamic variable that is one's."""
+        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        places = stateful.places if stateful is not None else ()
+        return {p.path: p.adapter.name for p in places if p.adapter is not None}
+
     def written_paths(self, args: Sequence[Any]) -> set[str]:
         """Paths of the dynamic variables that the function writes."""
         stateful = getattr(self.compiled_for(args), "__jitmagic__", None)

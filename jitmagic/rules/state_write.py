@@ -59,7 +59,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Write
+from jitmagic.evidence import Evidence, Variable, Write
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
@@ -86,6 +86,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     ]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
+    refused = [v for v in evidence.variables if v.framework.startswith("flax") and v.written and not v.declared]
+    if refused:
+        yield _refused(evidence, refused)
     for problem in of_kind(evidence, RULE.kind):
         names = culprits(evidence, problem)
         yield RULE.finding(
@@ -101,6 +104,22 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             "`jit` (such as `nnx.jit`) where it is a framework's object",
             detail=exception_detail(problem),
         )
+
+
+def _refused(evidence: Evidence, variables: list[Variable]) -> Finding:
+    """Variables that flax lets nobody write from a trace they do not belong to."""
+    first, function = variables[0], evidence.function.name
+    names = [v.path for v in variables]
+    stores = [w for w in first.reads if w.source.partition("=")[0].strip().startswith(w.text)]
+    return RULE.finding(
+        evidence,
+        f"`{function}` writes {listed(names[:4])} without taking it as an argument: jitmagic passes it in and out "
+        "here, but `jax.jit` and `nnx.jit` refuse it",
+        where=next(iter(stores or first.reads), None),
+        culprits=[*names, *(root(n) for n in names)],
+        help=f"declare it (`--dyn {root(first.path)}`), or pass {quoted(root(first.path))} as an argument through "
+        "`nnx.jit`",
+    )
 
 
 def _written(evidence: Evidence, writes: list[Write]) -> Finding:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import linecache
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.tracing.messages import leaked_value
@@ -43,6 +46,30 @@ def leak_site(text: str) -> LeakSite | None:
             node, name = min(stores, key=lambda s: _rank(s[0], line, created == place))
             return _site(file, source, node, name, function)
     return None
+
+
+def method_store(names: Sequence[str], namespace: Mapping[str, Any]) -> LeakSite | None:
+    """The method that put a value into an attribute of an object the notebook holds (`cell.v`), for leaks
+    whose value was made inside a library."""
+    for name in names:
+        root, _, attribute = name.rpartition(".")
+        if not root.isidentifier() or root not in namespace:
+            continue
+        for fn in _methods(type(namespace[root])):
+            file = fn.__code__.co_filename
+            source = source_of(file)
+            function = _function_at(source, fn.__code__.co_firstlineno)
+            stores = _stores(function) if function is not None else ()
+            for node, stored in stores:
+                if stored.rpartition(".")[2] == attribute and isinstance(function, _Function):
+                    return _site(file, source, node, name, function)
+    return None
+
+
+def _methods(cls: type) -> list[types.FunctionType]:
+    """Methods written in Python, of the class itself first, the constructor last."""
+    own = [v for c in cls.__mro__ for v in vars(c).values() if isinstance(v, types.FunctionType)]
+    return sorted((f for f in own if f.__code__.co_filename in linecache.cache), key=lambda f: f.__name__ == "__init__")
 
 
 def _function_at(source: Source, line: int) -> _Function | None:

@@ -18,7 +18,7 @@ import jax
 
 from jitmagic.evidence import Op, Problem, Where
 from jitmagic.tracing import compat, messages
-from jitmagic.tracing.leaks import leak_site
+from jitmagic.tracing.leaks import leak_site, method_store
 from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, names_in
 from jitmagic.tracing.sites import Site, site_of
 
@@ -114,8 +114,10 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
     name, message = type(exc).__name__, messages.first_paragraph(told)
     leaves = _leaves(text, frames, op)
     leaked = leak_site(text) if op == "leak" else None
+    used = _names_used(users[-1]) if op == "leak" and users and _inside(frames, users[-1][0]) else ()
+    if leaked is not None and not is_user_file(leaked.where.file):
+        leaked = method_store(used, namespace_of(users[-1][0])) if users else None
     if leaked is not None:
-        used = _names_used(users[-1]) if users and _inside(frames, users[-1][0]) else ()
         names = tuple(dict.fromkeys((*leaked.names, *used)))
         return Problem(op, leaked.where, leaves, names, leaked.construct, "", name, message)
     if not users or (op in _BINDING and not _inside(frames, users[-1][0])):

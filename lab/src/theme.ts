@@ -8,6 +8,10 @@ function wave(color: string): string {
   return `url("data:image/svg+xml,${encodeURIComponent(`<svg xmlns='http://www.w3.org/2000/svg' width='6' height='3'>${path}</svg>`)}")`;
 }
 
+/** Colours of words on a light and on a dark background: those of the report, jitmagic/render/html.py. */
+const WORDS = { error: ['#a50e0e', '#ff9a90'], warning: ['#6b4500', '#f7c46c'], note: ['#174ea6', '#9ec3ff'] };
+const DARK = 'body[data-jp-theme-light="false"] &';
+
 export const theme = EditorView.theme({
   '.cm-lintRange-error': { backgroundImage: wave('#e0352b') },
   '.cm-lintRange-warning': { backgroundImage: wave('#d98c00') },
@@ -20,14 +24,15 @@ export const theme = EditorView.theme({
   '.jm-heat': { backgroundColor: '#e8710a', borderRadius: '1px' },
   '.jm-note': {
     marginLeft: '2.5em',
-    color: 'var(--jp-ui-font-color2)',
+    color: 'var(--jp-ui-font-color1)',
+    opacity: '0.75',
     fontFamily: 'var(--jp-ui-font-family)',
     fontSize: 'var(--jp-ui-font-size1)',
     fontStyle: 'italic',
     whiteSpace: 'pre',
     userSelect: 'none'
   },
-  '.jm-stale': { color: 'var(--jp-warn-color-normal, var(--jp-warn-color0))', fontWeight: 'bold' },
+  '.jm-stale': { color: WORDS.warning[0], opacity: '1', fontWeight: 'bold' },
   '.cm-tooltip.cm-tooltip-hover, .cm-tooltip.cm-tooltip-lint': {
     backgroundColor: 'var(--jp-layout-color1)',
     color: 'var(--jp-ui-font-color1)',
@@ -56,7 +61,7 @@ export const theme = EditorView.theme({
   '.cm-diagnosticAction:focus-visible': { outline: '2px solid var(--jp-brand-color1)', outlineOffset: '2px' },
   '.jm-tip': { fontFamily: 'var(--jp-ui-font-family)', fontSize: 'var(--jp-ui-font-size1)', lineHeight: '1.45' },
   '.jm-tip-message': { fontWeight: '600', margin: '2px 0 4px' },
-  '.jm-tip-proof': { color: 'var(--jp-ui-font-color2)' },
+  '.jm-tip-proof': { opacity: '0.8' },
   '.jm-tip code, .jm-tip-code': {
     fontFamily: 'var(--jp-code-font-family)',
     fontSize: 'var(--jp-code-font-size)',
@@ -66,7 +71,10 @@ export const theme = EditorView.theme({
   },
   '.jm-tip-code': { padding: '6px 8px', margin: '4px 0', overflowX: 'auto', lineHeight: '1.35' },
   '.jm-tip summary': { cursor: 'pointer', color: 'var(--jp-content-link-color)' },
-  '.jm-error-word': { color: 'var(--jp-error-color0, #b71c1c)' },
-  '.jm-warning-word': { color: 'var(--jp-warn-color0, #b45309)' },
-  '.jm-note-word': { color: 'var(--jp-info-color0, #1a5fb4)' }
+  '.jm-error-word': { color: WORDS.error[0] },
+  '.jm-warning-word': { color: WORDS.warning[0] },
+  '.jm-note-word': { color: WORDS.note[0] },
+  [`${DARK} .jm-error-word`]: { color: WORDS.error[1] },
+  [`${DARK} .jm-warning-word, ${DARK} .jm-stale`]: { color: WORDS.warning[1] },
+  [`${DARK} .jm-note-word`]: { color: WORDS.note[1] }
 });

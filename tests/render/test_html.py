@@ -61,6 +61,7 @@ def test_only_known_tags_attributes_and_styles(name):
             assert "url" not in value and "var(" not in value
             if "light-dark" in value:
                 assert property_ in ("color", "background-color")
+                assert "rgb(" in value and "#" not in value  # else an untrusted notebook drops it
 
 
 def test_what_the_user_wrote_is_text():
