@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import re
@@ -50,7 +51,7 @@ _ARGUMENTS = [
     argument("--fix", action="store_const", const=True, help="put the corrected cell into a new cell below"),
     argument("-w", "--widget", action="store_const", const=True, help="the interactive panel"),
     argument("--explain", metavar="CODE", help="the page of one rule"),
-    argument("--cell", action="store_true", help="set by the cell form"),
+    argument("--cell", action="store_true", help=argparse.SUPPRESS),
     argument("call", nargs="...", metavar="CALL", help="calls to make after the cell, separated by semicolons"),
 ]  # fmt: skip
 

@@ -133,9 +133,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             yield _finding(evidence, source.where(node), "os.environ", "reads the environment", help)
 
 
-def _finding(
-    evidence: Evidence, where: Where, culprit: str | Sequence[str], what: str, help: str
-) -> Finding:
+def _finding(evidence: Evidence, where: Where, culprit: str | Sequence[str], what: str, help: str) -> Finding:
     return RULE.finding(
         evidence,
         f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls go "

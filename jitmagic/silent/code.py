@@ -158,7 +158,11 @@ def _attribute(value: Any, name: str) -> Any:
     if value is MISSING:
         return MISSING
     module = type(value).__module__ or ""
-    if isinstance(value, types.ModuleType | type) or module in _SAFE or module.startswith(("numpy.random", "pathlib")):
+    if (
+        isinstance(value, types.ModuleType | type)
+        or module in _SAFE
+        or module.startswith(("numpy.random", "pathlib"))
+    ):
         return getattr(value, name, MISSING)
     held = getattr(value, "__dict__", None)
     if isinstance(held, dict) and name in held:
@@ -170,7 +174,9 @@ def _attribute(value: Any, name: str) -> Any:
     return MISSING
 
 
-_SAFE = frozenset("random os datetime time queue logging _io io collections _collections builtins itertools".split())
+_SAFE = frozenset(
+    "random os datetime time queue logging _io io collections _collections builtins itertools".split()
+)
 
 
 def _characters(line: str, offset: int) -> int:

@@ -38,7 +38,10 @@ def collect(
     read = None if reach.any_attribute else set(reach.attributes)
     found = replace(
         found,
-        truncated=(*_tried(lambda: widths.arguments(_dynamic_leaves(subject, args, kwargs))), *found.truncated),
+        truncated=(
+            *_tried(lambda: widths.arguments(_dynamic_leaves(subject, args, kwargs))),
+            *found.truncated,
+        ),
         lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
     )
@@ -101,7 +104,11 @@ def input_paths(subject: Subject, closed: Any, args: Any, kwargs: Any) -> list[s
 
     options = subject.options
     leaves = call_leaves(
-        subject.fn, args, kwargs, static_argnums=options.static_argnums, static_argnames=options.static_argnames
+        subject.fn,
+        args,
+        kwargs,
+        static_argnums=options.static_argnums,
+        static_argnames=options.static_argnames,
     )
     paths = [*subject.dynamic_paths(args), *(x.path for x in leaves if not x.static)]
     return paths if len(paths) == len(jaxpr_of(closed).invars) else []
@@ -126,7 +133,9 @@ def not_finite(
     return Silent(not_finite=(fact,) if fact is not None else ())
 
 
-def observe(subject: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reach: Any) -> None:
+def observe(
+    subject: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reach: Any
+) -> None:
     """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
     subject.seen.silent = merge(subject.seen.silent, collect(subject, traced, args, kwargs, reach))
 

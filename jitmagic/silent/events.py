@@ -79,6 +79,7 @@ def _register() -> None:
 
 def _heard(event: str, duration_secs: float, **details: Any) -> None:
     from jitmagic.tracing.stages import COMPILE
+
     if event != COMPILE or not _watching or _is_ours():
         return
     name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
@@ -226,12 +227,18 @@ def _is_kept(source: Source, node: ast.AST, scope: ast.AST) -> bool:
     parent = source.parents.get(node)
     if isinstance(parent, ast.Return):
         return True
-    if isinstance(parent, ast.Assign) and any(isinstance(t, ast.Attribute | ast.Subscript) for t in parent.targets):
+    if isinstance(parent, ast.Assign) and any(
+        isinstance(t, ast.Attribute | ast.Subscript) for t in parent.targets
+    ):
         return not isinstance(scope, ast.For | ast.While)
     if any(d for d in getattr(scope, "decorator_list", ()) if "cache" in ast.unparse(d)):
         return True
     name = node.name if isinstance(node, ast.FunctionDef) else None
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
         name = parent.targets[0].id
     returned = (n.value for n in ast.walk(scope) if isinstance(n, ast.Return) and n.value is not None)
     return name is not None and any(isinstance(v, ast.Name) and v.id == name for v in returned)
@@ -254,7 +261,9 @@ def _made_name(source: Source, made: ast.AST) -> str:
 def _bound_name(source: Source, name: ast.Name) -> str:
     """What a name assigned from a lambda, a partial or a transformation is called in jax."""
     for node in ast.walk(source.tree) if source.tree is not None else ():
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name.id for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name.id for t in node.targets
+        ):
             if isinstance(node.value, ast.Lambda | ast.Call):
                 return _made_name(source, node.value)
     return name.id
@@ -282,7 +291,11 @@ def _parts(made: ast.AST) -> list[ast.AST]:
 def _captured(source: Source, node: ast.AST) -> list[str]:
     if isinstance(node, ast.Name):
         for other in ast.walk(source.tree) if source.tree is not None else ():
-            if isinstance(other, ast.FunctionDef) and other.name == node.id and _scope(source, other) is not None:
+            if (
+                isinstance(other, ast.FunctionDef)
+                and other.name == node.id
+                and _scope(source, other) is not None
+            ):
                 return [*_free(other), node.id]
         return [node.id]
     return _free(node) if isinstance(node, ast.Lambda | ast.FunctionDef) else names_in(node)
@@ -294,9 +307,13 @@ def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
     called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
     called |= {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Attribute) and id(n) in called}
     body = node.body if isinstance(node.body, list) else [node.body]
-    found = [n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    found = [
+        n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    ]
     modules = ("jax", "jnp", "np", "lax", "functools")
-    return list(dict.fromkeys(n.id for n in found if n.id not in own and id(n) not in called and n.id not in modules))
+    return list(
+        dict.fromkeys(n.id for n in found if n.id not in own and id(n) not in called and n.id not in modules)
+    )
 
 
 def _scope_name(source: Source, maker: Maker) -> str:
@@ -315,4 +332,6 @@ def _place(maker: Maker, source: Source) -> Where:
     line = node.lineno  # type: ignore[attr-defined]
     text = source.lines[line - 1].rstrip()
     start = len(text) - len(text.lstrip())
-    return Where(maker.file, line, start, line, len(text), text.strip(), text.strip(), _scope_name(source, maker))
+    return Where(
+        maker.file, line, start, line, len(text), text.strip(), text.strip(), _scope_name(source, maker)
+    )

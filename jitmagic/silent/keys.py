@@ -46,7 +46,12 @@ def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenR
             path = names.get(id(root.value), "")
             yield HiddenRandom("captured", _unique([path, *key_names(site)]), site.where, site.where.text)
         elif isinstance(root, Seed):
-            yield HiddenRandom("fixed", _unique([*_bound_to(site), _callee(site), *_names(site)]), site.where, site.where.text)
+            yield HiddenRandom(
+                "fixed",
+                _unique([*_bound_to(site), _callee(site), *_names(site)]),
+                site.where,
+                site.where.text,
+            )
 
 
 def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
@@ -73,7 +78,11 @@ def key_names(site: Site) -> list[str]:
 def _names(site: Site) -> list[str]:
     nodes = ast.walk(site.node) if site.node is not None else ()
     called = {id(n.func) for n in ast.walk(site.node) if isinstance(n, ast.Call)} if site.node else set()
-    return [n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called and n.id not in ("jax", "jnp", "np")]
+    return [
+        n.id
+        for n in nodes
+        if isinstance(n, ast.Name) and id(n) not in called and n.id not in ("jax", "jnp", "np")
+    ]
 
 
 def _bound_to(site: Site) -> list[str]:

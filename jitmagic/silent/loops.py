@@ -45,10 +45,10 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
                 found.equations += 1
                 found.seen[(stack[: depth + 1], eqn.primitive.name)] += 1
     large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
-    for node, loop in large.items():
-        source = source_of(loop.file)
+    for node, made in large.items():
+        source = source_of(made.file)
         if not any(o is not node and _holds(source, o, node) for o in large):
-            yield Unrolled(_head(loop.file, source, node), _names(node), loop.turns(), loop.equations)
+            yield Unrolled(_head(made.file, source, node), _names(node), made.turns(), made.equations)
 
 
 def _line_of(code: Any, offset: int) -> int:
@@ -65,7 +65,7 @@ def _around(source: Source, line: int) -> list[ast.AST]:
     inside = [n for n in ast.walk(source.tree) if _contains(n, line)]
     functions = [n for n in inside if isinstance(n, _FUNCTIONS)]
     own = min(functions, key=lambda n: n.end_lineno - n.lineno, default=None)  # type: ignore[operator]
-    loops = [n for n in inside if isinstance(n, _LOOPS) and _in_body(n, line)]
+    loops: list[ast.AST] = [n for n in inside if isinstance(n, _LOOPS) and _in_body(n, line)]
     return [n for n in loops if own is None or n.lineno >= own.lineno][::-1]
 
 

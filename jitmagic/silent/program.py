@@ -21,7 +21,9 @@ Frame = tuple[types.CodeType, int]
 Stack = tuple[Frame, ...]
 """User frames in which an equation arose, innermost first."""
 
-_SAME = frozenset("random_wrap random_unwrap copy copy_p convert_element_type device_put optimization_barrier".split())
+_SAME = frozenset(
+    "random_wrap random_unwrap copy copy_p convert_element_type device_put optimization_barrier".split()
+)
 _PICKS = frozenset(
     "slice squeeze reshape dynamic_slice gather random_split random_fold_in random_seed broadcast_in_dim "
     "expand_dims transpose rev random_clone concatenate add sub mul lt select_n iota stack".split()
@@ -117,7 +119,11 @@ class _Walk:
         return [read(v) for v in body.outvars]
 
     def constant(self, value: Any) -> Value:
-        key = repr(value) if getattr(value, "ndim", 0) == 0 and not hasattr(value, "addressable_shards") else id(value)
+        key = (
+            repr(value)
+            if getattr(value, "ndim", 0) == 0 and not hasattr(value, "addressable_shards")
+            else id(value)
+        )
         return Value(self.numbered(("constant", type(value), key)), False, root=Constant(value))
 
     def equation(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
@@ -176,7 +182,14 @@ class _Walk:
         return self.turns(body, inputs, consts, carries, used, eqn, eqn.params["length"] > 1)
 
     def turns(
-        self, body: Any, inputs: list[Value], consts: int, carries: int, used: dict[int, Consumed], eqn: Any, many: bool
+        self,
+        body: Any,
+        inputs: list[Value],
+        consts: int,
+        carries: int,
+        used: dict[int, Consumed],
+        eqn: Any,
+        many: bool,
     ) -> list[Value]:
         """A loop's body once, with what changes from turn to turn marked."""
         loop, inner = self.fresh(), open_jaxpr(body)
@@ -235,7 +248,12 @@ class _Walk:
         used.update(after)
         dynamic = any(v.dynamic for v in inputs)
         return [
-            Value(self.fresh(), dynamic or any(v.dynamic for v in c), frozenset().union(*(v.loops for v in c)), c[0].root)
+            Value(
+                self.fresh(),
+                dynamic or any(v.dynamic for v in c),
+                frozenset().union(*(v.loops for v in c)),
+                c[0].root,
+            )
             for c in zip(*columns, strict=True)
         ]
 

@@ -90,7 +90,9 @@ def _same(a: Any, b: Any) -> bool:
         return True
     try:
         if isinstance(a, jax.Array | np.ndarray) or isinstance(b, jax.Array | np.ndarray):
-            return bool(np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
+            return bool(
+                np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
+            )
         if isinstance(a, list | tuple) and isinstance(b, list | tuple):
             return len(a) == len(b) and all(map(_same, a, b))
         if isinstance(a, dict) and isinstance(b, dict):
@@ -169,7 +171,11 @@ def _registration(file: str, name: str) -> Where | None:
     """The call that registers the class by name."""
     tree = source_of(file).tree
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and dotted_name(node.func).rpartition(".")[2] in _REGISTER and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and dotted_name(node.func).rpartition(".")[2] in _REGISTER
+            and node.args
+        ):
             if isinstance(node.args[0], ast.Name) and node.args[0].id == name:
                 inner = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], ast.Lambda) else node
                 return _head(file, inner)

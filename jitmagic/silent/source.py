@@ -25,7 +25,9 @@ FILES = frozenset(
     "numpy.memmap numpy.save numpy.savez numpy.savetxt json.load pickle.load csv.reader glob.glob "
     "jax.numpy.load".split()
 )
-PATH_METHODS = frozenset("read_text read_bytes open exists is_file is_dir iterdir glob rglob stat write_text".split())
+PATH_METHODS = frozenset(
+    "read_text read_bytes open exists is_file is_dir iterdir glob rglob stat write_text".split()
+)
 PROCESS = frozenset(
     "os.getpid os.system os.popen subprocess.run subprocess.check_output subprocess.getoutput socket.gethostname "
     "urllib.request.urlopen requests.get".split()
@@ -54,7 +56,9 @@ def effects(code: Code) -> Iterator[SideEffect]:
         elif isinstance(node, ast.Subscript | ast.Compare):
             yield from _looks_into(code, node)
         elif isinstance(node, ast.For) and _is_iterator(code, node.iter):
-            yield SideEffect("iterator", (ast.unparse(node.iter),), code.where(node, head=True), ast.unparse(node.iter))
+            yield SideEffect(
+                "iterator", (ast.unparse(node.iter),), code.where(node, head=True), ast.unparse(node.iter)
+            )
 
 
 def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
@@ -64,11 +68,17 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
     if name in CLOCK:
         yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
     elif name in ENVIRONMENT:
-        variable = [a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        variable = [
+            a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)
+        ]
         yield SideEffect("environment", (asked, *variable), where, asked)
     elif name in FILES:
         yield SideEffect("file", (asked, *outside), where, asked)
-    elif name.startswith("pathlib.") and isinstance(call.func, ast.Attribute) and call.func.attr in PATH_METHODS:
+    elif (
+        name.startswith("pathlib.")
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in PATH_METHODS
+    ):
         yield SideEffect("file", (dotted_name(call.func.value) or asked, asked), where, asked)
     elif name == "builtins.input":
         yield SideEffect("input", ("input",), where, asked)
@@ -132,7 +142,10 @@ def prints(code: Code) -> Iterator[Printed]:
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
-        shown = [*call.args, *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush"))]
+        shown = [
+            *call.args,
+            *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush")),
+        ]
         values = [n for a in shown for n in _values(a)]
         names = [n for a in shown for n in names_in(a)]
         local = [n for n in dict.fromkeys(values) if n in code.local]
@@ -208,14 +221,22 @@ _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic
 
 def _isinstance_of(code: Code, call: ast.Call) -> str:
     """The name tested by `isinstance(x, float)`, `callable`, `hasattr(x, '__array__')`, else ''."""
-    if not (isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")):
+    if not (
+        isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")
+    ):
         return ""
     name = dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
     if call.func.id == "isinstance" and len(call.args) == 2:
         kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
-        if any(_is_concrete(code.value(k), k) for k in kinds) and not any(_is_jax_array(code.value(k)) for k in kinds):
+        if any(_is_concrete(code.value(k), k) for k in kinds) and not any(
+            _is_jax_array(code.value(k)) for k in kinds
+        ):
             return name
-    if call.func.id in ("hasattr", "getattr") and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
+    if (
+        call.func.id in ("hasattr", "getattr")
+        and len(call.args) > 1
+        and isinstance(call.args[1], ast.Constant)
+    ):
         return name if call.args[1].value in _MISSING_ON_TRACERS else ""
     return ""
 
@@ -230,13 +251,21 @@ def _is_concrete(value: Any, node: ast.expr) -> bool:
 
 
 def _is_jax_array(value: Any) -> bool:
-    return isinstance(value, type) and value.__name__ in ("Array", "Tracer") and value.__module__.startswith("jax")
+    return (
+        isinstance(value, type)
+        and value.__name__ in ("Array", "Tracer")
+        and value.__module__.startswith("jax")
+    )
 
 
 def _type_compared(code: Code, node: ast.Compare) -> str:
     """The name in `type(x) is float`, `type(x) == T`, `type(x) in (…)`, `x.__class__ is T`."""
     for side in (node.left, *node.comparators):
-        if isinstance(side, ast.Call) and code.full_name(side.func) == "builtins.type" and len(side.args) == 1:
+        if (
+            isinstance(side, ast.Call)
+            and code.full_name(side.func) == "builtins.type"
+            and len(side.args) == 1
+        ):
             return dotted_name(side.args[0])
         if isinstance(side, ast.Attribute) and side.attr == "__class__":
             return dotted_name(side.value)
@@ -266,9 +295,17 @@ _TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotI
 def _swallowing(code: Code, node: ast.Try) -> ast.AST | None:
     """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on."""
     for handler in node.handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type] if handler.type else []
+        kinds = (
+            handler.type.elts
+            if isinstance(handler.type, ast.Tuple)
+            else [handler.type]
+            if handler.type
+            else []
+        )
         caught = {dotted_name(k).rpartition(".")[2] for k in kinds}
-        takes = not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
+        takes = (
+            not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
+        )
         raises = any(isinstance(n, ast.Raise) for part in handler.body for n in ast.walk(part))
         if takes and not raises:
             return handler

@@ -25,7 +25,11 @@ def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
 
     for path, value in leaves:
         if isinstance(value, bool | int | float):
-            value = np.asarray(value) if not isinstance(value, int) or abs(value) < 2**63 else np.asarray(float(value))
+            value = (
+                np.asarray(value)
+                if not isinstance(value, int) or abs(value) < 2**63
+                else np.asarray(float(value))
+            )
         elif not isinstance(value, np.ndarray | np.generic):
             continue
         narrow = jax.dtypes.canonicalize_dtype(value.dtype) if value.dtype.kind in "iufc" else value.dtype
@@ -55,12 +59,16 @@ def dtypes(code: Code) -> Iterator[Truncation]:
     for name, call in code.calls():
         method = isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "view") and not name
         of_jax = name.startswith("jax.") or method
-        asked = [a for a in call.args if _is_wide(a)] + [k.value for k in call.keywords if k.arg == "dtype" and _is_wide(k.value)]
+        asked = [a for a in call.args if _is_wide(a)] + [
+            k.value for k in call.keywords if k.arg == "dtype" and _is_wide(k.value)
+        ]
         own = name.startswith("jax.numpy.") and name.rpartition(".")[2] in WIDE
         if (of_jax and asked) or own:
             wide = name.rpartition(".")[2] if own else _text(asked[0])
             names = tuple(n for n in names_in(call) if n in code.local)
-            yield Truncation(names, code.where(call), wide, wide.replace("64", "32").replace("128", "64"), "dtype")
+            yield Truncation(
+                names, code.where(call), wide, wide.replace("64", "32").replace("128", "64"), "dtype"
+            )
 
 
 def _is_wide(node: ast.expr) -> bool:

@@ -96,7 +96,7 @@ def _each_use(text: Text, name: str, line: int, key: str) -> str | None:
         statements.setdefault(_simple(text, use), []).append(use)
     split, first = _split(text), True
     for statement, found in statements.items():
-        subs = []
+        subs: list[str] = []
         for use in found:
             subs.append(_sub(text, use, subs))
             text.replace(use, subs[-1])

@@ -29,9 +29,7 @@ def _candidates(finding: Finding, evidence: Evidence, prover: Prover) -> Iterato
     source = evidence.function.cell
     line = Text(source).line_of(finding)
     for make in (_fori, _rows, _collected, _comprehension, _nested):
-        with contextlib.suppress(
-            SyntaxError, ValueError, LookupError, AttributeError, TypeError
-        ):
+        with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
             yield from make(source, line, finding, evidence, prover)
 
 

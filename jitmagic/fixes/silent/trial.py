@@ -140,7 +140,7 @@ def play(
 def _bind_new(cell: str, old: str, namespace: dict[str, Any]) -> None:
     """Run what `define` leaves out: registrations of its classes, assignments that the user's cell has not."""
     known = {ast.dump(s) for s in ast.parse(_plain(old)).body}
-    new = [
+    new: list[ast.stmt] = [
         s
         for s in ast.parse(_plain(cell)).body
         if (isinstance(s, ast.Assign) and ast.dump(s) not in known)
