@@ -86,7 +86,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each refusal; the field's declaration is the place, where the cell has it."""
     failed = list(of_kind(evidence, RULE.kind))
     for fact in evidence.silent.arrays_in_aux if evidence.silent else ():
-        first = failed[0] if failed else None
+        refused = failed[0] if failed else None
         yield RULE.finding(
             evidence,
             f"{quoted(fact.field or 'an array')} of `{fact.type}` is an array in the part of its object that has "
@@ -94,10 +94,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             "compiles anew",
             where=fact.where or evidence.function.where,
             culprits=[fact.field, fact.argument, fact.type],
-            severity="error" if first else "warning",
+            severity="error" if refused else "warning",
             help=f"make {quoted(fact.field or 'the array')} a child in `tree_flatten`, or an ordinary field "
             "(without `static=True`)",
-            detail=exception_detail(first) if first else "",
+            detail=exception_detail(refused) if refused else "",
         )
     if evidence.silent is not None and evidence.silent.arrays_in_aux:
         return

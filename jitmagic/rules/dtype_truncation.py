@@ -107,8 +107,8 @@ def _facts(evidence: Evidence) -> Iterator[Finding]:
         if fact.origin == "dtype":
             yield RULE.finding(
                 evidence,
-                f"{quoted(fact.where.text if fact.where else '')} asks for {fact.before} and gets {fact.after}: jax "
-                "computes with 32 bits",
+                f"{quoted(fact.where.text if fact.where else '')} asks for {fact.before} and gets {fact.after}: "
+                "jax computes with 32 bits",
                 where=fact.where,
                 culprits=[*fact.names, fact.before],
                 help=f"{SWITCH}, or write {fact.after}",

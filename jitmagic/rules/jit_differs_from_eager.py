@@ -85,12 +85,13 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     tested, where = type_test(evidence)
     name = evidence.function.name
     values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
-    swallowed = next((t for t in evidence.silent.tests if t.where == where and t.swallows), None) if (
-        evidence.silent and where
-    ) else None  # fmt: skip
-    if swallowed:
-        why = f"; {quoted(where.source if where else '')} takes an error of jax itself for an answer, and another path is taken"
-        help = "test the condition with `jnp.where` or `jax.lax.cond`, or catch only the exceptions that are meant"
+    tests = evidence.silent.tests if evidence.silent else ()
+    if where is not None and any(t.where == where and t.swallows for t in tests):
+        why = (
+            f"; {quoted(where.source)} asks for a value, and the `except` around it takes the error of jax for an "
+            "answer"
+        )
+        help = "use `jnp.where` or `jax.lax.cond` there, or catch only the exceptions that are meant"
     elif tested:
         seen = quoted(where.text if where else tested)
         why = f"; {seen} sees a placeholder while jax traces, and another path is taken"

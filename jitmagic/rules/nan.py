@@ -93,13 +93,14 @@ def _told(evidence: Evidence, fact: NotFinite) -> Finding:
         f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",
         where=fact.where or evidence.function.where,
         culprits=fact.names or parameters_read(evidence),
-        help="keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their gradients) are "
-        "not finite, also in the branch of `jnp.where` that is not taken",
+        help="keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their gradients) "
+        "are not finite, also in the branch of `jnp.where` that is not taken",
     )
 
 
 OPERATIONS = {
-    "div": "a division", "log": "a logarithm", "log1p": "a logarithm", "sqrt": "a square root", "rsqrt": "a square root",
+    "div": "a division", "log": "a logarithm", "log1p": "a logarithm",
+    "sqrt": "a square root", "rsqrt": "a root",
     "pow": "a power", "integer_pow": "a power", "exp": "an exponential", "acos": "`arccos`", "asin": "`arcsin`",
     "mul": "a product", "sub": "a difference", "add": "a sum", "atanh": "`arctanh`", "dot_general": "a matrix product",
 }  # fmt: skip

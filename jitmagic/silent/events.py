@@ -136,7 +136,7 @@ def findings(events: Sequence[Event], subjects: Sequence[Subject] = ()) -> tuple
         found.append(
             RULE.finding(
                 Evidence(function),
-                f"a new function is made and compiled here {'at each turn of the loop' if loop else 'at each call'}: "
+                f"a new function is made and compiled here {'at each turn' if loop else 'at each call'}: "
                 f"{times} compilations so far of `{text if len(text) < 60 else text[:57] + '…'}`",
                 where=_place(maker, source),
                 culprits=culprits(maker, source),

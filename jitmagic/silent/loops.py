@@ -66,7 +66,8 @@ def _around(source: Source, line: int) -> list[ast.AST]:
     functions = [n for n in inside if isinstance(n, _FUNCTIONS)]
     own = min(functions, key=lambda n: n.end_lineno - n.lineno, default=None)  # type: ignore[operator]
     loops: list[ast.AST] = [n for n in inside if isinstance(n, _LOOPS) and _in_body(n, line)]
-    return [n for n in loops if own is None or n.lineno >= own.lineno][::-1]
+    first = own.lineno if own is not None else 0
+    return [n for n in loops if getattr(n, "lineno", 0) >= first][::-1]
 
 
 def _contains(node: ast.AST, line: int) -> bool:

@@ -210,7 +210,7 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Try) and (handler := _swallowing(code, node)):
+        elif isinstance(node, ast.Try) and _swallowing(node):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
             yield TypeTest(names[0] if names else "", code.where(_asking(node), head=True), swallows=True)
 
@@ -241,19 +241,20 @@ def _isinstance_of(code: Code, call: ast.Call) -> str:
     return ""
 
 
-_MISSING_ON_TRACERS = ("__array_interface__", "__float__", "tobytes", "devices", "__buffer__", "unsafe_buffer_pointer",
+_MISSING_ON_TRACERS = ("__array_interface__", "__float__", "tobytes", "devices", "__buffer__",
+                       "unsafe_buffer_pointer",
                        "data", "flags", "strides", "base", "addressable_data", "is_fully_addressable")  # fmt: skip
 
 
 def _is_concrete(value: Any, node: ast.expr) -> bool:
-    name = value.__name__ if isinstance(value, type) else ast.unparse(node).rpartition(".")[2]
-    return name in _CONCRETE
+    name = value.__name__ if isinstance(value, type) else ast.unparse(node)
+    return name.rpartition(".")[2] in _CONCRETE
 
 
 def _is_jax_array(value: Any) -> bool:
     return (
         isinstance(value, type)
-        and value.__name__ in ("Array", "Tracer")
+        and value.__name__.rpartition(".")[2] in ("Array", "Tracer")  # jaxlib gives its class a dotted name
         and value.__module__.startswith("jax")
     )
 
@@ -292,7 +293,7 @@ def _asking(node: ast.Try) -> ast.AST:
 _TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotImplementedError".split())
 
 
-def _swallowing(code: Code, node: ast.Try) -> ast.AST | None:
+def _swallowing(node: ast.Try) -> ast.AST | None:
     """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on."""
     for handler in node.handlers:
         kinds = (

@@ -238,8 +238,9 @@ def _at(node: ast.expr) -> tuple[int, int, int | None, int | None]:
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
-_WORDS = {"normal": "noise", "randn": "noise", "standard_normal": "noise", "gauss": "noise", "uniform": "u", "rand": "u",
-          "time": "now", "perf_counter": "now", "now": "now", "choice": "chosen", "permutation": "order", "next": "item",
+_WORDS = {"normal": "noise", "randn": "noise", "standard_normal": "noise", "gauss": "noise", "uniform": "u",
+          "rand": "u", "time": "now", "perf_counter": "now", "now": "now", "choice": "chosen",
+          "permutation": "order", "next": "item",
           "randint": "number", "integers": "number", "random": "u", "getenv": "setting", "environ": "setting",
           "open": "contents", "input": "answer"}  # fmt: skip
 

@@ -77,11 +77,18 @@ def _strong(finding: Finding, evidence: Evidence, prover: Prover, sources: list[
         wanted = trial.original(prover, trial.history(prover), jit=False)
         before = trial.original(prover, trial.history(prover), jit=True)
         if trial.same(wanted.results, got.results) and got.traces < before.traces:
+            names = ", ".join(f"`{p}`" for p in arguments)
             yield Fix(
-                title=f"pass {', '.join(f'`{p}`' for p in arguments)} as an array of fixed dtype", applicability="safe",
-                verified=True, evidence=f"traced {got.traces} times in place of {before.traces}; equal to the run without jit",
+                title=f"pass {names} as an array of fixed dtype",
+                applicability="safe",
+                verified=True,
+                evidence=_fewer(got, before),
                 calls=tuple(new),
-            )  # fmt: skip
+            )
+
+
+def _fewer(now: trial.Played, before: trial.Played) -> str:
+    return f"traced {now.traces} times in place of {before.traces}; equal to the run without jit"
 
 
 def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
@@ -108,7 +115,7 @@ def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list
             if trial.same(wanted.results, got.results) and got.traces < before.traces:
                 yield Fix(
                     title=f"make `{path}` once, before the calls", applicability="safe", verified=True,
-                    evidence=f"traced {got.traces} times in place of {before.traces}; equal to the run without jit",
+                    evidence=_fewer(got, before),
                     calls=(*prelude, *new),
                 )  # fmt: skip
                 return

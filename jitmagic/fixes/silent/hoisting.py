@@ -177,11 +177,8 @@ def _placed(text: Text, jit: ast.Call, top: ast.stmt, made: str, extra: str, bef
     statement = text.statement(jit)
     if isinstance(statement, ast.Assign) and statement.value is jit:
         text.remove(statement)
-    start = (
-        text.span(top)[0]
-        if not getattr(top, "decorator_list", None)
-        else text.span(top.decorator_list[0])[0] - 1
-    )  # type: ignore[attr-defined]
+    decorators = getattr(top, "decorator_list", [])
+    start = text.span(decorators[0])[0] - 1 if decorators else text.span(top)[0]
     block = "\n".join([*before, f"{name} = {made}", "", ""]) + "\n"
     text.changes.append((start, start, block))
     return text.result()

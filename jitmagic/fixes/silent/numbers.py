@@ -16,8 +16,8 @@ from jitmagic.tracing.names import dotted_name
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
-_RISKY = frozenset("sqrt log log2 log10 log1p arccos arcsin arctanh arccosh norm power rsqrt reciprocal divide true_divide "
-                   "exp tan cbrt float_power logit".split())  # fmt: skip
+_RISKY = frozenset("sqrt log log2 log10 log1p arccos arcsin arctanh arccosh norm power rsqrt reciprocal divide "
+                   "true_divide exp tan cbrt float_power logit".split())  # fmt: skip
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -28,7 +28,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     for title, sure, cell in _candidates(evidence.function.cell, line):
         if _proved(prover, cell):
-            words = "traced; finite with and without jit on the calls seen, and as before where it was finite before"
+            words = (
+                "traced; finite on the calls seen, with and without jit, and as before where that was finite"
+            )
             yield Fix(
                 title=title,
                 applicability="safe" if sure else "unsafe",

@@ -17,8 +17,8 @@ from jitmagic.watched import plainly
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
-_BUILTINS = frozenset("float int bool complex range len list tuple dict abs min max sum zip enumerate next iter str "
-                      "print".split())  # fmt: skip
+_BUILTINS = frozenset("float int bool complex range len list tuple dict abs min max sum zip enumerate next iter "
+                      "str print".split())  # fmt: skip
 _NOT_AGAIN = frozenset("save savez savetxt load tofile memmap".split())
 _MOST = 40
 

@@ -45,7 +45,8 @@ def _equal(prover: Prover, cell: str, sources: list[str]) -> bool:
 def _type_tests(source: str, line: int, finding: Finding) -> Iterator[tuple[str, str]]:
     """`type(x) is T` and `isinstance(x, T)` as tests that a tracer passes like the value it stands for."""
     for template in ("isinstance({0}, jax.Array)", "isinstance({0}, (jax.Array, {1}))", "True", "False",
-                     "jnp.issubdtype(jnp.result_type({0}), jnp.floating)", "jnp.issubdtype(jnp.result_type({0}), jnp.integer)",
+                     "jnp.issubdtype(jnp.result_type({0}), jnp.floating)",
+                     "jnp.issubdtype(jnp.result_type({0}), jnp.integer)",
                      "jnp.ndim({0}) == 0"):  # fmt: skip
         text = Text(source)
         for node in text.on_line(line):

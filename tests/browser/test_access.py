@@ -1,0 +1,66 @@
+"""The page of a report for everyone: contrast in both themes, and what axe-core finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitmagic import render
+from jitmagic.render.html import page as whole_page
+from tests.browser import driver
+from tests.render import samples
+
+AXE = driver.ROOT / "lab" / "node_modules" / "axe-core" / "axe.min.js"
+SCHEMES = ["light", "dark"]
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+CONTRASTS = """() => {
+  const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
+  const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3]));
+  const ground = e => { const under = e.parentElement ? ground(e.parentElement) : [255, 255, 255];
+                        return over(parse(getComputedStyle(e).backgroundColor), under); };
+  const part = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = c => 0.2126 * part(c[0]) + 0.7152 * part(c[1]) + 0.0722 * part(c[2]);
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim()) continue;
+    const under = ground(e), top = over(parse(getComputedStyle(e).color), under);
+    const [low, high] = [light(top), light(under)].sort((a, b) => a - b);
+    found.push([(high + 0.05) / (low + 0.05), walk.currentNode.data.slice(0, 40)]);
+  }
+  return found;
+}"""
+
+
+def show(page, name: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_content(whole_page(render.html(samples.TYPICAL[name]()), name))
+    page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_word_contrasts_with_what_is_drawn_under_it(page, shot, scheme):
+    for name in samples.TYPICAL:
+        show(page, name, scheme)
+        shot(page, f"page-{name}-{scheme}", full_page=True)
+        ratios = page.evaluate(CONTRASTS)
+        assert len(ratios) > 20
+        assert [pair for pair in ratios if pair[0] < 4.5] == []
+
+
+def test_the_contrast_is_measured(page):
+    page.set_content("<body style='background:#fff'><p style='color:#777'>too pale")
+    [[ratio, text]] = page.evaluate(CONTRASTS)
+    assert text == "too pale" and ratio == pytest.approx(4.48, abs=0.01)
+
+
+if AXE.exists():  # it comes with lab/'s Node modules, which nobody needs who does not work on the in-editor layer
+
+    @pytest.mark.parametrize("scheme", SCHEMES)
+    def test_axe_finds_no_violation(page, scheme):
+        for name in samples.TYPICAL:
+            show(page, name, scheme)
+            page.add_script_tag(path=str(AXE))
+            found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS)
+            assert len(found["passes"]) > 5
+            assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []

@@ -1,0 +1,50 @@
+"""Fixes of the silent kinds: what they propose was run and does away with the problem."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.silent.cells import finding
+
+CELLS = [
+    ("hidden-rng", "def f(x):\n    key = jax.random.key(0)\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
+    ("hidden-rng", "def f(x, s=1.0):\n    return x * s + np.random.normal(size=x.shape)\n", ["f(jnp.ones(2))"] * 2, "", {}),
+    ("hidden-rng", "def f(x):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "key = jax.random.key(0)\n", {}),
+    ("frozen-side-effect", "def f(w):\n    x = next(batches)\n    return w + x\n", ["f(1.0)"] * 2, "batches = iter([1.0, 2.0, 3.0, 4.0, 5.0])\n", {}),
+    ("key-reuse", "def f(key):\n    a = jax.random.normal(key)\n    b = jax.random.normal(key)\n    return a, b\n", ["f(jax.random.key(0))"], "", {}),
+    ("recompile-weak-type", "def f(t, x):\n    return t + x\n", ["t = 0.0", "t = f(t, jnp.float32(1))", "t = f(t, jnp.float32(2))"], "", {}),
+    ("recompile-new-function", "def f(x, g):\n    return g(x)\n", ["f(1.0, lambda v: v * 2)"] * 3, "", {"static_argnames": "g"}),
+    ("unrolled-loop", "def f(x):\n    for t in range(50):\n        x = x + 0.01 * jnp.cos(x) * t\n    return x\n", ["f(1.0)"], "", {}),
+    ("nan", "def f(x):\n    g = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(g)(x)\n", ["f(0.0)"], "", {}),
+    ("jit-differs-from-eager", "def f(v):\n    if type(v) is T:\n        return v * 2\n    return v\n", ["f(jnp.float32(1))"], "T = type(jnp.ones(1))\n", {}),
+    ("dtype-truncation", "def f(ids):\n    return ids % 1000\n", ["f(np.array([2**32 + 5, 7]))"], "", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "cell", "calls", "setup", "options"), CELLS)
+def test_a_fix_that_was_run(
+    kind: str, cell: str, calls: list[str], setup: str, options: dict[str, str]
+) -> None:
+    found = finding(kind, cell, *calls, setup=setup, **options)
+    assert found.severity != "note"
+    fixes = [f for f in found.fixes if f.verified]
+    assert fixes and fixes[0].evidence
+    assert fixes[0].cell != cell
+
+
+def test_functions_that_may_wait_are_not_run_again() -> None:
+    cell = "def f(w):\n    return w + q.get()\n"
+    setup = "import queue\nq = queue.Queue()\nfor i in range(3): q.put(1.0)\n"
+    assert finding("frozen-side-effect", cell, "f(1.0)", setup=setup).fixes == ()
+
+
+def test_what_the_fixes_run_leaves_nothing_behind() -> None:
+    from jitmagic.conclusions import findings_of
+    from tests.silent.cells import checked
+
+    cell = "def f(w):\n    return w + next(batches)\n"
+    checker = checked(cell, "f(1.0)", setup="batches = iter([1.0, 2.0, 3.0])\n")
+    before = next(checker.namespace["batches"])
+    again = checked(cell, "f(1.0)", setup="batches = iter([1.0, 2.0, 3.0])\n")
+    assert any(f.fixes for f in findings_of(again))
+    assert next(again.namespace["batches"]) == before

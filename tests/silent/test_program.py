@@ -1,0 +1,68 @@
+"""Keys in a traced program: used twice, fixed, captured."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.silent.cells import facts, lines
+
+TWICE = [
+    ("def f(key):\n    a = jax.random.normal(key)\n    b = jax.random.uniform(key)\n    return a + b\n", "b = jax.random.uniform(key)"),
+    ("def f(key):\n    return [jax.random.normal(key) for _ in range(3)]\n", "return [jax.random.normal(key) for _ in range(3)]"),
+    ("def g(key):\n    return jax.random.normal(key)\ndef f(key):\n    a = g(key)\n    return a + g(key)\n", "return a + g(key)"),
+    ("def f(key):\n    k = key\n    return jax.random.normal(k) + jax.random.normal(key)\n", "return jax.random.normal(k) + jax.random.normal(key)"),
+    ("def f(key):\n    k1, k2 = jax.random.split(key)\n    return jax.random.normal(k1), jax.random.normal(k1)\n", "return jax.random.normal(k1), jax.random.normal(k1)"),
+    ("def f(key):\n    a, b = jax.random.split(key)\n    return jax.random.normal(key) + jax.random.normal(a)\n", "return jax.random.normal(key) + jax.random.normal(a)"),
+    ("def f(key):\n    def step(c, _):\n        return c + jax.random.normal(key), None\n    return jax.lax.scan(step, 0.0, None, length=3)\n", "return c + jax.random.normal(key), None"),
+]  # fmt: skip
+
+ONCE = [
+    "def f(key):\n    a, b = jax.random.split(key)\n    return jax.random.normal(a) + jax.random.normal(b)\n",
+    "def f(key):\n    for _ in range(3):\n        key, k = jax.random.split(key)\n        x = jax.random.normal(k)\n    return x\n",
+    "def f(key):\n    return [jax.random.normal(jax.random.fold_in(key, i)) for i in range(3)]\n",
+    "def f(key):\n    return jax.vmap(jax.random.normal)(jax.random.split(key, 3))\n",
+    "def f(key):\n    return jax.lax.cond(True, lambda: jax.random.normal(key), lambda: jax.random.uniform(key))\n",
+    "def f(key):\n    def step(k, _):\n        k, s = jax.random.split(k)\n        return k, jax.random.normal(s)\n    return jax.lax.scan(step, key, None, length=3)[1]\n",
+    "def f(key):\n    a, b, c = jax.random.split(key, 3)\n    return jax.random.permutation(a, 5), jax.random.gamma(b, 2.0), jax.random.choice(c, 5)\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("maker", ["jax.random.key(0)", "jax.random.PRNGKey(0)"])
+@pytest.mark.parametrize(("cell", "line"), TWICE)
+def test_a_key_that_two_draws_use(cell: str, line: str, maker: str) -> None:
+    found = facts(cell, f"f({maker})").keys
+    assert lines(found)[-1] == line
+    assert {"key", "k", "k1"} & set(found[-1].names)
+
+
+@pytest.mark.parametrize("cell", ONCE)
+def test_keys_that_are_split_are_not_used_twice(cell: str) -> None:
+    assert facts(cell, "f(jax.random.key(0))").keys == ()
+
+
+def test_a_key_from_a_fixed_seed() -> None:
+    cell = "def f(x):\n    rng = jax.random.key(3)\n    return x + jax.random.normal(rng)\n"
+    (found,) = facts(cell, "f(1.0)").random
+    assert (found.origin, found.where.source) == ("fixed", "rng = jax.random.key(3)")
+    assert found.names[0] == "rng"
+
+
+def test_a_seed_that_is_an_argument_is_not_fixed() -> None:
+    cell = "def f(seed):\n    return jax.random.normal(jax.random.key(seed))\n"
+    assert facts(cell, "f(1)").random == ()
+
+
+def test_a_fixed_key_that_a_loop_carries_beside_an_argument() -> None:
+    cell = (
+        "def f(x):\n    key = jax.random.key(0)\n    def step(s, _):\n        x, key = s\n"
+        "        key, k = jax.random.split(key)\n        return (x + jax.random.normal(k), key), None\n"
+        "    return jax.lax.scan(step, (x, key), None, length=3)[0][0]\n"
+    )
+    (found,) = facts(cell, "f(1.0)").random
+    assert found.where.source == "key = jax.random.key(0)"
+
+
+def test_a_key_from_outside_is_named() -> None:
+    cell = "def f(x):\n    return x + jax.random.normal(noise_key)\n"
+    (found,) = facts(cell, "f(1.0)", setup="noise_key = jax.random.key(0)\n").random
+    assert (found.origin, found.names[0]) == ("captured", "noise_key")

@@ -1,0 +1,70 @@
+"""What the source asks of the world outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.silent.cells import facts, lines
+
+ASKS = [
+    ("import time\n", "t = time.perf_counter()", "clock"),
+    ("from time import perf_counter as now\n", "t = now()", "clock"),
+    ("import datetime\n", "t = datetime.datetime.now().microsecond", "clock"),
+    ("import os\n", "t = float(os.environ.get('NO_SUCH', '1'))", "environment"),
+    ("import os\n", "t = 1.0 if 'NO_SUCH' in os.environ else 2.0", "environment"),
+    ("import os\n", "t = len(os.listdir('.'))", "file"),
+    ("import pathlib\nplace = pathlib.Path('.')\n", "t = float(place.exists())", "file"),
+    ("numbers = iter(range(9))\n", "t = next(numbers)", "iterator"),
+    ("import uuid\n", "t = uuid.uuid4().int % 7", "id"),
+]
+
+
+@pytest.mark.parametrize(("setup", "line", "what"), ASKS)
+@pytest.mark.parametrize("helper", [False, True])
+def test_questions_to_the_world_outside(setup: str, line: str, what: str, helper: bool) -> None:
+    body = f"    {line}\n    return x * t\n"
+    cell = f"def g(x):\n{body}def f(x):\n    return g(x)\n" if helper else f"def f(x):\n{body}"
+    found = facts(cell, "f(1.0)", setup=setup).effects
+    assert [(e.what, e.where.source) for e in found] == [(what, line)]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "def f(x):\n    it = iter([1.0, 2.0])\n    return x * next(it)\n",
+        "def f(x):\n    return x * next(iter(range(3)))\n",
+        "def f(time):\n    return time.sum()\n",
+        "def f(x):\n    def show(v):\n        open('no such file')\n    jax.debug.callback(show, x)\n    return x\n",
+    ],
+)
+def test_nothing_is_asked(cell: str) -> None:
+    assert facts(cell, "f(jnp.ones(2))").effects == ()
+
+
+def test_generators_of_numpy_and_python() -> None:
+    cell = "def f(x):\n    return x + np.random.normal() + random.gauss(0, 1) + rng.normal()\n"
+    setup = "import random\nrng = np.random.default_rng(0)\n"
+    found = facts(cell, "f(1.0)", setup=setup).random
+    assert sorted((r.origin, r.names[0]) for r in found) == [
+        ("generator", "rng"), ("host", "np.random.normal"), ("host", "random.gauss"),
+    ]  # fmt: skip
+
+
+def test_prints_of_values_and_of_shapes() -> None:
+    cell = "def f(x):\n    y = x + 1\n    print('shape', y.shape)\n    print('y', y)\n    return y\n"
+    found = facts(cell, "f(1.0)").prints
+    assert [p.values for p in found] == [(), ("y",)]
+
+
+def test_tests_of_a_type_and_errors_taken_for_answers() -> None:
+    cell = (
+        "def f(x, n):\n    if isinstance(x, float):\n        x = x + 1\n    if type(x) is T or isinstance(n, int):\n"
+        "        x = x + 1\n    if isinstance(x, (jax.Array, float)):\n        x = x + 1\n    try:\n        k = int(x)\n"
+        "    except TypeError:\n        k = 0\n    return x\n"
+    )
+    found = facts(cell, "f(1.0, 3)", setup="T = type(jnp.ones(1))\n", static_argnames="n").tests
+    assert lines(found) == [
+        "if isinstance(x, float):",
+        "if type(x) is T or isinstance(n, int):",
+        "k = int(x)",
+    ]
