@@ -64,6 +64,8 @@ class Definition:
     end_line: int
     is_generator: bool = False
     is_async: bool = False
+    jits_inside: bool = False
+    """Its body compiles something by itself."""
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
@@ -84,8 +86,9 @@ def definitions(tree: ast.Module) -> list[Definition]:
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
     yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
     return Definition(
-        name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef)
-    )
+        name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
+        any(uses_jit(statement) for statement in node.body),
+    )  # fmt: skip
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:

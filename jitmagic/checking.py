@@ -23,6 +23,10 @@ from jitmagic.subject import MAX_SAMPLES, Subject
 from jitmagic.watched import plainly
 
 
+LOOKED_AT = 3
+"""How many of the first results are looked at for values that are not finite."""
+
+
 class Checker(Subject):
     """Everything about one function: how it is compiled, what was seen, what follows from it."""
 
@@ -48,6 +52,8 @@ class Checker(Subject):
                 self.guarded(self._failed, exc, args, kwargs)
             raise
         self.seen.count += 1
+        if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
+            self.guarded(self._look_at_result, args, kwargs, out)
         if (stale or self.shim.traced != traced) and _outside_traces():
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
@@ -84,7 +90,10 @@ class Checker(Subject):
         known = self.__dict__.setdefault("_keys", set())
         if _outside_traces() and key not in known and len(known) < MAX_SAMPLES:
             known.add(key)
-            self.guarded(self.diagnose, args, kwargs)
+            if self.settings.diagnose:
+                self.guarded(self.diagnose, args, kwargs)
+            else:
+                self.guarded(self.keep, args, kwargs)
             self.guarded(self.on_news, self)
         with plainly():
             return self.fn(*args, **kwargs)
@@ -179,6 +188,16 @@ class Checker(Subject):
             reach, [v for v in self.seen.variables.values() if v.role == "constant"]
         )
         self.guarded(self._observe, traced, args, kwargs, reach)
+
+    def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """A NaN that only a later call shows."""
+        from jitmagic.silent import collect
+
+        before = self.seen.silent
+        traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+        collect.observe_result(self, traced, self.inputs(args, kwargs), out)
+        if self.seen.silent != before:
+            self.on_news(self)
 
     def _observe(self, traced: Any, args: Any, kwargs: Any, reach: Any) -> None:
         """What goes wrong without an error."""

@@ -301,7 +301,8 @@ class Session:
         request = run.request
         checker = checking.Checker(
             fn, target, options=request.options, dyn=request.dyn, namespace=self.shell.user_ns,
-            settings=request.settings, cell=run.source, on_news=self._news, progress=self._progress(target),
+            settings=self._settings_for(target, request), cell=run.source, on_news=self._news,
+            progress=self._progress(target),
         )  # fmt: skip
         checker.call_source = self._call_source
         checker.history = lambda: self._cells_after(checker.cell.text)
@@ -316,6 +317,12 @@ class Session:
         """Sources of the cells that ran after the newest one of this text, those with magics left out."""
         last = max((i for i, s in enumerate(self.sources) if s == text), default=len(self.sources))
         return [s for s in self.sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
+
+    def _settings_for(self, target: str, request: Request) -> Settings:
+        """Under `%%jitcheck`, what a function jits by itself is watched as it runs: the whole is not for jit."""
+        tree = self.running.tree
+        inside = {d.name for d in cells.definitions(tree) if d.jits_inside} if tree is not None else set()
+        return replace(request.settings, diagnose=request.kind == "jit" or target not in inside)
 
     def _call_source(self) -> tuple[str, str | None]:
         return self.running.source, self.running.id

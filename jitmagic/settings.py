@@ -18,6 +18,8 @@ class Settings:
     trace_only: bool = False
     rehearse: bool = True
     """The user's function may be run on real values to find out more."""
+    diagnose: bool = True
+    """False for functions that compile parts of themselves: their calls are kept, not traced."""
     compile: bool = True
     """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
 
