@@ -69,7 +69,12 @@ def alif(s: Arrays, x: Any) -> tuple[Any, dict[int, Any]]:
     v, a, r, spikes = s
     v = v + 0.1 * (x - v - a)
     fired = ((v > 1.0) & (r <= 0)).astype(jnp.float32)
-    new = {0: v * (1 - fired), 1: a * 0.99 + 0.1 * fired, 2: jnp.where(fired > 0, 5.0, r - 1), 3: spikes + fired}
+    new = {
+        0: v * (1 - fired),
+        1: a * 0.99 + 0.1 * fired,
+        2: jnp.where(fired > 0, 5.0, r - 1),
+        3: spikes + fired,
+    }
     return fired, new
 
 
@@ -95,7 +100,9 @@ WORKLOADS = {
         "c: MLP, 50 variables", mlp, lambda: _random(*[(16, 16), (16,)] * 25), lambda: jnp.ones((8, 16))
     ),
     "d": Workload("d: ALIF neurons", alif, lambda: _random(*[(100,)] * 4), lambda: jnp.full(100, 1.5)),
-    "e": Workload("e: one counter of 51", counter, lambda: [*_random(*[(16,)] * 50), jnp.int32(0)], lambda: jnp.ones(())),
+    "e": Workload(
+        "e: one counter of 51", counter, lambda: [*_random(*[(16,)] * 50), jnp.int32(0)], lambda: jnp.ones(())
+    ),
 }
 
 Running = tuple[Callable[[], Any], Callable[[], Arrays]]
@@ -153,7 +160,7 @@ def _on_objects(w: Workload, donate: bool) -> Running:
         return out
 
     compiled = jitmagic.jit(step, dyn_vars="net", donate_argnames="net" if donate else None)
-    return (lambda: compiled(x) if not w.step is logistic else (compiled(x), net.v0)[1]), read
+    return (lambda: compiled(x) if w.step is not logistic else (compiled(x), net.v0)[1]), read
 
 
 def _places(net: Any, count: int) -> list[tuple[Any, str]]:
@@ -180,7 +187,10 @@ def ours_globals(w: Workload) -> Running:
     space: dict[str, Any] = {"step_": w.step, **dict(zip(names, start, strict=True))}
     written = sorted(w.step(w.start(), w.x())[1])
     stores = "".join(f"    v{i} = new[{i}]\n" for i in written)
-    source = f"def step(x):\n    global {', '.join(names)}\n    out, new = step_([{', '.join(names)}], x)\n{stores}    return out\n"
+    listed = ", ".join(names)
+    source = (
+        f"def step(x):\n    global {listed}\n    out, new = step_([{listed}], x)\n{stores}    return out\n"
+    )
     exec(compile(source, "<workload>", "exec"), space)
     compiled = jitmagic.jit(space["step"], dyn_vars=", ".join(names))
     return (lambda: compiled(x)), lambda: [space[n] for n in names]
@@ -405,7 +415,9 @@ def main() -> None:
         with contextlib.suppress(KeyError):
             table[key] = measure(WORKLOADS[key], options.rounds, options.budget)
     names = list(dict.fromkeys(n for found in table.values() for n in found))
-    print(f"jax {jax.__version__}, {jax.default_backend()}, {options.rounds} rounds; ratio to hand-written jax.jit")
+    print(
+        f"jax {jax.__version__}, {jax.default_backend()}, {options.rounds} rounds; ratio to hand-written jax.jit"
+    )
     print(f"{'':22}" + "".join(f"{k:>9}" for k in table))
     for name in names:
         cells = (table[k].get(name) for k in table)
@@ -415,7 +427,9 @@ def main() -> None:
             print(f"{name:22}" + "".join(f"{c[1]:9.2f}" if c else f"{'-':>9}" for c in cells))
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({k: {n: list(c) for n, c in found.items()} for k, found in table.items()}, file, indent=1)
+            json.dump(
+                {k: {n: list(c) for n, c in found.items()} for k, found in table.items()}, file, indent=1
+            )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from jitmagic.settings import Settings
 from jitmagic.subject import MAX_SAMPLES, Subject
 from jitmagic.watched import plainly
 
-
 LOOKED_AT = 3
 """How many of the first results are looked at for values that are not finite."""
 

@@ -111,7 +111,9 @@ def compile_function(
     framework variables: `as_in_jax` keeps it so. `warn` has frozen values watched: a magic does that itself.
     """
     if isinstance(fn, (staticmethod, classmethod)):
-        return type(fn)(compile_function(fn.__func__, dyn_vars, options, namespace, as_in_jax=True, warn=warn))
+        return type(fn)(
+            compile_function(fn.__func__, dyn_vars, options, namespace, as_in_jax=True, warn=warn)
+        )
     first = receiver_name(fn)
     if first is not None and _takes_receiver(fn, dyn_vars, first, as_in_jax):
         return StatefulMethod(fn, dyn_vars, options, first, namespace, warn=warn)
@@ -277,7 +279,13 @@ class Stateful:
                 return result
             finally:
                 _active.stack.pop()
-                _surely(lambda: (held.restore(), before.restore(only_tracers=done), held.restore()))
+
+                def put_back() -> None:
+                    held.restore()
+                    before.restore(only_tracers=done)
+                    held.restore()
+
+                _surely(put_back)
 
     def _outcome(self, out: Any, state: Sequence[Any], held: region.Region) -> tuple[Any, ...]:
         """The function's result and what it wrote, in the form that tells this trace's plan."""
@@ -426,7 +434,9 @@ class Stateful:
             if not compat.is_tracer(candidate) or id(compat.trace_of(candidate)) in traces:
                 return candidate
         path = next((op.place.path for op in made.ops if _uses(op.recipe, index)), "a variable")
-        return self._refuse(path, "was called inside a transformation of jax's that does not know this variable")
+        return self._refuse(
+            path, "was called inside a transformation of jax's that does not know this variable"
+        )
 
     def _refuse(self, path: str, where: str) -> Any:
         raise StateError(
@@ -505,7 +515,13 @@ def _enclosing_jit() -> Any:
     return None
 
 
-_JIT_TRACES = ("_infer_params", "_infer_params_impl", "_infer_params_internal", "_trace_for_jit", "trace_for_jit")
+_JIT_TRACES = (
+    "_infer_params",
+    "_infer_params_impl",
+    "_infer_params_internal",
+    "_trace_for_jit",
+    "trace_for_jit",
+)
 
 
 def _ours_around(frame: Any) -> Any:
@@ -552,7 +568,11 @@ class StatefulMethod:
             self._plain = self._plain or self.options.jit(self.fn)
             return self._plain
         return Stateful(
-            subject, self.dyn_vars, self._without_receiver(), warn=self.warn, receiver=self._reference(receiver)
+            subject,
+            self.dyn_vars,
+            self._without_receiver(),
+            warn=self.warn,
+            receiver=self._reference(receiver),
         ).call
 
     def _reference(self, receiver: Any) -> Callable[[], Any]:
@@ -622,4 +642,3 @@ def warn_stale(path: str, before: str, after: str, name: str) -> None:
         StaleConstantWarning,
         stacklevel=4,
     )
-

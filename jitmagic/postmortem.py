@@ -10,7 +10,6 @@ from jitmagic import conclusions, rules
 from jitmagic import evidence as ev
 from jitmagic.report import CellText, Report
 
-
 CELL = "the cell"
 
 

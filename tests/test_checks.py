@@ -426,13 +426,17 @@ def test_a_ref_is_followed_by_jax_itself(notebook):
     if not hasattr(notebook.ns["jax"], "new_ref"):
         pytest.fail("jax.new_ref is gone: how are references made now?")
     notebook.ok("r = jax.new_ref(jnp.zeros(2))")
-    notebook.ok("%%jit -q --no-time\ndef f(x):\n    r[...] += x\n    return r[...] * 2\nf(1.0); f(1.0); f(1.0)")
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x):\n    r[...] += x\n    return r[...] * 2\nf(1.0); f(1.0); f(1.0)"
+    )
     assert notebook.ok("r[...].tolist()") == [3.0, 3.0]
     assert not notebook.kinds("error", "warning")
 
 
 def test_a_compiled_function_as_an_argument_is_a_function(notebook):
-    notebook.error("%%jit -q --no-time\ndef g(x):\n    return x * 2\ndef f(h, x):\n    return h(x)\nf(g, 2.0)")
+    notebook.error(
+        "%%jit -q --no-time\ndef g(x):\n    return x * 2\ndef f(h, x):\n    return h(x)\nf(g, 2.0)"
+    )
     [finding] = [f for f in notebook.report().findings if f.severity == "error"]
     assert finding.kind == "invalid-jax-type" and "Watched" not in finding.message
     assert finding.fixes[0].static_argnames == ("h",)

@@ -22,7 +22,9 @@ def test_the_pages_of_the_rules_are_up_to_date():
     assert make_docs().stale() == [], "run tools/make_docs.py"
 
 
-@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")) + ["README.md"])
+@pytest.mark.parametrize(
+    "page", sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")) + ["README.md"]
+)
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
@@ -33,7 +35,9 @@ def test_every_option_of_the_table_exists():
     from jitmagic.magics import JitMagics
 
     table = (ROOT / "docs" / "magics.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", "".join(re.findall(r"^\| (`.*?) \|", table, re.M))))
+    named = set(
+        re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", "".join(re.findall(r"^\| (`.*?) \|", table, re.M)))
+    )
     known = {s for a in JitMagics.jit.parser._actions for s in a.option_strings} - {"--cell", "--explain"}
     assert named == known
 

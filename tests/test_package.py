@@ -100,6 +100,13 @@ def test_wheel_has_the_whole_package(wheel):
     assert "jitmagic/py.typed" in packed
 
 
+def test_wheel_has_the_in_editor_layer_where_jupyterlab_looks(wheel):
+    place = f"jitmagic-{jitmagic.__version__}.data/data/share/jupyter/labextensions/jitmagic/"
+    bundle = ROOT / "jitmagic" / "labextension"
+    files = {place + p.relative_to(bundle).as_posix() for p in bundle.rglob("*") if p.is_file()}
+    assert len(files) > 5 and files <= set(wheel.namelist())
+
+
 def test_wheel_has_nothing_else(wheel):
     own = (
         "jitmagic/",

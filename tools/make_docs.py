@@ -17,7 +17,9 @@ def pages() -> dict[str, str]:
     """File name to text, the index included."""
     out = {f"{r.code}-{r.kind}.md": r.page for r in RULES}
     rows = [f"| [{r.code}]({r.code}-{r.kind}.md) | {r.kind} | {r.severity} |" for r in RULES]
-    head = "# The rules\n\nThe same pages as `%jitcheck --explain CODE`; the tests run every cell in them.\n\n"
+    head = (
+        "# The rules\n\nThe same pages as `%jitcheck --explain CODE`; the tests run every cell in them.\n\n"
+    )
     out["README.md"] = head + "| code | kind | severity |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
     return out
 

@@ -41,7 +41,8 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
     if not rewritten:
         return list(fixes)
     kept = [
-        f if f.cell or not _static_data(f, finding, evidence) else replace(f, applicability="display") for f in fixes
+        f if f.cell or not _static_data(f, finding, evidence) else replace(f, applicability="display")
+        for f in fixes
     ]
     kept.sort(key=lambda f: f.applicability == "display")
     leaves = {leaf.path: leaf for call in evidence.calls for leaf in call.leaves}

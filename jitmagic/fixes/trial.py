@@ -242,7 +242,9 @@ class Trial:
                 return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
             return made
         fresh = functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs))
-        fresh.__name__ = f"{getattr(fn, '__name__', 'function')} rewritten"  # no trace of the user's own function
+        fresh.__name__ = (
+            f"{getattr(fn, '__name__', 'function')} rewritten"  # no trace of the user's own function
+        )
         return options.jit(fresh)
 
     # -- what expressions are

@@ -86,7 +86,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     ]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
-    refused = [v for v in evidence.variables if v.framework.startswith("flax") and v.written and not v.declared]
+    refused = [
+        v for v in evidence.variables if v.framework.startswith("flax") and v.written and not v.declared
+    ]
     if refused:
         yield _refused(evidence, refused)
     for problem in of_kind(evidence, RULE.kind):

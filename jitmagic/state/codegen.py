@@ -236,7 +236,10 @@ class _Writer:
                     continue
                 named = p.kind is _Kind.KEYWORD_ONLY or by_name
                 passed.append(f"{p.name}={p.name}" if named else p.name)
-            tests = [f"{p.name} is {'not ' if g else ''}_jm_not_given" for p, g in zip(optional, given, strict=True)]
+            tests = [
+                f"{p.name} is {'not ' if g else ''}_jm_not_given"
+                for p, g in zip(optional, given, strict=True)
+            ]
             forms.append((" and ".join(tests), ", ".join(passed)))
         return forms
 
@@ -309,7 +312,9 @@ class _Writer:
     def _below_whole(self) -> set[int]:
         if "_whole" not in self.__dict__:
             found: set[int] = set()
-            todo = [(n, n.whole or self.stateful.declared.everything) for n in self.stateful.tree.roots.values()]
+            todo = [
+                (n, n.whole or self.stateful.declared.everything) for n in self.stateful.tree.roots.values()
+            ]
             while todo:
                 node, whole = todo.pop()
                 if whole:
@@ -334,8 +339,10 @@ class _Writer:
     def _attribute(self, name: str, value: Any, key: str) -> str:
         usual = is_a(value, types.ModuleType) or type(value).__getattribute__ is object.__getattribute__
         found = values.class_attribute(type(value), key)
-        hidden = found is not None and hasattr(type(found[1]), "__get__") and not is_a(
-            found[1], types.MemberDescriptorType
+        hidden = (
+            found is not None
+            and hasattr(type(found[1]), "__get__")
+            and not is_a(found[1], types.MemberDescriptorType)
         )
         named = is_a(value, tuple) and key in values.fields_of(value)
         if usual and key.isidentifier() and not keyword.iskeyword(key) and (not hidden or named):
@@ -392,7 +399,9 @@ class _Writer:
                 return self.receiver if self.receiver and place.look() is self.stateful._self() else None
             if place.kind == "closure":
                 return f"{self._const(place._holder, 'c')}.cell_contents"
-            return f"{self._const(place._holder, 'g')}[{place.key!r}]" if type(place._holder) is dict else None
+            return (
+                f"{self._const(place._holder, 'g')}[{place.key!r}]" if type(place._holder) is dict else None
+            )
         above = self._frozen_read(place.parent)
         if above is None:
             return None
@@ -433,7 +442,11 @@ class _Writer:
         if names and len(names) <= _CHECKED_SINGLY:
             inside = " or ".join(f"{n}.__class__ is not _jm_Array" for n in names)
         else:
-            inside = "_jm_out.__class__ is not _jm_Array" if not names else f"{names[0]}.__class__ is not _jm_Array"
+            inside = (
+                "_jm_out.__class__ is not _jm_Array"
+                if not names
+                else f"{names[0]}.__class__ is not _jm_Array"
+            )
         if names and len(names) <= _CHECKED_SINGLY:
             self.lines.append(f"if ({inside}) and not _jm_outside():")
         elif names:
@@ -513,8 +526,10 @@ class _Writer:
             return f"{name}[{self._key(place.key)}] = {{}}" if _plain_stores(holder) and there else None
         own = is_a(holder, types.ModuleType) or type(holder).__setattr__ is object.__setattr__
         found = values.class_attribute(type(holder), place.key)
-        hidden = found is not None and hasattr(type(found[1]), "__set__") and not is_a(
-            found[1], types.MemberDescriptorType
+        hidden = (
+            found is not None
+            and hasattr(type(found[1]), "__set__")
+            and not is_a(found[1], types.MemberDescriptorType)
         )
         if own and not hidden and place.key.isidentifier() and not keyword.iskeyword(place.key):
             return f"{name}.{place.key} = {{}}"

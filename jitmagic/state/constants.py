@@ -210,7 +210,9 @@ def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
             leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
-    kept = [leaf for leaf in leaves if not (leaf.is_rng or is_ref(leaf.value) or leaf.place.adapter is not None)]
+    kept = [
+        leaf for leaf in leaves if not (leaf.is_rng or is_ref(leaf.value) or leaf.place.adapter is not None)
+    ]
     return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept])
 
 

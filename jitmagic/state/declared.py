@@ -30,7 +30,7 @@ class Subject:
             inner = inner.__func__
         own: dict[str, Any] | None = getattr(inner, "__globals__", None)
         if own is None:
-            called = getattr(type(inner), "__call__", None)
+            called = getattr(type(inner), "__call__", None)  # noqa: B004 (the function itself is wanted)
             receiver = inner if receiver is None and callable(inner) else receiver
             inner, own = called, getattr(called, "__globals__", None)
         return paths.Scope((self.namespace or {}) if own is None else own, inner, receiver, self.receiver_as)
@@ -78,7 +78,9 @@ class Declared:
             if adapters.any_installed():
                 found += [leaf.place for leaf in subject.reach().leaves() if leaf.is_variable]
         if self.auto:
-            found += [leaf.place for leaf in subject.reach().leaves() if leaf.is_array and is_place(leaf.place)]
+            found += [
+                leaf.place for leaf in subject.reach().leaves() if leaf.is_array and is_place(leaf.place)
+            ]
         for top in self.tops(subject):
             found += _below(top)
         return unique(found)
@@ -103,7 +105,9 @@ def _below(top: Place) -> list[Place]:
 
 def _is_empty(value: Any) -> bool:
     # A container that is filled at the first call, a model that builds itself.
-    return not values.is_leaf(value) and not values.is_a(value, values.FUNCTIONS) and values.is_walkable(value)
+    return (
+        not values.is_leaf(value) and not values.is_a(value, values.FUNCTIONS) and values.is_walkable(value)
+    )
 
 
 def _read_from(item: Any, reach: roots.Reach, subject: Subject) -> Place:
@@ -113,7 +117,9 @@ def _read_from(item: Any, reach: roots.Reach, subject: Subject) -> Place:
     if adapters.any_installed() and _holds_variables(item):
         return Place(f"<{type(item).__name__} {id(item):#x}>", "global", "global", "v", holder={"v": item})
     what = snapshot.short(item)
-    raise ValueError(f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from")
+    raise ValueError(
+        f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from"
+    )
 
 
 def _holds_variables(value: Any) -> bool:

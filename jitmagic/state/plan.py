@@ -79,7 +79,9 @@ class Planner:
         self._made: dict[int, Recipe] = {}
         self._before: dict[int, Held] = {}
 
-    def plan(self, found: region.Region, leaves: dict[Any, int], keep: Sequence[tuple[Place, Any, int]]) -> list[Op]:
+    def plan(
+        self, found: region.Region, leaves: dict[Any, int], keep: Sequence[tuple[Place, Any, int]]
+    ) -> list[Op]:
         """Ops for what changed in the region. `leaves` numbers the variables by slot; `keep` are donated ones,
         which have to come back even unchanged."""
         self._before = found.held
@@ -137,7 +139,9 @@ def build(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
     parts = [build(p, outputs, memo) for _, p in recipe.parts]
     if kind == "dict":
         return dict(zip((k for k, _ in recipe.parts), parts, strict=True))
-    return parts if kind == "list" else tuple(parts) if kind == "tuple" else tuple.__new__(recipe.value, parts)
+    return (
+        parts if kind == "list" else tuple(parts) if kind == "tuple" else tuple.__new__(recipe.value, parts)
+    )
 
 
 def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
@@ -157,7 +161,7 @@ def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any
 
 def _copy(value: Any) -> Any:
     """An object of the same class with the same attributes, made without running the class's own code."""
-    cls = type(value)
+    cls: Any = type(value)
     if is_a(value, dict | list):
         made = cls.__new__(cls)
         for (kind, key), child in region.contents(value).items():

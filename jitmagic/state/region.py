@@ -184,7 +184,9 @@ class Region:
             return
         if not _is_container(value, node):
             return
-        keys = None if whole and not is_a(value, types.ModuleType) else frozenset(node.children if node else ())
+        keys = (
+            None if whole and not is_a(value, types.ModuleType) else frozenset(node.children if node else ())
+        )
         if old is not None and keys is not None:
             keys |= old.keys or frozenset()
         ways = frozenset(node.children if node else ()) | (old.ways if old else frozenset())

@@ -69,7 +69,9 @@ def method_store(names: Sequence[str], namespace: Mapping[str, Any]) -> LeakSite
 def _methods(cls: type) -> list[types.FunctionType]:
     """Methods written in Python, of the class itself first, the constructor last."""
     own = [v for c in cls.__mro__ for v in vars(c).values() if isinstance(v, types.FunctionType)]
-    return sorted((f for f in own if f.__code__.co_filename in linecache.cache), key=lambda f: f.__name__ == "__init__")
+    return sorted(
+        (f for f in own if f.__code__.co_filename in linecache.cache), key=lambda f: f.__name__ == "__init__"
+    )
 
 
 def _function_at(source: Source, line: int) -> _Function | None:

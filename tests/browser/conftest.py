@@ -89,7 +89,9 @@ def fresh(server: driver.Server, request: pytest.FixtureRequest) -> Callable[...
 
 
 @pytest.fixture
-def saved(server: driver.Server, executed: nbformat.NotebookNode, request: pytest.FixtureRequest) -> Callable[..., str]:
+def saved(
+    server: driver.Server, executed: nbformat.NotebookNode, request: pytest.FixtureRequest
+) -> Callable[..., str]:
     """Writes the executed notebook, which opens without a kernel; trusted where that is asked for."""
 
     def write(trusted: bool = False, at: driver.Server = server) -> str:

@@ -205,7 +205,8 @@ class Lab:
     def source(self, index: int) -> str:
         """The text of a cell."""
         return self.js(
-            "i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.sharedModel.getSource()", index
+            "i => window.jupyterapp.shell.currentWidget.content.widgets[i].model.sharedModel.getSource()",
+            index,
         )
 
     def set_source(self, index: int, text: str) -> None:
@@ -244,6 +245,12 @@ class Lab:
         self.command("apputils:change-theme", theme=name)
         light = str(name == "JupyterLab Light").lower()
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
+
+    def setting(self, name: str, value: bool) -> None:
+        """Store one of our settings, and nothing else of ours; read when the page is loaded again."""
+        save = """([name, value]) => window.jupyterapp.serviceManager.settings.save(
+            'jitmagic:plugin', JSON.stringify({[name]: value}))"""
+        self.js(save, [name, value])
 
     def save(self) -> None:
         """Write the notebook to disk."""

@@ -54,7 +54,9 @@ def test_the_contrast_is_measured(page):
     assert text == "too pale" and ratio == pytest.approx(4.48, abs=0.01)
 
 
-if AXE.exists():  # it comes with lab/'s Node modules, which nobody needs who does not work on the in-editor layer
+if (
+    AXE.exists()
+):  # it comes with lab/'s Node modules, which nobody needs who does not work on the in-editor layer
 
     @pytest.mark.parametrize("scheme", SCHEMES)
     def test_axe_finds_no_violation(page, scheme):

@@ -40,6 +40,8 @@ def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     assert "fix: make n static" in words and "proved: " in words
     assert tip.get_by_role("button", name="Apply (read first): make n static").count() == 1
     shot(lab.page, "lab-hover-light")
+    box = lab.cell(cells.FAILING_AT).bounding_box()
+    shot(lab.page, "docs-hover", clip={"x": box["x"], "y": box["y"], "width": 780, "height": 340})
     lab.page.mouse.move(5, 5)
     tip.wait_for(state="detached")
     lab.theme("JupyterLab Dark")
@@ -104,32 +106,32 @@ def test_marks_go_with_the_outputs(lab, saved):
 def test_toggle_in_menu_and_palette(lab, saved):
     lab.open(saved(), kernel=False)
     lab.squiggles(cells.FAILING_AT)
+    name = "Show jitmagic Marks in Cells"
     try:
-        lab.page.get_by_role("menuitem", name="View").click()
-        lab.page.get_by_role("menuitemcheckbox", name="Show jitmagic Marks in Cells").click()
+        lab.page.locator(".lm-MenuBar-item", has_text="View").click()
+        lab.page.locator(".lm-Menu-item", has_text=name).click()
         for index in (cells.GOOD_AT, cells.FAILING_AT, cells.DEFINES_AT):
             lab.no_marks(index)
-        plugin = "() => window.jupyterapp.commands.isToggled('jitmagic:toggle-marks')"
-        assert lab.js(plugin) is False
+        assert lab.js("() => window.jupyterapp.commands.isToggled('jitmagic:toggle-marks')") is False
+        lab.command("apputils:activate-command-palette")
+        lab.page.locator(".lm-CommandPalette-item", has_text=name).first.click()
+        assert lab.squiggles(cells.FAILING_AT) == ["range(n)"]
     finally:
-        lab.command("jitmagic:toggle-marks")
-    assert lab.squiggles(cells.FAILING_AT) == ["range(n)"]
-    lab.command("apputils:activate-command-palette")
-    lab.page.locator(".lm-CommandPalette-item", has_text="Show jitmagic Marks in Cells").first.wait_for()
+        lab.setting("enabled", True)
 
 
-@pytest.mark.parametrize(("setting", "selector"), [("heat", ".jm-heat"), ("constants", ".jm-note >> text=frozen")])
+@pytest.mark.parametrize(
+    ("setting", "selector"), [("heat", ".jm-heat"), ("constants", ".jm-note >> text=frozen")]
+)
 def test_settings_are_followed(lab, saved, setting, selector):
     lab.open(saved(), kernel=False)
     mark = lab.cell(cells.GOOD_AT).locator(selector).first
     mark.wait_for()
-    change = """([name, value]) => window.jupyterapp.serviceManager.settings.save(
-        'jitmagic:plugin', JSON.stringify({[name]: value}))"""
     try:
-        lab.js(change, [setting, False])
+        lab.setting(setting, False)
         lab.page.reload()
         lab.open(saved(), kernel=False)
         lab.squiggles(cells.FAILING_AT)
         assert lab.cell(cells.GOOD_AT).locator(selector).count() == 0
     finally:
-        lab.js(change, [setting, True])
+        lab.setting(setting, True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
-from tests.browser import cells
+from tests.browser import cells, driver
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
@@ -27,6 +28,9 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     style = "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine]; }"
     background, line = marked.evaluate(style)
     assert background.startswith("rgba(217, 48, 37") and "underline" in line
+    verdict = report.locator("b", has_text="fails to trace").first
+    colors = {"light": "rgb(165, 14, 14)", "dark": "rgb(255, 154, 144)"}
+    assert verdict.evaluate("e => getComputedStyle(e).color") == colors[theme]
     good = lab.output(cells.GOOD_AT).first
     closed = good.locator("details:not([open])")
     assert closed.count() >= 3
@@ -65,3 +69,15 @@ def test_report_is_small_and_fast(lab, saved, executed):
         bundle["text/html"],
     )
     assert ms < 100
+
+
+def test_notebook_7_shows_report_and_marks(browser, saved, tmp_path):
+    if not os.environ.get("JITMAGIC_LAB_PYTHON"):
+        pytest.importorskip("notebook", reason="notebook is not installed")
+    with driver.server(tmp_path, "notebook") as at:
+        name = saved(at=at)
+        page = driver.Lab(browser.new_page(viewport={"width": 1200, "height": 900}), at)
+        page.open_notebook7(name)
+        assert page.squiggles(cells.FAILING_AT) == ["range(n)"]
+        assert "JM102" in page.output(cells.FAILING_AT).first.inner_text()
+        page.close()
