@@ -95,6 +95,14 @@ def is_module_class(cls: type) -> bool:
     return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
 
 
+def default_random_states() -> Iterator[Any]:
+    """The random states that functions of imported frameworks draw from where they are given none."""
+    for name in ("brainstate.random", "brainpy.math.random"):
+        state = getattr(sys.modules.get(name), "DEFAULT", None)
+        if state is not None and is_variable(state):
+            yield state
+
+
 def trace_holders(obj: Any) -> Iterator[Any]:
     """The objects that keep the trace in which a framework lets `obj` be changed."""
     if raw_get(obj, "_trace_state") is not MISSING:
