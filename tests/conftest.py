@@ -14,6 +14,11 @@ from traitlets.config import Config
 from jitmagic import subject, watched
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests last: playwright keeps an event loop running in this thread, and cells with `await` need it."""
+    items.sort(key=lambda item: "browser" in item.path.parts)
+
+
 class Notebook:
     """Runs cells in a shell, and keeps what they show."""
 
