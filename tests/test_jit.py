@@ -36,13 +36,24 @@ def module(source, **names):
 
 
 class Traces:
-    """Counts how often the body of a function runs."""
+    """Counts how often the body of a function runs; a generator, because nothing puts one of those back."""
 
     def __init__(self):
-        self.count = 0
+        self._turns = self._turning()
+
+    @staticmethod
+    def _turning():
+        n = 0
+        while True:
+            n += 1
+            yield n
 
     def __call__(self):
-        self.count += 1
+        next(self._turns)
+
+    @property
+    def count(self):
+        return self._turns.gi_frame.f_locals.get("n", 0)
 
 
 class Box:

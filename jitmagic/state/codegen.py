@@ -66,7 +66,15 @@ def _parameter_list(parameters: Sequence[inspect.Parameter], first: Sequence[str
     return ", ".join(out)
 
 
+_generations = itertools.count()
+
+
 def _define(source: str, env: dict[str, Any], name: str) -> types.FunctionType:
+    """Our own names get the number of this definition: the old code of a function that `become`s another keeps
+    its names, so a thread that is still inside it is not disturbed."""
+    own = f"_jm{next(_generations)}_"
+    source = source.replace("_jm_", own)
+    env = {key.replace("_jm_", own): value for key, value in env.items()}
     scope: dict[str, Any] = {}
     exec(compile(source, _FILE, "exec"), env, scope)
     fn: types.FunctionType = scope["call"]
@@ -125,9 +133,14 @@ def become(call: types.FunctionType, other: types.FunctionType) -> None:
     """Let a function that the user already holds run another's code: its identity stays."""
     if call is other:
         return
+    # another thread may be inside the old code: its names stay, and code never meets defaults it lacks
     call.__globals__.update(other.__globals__)
-    call.__defaults__, call.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
-    call.__code__ = other.__code__
+    if other.__defaults__ or other.__kwdefaults__:
+        call.__defaults__, call.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
+        call.__code__ = other.__code__
+    else:
+        call.__code__ = other.__code__
+        call.__defaults__, call.__kwdefaults__ = None, None
 
 
 def specialised(stateful: Stateful) -> types.FunctionType:
