@@ -246,6 +246,12 @@ class TestFailingCells:
         assert (finding.kind, finding.span.source) == ("leaked-tracer", "kept.append(x * 2)")
         notebook.ok("f(2.0)")
 
+    def test_a_traced_key_does_not_stay_in_a_dict(self, notebook):
+        notebook.ok("memo = {1: 2}")
+        notebook.error("%%jit -q\ndef f(dt):\n    memo[dt] = dt * 2\n    return memo[dt]\nf(0.5)")
+        assert set(notebook.kinds("error")) == {"tracer-hash"}
+        assert notebook.ok("memo") == {1: 2}
+
     def test_our_own_failure_is_one_line(self, notebook, monkeypatch):
         from jitmagic import diagnosis, subject
 

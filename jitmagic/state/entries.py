@@ -68,7 +68,7 @@ class Keyed(Entry):
 
     def _now(self) -> dict[Any, Any]:
         if self.kind == "item":
-            return dict(dict.items(self.holder))
+            return {k: v for k, v in dict.items(self.holder) if not values.is_tracer(k)}
         if is_a(self.holder, type):
             return {k: v for k, v in values.class_dict(self.holder).items() if not is_special(k)}
         if is_a(self.holder, Function):
@@ -84,7 +84,13 @@ class Keyed(Entry):
             if key not in self.old:
                 yield key, MISSING, new
 
+    def _traced_keys(self) -> list[Any]:
+        """Traced values that became keys; one whose trace has ended can't even be hashed."""
+        return [k for k in self.holder if values.is_tracer(k)] if self.kind == "item" else []
+
     def changes(self) -> Iterator[Change]:
+        for key in self._traced_keys():
+            yield self.path, self.origin, "added", MISSING, key
         for key, old, new in self._differences():
             if not _same(old, new):
                 action = _action(old, new)
@@ -93,6 +99,10 @@ class Keyed(Entry):
                 yield self.path + values.step_text(self.kind, key), self.origin, action, old, new
 
     def restore(self, only: Callable[[Any], bool] | None) -> None:
+        if self._traced_keys():
+            kept = self._now()
+            dict.clear(self.holder)
+            dict.update(self.holder, kept)
         wrong = [(k, old) for k, old, new in self._differences() if not only or only(new)]
         if not wrong:
             return
