@@ -102,6 +102,9 @@ def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
 def rehearse(fn: Callable[..., Any], args: Any, kwargs: Any, reach: Any) -> Any:
     """The result of one run of the user's plain function that leaves nothing behind."""
     import jax
+    import numpy as np
 
     with undone(reach), held_back(), plainly():
-        return jax.block_until_ready(fn(*args, **kwargs))
+        out = jax.block_until_ready(fn(*args, **kwargs))
+        # a result may be an argument that was written in place, which is about to be put back
+        return jax.tree.map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, out)

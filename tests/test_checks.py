@@ -91,6 +91,15 @@ def inner(x): return x + jnp.sum(w) + params['layer1'][0]
         )
         assert value["b"][0].tolist() == [2.0, 2.0] and value["b"][1] is None
 
+    def test_a_result_that_is_an_argument_written_in_place(self, notebook):
+        notebook.ok("a = np.zeros(3, np.float32)\ndef fill(v):\n    v[:] = 7\n    return v")
+        from jitmagic import quiet
+        from jitmagic.state.roots import reach
+
+        fill, a = notebook.ns["fill"], notebook.ns["a"]
+        result = quiet.rehearse(fill, (a,), {}, reach(fill, args=(a,)))
+        assert result.tolist() == [7.0] * 3 and a.tolist() == [0.0] * 3
+
 
 class TestDynamicVariables:
     @pytest.fixture
