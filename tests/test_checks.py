@@ -97,7 +97,7 @@ def inner(x): return x + jnp.sum(w) + params['layer1'][0]
         from jitmagic.state.roots import reach
 
         fill, a = notebook.ns["fill"], notebook.ns["a"]
-        result = quiet.rehearse(fill, (a,), {}, reach(fill, args=(a,)))
+        result = quiet.rehearse(fill, (a,), {}, reach(fill, args=(a,), kwargs={}))
         assert result.tolist() == [7.0] * 3 and a.tolist() == [0.0] * 3
 
 

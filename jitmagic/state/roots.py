@@ -274,7 +274,8 @@ class _Scan:
         for i, value in enumerate(args):
             given.setdefault(names[i] if i < len(names) else f"args[{i - len(names)}]", value)
         for name, value in given.items():
-            if not values.is_leaf(value) and not values.is_tracer(value):
+            buffer = values.is_array(value) and not values.is_jax_array(value)  # numpy's may be written in place
+            if (buffer or not values.is_leaf(value)) and not values.is_tracer(value):
                 self._add(name, Place(name, "argument", "global", name, holder={name: value}), "argument")
 
     def _callable(self, value: Any, name: str) -> None:
