@@ -274,7 +274,8 @@ class _Scan:
         for i, value in enumerate(args):
             given.setdefault(names[i] if i < len(names) else f"args[{i - len(names)}]", value)
         for name, value in given.items():
-            buffer = values.is_array(value) and not values.is_jax_array(value)  # numpy's may be written in place
+            # an array of numpy may be written in place
+            buffer = values.is_array(value) and not values.is_jax_array(value)
             if (buffer or not values.is_leaf(value)) and not values.is_tracer(value):
                 self._add(name, Place(name, "argument", "global", name, holder={name: value}), "argument")
 
