@@ -104,7 +104,11 @@ class Checker(Subject):
         if self.settings.trace_only:
             self.remember(args, kwargs, traced=True)
             return staged.traced.out_info
-        eager = appraisal.run_without_jit(self, args, kwargs)
+        try:
+            eager = appraisal.run_without_jit(self, args, kwargs)
+        except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
+            staged.before.restore()
+            raise
         inputs = self.inputs(args, kwargs)
         self.keep(args, kwargs)
         out = target(*self.rest(args), **kwargs)
@@ -158,6 +162,7 @@ class Checker(Subject):
         self.seen.stages = staged.stages
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         self.guarded(appraisal.price, self, staged)
+        staged.before = before
         return staged
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
@@ -179,7 +184,6 @@ class Checker(Subject):
                 written=v.written or v.path in written,
                 declared=v.role == "dynamic" and declared,
                 framework=frameworks.get(v.path, ""),
-                rebound=v.role == "constant" and self.is_rebound(v.path),
             )
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)

@@ -52,7 +52,6 @@ class Subject:
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
         self.history: Callable[[], list[str]] = list
         """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
-        self.is_rebound: Callable[[str], bool] = lambda path: False
         self._compiled: Any = None
         self._run: Any = None
         self._frozen: Any = None

@@ -11,7 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.options import JitOptions
 
@@ -35,12 +35,6 @@ def plainly() -> Iterator[None]:
         yield
     finally:
         _state.plain -= 1
-
-
-class Target(Protocol):
-    """Where a watched function's compiled form comes from."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 class Watched:
@@ -90,7 +84,6 @@ class Shim:
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn, self.traced = fn, 0
-        self.before: Callable[[], None] | None = None
 
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
@@ -99,8 +92,6 @@ class Shim:
         def traced(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             self.traced += 1
-            if self.before is not None:
-                self.before()
             with plainly():
                 return self.fn(*args, **kwargs)
 

@@ -285,7 +285,7 @@ class TestNothingIsLost:
             f"    if {when}:\n        raise KeyboardInterrupt\n    return x\nf(1.0)"
         )
         assert isinstance(error, KeyboardInterrupt)
-        assert "x" not in notebook.ns["state"] or not isinstance(notebook.ns["state"]["x"], object.__class__)
+        assert notebook.ns["state"] == {"n": 0}
         assert notebook.ok("w.tolist()") == [1.0, 1.0]
 
     @pytest.mark.parametrize("stage", ["tracing", "lowering", "compiling"])
@@ -342,7 +342,6 @@ class TestNothingIsLost:
         for name in ("w", "f"):
             notebook.ns.pop(name)
         notebook.shell.displayhook.flush()
-        notebook.session = None
         import jax
 
         jax.clear_caches()

@@ -157,6 +157,8 @@ class Sequence(Entry):
 
 
 class Set(Entry):
+    """The members of a set."""
+
     def __init__(self, holder: set[Any], path: str) -> None:
         self.holder, self.path, self.old = holder, path, set(holder)
 
@@ -355,12 +357,14 @@ def _action(old: Any, new: Any) -> Action:
 
 
 def origin_of(place: Place) -> Origin:
+    """Where a place belongs, in the words of a `Write`."""
     if place.origin == "argument":
         return "argument"
     return place.kind if place.parent is None or place.kind != "global" else "global"
 
 
 def is_special(name: Any) -> bool:
+    """A name of Python's own machinery, which is left alone."""
     return not isinstance(name, str) or name.startswith("__") or name in ("_abc_impl",)
 
 

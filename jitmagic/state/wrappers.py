@@ -16,6 +16,7 @@ Function = types.FunctionType
 
 
 def parts(member: Any) -> tuple[Any, ...]:
+    """The functions inside a property, a static or class method."""
     if is_a(member, property):
         return (member.fget, member.fset)
     if is_a(member, staticmethod | classmethod):
@@ -59,11 +60,13 @@ def unwrap(fn: Any) -> tuple[object | None, Function | None]:
 
 
 def is_user_module(value: Any) -> bool:
+    """A module of the user's own, not of a library."""
     file = vars(value).get("__file__") if is_a(value, types.ModuleType) else None
     return isinstance(file, str) and is_user_file(file)
 
 
 def is_library(value: Any) -> bool:
+    """A class, function or module of a library."""
     if is_a(value, type):
         return not is_user_class(value) and value.__module__ != "builtins"
     if is_a(value, Function):
@@ -74,6 +77,7 @@ def is_library(value: Any) -> bool:
 
 
 def full_name(value: Any) -> str:
+    """Module and qualified name: `numpy.random.normal`."""
     owner: Any = getattr(value, "__self__", None)
     name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
     module = getattr(value, "__module__", None)

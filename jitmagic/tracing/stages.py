@@ -83,6 +83,8 @@ class Staged:
     traced: Any
     compiled: Any
     stages: Stages
+    before: Any = None
+    """Snapshot of the function's variables in front of the trace, where the caller took one."""
 
 
 def run_stages(
