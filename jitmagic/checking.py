@@ -38,8 +38,6 @@ class Checker(Subject):
             return self._call_plain(args, kwargs)
         traced, frozen = self.shim.traced, self._frozen
         stale = frozen.changed() if frozen is not None else None
-        if stale:
-            self.guarded(self._stale, stale)
         try:
             if self._run is not None:
                 out = self._run(*args, **kwargs)
@@ -47,10 +45,14 @@ class Checker(Subject):
                 out = self._slow_call(args, kwargs)
         except Exception as exc:
             self.seen.count += 1
+            if stale:
+                self.guarded(self._stale, stale)
             if _outside_traces():
                 self.guarded(self._failed, exc, args, kwargs)
             raise
         self.seen.count += 1
+        if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
+            self.guarded(self._stale, stale)
         if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
             self.guarded(self._look_at_result, args, kwargs, out)
         if (stale or self.shim.traced != traced) and _outside_traces():
@@ -83,7 +85,10 @@ class Checker(Subject):
         self.seen.count += 1
         key = None
         try:
-            key = signature_key(self.fn, args, kwargs)
+            key = signature_key(
+                self.fn, args, kwargs,
+                static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
+            )  # fmt: skip
         except Exception:  # unhashable or strange arguments: every call is new then, up to the sample limit
             pass
         known = self.__dict__.setdefault("_keys", set())

@@ -13,8 +13,8 @@ from jitmagic import quiet
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
 
-BINDING = ("invalid-type", "unhashable-static", "static-spec", "donated", "aux-data")
-"""What goes wrong before the function's own code runs."""
+UNRECORDED = ("static-spec", "donated", "aux-data", "user", "leak", "carry")
+"""What leaves nothing more to see: the run would end there too, or the call cannot be made."""
 
 UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-static", "aux-data")
 """Where static arguments are no answer."""
@@ -29,7 +29,7 @@ def diagnose_failure(
     first = locate.locate(exc)
     first = replace(first, leaves=_state_paths(checker, args, first.leaves))
     checker.seen.problems = _joined(checker.seen.problems, [first])
-    if first.op not in (*BINDING, "user", "leak", "carry") and checker.settings.rehearse:
+    if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
             checker.seen.problems = _joined(
                 _merge(first, _recorded(checker, args, kwargs)), checker.seen.problems

@@ -61,6 +61,8 @@ class Problem:
     count: int = 1
     value: str = ""
     """Short text of the concrete value that the recording run saw."""
+    inside: Where | None = None
+    """For a carry: the line of the loop's body that changes the type."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ Never: it fails with and without `jit`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
@@ -65,7 +66,8 @@ BRANCHES = ("cond", "switch")
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each loop or branch whose types do not fit."""
     for problem in of_kind(evidence, RULE.kind):
-        names = culprits(evidence, problem)
+        # what the state is called inside is to blame before the arguments that it was computed with
+        names = tuple(dict.fromkeys([*problem.locals[:1], *culprits(evidence, problem)]))
         message, help = _words(problem, names)
         yield RULE.finding(
             evidence,
@@ -82,20 +84,37 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
     kind = callee.rsplit(".", 1)[-1]
     subject = f" ({quoted(names[0])})" if names else ""
     if kind in BRANCHES:
+        differ = re.search(
+            r"output of (.+?)(?: at path (\S+))? has type (\S+) but .* output of (.+?) has type ([^,\s]+\[[\d,]*\])",
+            problem.message,
+        )
+        path = f" at `{differ[2]}`" if differ and differ[2] else ""
+        told = f": {_branch(differ[1])} gives {differ[3]}{path}, {_branch(differ[4])} {differ[5]}" if differ else ""
         return (
-            f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}",
+            f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}{told}",
             "let every branch return the same structure with the same shapes and dtypes: "
             "`jnp.zeros_like(...)` for "
             "what one has not, `.astype(...)` where the dtypes differ",
         )
     where = quoted(callee) if callee else "the loop"
+    types = re.search(r"has type (\S+) but .* has type ([^,\s]+\[[\d,]*\])", problem.message)
+    told = f"goes into its body as {types[1]} and comes out as {types[2]}" if types else (
+        "comes out of its body with another structure, shape or dtype than it went in"
+    )  # fmt: skip
+    place = problem.inside
+    line = f"; line {place.line} of the body makes it so: {quoted(place.source)}" if place else ""
     return (
-        f"the state of {where} comes out of its body with another structure, shape or dtype than it went "
-        f"in{subject}",
+        f"the state of {where}{subject} {told}{line}",
         "start with the type that the body returns (`jnp.float32(0)` or `jnp.zeros_like(...)` in place "
         "of `0`), "
         "or cast what the body returns with `.astype(...)`",
     )
+
+
+def _branch(name: str) -> str:
+    number = re.search(r"\d+$", name)
+    words = {"true_fun": "the first", "false_fun": "the second"}
+    return words.get(name.split()[-1], f"branch {number[0]}" if number else name)
 
 
 def _guess(problem: Problem) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Leaf, Problem, Where
 from jitmagic.rules.base import covers
+from jitmagic.rules.returned import returned
 
 BY_OP = {
     "bool": "tracer-bool",
@@ -82,6 +83,8 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
             return "tracer-int"
         if callee in DATA_SIZED:
             return "dynamic-shape"
+    if problem.op == "invalid-type" and (result := returned(evidence, problem)) is not None:
+        return "unregistered-pytree" if result.users else "invalid-jax-type"
     if problem.op == "invalid-type" and any(is_users_object(x) for x in offenders(evidence, problem)):
         return "unregistered-pytree"
     if problem.op in ("int", "index") and problem.callee.startswith("math.") and callee != "factorial":

@@ -115,7 +115,9 @@ def _facts(evidence: Evidence) -> Iterator[Finding]:
             )
     for problem in of_kind(evidence, RULE.kind):
         if problem.where is not None:
-            names = [*_names(problem.where.text), *culprits(evidence, problem)]
+            text = _names(problem.where.text)
+            # the names in jax's own message are those of jax's function
+            names = [*text, *(n for n in culprits(evidence, problem) if not text or root(n) in text)]
             yield RULE.finding(
                 evidence,
                 f"an integer in {quoted(problem.where.source)} does not fit into 32 bits",

@@ -116,9 +116,12 @@ def _unless_constant(evidence: Evidence) -> Severity:
 
 
 def _generators(evidence: Evidence) -> Iterator[Finding]:
-    """Generators whose state the trace moved on."""
+    """Generators whose state the trace moved on, where the draw itself is not known."""
+    drawn = [n for f in (evidence.silent.random if evidence.silent else ()) for n in f.names]
     for write in evidence.writes:
         if write.before not in GENERATORS or is_dynamic(evidence, write.path):
+            continue
+        if any(n == write.path or n.startswith(f"{write.path}.") for n in drawn):
             continue
         yield RULE.finding(
             evidence,

@@ -59,6 +59,7 @@ from jitmagic.evidence import Evidence, Leaf, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind, offenders
+from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
 
 SOURCES_OF_DATA = (
@@ -127,6 +128,18 @@ def _help(evidence: Evidence, names: tuple[str, ...], leaves: tuple[Leaf, ...]) 
 def _inside(evidence: Evidence, problem: Problem) -> Finding:
     names = culprits(evidence, problem)
     function = evidence.function.name
+    result = returned(evidence, problem)
+    if result is not None:
+        what = NAMED.get(result.type, f"of type `{result.type}`")
+        part = f"at `{result.component}`" if result.component else "as its result"
+        return RULE.finding(
+            evidence,
+            f"`{function}` returns what is {what} {part}, but a compiled function returns arrays and numbers only",
+            where=result.where or evidence.function.where,
+            culprits=result.names,
+            help="return arrays and numbers only, and add the rest after the call",
+            detail=exception_detail(problem),
+        )
     if "return" in problem.message or problem.construct == "return":
         message = f"`{function}` returns something that is no array, which a compiled function cannot do"
         help = "return arrays and numbers only, and add the rest after the call"

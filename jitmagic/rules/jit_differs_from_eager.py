@@ -67,6 +67,8 @@ TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """At most one warning, at the test of a type where there is one; differences of type alone are a note."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure")]
+    if takes_another_branch(evidence):
+        wrong = wrong or [d for d in evidence.differences if d.reason == "nan"]
     other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
     if wrong:
         yield _finding(evidence, wrong[0])
@@ -79,6 +81,11 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             where=None,
             severity="note",
         )
+
+
+def takes_another_branch(evidence: Evidence) -> bool:
+    """NaN on one side only, and a test of a type that explains it."""
+    return any(d.reason == "nan" for d in evidence.differences) and bool(type_test(evidence)[0])
 
 
 def _finding(evidence: Evidence, difference: Difference) -> Finding:

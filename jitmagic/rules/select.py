@@ -20,7 +20,7 @@ CAUSES: dict[str, frozenset[str]] = {
     ),
     "large-constant": frozenset({"stale-constant"}),
     "stale-constant": frozenset("state-write leaked-tracer hidden-rng".split()),
-    "state-write": frozenset("leaked-tracer hidden-rng".split()),
+    "state-write": frozenset("leaked-tracer hidden-rng frozen-side-effect".split()),
     "trace-time-print": frozenset({"tracer-format"}),
     "recompile-static": frozenset({"recompile-new-function", "unhashable-static"}),
     "hidden-rng": frozenset({"leaked-tracer"}),
@@ -94,7 +94,9 @@ def _all_named(finding: Finding, other: Finding) -> bool:
     """Whether every state path of the finding is also among the other's."""
     if not finding.culprits:
         return False
+    # A key is one cause, by whatever names its parts go.
+    own_names = finding.culprits[:1] if finding.kind == "hidden-rng" else finding.culprits
     return all(
         any(covers(theirs, own) or covers(own, theirs) or root(own) == theirs for theirs in other.culprits)
-        for own in finding.culprits
+        for own in own_names
     )

@@ -92,11 +92,11 @@ def _companions(evidence: Evidence) -> list[Variable]:
 def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variable]) -> Finding:
     names, function = paths(stale), evidence.function.name
     functions = stale[0].type == "function"
-    word = "redefined" if functions else "changed"
+    word = agree(names, "was redefined", "were redefined") if functions else agree(names, "has changed", "have changed")
     changes = [
         f"{quoted(v.path)} was {short(v.before, 40)} and is {short(v.after, 40)}"
         for v in stale
-        if v.before and v.after and v.before != v.after
+        if v.before and v.after and v.before != v.after and not functions
     ]
     told = f" ({'; '.join(changes[:3])})" if changes else ""
     keyword = "a static argument" if functions else agree(names, "an argument", "arguments")
@@ -105,7 +105,7 @@ def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variabl
     )
     return RULE.finding(
         evidence,
-        f"{listed(names)} {agree(names, 'has', 'have')} {word} since `{function}` was compiled{told}; the "
+        f"{listed(names)} {word} since `{function}` was compiled{told}; the "
         "compiled "
         f"`{function}` still uses what {agree(names, 'it', 'they')} {agree(names, 'was', 'were')} then",
         where=first_read(stale),

@@ -80,7 +80,13 @@ REWRITE = {
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its truth."""
+    matched: set[tuple[str, ...]] = set()
     for problem in of_kind(evidence, RULE.kind):
+        if problem.construct == "match":  # each `case` asks again
+            subject = (problem.where.function if problem.where else "", *problem.locals)
+            if subject in matched:
+                continue
+            matched.add(subject)
         names = culprits(evidence, problem)
         rewrite = REWRITE.get(problem.construct, SELECT)
         yield RULE.finding(

@@ -65,17 +65,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, exception_detail
 from jitmagic.rules.classify import binding_place, is_users_object, of_kind, offenders
 from jitmagic.rules.invalid_jax_type import SOURCES_OF_DATA, blamed
+from jitmagic.rules.returned import Returned, returned
 from jitmagic.rules.words import quoted
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each refusal of an object of a class that is not registered."""
     for problem in of_kind(evidence, RULE.kind):
+        result = returned(evidence, problem)
+        if result is not None:
+            yield _result(evidence, problem, result)
+            continue
         leaves = offenders(evidence, problem)
         own = next(x for x in leaves if is_users_object(x))
         names = blamed(problem, leaves)
@@ -89,6 +94,20 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             help=_help(own.path, own.python_type),
             detail=exception_detail(problem),
         )
+
+
+def _result(evidence: Evidence, problem: Problem, result: Returned) -> Finding:
+    part = f"at `{result.component}` of its result " if result.component else ""
+    return RULE.finding(
+        evidence,
+        f"`{evidence.function.name}` returns an object of the class `{result.type}` {part}and jax does not know "
+        "which of its attributes are arrays",
+        where=result.where or evidence.function.where,
+        culprits=[result.type, *result.names],
+        help=f"register `{result.type}` with `jax.tree_util.register_dataclass` (or `register_pytree_node_class`), "
+        f"or return its arrays in a tuple or dict and make the `{result.type}` after the call",
+        detail=exception_detail(problem),
+    )
 
 
 def _help(path: str, name: str) -> str:

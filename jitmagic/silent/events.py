@@ -297,6 +297,14 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
                 and _scope(source, other) is not None
             ):
                 return [*_free(other), node.id]
+            if (
+                isinstance(other, ast.Assign)
+                and isinstance(other.value, ast.Call)
+                and dotted_name(other.value.func).rpartition(".")[2] == "partial"
+                and any(isinstance(t, ast.Name) and t.id == node.id for t in other.targets)
+            ):
+                bound = [k.value for k in other.value.keywords] + other.value.args[1:]
+                return [*dict.fromkeys(n for b in bound for n in names_in(b)), node.id]
         return [node.id]
     return _free(node) if isinstance(node, ast.Lambda | ast.FunctionDef) else names_in(node)
 

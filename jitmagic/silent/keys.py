@@ -25,9 +25,10 @@ def reused(keys: Keys, inputs: Sequence[str]) -> Iterator[KeyReuse]:
         seen.add(place)
         root = now.value.root
         leaf = inputs[root] if isinstance(root, int) and root < len(inputs) else ""
+        named = key_names(site, leaf)
         first = _parting(now.stack, earlier.stack)
         before = site_of(*first) if first and first != frame else None
-        yield KeyReuse(site.where, _unique([*key_names(site), leaf]), before.where.source if before else "")
+        yield KeyReuse(site.where, _unique([*named, leaf]), before.where.source if before else "")
 
 
 def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenRandom]:
@@ -62,17 +63,20 @@ def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
     return other[0] if other else None
 
 
-def key_names(site: Site) -> list[str]:
-    """The key that a call uses, as written."""
+def key_names(site: Site, leaf: str = "") -> list[str]:
+    """The key that a call uses, as written; where `leaf` is the argument it comes from, that of its name first."""
     call = site.node
     if not isinstance(call, ast.Call):
         return _names(site)
     given = [k.value for k in call.keywords if k.arg in ("key", "rng", "rng_key", "seed")]
-    for node in [*given, *call.args]:
-        text = dotted_name(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else "")
-        if text:
-            return [text]
-    return _names(site)
+    texts = [
+        text
+        for node in [*given, *call.args]
+        if (text := dotted_name(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else ""))
+    ]
+    same = [t for t in texts if t.split("[")[0].split(".")[0] == leaf.split("[")[0].split(".")[0]]
+    spoken = [t for t in texts if "key" in t or "rng" in t]
+    return (same or spoken or texts)[:1] or _names(site)
 
 
 def _names(site: Site) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from jitmagic.state import iterators, paths, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.paths import Place
-from jitmagic.state.values import MISSING, is_a
+from jitmagic.state.values import MISSING, contains_tracer, is_a
 
 MEGABYTE = 1 << 20
 Function = types.FunctionType
@@ -304,8 +304,10 @@ class Cache(Entry):
         return [v for part in parts for v in (_linked(part) if type(part) is dict else [part])]
 
     def changes(self) -> Iterator[Change]:
-        if self.cached.cache_info().misses != self.old.misses and self.cached.cache_info().currsize:
-            yield self.path, "global", "added", MISSING, self._held()
+        # A table remembered by plain numbers is what such a cache is for; a traced value in it is a leak.
+        grown = self.cached.cache_info().misses != self.old.misses and self.cached.cache_info().currsize
+        if grown and contains_tracer(held := self._held()):
+            yield self.path, "global", "added", MISSING, held
 
     def restore(self, only: Callable[[Any], bool] | None) -> None:
         if self.cached.cache_info().misses != self.old.misses and (not only or only(self._held())):

@@ -18,6 +18,7 @@ import jax
 
 from jitmagic.evidence import Op, Problem, Where
 from jitmagic.tracing import compat, messages
+from jitmagic.tracing.carries import changed_in_body
 from jitmagic.tracing.leaks import leak_site, method_store
 from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, names_in
 from jitmagic.tracing.sites import Site, site_of
@@ -130,9 +131,14 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
     op = refine_op(
         messages.op_of(told, callee_of(found.node)) if op != "user" else op, found, namespace, text
     )
+    names, inside = names_in(found, op, namespace, leaves), None
+    if op == "carry":
+        message = " ".join(text.split("\n\nRevise")[0].split())[:800]
+        parts, inside = changed_in_body(found, namespace, text)
+        names = tuple(dict.fromkeys((*(parts or messages.carry_names(text)), *names)))
     return Problem(
-        op, found.where, leaves, _locals(found, op, namespace, leaves, text), construct_of(found, op),
-        callee_of(found.node), name, message,
+        op, found.where, leaves, names, construct_of(found, op), callee_of(found.node), name, message,
+        inside=inside,
     )  # fmt: skip
 
 
@@ -255,11 +261,3 @@ def _user_called(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
     code = getattr(inner, "__code__", None)
     return called if code is not None and is_user_file(code.co_filename) else None
 
-
-def _locals(
-    found: Site, op: Op, namespace: Mapping[str, Any], leaves: tuple[str, ...], text: str
-) -> tuple[str, ...]:
-    names = names_in(found, op, namespace, leaves)
-    if op == "carry":
-        return tuple(dict.fromkeys((*messages.carry_names(text), *names)))
-    return names

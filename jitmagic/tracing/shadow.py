@@ -108,6 +108,16 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
             return repr(self)
         return self._ask("format", lambda v: format(v.item() if v.ndim == 0 else v, spec))
 
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, list | tuple | str | bytes):
+            return other * self._ask("index", operator.index)
+        return super().__mul__(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        if isinstance(other, list | tuple | str | bytes):
+            return other * self._ask("index", operator.index)
+        return super().__rmul__(other)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         if hasattr(self.aval, "inner_aval"):  # a mutable reference: the assignment is allowed
             super().__setitem__(key, value)

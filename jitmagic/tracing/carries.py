@@ -1,0 +1,115 @@
+"""Which part of a loop's state changes its type, and the line of the body that changes it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jitmagic.evidence import Where
+from jitmagic.tracing.names import callee_of
+from jitmagic.tracing.sites import Site, Source, source_of, span_of, where_at
+
+_BODY = {"scan": 0, "while_loop": 1, "fori_loop": 2}
+"""Position of the body among the arguments."""
+_BODY_NAMES = frozenset(("f", "body_fun"))
+_STATE = {"scan": 0, "while_loop": 0, "fori_loop": 1}
+"""Position of the state among the body's parameters."""
+_PART = re.compile(
+    r"(?:input carry|carry input|loop carry)(?: component| part)? (?:at path )?(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
+)
+
+Function = ast.FunctionDef | ast.Lambda
+
+
+def changed_in_body(site: Site, namespace: Mapping[str, Any], text: str) -> tuple[tuple[str, ...], Where | None]:
+    """Names of the state that a mismatch message speaks of, as the body has them, and where the body changes it.
+
+    `text` is jax's message, `site` the call of the loop. Empty where the body has no source.
+    """
+    name = callee_of(site.node).rsplit(".", 1)[-1]
+    if name not in _BODY or not isinstance(site.node, ast.Call):
+        return (), None
+    found = _body(site, namespace, _BODY[name], site.node)
+    match = _PART.search(text)
+    if found is None or match is None:
+        return (), None
+    file, source, body = found
+    parameters = [a.arg for a in (*body.args.posonlyargs, *body.args.args)]
+    if len(parameters) <= _STATE[name]:
+        return (), None
+    state, path = parameters[_STATE[name]], match[2]
+    part = _unpacked(body, state, path)
+    names = tuple(dict.fromkeys(n for n in (part, state + path if path else "", state) if n))
+    changing = _last_change(body, part or state, state)
+    return names, _where(file, source, changing, body) if changing is not None else None
+
+
+def _body(
+    site: Site, namespace: Mapping[str, Any], position: int, call: ast.Call
+) -> tuple[str, Source, Function] | None:
+    given = next((k.value for k in call.keywords if k.arg in _BODY_NAMES), None)
+    if given is None and len(call.args) > position:
+        given = call.args[position]
+    if isinstance(given, ast.Lambda):
+        return site.where.file, site.source, given
+    if not isinstance(given, ast.Name):
+        return None
+    code = getattr(namespace.get(given.id), "__code__", None)
+    if code is None:
+        return None
+    source = source_of(code.co_filename)
+    defined = [
+        n
+        for n in (ast.walk(source.tree) if source.tree is not None else ())
+        if isinstance(n, ast.FunctionDef | ast.Lambda)
+        and min([n.lineno, *(d.lineno for d in getattr(n, "decorator_list", ()))]) == code.co_firstlineno
+    ]
+    return (code.co_filename, source, defined[0]) if len(defined) == 1 else None
+
+
+def _unpacked(body: Function, state: str, path: str) -> str:
+    """The name that holds the part at `path`: `acc` for `[1]` after `i, acc = state`."""
+    index = re.match(r"\[(\d+)\]", path)
+    if index is None:
+        return ""
+    for node in _statements(body):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == state):
+            continue
+        targets = node.targets[0]
+        if isinstance(targets, ast.Tuple | ast.List) and len(targets.elts) > int(index[1]):
+            target = targets.elts[int(index[1])]
+            return target.id if isinstance(target, ast.Name) else ""
+    return ""
+
+
+def _statements(body: Function) -> Iterator[ast.AST]:
+    return (n for part in (body.body if isinstance(body.body, list) else [body.body]) for n in ast.walk(part))
+
+
+def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
+    """The last statement that binds `name` to something new, else what the body returns."""
+    if isinstance(body, ast.Lambda):
+        return body.body
+    changes = [
+        n for n in _statements(body)
+        if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)
+        and name in _bound(n) and not (isinstance(n, ast.Assign) and _reads_only(n.value, state))
+    ]  # fmt: skip
+    returns = [n for n in _statements(body) if isinstance(n, ast.Return)]
+    return (changes or returns or [None])[-1]
+
+
+def _bound(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _reads_only(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _where(file: str, source: Source, node: ast.AST, body: Function) -> Where | None:
+    span = span_of(node)
+    return where_at(file, span, source, getattr(body, "name", "<lambda>")) if span is not None else None
