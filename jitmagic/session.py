@@ -286,10 +286,28 @@ class Session:
         for target in run.targets:
             if target.partition(".")[0] in names:
                 self._watch(target)
+        for name in names:
+            self._watch_jitted(name, run)
+
+    def _watch_jitted(self, name: str, run: Run) -> None:
+        """`fast = jax.jit(step)`: the compiled form of a function of this cell, under another name."""
+        from jitmagic.watched import Watched, unwrap_jitted
+
+        value = self.shell.user_ns.get(name)
+        inner, options = unwrap_jitted(value)
+        if inner is value or options is None or options.donate_argnames or options.donate_argnums:
+            return  # what a donation does shows only where the user's own compiled form runs
+        inner = inner._checker.fn if isinstance(inner, Watched) else inner
+        own = getattr(inner, "__name__", "")
+        target = name if own == "<lambda>" else own
+        if self.shell.user_ns.get(target) is not value and target not in run.targets:
+            return
+        old = run.checkers.get(target)
+        if old is None or not old.seen.calls:
+            self.shell.user_ns[name] = self._watched(inner, target, replace(run.request, options=options), run)
 
     def _watch(self, target: str) -> None:
         """Put the watched form of a function or method where the function was."""
-        from jitmagic import checking
         from jitmagic.watched import Watched
 
         run = self.running.run
@@ -298,7 +316,16 @@ class Session:
         fn = holder.__dict__.get(method) if method and isinstance(holder, type) else holder
         if run is None or fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
             return
-        request = run.request
+        watched = self._watched(fn, target, run.request, run)
+        if method:
+            setattr(holder, method, watched)
+        else:
+            self.shell.user_ns[head] = watched
+
+    def _watched(self, fn: Any, target: str, request: Request, run: Run) -> Any:
+        from jitmagic import checking
+        from jitmagic.watched import Watched
+
         checker = checking.Checker(
             fn, target, options=request.options, dyn=request.dyn, namespace=self.shell.user_ns,
             settings=self._settings_for(target, request), cell=run.source, on_news=self._news,
@@ -307,11 +334,7 @@ class Session:
         checker.call_source = self._call_source
         checker.history = lambda: self._cells_after(checker.cell.text)
         run.checkers[target] = checker
-        watched = Watched(fn, checker)
-        if method:
-            setattr(holder, method, watched)
-        else:
-            self.shell.user_ns[head] = watched
+        return Watched(fn, checker)
 
     def _cells_after(self, text: str) -> list[str]:
         """Sources of the cells that ran after the newest one of this text, those with magics left out."""

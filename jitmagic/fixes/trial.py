@@ -57,7 +57,16 @@ def define(cell: str, namespace: dict[str, Any]) -> str:
 def _defines(node: ast.stmt) -> bool:
     if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
         return True
-    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)
+    if not isinstance(node, ast.Assign):
+        return False
+    value = node.value
+    if isinstance(value, ast.Call) and len(value.args) == 1 and _is_jit(value.func):
+        value = value.args[0]
+    return isinstance(value, ast.Lambda)
+
+
+def _is_jit(node: ast.expr) -> bool:
+    return getattr(node, "attr", getattr(node, "id", "")) == "jit"
 
 
 def _find(namespace: dict[str, Any], name: str) -> Any:
