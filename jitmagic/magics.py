@@ -50,6 +50,8 @@ _ARGUMENTS = [
     argument("--save", metavar="FILE", help="write the report: .html, .json or .txt by its suffix"),
     argument("--fix", action="store_const", const=True, help="put the corrected cell into a new cell below"),
     argument("-w", "--widget", action="store_const", const=True, help="the interactive panel"),
+    argument("--session", action="store_true",
+             help="the timeline of every trace and compilation of the session, by cell, with the reason"),
     argument("--explain", metavar="CODE", help="the page of one rule"),
     argument("--cell", action="store_true", help=argparse.SUPPRESS),
     argument("call", nargs="...", metavar="CALL", help="calls to make after the cell, separated by semicolons"),
@@ -106,6 +108,8 @@ class JitMagics(Magics):
         args, request = self._request("jit", line)
         if args.explain:
             return self._explain(args.explain)
+        if args.session:
+            raise UsageError("--session belongs to %jitcheck: %jitcheck --session")
         return self._begin("jit", line, cell, request)
 
     @no_var_expand
@@ -117,11 +121,14 @@ class JitMagics(Magics):
         `%%jitcheck` runs the cell and diagnoses its functions; `%jitcheck f(x)` diagnoses one call;
         `%jitcheck` alone reports everything known since the last such cell, and the last exception where
         jax raised it; `%jitcheck on` and `%jitcheck off` do so for every later cell;
-        `%jitcheck --explain JM101` shows the page of one rule.
+        `%jitcheck --session` shows where the time for compiling went; `%jitcheck --explain JM101` shows the
+        page of one rule.
         """
         args, request = self._request("jitcheck", line)
         if args.explain:
             return self._explain(args.explain)
+        if args.session:
+            return self._finish(self.session.timeline(), request)
         if cell is not None or args.cell:
             return self._begin("jitcheck", line, cell, request)
         text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]

@@ -66,6 +66,13 @@ def held_back() -> Iterator[None]:
         yield
 
 
+def is_ours() -> bool:
+    """What runs now is a run of ours: its output is held back, or it is marked as unasked for."""
+    from jitmagic.tracing import ledger
+
+    return isinstance(sys.stdout, _Sink) or ledger.is_unasked()
+
+
 @contextlib.contextmanager
 def _no_display() -> Iterator[None]:
     """Hold back rich output (`display(...)`, figures) of a running IPython, if there is one."""

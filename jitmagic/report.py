@@ -22,6 +22,20 @@ Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "fails", "untraced"]
 Role = Literal["constant", "dynamic", "static"]
 Applicability = Literal["safe", "unsafe", "display"]
+Origin = Literal["user", "library", "operation", "check"]
+Reason = Literal[
+    "first",
+    "shape",
+    "dtype",
+    "weak-type",
+    "static",
+    "structure",
+    "new-function",
+    "redefined",
+    "device",
+    "again",
+]
+"""Why jax compiled: the first call, what differs from the nearest earlier call, or that the function itself is new."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,45 @@ class FunctionReport:
 
 
 @dataclass(frozen=True)
+class Compilation:
+    """One program that jax traced and, mostly, compiled. Seconds; `start_s` counts from the session's start."""
+
+    function: str
+    origin: Origin = "user"
+    """user: a function of the notebook; library: of an installed package; operation: an operation outside
+    jit; check: a trial of ours that the user did not ask for."""
+    cell: int | None = None
+    """Number of the execution of the cell that ran, as in `In [7]`."""
+    line: int | None = None
+    start_s: float = 0.0
+    trace_s: float | None = None
+    lower_s: float | None = None
+    compile_s: float | None = None
+    reason: Reason = "first"
+    argument: str = ""
+    before: str = ""
+    after: str = ""
+    cached: bool = False
+    """The persistent compilation cache had the compiled program."""
+
+    @property
+    def seconds(self) -> float:
+        """Tracing, lowering and compiling together."""
+        return sum(s or 0.0 for s in (self.trace_s, self.lower_s, self.compile_s))
+
+
+@dataclass(frozen=True)
+class Session:
+    """Every trace and compilation since the extension was loaded, in order."""
+
+    compilations: tuple[Compilation, ...] = ()
+    since_cell: int | None = None
+    """The cell from which on jax was listened to."""
+    left_out: int = 0
+    """Compilations over the limit of what is kept."""
+
+
+@dataclass(frozen=True)
 class Versions:
     """The versions that the report was made with."""
 
@@ -197,6 +250,8 @@ class Report:
     versions: Versions = Versions()
     cell: CellText = CellText()
     notes: tuple[str, ...] = ()
+    session: Session | None = None
+    """The timeline of `%jitcheck --session`."""
     schema: int = field(default=SCHEMA)
 
     @property

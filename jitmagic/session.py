@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,8 @@ class Session:
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
         self.watcher: Any = None
         """Hears which functions jax compiles, from the first cell with a magic on."""
+        self.ledger: Any = None
+        """Every trace and compilation since jax was imported, by cell."""
 
     # -- the shell's events
 
@@ -112,8 +115,9 @@ class Session:
 
     def close(self) -> None:
         """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
-        if self.watcher is not None:
-            self.watcher.stop()
+        for listener in (self.watcher, self.ledger):
+            if listener is not None:
+                listener.stop()
         self.shell.events.unregister("pre_run_cell", self.before_cell)
         self.shell.events.unregister("post_run_cell", self.after_cell)
         with contextlib.suppress(ValueError):
@@ -133,9 +137,34 @@ class Session:
         source = getattr(info, "raw_cell", "") or ""
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
+        self._keep_ledger()
+
+    def _keep_ledger(self) -> None:
+        """Listen to every compilation from the moment that jax is there."""
+        if self.ledger is not None or "jax" not in sys.modules:
+            return
+        from jitmagic import quiet
+        from jitmagic.tracing.ledger import Ledger
+
+        self.ledger = Ledger(self._cell_number, quiet.is_ours)
+        self.ledger.start()
+
+    def _cell_number(self) -> int | None:
+        """Number of the running cell, as in `Out[7]`; the shell's own count may be one ahead by now."""
+        return getattr(self.shell.displayhook, "prompt_count", None)
+
+    def timeline(self) -> Report:
+        """Every trace and compilation of the session, as a report. Raises UsageError before jax is imported."""
+        from jitmagic import checking
+
+        self._keep_ledger()
+        if self.ledger is None:
+            raise UsageError("--session: jax is not imported yet, so nothing was traced or compiled")
+        return replace(checking.assemble([]), session=self.ledger.session())
 
     def after_cell(self, result: Any) -> None:
         """A cell has ended: the calls of its magic line, the report, what it returns."""
+        self._keep_ledger()
         error = result.error_in_exec or result.error_before_exec
         if error is not None and not isinstance(error, UsageError):
             self.last_error = error
@@ -219,7 +248,11 @@ class Session:
 
     def _listen(self) -> None:
         """Note what jax compiles from now on, for functions that are jitted anew each time."""
+        import jax  # noqa: F401  the timeline starts with it
+
         from jitmagic.silent.events import Watcher
+
+        self._keep_ledger()
 
         if self.watcher is None:
             self.watcher = Watcher()

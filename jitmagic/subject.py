@@ -151,8 +151,11 @@ class Subject:
 
     def guarded(self, step: Callable[..., None], *args: Any) -> None:
         """A step of ours: where it fails, the user gets one line and goes on."""
+        from jitmagic.tracing import ledger
+
         try:
-            step(*args)
+            with ledger.unasked():
+                step(*args)
         except Exception as exc:
             self.failed_inside("the diagnosis", exc)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jitmagic.render import session as timeline
 from jitmagic.render.escape import brief
 from jitmagic.render.findings import Telling, finding_section
 from jitmagic.render.functions import elsewhere, notes, sections, verdict
@@ -47,6 +48,8 @@ REST: dict[Tone, str] = {
 
 def build(report: Report) -> Document:
     """The whole report: verdicts, the cell, findings, functions, what was left out."""
+    if report.session is not None and not report.functions:
+        return Document((timeline.verdict(report.session),), timeline.parts(report.session), _foot(report))
     telling = Telling.of(report)
     told, hidden = _choose(report.findings)
     grave = [f for f in told if f.severity != "note"]

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 from jitmagic.render import units
 from jitmagic.render.escape import brief, shorten
-from jitmagic.render.parts import Bar, Inline, Para, Part, Run, Section, Table, Tone, Verdict, runs, worst
+from jitmagic.render.parts import (
+    Bar,
+    Cell,
+    Inline,
+    Para,
+    Part,
+    Run,
+    Section,
+    Table,
+    Tone,
+    Verdict,
+    runs,
+    worst,
+)
 from jitmagic.report import Finding, FunctionReport, LineCost, Sample, State
 
 ROWS = 30
@@ -30,7 +43,7 @@ HOW = {
 }
 
 
-Cells = tuple[Inline | Bar, ...]
+Cells = tuple[Cell, ...]
 
 
 def verdict(function: FunctionReport, findings: Sequence[Finding]) -> Verdict:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from jitmagic.render.escape import for_html, one_line
 from jitmagic.render.parts import (
     Bar,
+    Cell,
     Diff,
     Document,
     Inline,
@@ -26,6 +27,7 @@ from jitmagic.render.parts import (
     segments,
     shown,
 )
+from jitmagic.render.strips import Strip, as_html
 
 COLORS: dict[Tone, tuple[str, str]] = {
     "error": ("#a50e0e", "#ff9a90"),
@@ -213,8 +215,8 @@ def _table(part: Table) -> str:
     return f'<table style="{style}">\n{ROW}{head}</tr>\n{rows}\n</table>'
 
 
-def _filled(cell: Inline | Bar) -> bool:
-    return isinstance(cell, Bar) or any(run.text for run in cell)
+def _filled(cell: Cell) -> bool:
+    return isinstance(cell, (Bar, Strip)) or any(run.text for run in cell)
 
 
 def _cell_style(right: bool) -> str:
@@ -228,8 +230,14 @@ def _head_cell(name: str, right: bool) -> str:
     return f'<th scope="col" style="{style}">{for_html(name)}</th>'
 
 
-def _table_cell(cell: Inline | Bar, right: bool) -> str:
-    content = _bar(cell) if isinstance(cell, Bar) else _inline(cell)
+def _table_cell(cell: Cell, right: bool) -> str:
+    match cell:
+        case Bar():
+            content = _bar(cell)
+        case Strip():
+            content = as_html(cell)
+        case _:
+            content = _inline(cell)
     return f'<td style="{_cell_style(right)}">{content}</td>'
 
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Literal
 
 from jitmagic.render.escape import columns, fit, visible
+from jitmagic.render.strips import Strip
 
 Tone = Literal["plain", "strong", "dim", "code", "ok", "error", "warning", "note"]
 Medium = Literal["both", "text", "html"]
@@ -81,12 +82,15 @@ class Bar:
     tone: Tone = "note"
 
 
+Cell = Inline | Bar | Strip
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under the column names `head`; `right` names the columns that hold numbers."""
 
     head: tuple[str, ...]
-    rows: tuple[tuple[Inline | Bar, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
     right: frozenset[int] = frozenset()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from jitmagic.render.escape import columns, fit, one_line
 from jitmagic.render.parts import (
     Bar,
+    Cell,
     Diff,
     Document,
     Inline,
@@ -23,6 +24,7 @@ from jitmagic.render.parts import (
     segments,
     shown,
 )
+from jitmagic.render.strips import Strip, as_text
 
 MIN_WIDTH = 40
 STEP = "  "
@@ -182,8 +184,14 @@ def _beside(cells: list[list[Line]], widths: list[int], right: list[bool]) -> li
     return lines
 
 
-def _cell(cell: Inline | Bar) -> Inline:
-    return (Run(bar(cell.share), cell.tone),) if isinstance(cell, Bar) else cell
+def _cell(cell: Cell) -> Inline:
+    match cell:
+        case Bar():
+            return (Run(bar(cell.share), cell.tone),)
+        case Strip():
+            return (Run(as_text(cell)),)
+        case _:
+            return cell
 
 
 def bar(share: float, width: int = BAR) -> str:

@@ -183,3 +183,21 @@ def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
 def trace_of(tracer: Any) -> Any:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)
+
+
+def trace_call(frame: Any) -> tuple[Any, Any, Any, dict[str, Any]] | None:
+    """(function, options, args, kwargs) of the `jax.jit` trace that ends under `frame`; None where unknown.
+
+    Private: the event of a trace tells the name alone, so the frame of jax's that made it is read. Options
+    have `static_argnums` and `static_argnames`.
+    """
+    for _ in range(8):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == "_trace_for_jit":
+            held = frame.f_locals
+            if all(name in held for name in ("fun", "ji", "args", "kwargs")):
+                return held["fun"], held["ji"], held["args"], held["kwargs"]
+            return None
+        frame = frame.f_back
+    return None

@@ -1,0 +1,199 @@
+"""The timeline of a session: where the time for compiling went, by cell and function, in order, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jitmagic.render import units
+from jitmagic.render.escape import brief
+from jitmagic.render.parts import Cell, Inline, Para, Part, Run, Section, Table, Verdict, runs
+from jitmagic.render.strips import Stretch, Strip
+from jitmagic.report import Compilation, Session
+
+GROUPS = 12
+ROWS = 60
+
+ORIGINS = {"operation": "operations outside jit", "check": "checks of jitmagic"}
+"""Names of what belongs to no function of the user's."""
+
+REASONS = {
+    "first": "first calls",
+    "shape": "new shapes",
+    "dtype": "new dtypes",
+    "weak-type": "weak types",
+    "static": "new static values",
+    "structure": "other arguments",
+    "new-function": "functions made anew",
+    "redefined": "cells run again",
+    "device": "other devices or layouts",
+    "again": "caches cleared or settings changed",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one cell made of one function; a cell's operations outside jit, and our checks, are one each."""
+
+    cell: int | None
+    name: str
+    made: tuple[Compilation, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of tracing, lowering and compiling."""
+        return sum(c.seconds for c in self.made)
+
+
+def verdict(session: Session) -> Verdict:
+    """`3min 12s compiling, 80 % in cell 7: weak types`."""
+    total = sum(c.seconds for c in session.compilations)
+    if not total:
+        return Verdict("·", "note", "session", (Run("nothing was traced or compiled yet"),))
+    counted = units.counted(len(session.compilations), "program")
+    words = f"{units.seconds(total)} of tracing and compiling for {counted}"
+    cell, share, why = _most(session, total)
+    if cell is not None:
+        words += f", {share:.0%} in cell {cell}".replace("%", " %") + (f": {why}" if why else "")
+    avoidable = any(
+        c.reason not in ("first", "redefined") for c in session.compilations if c.origin == "user"
+    )
+    return Verdict("!" if avoidable else "·", "warning" if avoidable else "note", "session", (Run(words),))
+
+
+def _most(session: Session, total: float) -> tuple[int | None, float, str]:
+    """The dearest cell, its share, and what most of its time went into."""
+    cells: dict[int | None, list[Compilation]] = {}
+    for made in session.compilations:
+        cells.setdefault(made.cell, []).append(made)
+    cell, held = max(cells.items(), key=lambda item: sum(c.seconds for c in item[1]))
+    reasons: dict[str, float] = {}
+    for made in held:
+        key = ORIGINS.get(made.origin) or REASONS[made.reason]
+        reasons[key] = reasons.get(key, 0.0) + made.seconds
+    return cell, sum(reasons.values()) / total, max(reasons, key=lambda k: reasons[k])
+
+
+def parts(session: Session) -> tuple[Part, ...]:
+    """By cell and function; then each program in order, with its place in the whole."""
+    total = sum(c.seconds for c in session.compilations)
+    if not total:
+        return ()
+    made: list[Part] = [_groups(session.compilations, total), _timeline(session.compilations, total)]
+    made += [Para(runs(text)) for text in _remarks(session)]
+    return tuple(made)
+
+
+def groups(compilations: Sequence[Compilation]) -> list[Group]:
+    """By cell and function, in the order of their first program."""
+    found: dict[tuple[int | None, str], list[Compilation]] = {}
+    for made in compilations:
+        found.setdefault((made.cell, ORIGINS.get(made.origin, made.function)), []).append(made)
+    return [Group(cell, name, tuple(made)) for (cell, name), made in found.items()]
+
+
+def _groups(compilations: Sequence[Compilation], total: float) -> Section:
+    ranked = sorted(groups(compilations), key=lambda g: -g.seconds)
+    rows = tuple(_group_row(g, total) for g in ranked[:GROUPS])
+    head = ("cell", "function", "programs", "seconds", "share", "why")
+    inner: tuple[Part, ...] = (Table(head, rows, frozenset({0, 2, 3, 4})),)
+    if rest := ranked[GROUPS:]:
+        seconds = units.seconds(sum(g.seconds for g in rest))
+        inner += (Para((Run(f"… {units.counted(len(rest), 'row')} more, {seconds}"),)),)
+    return Section((Run("by cell and function:", "strong"),), inner)
+
+
+def _group_row(group: Group, total: float) -> tuple[Cell, ...]:
+    words: dict[str, int] = {}
+    for made in group.made if group.made[0].origin in ("user", "library") else ():
+        reason = why(made, values=len(group.made) == 1)
+        words[reason] = words.get(reason, 0) + 1
+    told = [f"{count} × {reason}" if count > 1 else reason for reason, count in words.items()]
+    share = f"{group.seconds / total:.0%}".replace("%", " %")
+    return (*_where(group.cell, group.name, group.made[0]), (Run(str(len(group.made))),),
+            (Run(units.seconds(group.seconds)),), (Run(share),), runs(units.listed(told, 4)))  # fmt: skip
+
+
+def _where(cell: int | None, name: str, made: Compilation) -> tuple[Inline, Inline]:
+    number = str(cell) if cell is not None else ""
+    return (Run(number),), (Run(brief(name, 40), "plain" if made.origin in ORIGINS else "code"),)
+
+
+def why(made: Compilation, values: bool = True) -> str:
+    """The reason of one program in words: `new shape of x: (3,) → (4,)`."""
+    change = f": {made.before} → {made.after}" if values and made.after else ""
+    of = f" of `{made.argument}`" if made.argument else ""
+    match made.reason:
+        case "first":
+            return "first call"
+        case "new-function":
+            return "a new function object, made where it is called"
+        case "redefined":
+            return "defined anew: its cell ran again"
+        case "device":
+            return "another device or layout of the same program"
+        case "again":
+            return "traced again for the same types: a cache was cleared or a setting changed"
+        case "structure":
+            return f"other arguments from{of.removeprefix(' of')} on{change}"
+        case "static":
+            return f"new static value{of}{change}"
+        case "weak-type":
+            return f"weak type{of}{change}"
+        case reason:
+            return f"new {reason}{of}{change}"
+
+
+def _timeline(compilations: Sequence[Compilation], total: float) -> Section:
+    """Each program with a strip that shows its part of all seconds, idle time left out."""
+    shown = [c for c in compilations if c.origin not in ORIGINS]
+    if len(shown) > ROWS:
+        least = sorted((c.seconds for c in shown), reverse=True)[ROWS - 1]
+        shown = [c for c in shown if c.seconds >= least][:ROWS]
+    places: dict[int, float] = {}
+    at = 0.0
+    for made in compilations:
+        places[id(made)] = at
+        at += made.seconds
+    rows = tuple(_row(c, places[id(c)], total) for c in shown)
+    head = ("at", "cell", "line", "function", "trace", "lower", "compile", "why", "")
+    title = (Run("timeline:", "strong"), Run(" each program in order; the bars leave out the time between"))
+    inner: list[Part] = [Table(head, rows, frozenset({0, 1, 2, 4, 5, 6}))] if rows else []
+    hidden = len(compilations) - len(shown)
+    if hidden:
+        inner.append(Para((Run(f"… {units.counted(hidden, 'program')} more in the report's data"),)))
+    return Section(title, tuple(inner), fold=len(rows) > 12)
+
+
+def _row(made: Compilation, place: float, total: float) -> tuple[Cell, ...]:
+    stages: list[Stretch] = []
+    for seconds, tone in ((made.trace_s, "warning"), (made.lower_s, "plain"), (made.compile_s, "note")):
+        if seconds:
+            stages.append(Stretch(place / total, (place + seconds) / total, tone))
+            place += seconds
+    times = (
+        (Run(units.seconds(s) if s is not None else ""),)
+        for s in (made.trace_s, made.lower_s, made.compile_s)
+    )
+    cached = [Run(" (from the persistent cache)")] if made.cached else []
+    strip = Strip(tuple(stages), words=f"{units.seconds(made.seconds)} of {units.seconds(total)}")
+    number, name = _where(made.cell, made.function, made)
+    line = (Run(str(made.line) if made.line else ""),)
+    return ((Run(units.seconds(made.start_s)),), number, line, name, *times,
+            (*runs(why(made)), *cached), strip)  # fmt: skip
+
+
+def _remarks(session: Session) -> list[str]:
+    cached = [c for c in session.compilations if c.cached]
+    remarks = []
+    if cached:
+        remarks.append(f"the persistent compilation cache served {units.counted(len(cached), 'program')}")
+    traced = [c for c in session.compilations if c.compile_s is None and c.origin != "check"]
+    if traced:
+        remarks.append(f"{units.counted(len(traced), 'program')} of these {'was' if len(traced) == 1 else 'were'} "
+                       "traced and not compiled")  # fmt: skip
+    if session.left_out:
+        remarks.append(f"{units.counted(session.left_out, 'program')} over the limit of what is kept")
+    if session.since_cell is not None and session.since_cell > 1:
+        remarks.append(f"heard since cell {session.since_cell}, where the extension first met jax")
+    return remarks
