@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import appraisal, errors, quiet, report
+from jitmagic import appraisal, errors, quiet, report, whatif
 from jitmagic import evidence as ev
 from jitmagic.conclusions import assemble, findings_of
 from jitmagic.options import JitOptions
@@ -167,8 +167,13 @@ class Checker(Subject):
         self.seen.stages = staged.stages
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         self.guarded(appraisal.price, self, staged)
+        self._what_if(args, kwargs)
         staged.before = before
         return staged
+
+    def _what_if(self, args: Any, kwargs: Any) -> None:
+        if self.settings.what_if:
+            self.guarded(whatif.consider, self, args, kwargs)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
@@ -233,6 +238,7 @@ class Checker(Subject):
         self.remember(args, kwargs, traced=False, outcome="failed")
         diagnose_failure(self, exc, args, kwargs)
         self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+        self._what_if(args, kwargs)
         self.seen.traces = self.shim.traced
         where = self.seen.problems[-1].where if self.seen.problems else None
         errors.shorten(exc, lambda: findings_of(self), where.line if where is not None else None)
@@ -254,6 +260,7 @@ class Checker(Subject):
             self.remember(args, kwargs, traced=False, outcome="failed")
             diagnose_failure(self, exc, args, kwargs)
             self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+            self._what_if(args, kwargs)
         finally:
             self.settings = settings
 

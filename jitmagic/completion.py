@@ -11,7 +11,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, context_
 from jitmagic import cell as cells
 
 _OF_FUNCTION = ("-f",)
-_OF_ARGUMENT = ("-s", "--static", "--donate")
+_OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
 _OF_PATH = ("-d", "--dyn")
 
 

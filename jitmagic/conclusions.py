@@ -59,7 +59,7 @@ def function_report(subject: Subject) -> report.FunctionReport:
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
         state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, timing=s.timing,
-        cost=s.cost, lines=s.lines, signature=_signature(subject.fn), notes=tuple(s.notes),
+        cost=s.cost, lines=s.lines, what_if=s.what_if, signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
 
 

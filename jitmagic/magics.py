@@ -17,7 +17,7 @@ from jitmagic import cell as cells
 from jitmagic import completion
 from jitmagic.options import JitOptions
 from jitmagic.session import Request, Session
-from jitmagic.settings import Settings
+from jitmagic.settings import Settings, WhatIfs
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
 
@@ -42,6 +42,11 @@ _ARGUMENTS = [
              help="no timing loops; the function still runs once without jit, to compare the results"),
     argument("--trace-only", action="store_const", const=True,
              help="nothing runs on real values: no comparison, no timing, no recording run"),
+    argument("--vmap", metavar="ARGS",
+             help="what if: trace, compile and cost the function vmapped over these arguments"),
+    argument("--grad", metavar="ARGS", help="what if: the same for the value and gradient for these arguments"),
+    argument("--devices", type=int, metavar="N",
+             help="what if: the same for the function shared by N devices, virtual ones where there are fewer"),
     argument("--off", action="store_const", const=True,
              help="leave the functions uncompiled for this cell, for breakpoint() and %%debug"),
     argument("-q", dest="quiet", action="store_const", const=True, help="display nothing"),
@@ -174,6 +179,8 @@ class JitMagics(Magics):
             repeats=_positive("-r", value("repeats")) or 7,
             digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
+            what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
+                            _positive("--devices", args.devices)),
         )  # fmt: skip
         return Request(
             kind, tuple(args.functions or ()), calls, _options(value), value("dyn"), settings,
@@ -269,6 +276,14 @@ def _numbers(flag: str, text: str | None) -> tuple[int, ...]:
         return tuple(int(n) for n in (text or "").split(",") if n.strip())
     except ValueError:
         raise UsageError(f"{flag} {text}: takes whole numbers separated by commas, like 0,2") from None
+
+
+def _identifiers(flag: str, text: str | None) -> tuple[str, ...]:
+    names = _names(text)
+    wrong = [n for n in names if not n.isidentifier()]
+    if wrong or (text is not None and not names):
+        raise UsageError(f"{flag} {text}: takes names of arguments separated by commas, like x,y")
+    return names
 
 
 def _positive(flag: str, number: int | None) -> int | None:

@@ -164,6 +164,43 @@ class LineCost:
 
 
 @dataclass(frozen=True)
+class Collective:
+    """A kind of communication that the compiler inserted, and the bytes that one device receives in all of them."""
+
+    name: str
+    count: int
+    bytes: int
+    in_loop: bool = False
+    """Some of them stand in a loop and run once a round; they are counted once."""
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The function transformed: traced, compiled and costed, never run."""
+
+    kind: Literal["vmap", "grad", "devices"]
+    title: str
+    """What was done, in words: `vmap over the 100 rows of x`."""
+    arguments: tuple[str, ...] = ()
+    size: int = 0
+    """Elements of the batch, or devices."""
+    works: bool = True
+    message: str = ""
+    """Why it does not trace or compile."""
+    line: int | None = None
+    stages: Stages = Stages()
+    cost: Cost = Cost()
+    """Of one call; of one device where there are several."""
+    plain: Cost = Cost()
+    """The function as it is, for comparison."""
+    collectives: tuple[Collective, ...] = ()
+    replicated: tuple[str, ...] = ()
+    """Arguments and constants that every device holds whole, with their types."""
+    replicated_bytes: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FunctionReport:
     """One function: how it went, what it closes over, what it costs."""
 
@@ -177,6 +214,8 @@ class FunctionReport:
     timing: Timing = Timing()
     cost: Cost = Cost()
     lines: tuple[LineCost, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
+    """The answers to `--vmap`, `--grad` and `--devices`."""
     signature: str = ""
     notes: tuple[str, ...] = ()
     """What was left out of this function's check, and why."""

@@ -44,6 +44,7 @@ class Seen:
     timing: report.Timing = report.Timing()
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()
+    what_if: tuple[report.WhatIf, ...] = ()
 
     def note(self, text: str) -> None:
         """Say once what was left out."""

@@ -6,6 +6,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class WhatIfs:
+    """Which transformed forms of a function are asked for: argument names, and a number of devices."""
+
+    vmap: tuple[str, ...] = ()
+    grad: tuple[str, ...] = ()
+    devices: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.vmap or self.grad or self.devices)
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a check may do and where its thresholds lie. `budget` in seconds, `large_constant` in bytes."""
 
@@ -22,6 +34,7 @@ class Settings:
     """False for functions that compile parts of themselves: their calls are kept, not traced."""
     compile: bool = True
     """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
+    what_if: WhatIfs = WhatIfs()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic.render import units
+from jitmagic.render import units, whatif
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import (
     Bar,
@@ -115,7 +115,7 @@ def sections(function: FunctionReport, lines: Sequence[str], rows: int = ROWS) -
 
     `lines` is the cell's source, for the lines that the cost is shown by; tables have at most `rows`."""
     made = (_signature(function), _state(function.state, rows), _stages(function), _timing(function),
-            _cost(function, lines, rows), notes(function.notes))  # fmt: skip
+            _cost(function, lines, rows), whatif.section(function.what_if), notes(function.notes))  # fmt: skip
     return tuple(section for section in made if section)
 
 

@@ -6,6 +6,7 @@ Each function says why the name is needed and what happens where it is missing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -201,3 +202,18 @@ def trace_call(frame: Any) -> tuple[Any, Any, Any, dict[str, Any]] | None:
             return None
         frame = frame.f_back
     return None
+
+
+@functools.cache
+def virtual_devices(count: int) -> tuple[Any, ...]:
+    """`count` devices of a CPU client of their own, to compile for; empty where this jaxlib cannot make one.
+
+    Private: `jax_num_cpu_devices` works only before the first use of jax, and a notebook asks later. Programs
+    are compiled for these devices and never run on them.
+    """
+    try:
+        from jax._src.lib import xla_client
+
+        return tuple(xla_client.make_cpu_client(num_devices=count).devices())
+    except Exception:
+        return ()
