@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jitmagic.render import session as timeline
+from jitmagic.render.annotated import source_sections
 from jitmagic.render.escape import brief
-from jitmagic.render.findings import Telling, finding_section
+from jitmagic.render.findings import Telling, brief_note, finding_section
 from jitmagic.render.functions import elsewhere, notes, sections, verdict
 from jitmagic.render.parts import (
     SEVERITIES,
     Document,
     Inline,
-    Listing,
     Para,
     Part,
     Run,
@@ -23,7 +23,7 @@ from jitmagic.render.parts import (
     Verdict,
     runs,
 )
-from jitmagic.render.source import cell_rows, in_cell
+from jitmagic.render.source import in_cell, split
 from jitmagic.render.units import counted, listed
 from jitmagic.report import Finding, FunctionReport, Report
 
@@ -50,19 +50,31 @@ def build(report: Report) -> Document:
     """The whole report: verdicts, the cell, findings, functions, what was left out."""
     if report.session is not None and not report.functions:
         return Document((timeline.verdict(report.session),), timeline.parts(report.session), _foot(report))
-    telling = Telling.of(report)
     told, hidden = _choose(report.findings)
-    grave = [f for f in told if f.severity != "note"]
-    neutral = [f for f in told if f.severity == "note"]
-    parts: list[Part] = [*_cell(grave, telling)]
-    made = [finding_section(f, telling) for f in grave]
-    parts += [*made[:OPEN], *(replace(section, fold=True) for section in made[OPEN:])]
-    parts += _hidden(hidden)
-    parts += _notes(neutral, telling)
-    parts += _functions(report, telling)
+    parts = [*_findings(told, report), *_hidden(hidden)]
+    lines = split(report.cell.source)
+    parts += _functions(report, lines)
     if section := notes(report.notes):
         parts.append(section)
     return Document(_verdicts(report), tuple(parts), _foot(report))
+
+
+def _findings(told: Sequence[Finding], report: Report) -> list[Part]:
+    """Each finding twice: for HTML under its line of the cell, for text with the lines around it."""
+    in_text, in_html = Telling.of(report, "text"), Telling.of(report, "html")
+    grave = [f for f in told if f.severity != "note"]
+    neutral = [f for f in told if f.severity == "note"]
+    sections = [(f, _folded(finding_section(f, in_html), i)) for i, f in enumerate(grave)]
+    apart = [section for f, section in sections if not (f.span and in_cell(f.span, in_html.lines))]
+    return [
+        *source_sections(report, sections, in_html.lines), *apart,
+        *(finding_section(f, in_text) for f in grave),
+        *_notes(neutral, in_text),
+    ]  # fmt: skip
+
+
+def _folded(section: Section, number: int) -> Section:
+    return section if number < OPEN else replace(section, fold=True)
 
 
 def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
@@ -104,14 +116,6 @@ def _about(function: FunctionReport, report: Report) -> list[Finding]:
     return [f for f in report.findings if f.function == function.name]
 
 
-def _cell(findings: Sequence[Finding], telling: Telling) -> list[Part]:
-    """The cell with its marked lines, for HTML; in text each finding stands with the lines around it."""
-    if not any(f.span and in_cell(f.span, telling.lines) for f in findings):
-        return []
-    rows = cell_rows(telling.lines, findings)
-    return [Section((Run("the cell:", "strong"),), (Listing(rows),), medium="html")]
-
-
 def _hidden(findings: Sequence[Finding]) -> list[Part]:
     if not findings:
         return []
@@ -124,18 +128,35 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
 def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     if not findings:
         return []
-    title = (Run(counted(len(findings), "note"), "note"), Run(" (neutral facts, nothing to mend):"))
-    inner = tuple(finding_section(f, telling) for f in findings)
+    title = (Run(counted(len(findings), "note"), "note"), Run(f", nothing to mend: {_gist(findings)}"))
+    inner = tuple(
+        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f, telling)
+        for f in findings
+    )
     return [Section(title, inner, fold=True)]
 
 
-def _functions(report: Report, telling: Telling) -> list[Part]:
+def _gist(findings: Sequence[Finding]) -> str:
+    """The kinds of the notes and the names in them."""
+    names: dict[str, list[str]] = {}
+    for finding in findings:
+        names.setdefault(finding.kind, []).extend(brief(name) for name in finding.culprits[:1])
+    return "; ".join(f"{kind} {listed(list(dict.fromkeys(of)), 3)}".rstrip() for kind, of in names.items())
+
+
+def _functions(report: Report, lines: Sequence[str]) -> list[Part]:
     if len(report.functions) == 1:
-        return list(sections(report.functions[0], telling.lines))
+        return list(sections(report.functions[0], lines))
     made: list[Part] = []
     for function in report.functions[:FUNCTIONS]:
-        if inner := sections(function, telling.lines, SHORT):
-            title = (Run("about "), Run(brief(function.name), "code"), Run(":"))
+        if inner := sections(function, lines, SHORT):
+            counts = (
+                (function.calls, "call"),
+                (function.compiles, "compilation"),
+                (len(function.state), "variable"),
+            )
+            words = ", ".join(counted(n, noun) for n, noun in counts)
+            title = (Run("about "), Run(brief(function.name), "code"), Run(f": {words}"))
             made.append(Section(title, inner, fold=True))
     if len(report.functions) > FUNCTIONS:
         more = counted(len(report.functions) - FUNCTIONS, "function")

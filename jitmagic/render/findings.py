@@ -6,7 +6,9 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Row, Run, Section, Tone, runs
 from jitmagic.render.source import around, in_cell, left_out, marked, split
@@ -26,47 +28,94 @@ KINDS = {
 }
 
 _SLASH = re.compile(r"[/\\]")
+_STOCK = re.compile(
+    r"\s*The error occurred while tracing the function .*? for \w+\."
+    r"(?:\s*This concrete value was not available in Python because [^;]*)?(?=;|$)"
+)
+"""What jax adds to its messages: the report tells place and argument in its own words."""
 
 FixKey = tuple[object, ...]
 
 
 @dataclass
 class Telling:
-    """What is the same for all findings of one report, and what was told already."""
+    """What is the same for all findings of one report, and what was told already.
+
+    In HTML a finding stands under its line in the cell's source; in text it brings its lines along."""
 
     report: Report
+    medium: Literal["text", "html"] = "text"
     lines: tuple[str, ...] = ()
     """Lines of the cell, the magic line included."""
     told: dict[FixKey, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: Report) -> Telling:
+    def of(cls, report: Report, medium: Literal["text", "html"] = "text") -> Telling:
         """For the findings of `report`."""
-        return cls(report, split(report.cell.source))
+        return cls(report, medium, split(report.cell.source))
 
 
 def finding_section(finding: Finding, telling: Telling) -> Section:
     """The finding with its place, its culprits, the help and every fix."""
     title = (Run(f"{finding.severity}[{finding.code}]", finding.severity), Run(f" {finding.kind}: "),
              *_prose(finding.message, "strong"))  # fmt: skip
-    parts: list[Part] = [Para(where(finding))]
-    if finding.span:
-        rows = marked(finding.span, telling.lines, finding.severity)
-        if finding.severity != "note" and in_cell(finding.span, telling.lines):
-            rows = around(rows, telling.lines)
-        if rows:
-            parts.append(Listing(rows))
-    if finding.culprits:
-        names = tuple(f"`{brief(name)}`" for name in finding.culprits)
-        parts.append(Para(runs(listed(names)), "look at"))
-    if finding.help:
+    parts = [*_place(finding, telling)]
+    proved = any(fix.verified for fix in finding.fixes)
+    if finding.help and not proved:
         parts.append(Para(_prose(finding.help), "help"))
     for number, fix in enumerate(finding.fixes, 1):
         name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
         parts.append(replace(_fix_section(fix, name, finding, telling), fold=number > 1))
-    if finding.detail:
-        parts.append(_detail(finding.detail))
-    return Section(title, tuple(parts), fold=finding.severity == "note", tone=finding.severity)
+    more = _more(finding, proved)
+    if more and telling.medium == "html":
+        parts.append(Section((Run("more about it", "dim"),), more, fold=True))
+    else:
+        parts += more
+    fold = finding.severity == "note"
+    return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
+
+
+def brief_note(finding: Finding, telling: Telling) -> Part:
+    """A neutral finding with nothing to do about it, in one paragraph."""
+    title = (Run(f"note[{finding.code}]", "note"), Run(f" {finding.kind}: "))
+    line = f" (line {finding.span.line}{_other_cell(finding.span)})" if finding.span else ""
+    return Para((*title, *_prose(finding.message), Run(line, "dim")))
+
+
+def _place(finding: Finding, telling: Telling) -> list[Part]:
+    """Where it is, unless it stands under its line anyway."""
+    here = finding.span is not None and in_cell(finding.span, telling.lines)
+    if here and telling.medium == "html" and finding.severity != "note":
+        return []
+    parts: list[Part] = [Para(where(finding))]
+    if finding.span:
+        rows = marked(finding.span, telling.lines, finding.severity)
+        if finding.severity != "note" and here:
+            rows = around(rows, telling.lines)
+        if rows:
+            parts.append(Listing(rows))
+    return parts
+
+
+def _more(finding: Finding, proved: bool) -> tuple[Part, ...]:
+    """What a reader needs who is not helped by a fix: the names, other ways, jax's own words."""
+    parts: list[Part] = []
+    if names := _unnamed(finding):
+        parts.append(Para(runs(listed([f"`{brief(name)}`" for name in names])), "look at"))
+    if finding.help and proved:
+        parts.append(Para(_prose(finding.help), "help"))
+    if detail := _STOCK.sub("", finding.detail.strip()):
+        parts.append(_detail(detail))
+    return tuple(parts)
+
+
+def _unnamed(finding: Finding) -> tuple[str, ...]:
+    """The culprits, unless the message names them all as code, or what lies in them."""
+    said = re.findall(r"`([^`\n]+)`", finding.message)
+    known = all(
+        any(re.match(rf"{re.escape(name)}(?!\w)", code) for code in said) for name in finding.culprits
+    )
+    return () if known else finding.culprits
 
 
 def where(finding: Finding) -> Inline:
@@ -104,7 +153,7 @@ def _detail(text: str) -> Part:
 
 def _fix_section(fix: Fix, name: str, finding: Finding, telling: Telling) -> Section:
     title = (Run(f"{name}: ", "ok" if fix.verified else "strong"), *_prose(fix.title))
-    proof: Part = Para(runs(_proof(fix)))
+    proof: Part = Para(runs(_proof(fix), "dim"))
     key = (fix.cell, fix.diff, fix.static_argnames, fix.static_argnums, fix.dyn, fix.calls)
     earlier = telling.told.get(key) if any(part is not None for part in key) else None
     if earlier:
@@ -126,13 +175,12 @@ def _proof(fix: Fix) -> str:
 
 def _change(fix: Fix, telling: Telling) -> list[Part]:
     parts: list[Part] = []
-    if option := _option(fix, bool(telling.report.cell.magic)):
+    diff = _diff(fix, telling.lines)
+    if option := _option(fix, telling.report.cell.magic, diff):
         parts.append(Para(runs(option), "option"))
-    if cost := _cost(fix):
-        parts.append(Para(runs(cost), "cost"))
-    if diff := _diff(fix, telling.lines):
+    if diff:
         parts.append(Diff(diff))
-    if fix.calls:
+    if fix.calls and not _calls_in(fix, diff):
         calls = [Row(None, line) for call in fix.calls[:CALLS] for line in call.split("\n")]
         if len(fix.calls) > CALLS:
             calls.append(Row(None, f"… {counted(len(fix.calls) - CALLS, 'call')} more"))
@@ -140,15 +188,23 @@ def _change(fix: Fix, telling: Telling) -> list[Part]:
     return parts
 
 
-def _option(fix: Fix, magic: bool) -> str:
-    """The options of a fix as they are typed, for the magic or for Python."""
+def _calls_in(fix: Fix, diff: Sequence[str]) -> bool:
+    """The diff shows every changed call already."""
+    added = "\n".join(line[1:] for line in diff if line.startswith("+"))
+    return all(call in added for call in fix.calls or ())
+
+
+def _option(fix: Fix, magic: str, diff: Sequence[str]) -> str:
+    """The options of a fix as they are typed, where the diff does not show them on the magic line."""
+    if diff and magic and any(line.startswith(("+%%jit", "+%jit")) for line in diff):
+        return ""
     words = []
     if fix.static_argnames is not None:
-        words.append(_typed("--static", "static_argnames", fix.static_argnames, magic))
+        words.append(_typed("--static", "static_argnames", fix.static_argnames, bool(magic)))
     elif fix.static_argnums is not None:
-        words.append(_typed("--static-argnums", "static_argnums", fix.static_argnums, magic))
+        words.append(_typed("--static-argnums", "static_argnums", fix.static_argnums, bool(magic)))
     if fix.dyn is not None:
-        words.append(_typed("--dyn", "dyn_vars", fix.dyn, magic))
+        words.append(_typed("--dyn", "dyn_vars", fix.dyn, bool(magic)))
     return ", ".join(words)
 
 
@@ -158,29 +214,36 @@ def _typed(flag: str, keyword: str, values: Sequence[str | int], magic: bool) ->
     return f"`{keyword}={tuple(values)!r}`"
 
 
-def _cost(fix: Fix) -> str:
-    """What the change asks in return."""
-    words = []
-    names = fix.static_argnames or tuple(f"argument {n}" for n in fix.static_argnums or ())
-    if names:
-        words.append(f"every new value of {listed([f'`{n}`' for n in names])} compiles once more")
-    if fix.dyn:
-        words.append(f"{listed([f'`{p}`' for p in fix.dyn])} is passed in at every call")
-    return "; ".join(words)
-
-
 def _diff(fix: Fix, lines: Sequence[str]) -> tuple[str, ...]:
-    """The diff to show: the fix's own, or that of its cell against the user's, the magic line aside."""
-    if fix.diff is not None:
-        raw = [line.removesuffix("\r") for line in fix.diff.strip("\n").split("\n")]
-    elif fix.cell is not None:
-        before = lines[1:] if lines and lines[0].startswith("%%") else lines
-        raw = [d.rstrip("\n") for d in difflib.unified_diff(before, split(fix.cell), n=2, lineterm="")]
+    """What changes in the cell, its magic line too: the lines that go and that come, without the rest."""
+    source = "\n".join(lines)
+    after = split(corrected(source, fix)) if lines else split(fix.cell or "")
+    if tuple(after) != tuple(lines) and not (fix.diff and not lines):
+        body = _changes(lines, after)
+    elif fix.diff is not None:
+        body = _without_headers([line.removesuffix("\r") for line in fix.diff.strip("\n").split("\n")])
     else:
         return ()
+    shown = tuple(body[:DIFF_LINES])
+    return shown + ((left_out(len(body) - DIFF_LINES),) if len(body) > DIFF_LINES else ())
+
+
+def _changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """The lines that differ with their signs; above lines that are new, the one they follow."""
+    out: list[str] = []
+    for kind, i, i_end, j, j_end in difflib.SequenceMatcher(None, before, after).get_opcodes():
+        if kind == "equal":
+            continue
+        out += ["…"] if out else []
+        out += [f" {before[i - 1]}"] if kind == "insert" and i else []
+        out += [f"-{line}" for line in before[i:i_end]] + [f"+{line}" for line in after[j:j_end]]
+    return out
+
+
+def _without_headers(raw: list[str]) -> list[str]:
+    """A unified diff without the names of its files, and with a mark between its hunks."""
     body = raw[2:] if len(raw) > 1 and raw[0].startswith("---") and raw[1].startswith("+++") else raw
     first = next((i for i, line in enumerate(body) if line.startswith("@@")), None)
     if first is not None:
         body = body[:first] + body[first + 1 :]
-    shown = tuple("…" if line.startswith("@@") else line for line in body[:DIFF_LINES])
-    return shown + ((left_out(len(body) - DIFF_LINES),) if len(body) > DIFF_LINES else ())
+    return ["…" if line.startswith("@@") else line for line in body]

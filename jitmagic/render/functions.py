@@ -32,6 +32,9 @@ WORDS = 400
 SOURCE = 48
 """Characters of a source line in a table."""
 
+LINES = 5
+"""Lines that a verdict names."""
+
 SIGNS: dict[Tone, str] = {"ok": "✓", "warning": "!", "error": "✗", "note": "·"}
 HOW = {
     "user-error": "raises an error of its own",
@@ -50,17 +53,33 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> Verdict:
     """The one line about `function`, which `findings` are about."""
     errors = [f for f in findings if f.severity == "error"]
     warnings = [f for f in findings if f.severity == "warning"]
-    counts = [units.counted(len(errors), "problem")] if errors else []
-    counts += [units.counted(len(warnings), "warning")] if warnings else []
+    counts = [_at(units.counted(len(errors), "problem"), errors)] if errors else []
+    counts += [_at(units.counted(len(warnings), "warning"), warnings)] if warnings else []
     if function.verdict == "fails" or errors:
         how = HOW.get(errors[0].kind, _fails(function)) if errors else _fails(function)
-        return _verdict("error", function.name, how, ", ".join(counts))
+        return _verdict("error", function.name, how, ", ".join(counts) + _mended(errors))
     if function.verdict == "untraced":
         how = "was not traced" if function.calls else "not called yet"
         return _verdict("warning" if warnings else "note", function.name, how, ", ".join(counts))
     if warnings:
         return _verdict("warning", function.name, ", ".join(counts), gain(function), "; ")
     return _verdict("ok", function.name, "ok", gain(function))
+
+
+def _at(words: str, findings: Sequence[Finding]) -> str:
+    """`words` with the lines of these findings, where they all lie in the cell."""
+    numbers = sorted({f.span.line for f in findings if f.span and f.span.cell is None})
+    if not numbers or any(f.span is None or f.span.cell for f in findings) or len(numbers) > LINES:
+        return words
+    return f"{words} (line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))})"
+
+
+def _mended(findings: Sequence[Finding]) -> str:
+    """How many of the problems a proved fix mends."""
+    count = sum(any(fix.verified for fix in f.fixes) for f in findings)
+    if not count:
+        return ""
+    return ", a proved fix" if len(findings) == 1 else f", {count} with a proved fix"
 
 
 def _fails(function: FunctionReport) -> str:
@@ -130,7 +149,7 @@ def notes(texts: Sequence[str]) -> Section | None:
 
 
 def _signature(function: FunctionReport) -> Section | None:
-    if not function.signature:
+    if "->" not in function.signature:  # without types it only repeats the `def` line
         return None
     text = Run(shorten(function.signature, WORDS), "code")
     return Section((Run("signature:", "strong"),), (Para((text,)),), fold=True)
@@ -162,7 +181,7 @@ def _state_row(state: State) -> tuple[Inline, ...]:
     declared = [Run("declared")] if state.declared else []
     marks = [run for mark in stale + written + declared for run in (Run(", "), mark)][1:]
     size = units.size(state.bytes) if state.bytes is not None else ""
-    read = units.listed([str(n) for n in state.lines], 6)
+    read = units.listed([str(n) for n in sorted(state.lines)], 6)
     return ((Run(brief(state.path, 40), "code"),), (Run(state.role),), (Run(kind, "code"),), (Run(size),),
             (Run(f"line {read}" if read else ""),), (Run(state.origin),), tuple(marks))  # fmt: skip
 
@@ -175,7 +194,8 @@ def _stages(function: FunctionReport) -> Section | None:
     counts = ", ".join(units.counted(n, noun) for n, noun in done)
     if not known and not function.traces:
         return None
-    title = (Run("stages:", "strong"), Run(f" {counts}" if function.calls else ""))
+    total = f", {units.seconds(sum(s for _, s in known))} in all" if known else ""
+    title = (Run("stages:", "strong"), Run(f" {counts}{total}" if function.calls else total[1:]))
     most = max((s for _, s in known), default=0.0) or 1.0
     rows = tuple(((Run(name),), (Run(units.seconds(s)),), Bar(s / most)) for name, s in known)
     parts = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
@@ -192,13 +212,14 @@ def _timing(function: FunctionReport) -> Section | None:
         rows = tuple(_sample_row(name, sample, most, timing.digits) for name, sample in samples)
         head = ("run", "median", "mean ± std", "best", "runs", "")
         parts.append(Table(head, rows, frozenset({1, 2, 3})))
-        parts.append(Para(runs(gain(function))))
     if timing.left_out:
         parts.append(Para(runs(shorten(timing.left_out, WORDS))))
     if not parts:
         return None
     device = f" on {timing.device}" if timing.device else ""
-    return Section((Run(f"timing{device}:", "strong"),), tuple(parts), fold=True)
+    medians = " → ".join(units.seconds(sample.median_s, timing.digits) for _, sample in samples)
+    title = (Run(f"timing{device}:", "strong"), Run(f" {medians}" if samples else ""))
+    return Section(title, tuple(parts), fold=True)
 
 
 def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
@@ -218,9 +239,11 @@ def _cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section 
         words.append(f"{units.size(cost.bytes)} read and written")
     if cost.peak_bytes is not None:
         words.append(f"{units.size(cost.peak_bytes)} of memory at most")
-    parts: list[Part] = [Para((Run(", ".join(words)),))] if words else []
-    parts += _line_costs(function.lines, lines, rows)
-    return Section((Run("cost of one compiled call:", "strong"),), tuple(parts), fold=True) if parts else None
+    parts = _line_costs(function.lines, lines, rows)
+    if not words and not parts:
+        return None
+    title = (Run("cost of one compiled call:", "strong"), Run(f" {', '.join(words)}" if words else ""))
+    return Section(title, tuple(parts), fold=bool(parts))
 
 
 def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> list[Part]:

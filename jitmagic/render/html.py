@@ -7,7 +7,9 @@ style gone the signs, words and bold type still say all. What lies beyond the fi
 
 from __future__ import annotations
 
-from jitmagic.render.escape import for_html, one_line
+import base64
+
+from jitmagic.render.escape import columns, for_html, one_line
 from jitmagic.render.parts import (
     Bar,
     Cell,
@@ -17,6 +19,7 @@ from jitmagic.render.parts import (
     Listing,
     Para,
     Part,
+    Picture,
     Row,
     Run,
     Section,
@@ -56,11 +59,18 @@ LINE = 160
 BAR = 96
 """Pixels of a full bar."""
 
+GUTTER = 24
+"""Pixels of a full bar before a line."""
+
+WIDE = 80
+"""Columns of code that always fit."""
+
 ROW = '<tr style="background-color:transparent">'
 """The lab tints every other row by itself."""
 
+LABEL = "font-family:system-ui,sans-serif;font-size:smaller"
 FOOT = "font-size:smaller;margin-top:8px"
-PRE = "color:inherit;font-family:monospace;text-align:left;line-height:1.4;margin:4px 0;padding:4px 8px"
+PRE = "color:inherit;font-family:monospace;text-align:left;line-height:1.4;white-space:pre;margin:4px 0;padding:4px 8px"
 
 
 def render(document: Document) -> str:
@@ -123,19 +133,26 @@ def _part(part: Part) -> str:
             return _diff(part)
         case Table():
             return _table(part)
+        case Picture():
+            return _picture(part)
 
 
 def _section(part: Section) -> str:
     if part.medium == "text":
         return ""
     title = _inline(part.title)
+    if not title:
+        return "\n".join(map(_part, part.parts))
     inner = "\n".join(map(_part, part.parts))
     edge = f"border-left:3px solid {EDGES[part.tone]};padding-left:9px;" if part.tone in EDGES else ""
     if part.fold:
         summary = f'<summary style="cursor:pointer">{title}</summary>'
-        return f'<details style="{edge}margin:4px 0">{summary}\n{_block(inner, "margin-left:14px")}</details>'
+        margin = "4px 0 4px 8px" if edge else "4px 0"
+        return (
+            f'<details style="{edge}margin:{margin}">{summary}\n{_block(inner, "margin-left:14px")}</details>'
+        )
     if edge:
-        return _block(f"{_block(title)}\n{inner}", f"{edge}margin:12px 0")
+        return _block(f"{_block(title)}\n{inner}", f"{edge}margin:8px 0 10px 8px")
     return _block(f"{_block(title)}\n{_block(inner, 'margin-left:14px')}", "margin:4px 0")
 
 
@@ -162,28 +179,39 @@ def _run(run: Run) -> str:
     return head + words + tail
 
 
-def _pre(lines: list[str]) -> str:
-    return f'<pre style="{_tint("plain")};{PRE};overflow-x:auto">' + "\n".join(lines) + "</pre>"
+def _pre(lines: list[str], width: int = 0) -> str:
+    """Lines that keep their columns; where they may be wider than the page, scrolled by the keyboard too."""
+    focus = ' tabindex="0"' if width > WIDE else ""
+    return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">' + "\n".join(lines) + "</pre>"
 
 
 def _listing(part: Listing) -> str:
-    rows = [row for row in part.rows if not row.around]
+    rows = [crop(shown(row), LINE) for row in part.rows if not row.around]
+    width = max((columns(row.text) + columns(row.label) for row in rows), default=0)
     if not part.gutter:
-        return _pre([for_html(crop(shown(row), LINE).text) for row in rows])
+        return _pre([for_html(row.text) for row in rows], width)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
-    return _pre([_row(row, digits) for row in rows])
+    bars = any(row.share is not None for row in rows)
+    return _pre([_row(row, max(digits, part.digits), bars) for row in rows], width)
 
 
-def _row(row: Row, digits: int) -> str:
+def _row(row: Row, digits: int, bars: bool) -> str:
     number = "" if row.number is None else str(row.number)
+    share = _share(row.share or 0.0) if bars else ""
     gutter = f'<span style="{_color("dim")}">{number:>{digits}} | </span>'
-    text = "".join(_marked(piece, tone) for piece, tone in segments(crop(shown(row), LINE)))
-    label = f'   <b style="{_color(_label_tone(row))}">&lt;-- {for_html(row.label)}</b>' if row.label else ""
-    return gutter + text + label
+    text = "".join(_marked(piece, tone) for piece, tone in segments(row))
+    label = (
+        f'   <i style="{_color("dim")};{LABEL}">← {for_html(one_line(row.label))}</i>' if row.label else ""
+    )
+    return share + gutter + text + label
 
 
-def _label_tone(row: Row) -> Tone:
-    return next((m.tone for m in row.marks if m.tone in COLORS), "error")
+def _share(share: float) -> str:
+    """A bar before the line's number; the share stands behind the line in words."""
+    width = max(round(share * GUTTER), 1 if share > 0 else 0)
+    inner = f"display:inline-block;height:9px;width:{width}px;background-color:{EDGES['warning']}"
+    outer = f"display:inline-block;width:{GUTTER + 6}px"
+    return f'<span style="{outer}"><span style="{inner}"></span></span>'
 
 
 def _marked(text: str, tone: Tone | None) -> str:
@@ -195,7 +223,7 @@ def _marked(text: str, tone: Tone | None) -> str:
 
 
 def _diff(part: Diff) -> str:
-    return _pre([_diff_line(line) for line in part.lines])
+    return _pre([_diff_line(line) for line in part.lines], max(map(columns, part.lines), default=0))
 
 
 def _diff_line(line: str) -> str:
@@ -203,6 +231,14 @@ def _diff_line(line: str) -> str:
     tones: dict[str, Tone] = {"+": "ok", "-": "error"}
     tone = tones.get(line[:1])
     return f'<span style="{_color(tone)};{_tint(tone)}">{text}</span>' if tone else text
+
+
+def _picture(part: Picture) -> str:
+    """As an image, so that nothing in it is part of the page; the words are what is read out."""
+    data = base64.b64encode(part.svg.encode("utf-8", "backslashreplace")).decode()
+    style = "max-width:100%;height:auto;margin:4px 0"
+    words = for_html(one_line(part.words))
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{words}" style="{style}">'
 
 
 def _table(part: Table) -> str:

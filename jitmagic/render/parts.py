@@ -40,6 +40,14 @@ class Para:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """An SVG drawing with the words that say the same; where no picture can be shown the words stand alone."""
+
+    svg: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Mark:
     """Characters `start` to `end` (exclusive) of a row, from 0."""
 
@@ -56,15 +64,21 @@ class Row:
     text: str
     marks: tuple[Mark, ...] = ()
     label: str = ""
+    """Words behind the line, in the tone of its marks."""
     around: bool = False
+    share: float | None = None
+    """The line's share of the cost, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Source lines with their numbers, or, with `gutter` off, any text that must keep its columns."""
+    """Source lines with their numbers, or, with `gutter` off, any text that must keep its columns.
+
+    `digits` is the least width of the numbers, for listings that follow each other."""
 
     rows: tuple[Row, ...]
     gutter: bool = True
+    digits: int = 1
 
 
 @dataclass(frozen=True)
@@ -96,8 +110,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a title. `fold`: beyond the first glance. `medium`: where it is shown; what only HTML
-    shows only repeats what stands elsewhere."""
+    """Parts under a title, or, without one, just parts that belong together. `fold`: beyond the first glance.
+    `medium`: where it is shown; what only one of them shows, the other says in its own way."""
 
     title: Inline
     parts: tuple[Part, ...] = ()
@@ -106,7 +120,7 @@ class Section:
     medium: Medium = "both"
 
 
-Part = Para | Listing | Diff | Table | Section
+Part = Para | Listing | Diff | Table | Picture | Section
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jitmagic.render.parts import Mark, Row, Tone, worst
+from jitmagic.render.parts import Mark, Row, Tone
 from jitmagic.report import Finding, Span
 
 CONTEXT = 2
 """Lines shown before and after a marked one."""
 
-WHOLE = 40
+WHOLE = 24
 """A cell of at most so many lines is shown whole."""
+
+MOST = 200
+"""Lines of a cell that are shown."""
 
 SPAN_LINES = 6
 """Lines of one span that are shown."""
@@ -60,43 +63,38 @@ def left_out(count: int) -> str:
     return f"… {count:,} line{'' if count == 1 else 's'} not shown"
 
 
-def cell_rows(lines: Sequence[str], findings: Iterable[Finding]) -> tuple[Row, ...]:
-    """The cell with its marked lines: whole where it is short, else these with two lines around each."""
-    found = [(f, row) for f in findings if f.span and in_cell(f.span, lines)
-             for row in marked(f.span, lines, f.severity)[:1]]  # fmt: skip
-    by_line: dict[int, list[tuple[Finding, Row]]] = {}
-    for finding, row in found:
-        by_line.setdefault(row.number or 0, []).append((finding, row))
-    if len(lines) <= WHOLE:
-        chosen = list(range(1, len(lines) + 1))
-    else:
-        near = {n for line in by_line for n in range(line - CONTEXT, line + CONTEXT + 1)}
-        chosen = sorted(n for n in near if 1 <= n <= len(lines))
-    return _with_gaps(chosen, lines, by_line)
-
-
-def _with_gaps(
-    chosen: list[int], lines: Sequence[str], by_line: dict[int, list[tuple[Finding, Row]]]
+def cell_rows(
+    lines: Sequence[str],
+    findings: Iterable[Finding],
+    labels: Mapping[int, str] | None = None,
+    shares: Mapping[int, float] | None = None,
 ) -> tuple[Row, ...]:
+    """The cell with its marked lines: whole where it is short, else these with two lines around each.
+
+    `labels` are words behind lines, `shares` shares of the cost; both are given by line."""
+    labels, shares = labels or {}, shares or {}
+    marks: dict[int, list[Mark]] = {}
+    for finding in findings:
+        if finding.span and in_cell(finding.span, lines):
+            row = marked(finding.span, lines, finding.severity)[0]
+            marks.setdefault(row.number or 0, []).extend(row.marks)
+    near = _near(marks, len(lines)) if marks else _near({**labels, **shares}, len(lines))
+    chosen = list(range(1, len(lines) + 1)) if len(lines) <= WHOLE else near
     rows, previous = [], 0
     for number in [*chosen, len(lines) + 1]:
         if number - previous > 1:
             rows.append(Row(None, left_out(number - previous - 1)))
         if number <= len(lines):
-            here = by_line.get(number, [])
-            marks = tuple(mark for _, row in here for mark in row.marks)
-            rows.append(Row(number, lines[number - 1], marks, _label([f for f, _ in here])))
+            rows.append(Row(number, lines[number - 1], tuple(marks.get(number, ())), labels.get(number, ""),
+                            share=shares.get(number)))  # fmt: skip
         previous = number
     return tuple(rows)
 
 
-def _label(findings: list[Finding]) -> str:
-    if not findings:
-        return ""
-    tone = worst({f.severity for f in findings})
-    codes = list(dict.fromkeys(f.code for f in findings))
-    more = f" and {len(codes) - 3} more" if len(codes) > 3 else ""
-    return f"{tone} {', '.join(codes[:3])}{more}"
+def _near(places: Iterable[int], count: int) -> list[int]:
+    """The lines that stand around `places`, at most `MOST` of them."""
+    near = {n for line in places for n in range(line - CONTEXT, line + CONTEXT + 1)}
+    return sorted(n for n in near if 1 <= n <= count)[:MOST]
 
 
 def _mark(span: Span, number: int, line: str, tone: Tone) -> Mark:

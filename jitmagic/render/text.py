@@ -14,6 +14,7 @@ from jitmagic.render.parts import (
     Listing,
     Para,
     Part,
+    Picture,
     Row,
     Run,
     Section,
@@ -21,6 +22,7 @@ from jitmagic.render.parts import (
     Tone,
     Verdict,
     crop,
+    runs,
     segments,
     shown,
 )
@@ -101,6 +103,8 @@ def _part(part: Part, width: int) -> list[Line]:
             return _diff(part, width)
         case Table():
             return _table(part, width)
+        case Picture():
+            return wrap(runs(part.words), width)
 
 
 def _para(part: Para, width: int) -> list[Line]:

@@ -127,11 +127,6 @@ def test_options_as_they_are_typed(fix, magic, typed):
     assert f"option: {typed}\n" in render.text(report)
 
 
-def test_a_static_fix_tells_its_cost():
-    text = render.text(Report((), (finding(fixes=(Fix("t", static_argnames=("n",)),)),)))
-    assert "cost: every new value of `n` compiles once more" in text
-
-
 def test_a_diff_is_made_from_the_cell_without_its_magic_line():
     cell = CellText("%%jit\ndef f(x):\n    return float(x)\n", magic="%%jit")
     fix = Fix("t", cell="def f(x):\n    return x\n")

@@ -14,12 +14,14 @@ from jitmagic.render.html import COLORS, EDGES, TINTS
 from tests.render import samples
 
 EVERY = {**samples.TYPICAL, "hostile": samples.hostile, "huge": samples.huge}
-TAGS = {"div", "span", "b", "code", "pre", "table", "tr", "th", "td", "details", "summary"}
+TAGS = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
+EXTRA = {"th": {"scope"}, "pre": {"tabindex"}, "img": {"src", "alt"}}
+PICTURE = "data:image/svg+xml;base64,"
 PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
     "font-size", "font-weight", "height", "line-height", "margin", "margin-left", "margin-top", "max-width",
     "overflow-wrap", "overflow-x", "padding", "padding-left", "text-align", "text-decoration",
-    "text-decoration-color", "text-decoration-style", "width",
+    "text-decoration-color", "text-decoration-style", "white-space", "width",
 }  # fmt: skip
 """What JupyterLab's sanitizer keeps; the two of the wave are dropped there, and the plain line stays."""
 
@@ -54,7 +56,8 @@ class Page(HTMLParser):
 def test_only_known_tags_attributes_and_styles(name):
     for tag, attributes in Page(render.html(EVERY[name]())).tags:
         assert tag in TAGS
-        assert set(attributes) <= {"style", "scope"}
+        assert set(attributes) <= {"style"} | EXTRA.get(tag, set())
+        assert attributes.get("src", PICTURE).startswith(PICTURE)
         for rule in filter(None, (attributes.get("style") or "").split(";")):
             property_, _, value = rule.partition(":")
             assert property_ in PROPERTIES, rule
@@ -87,10 +90,33 @@ def test_words_of_the_text_are_in_the_html(name):
         assert word in page
 
 
-def test_the_span_is_bold_and_underlined_and_the_line_labelled():
+def test_the_span_is_bold_and_underlined_and_the_finding_stands_under_it():
     source = render.html(samples.failing())
-    assert re.search(r'if <b style="[^"]*text-decoration:underline;[^"]*">train</b>:', source)
-    assert "&lt;-- error JM101</b>" in source
+    marked = re.search(r'if <b style="[^"]*text-decoration:underline;[^"]*">train</b>:</pre>', source)
+    assert marked
+    following = re.sub(r"<[^>]*>", "", source[marked.end() :]).strip()
+    assert following.startswith("error[JM101] tracer-bool: the condition of this if")
+
+
+def test_every_line_of_the_cell_is_shown_once():
+    words = "".join(Page(render.html(samples.failing())).words)
+    assert words.count("| def dropout(x, rate, train):") == 1 and words.count("|     if train:") == 1
+    assert words.count("return float(x.sum())") == 2  # the line, and what the fix takes away
+
+
+def test_lines_say_what_they_take_from_outside_and_what_they_cost():
+    words = "".join(Page(render.html(samples.stale())).words)
+    row = next(line for line in words.split("\n") if "tanh(x @ w + b)" in line)
+    assert row.endswith(
+        "← w f32[10,3] constant, changed since; b bf16[3] constant; model.layers[0].w dynamic"
+    )
+    heat = "".join(Page(render.html(samples.warnings())).words)
+    assert "u = u + 0.1 * (jnp.roll(u, 1) - u)   ← 100 % of the flop" in heat
+
+
+def test_a_long_line_can_be_scrolled_by_the_keyboard():
+    assert '<pre tabindex="0"' in render.html(samples.good())
+    assert "tabindex" not in render.html(samples.failing())
 
 
 def test_beyond_the_first_glance_all_is_folded():
@@ -101,10 +127,10 @@ def test_beyond_the_first_glance_all_is_folded():
     assert "JM101" in failing and "JM103" in failing and "<pre" in failing
 
 
-def test_cell_without_findings_is_not_repeated():
-    assert "the cell:" not in render.html(samples.good())
-    assert "the cell:" in render.html(samples.failing())
-    assert "the cell:" not in render.text(samples.failing())
+def test_a_cell_without_findings_is_folded_away():
+    source = render.html(samples.good())
+    glance = re.sub(r"<details.*?</details>", "", source, flags=re.S)
+    assert "the cell, line by line" in source and "jnp.where" not in glance
 
 
 def test_readable_after_nbconverts_sanitizer():

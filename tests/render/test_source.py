@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jitmagic.render.parts import Mark, Row, crop, segments, shown
-from jitmagic.render.source import around, cell_rows, marked, split
+from jitmagic.render.source import MOST, around, cell_rows, marked, split
 from jitmagic.report import Finding, Span
 
 CELL = """%%jit
@@ -102,9 +102,17 @@ def finding(line, code="JM101", severity="error"):
 
 
 def test_a_short_cell_is_shown_whole_with_labels():
-    rows = cell_rows(LINES, [finding(4), finding(4, "JM205", "warning")])
+    rows = cell_rows(LINES, [finding(4), finding(4, "JM205", "warning")], {3: "w constant"}, {3: 0.5})
     assert [row.number for row in rows] == list(range(1, len(LINES) + 1))
-    assert rows[3].label == "error JM101, JM205"
+    assert [mark.tone for mark in rows[3].marks] == ["error", "warning"]
+    assert (rows[2].label, rows[2].share, rows[3].share) == ("w constant", 0.5, None)
+
+
+def test_a_long_cell_without_findings_shows_the_lines_that_say_something():
+    lines = [f"line{i}" for i in range(1, 5001)]
+    rows = cell_rows(lines, [], {10: "w constant"}, {n: 0.001 for n in range(100, 5000)})
+    assert rows[0].text == "… 7 lines not shown" and len(rows) <= MOST + 3
+    assert rows[-1].text.endswith("lines not shown")
 
 
 def test_a_long_cell_shows_marked_lines_and_counts_the_rest():

@@ -1,0 +1,105 @@
+"""The cell's source with what is known of each line, and the findings under theirs: what HTML shows of the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitmagic.render import units
+from jitmagic.render.escape import brief
+from jitmagic.render.parts import Listing, Part, Row, Run, Section, runs
+from jitmagic.render.source import cell_rows, in_cell
+from jitmagic.report import Finding, FunctionReport, Report, State
+
+NAMES = 3
+"""Variables that are named behind one line."""
+
+FUNCTIONS, STATES, LINES = 8, 100, 50
+"""How many functions, variables of each and lines of each variable are looked at."""
+
+WORTH_WORDS = 0.1
+"""From this share of the cost on, a line has it in words too."""
+
+
+def source_sections(
+    report: Report, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
+) -> list[Part]:
+    """The cell, with the sections of `told` under their lines; folded away where there are none."""
+    labels, shares = line_labels(report.functions), line_shares(report.functions)
+    here = [(f, s) for f, s in told if f.span and in_cell(f.span, lines)]
+    if not here and not labels and not shares:
+        return []
+    rows = cell_rows(lines, [f for f, _ in here], labels, shares)
+    if not here:
+        count = units.counted(len(lines), "line")
+        words = "what is constant, what it costs" if shares else "what is constant"
+        title = (Run("the cell, line by line:", "strong"), *runs(f" {words} ({count})"))
+        return [Section(title, (Listing(rows),), fold=True, medium="html")]
+    return [Section((), tuple(_interleaved(rows, here)), medium="html")]
+
+
+def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Finding, Section]]) -> list[Part]:
+    """Listings of the rows, each ending where a finding has its line."""
+    under: dict[int, list[Section]] = {}
+    for finding, section in told:
+        under.setdefault(finding.span.line if finding.span else 0, []).append(section)
+    digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
+    parts: list[Part] = []
+    block: list[Row] = []
+    for row in rows:
+        block.append(row)
+        if found := under.get(row.number or 0):
+            parts += [Listing(tuple(block), digits=digits), *found]
+            block = []
+    return [*parts, Listing(tuple(block), digits=digits)] if block else parts
+
+
+def line_labels(functions: Sequence[FunctionReport]) -> dict[int, str]:
+    """For each line, which variables it takes from outside and how, and what it costs."""
+    used: dict[int, dict[str, State]] = {}
+    for function in functions[:FUNCTIONS]:
+        for state in function.state[:STATES]:
+            for line in state.lines[:LINES]:
+                used.setdefault(line, {})[state.path] = state
+    words = {line: [_roles(list(states.values()))] for line, states in used.items()}
+    for line, (share, unit) in _costs(functions).items():
+        if share >= WORTH_WORDS:
+            words.setdefault(line, []).append(f"{round(100 * share)} % of the {unit}")
+    return {line: " · ".join(words[line]) for line in sorted(words)}
+
+
+def _roles(states: Sequence[State]) -> str:
+    """`w f32[10,3], lr = 0.1 constant; model.b dynamic`."""
+    by_role: dict[str, list[str]] = {}
+    for state in states:
+        by_role.setdefault(f"{state.role}{', changed since' if state.stale else ''}", []).append(
+            _named(state)
+        )
+    return "; ".join(f"{units.listed(names, NAMES)} {role}" for role, names in by_role.items())
+
+
+def _named(state: State) -> str:
+    path = brief(state.path, 40)
+    if state.role != "constant" or not (state.value or state.dtype):
+        return path
+    return (
+        f"{path} = {brief(state.value, 24)}"
+        if state.value
+        else f"{path} {units.array_type(state.dtype, state.shape)}"
+    )
+
+
+def line_shares(functions: Sequence[FunctionReport]) -> dict[int, float]:
+    """Each line's share of the cost of its function; nothing where one line is all."""
+    return {line: share for line, (share, _) in _costs(functions).items()}
+
+
+def _costs(functions: Sequence[FunctionReport]) -> dict[int, tuple[float, str]]:
+    out: dict[int, tuple[float, str]] = {}
+    for function in functions[:FUNCTIONS]:
+        by_flops = any(cost.flops for cost in function.lines)
+        unit = "flop" if by_flops else "equations"
+        weights = {c.line: (c.flops or 0.0) if by_flops else float(c.equations) for c in function.lines}
+        total = sum(weights.values())
+        if total and len(weights) > 1:
+            out |= {line: (weight / total, unit) for line, weight in weights.items()}
+    return out
