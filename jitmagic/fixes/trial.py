@@ -228,8 +228,10 @@ class Trial:
     def _traced(self, jitted: Callable[..., Any], sample: Sample, target: Any, printed: io.StringIO) -> Any:
         import jax
 
+        from jitmagic.tracing.compat import checking_leaks
+
         args = _received(sample.args, target)
-        with self._aside(sample), redirect_stdout(printed), jax.checking_leaks():
+        with self._aside(sample), redirect_stdout(printed), checking_leaks():
             out = jax.block_until_ready(jitted(*args, **sample.kwargs))
             jax.effects_barrier()
             return _copied(out)

@@ -126,6 +126,31 @@ def full_tracebacks() -> Iterator[None]:
         jax.config.update("jax_traceback_filtering", before)
 
 
+@contextlib.contextmanager
+def checking_leaks() -> Iterator[None]:
+    """`jax.checking_leaks`, whose error then does not say what keeps each tracer alive.
+
+    Private: `core.leaked_tracer_error` asks the garbage collector for the referrers of every leaked tracer in
+    turn, which takes minutes where a trace of a thousand operations leaks. Without the name, that is waited for.
+    """
+    from jax._src import core
+
+    told = getattr(core, "leaked_tracer_error", None)
+
+    def briefly(name: str, trace: Any, tracers: list[Any]) -> Exception:
+        first = "\n\n".join(f"{t}{t._origin_msg()}" for t in tracers[:3])
+        return Exception(f"Leaked {name} {trace}. Leaked tracer(s):\n\n{first}\n")
+
+    if told is not None:
+        core.leaked_tracer_error = briefly
+    try:
+        with jax.checking_leaks():
+            yield
+    finally:
+        if told is not None:
+            core.leaked_tracer_error = told
+
+
 def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
     """(code object, instruction offset) of every frame of a jaxlib traceback, innermost first."""
     # Private: the traceback is a jaxlib object; `summarize` of jax.extend gives text without an end column.

@@ -131,3 +131,13 @@ def test_frames_of_an_equation() -> None:
     inner = jax.jit(lambda x: x * 2)
     eqn = compat.jaxpr_of(jax.make_jaxpr(lambda x: inner(x))(1.0)).eqns[0]
     assert [compat.traced_file(j) for j in compat.subjaxprs(eqn)] == [__file__]
+
+
+def test_a_leak_is_found_without_a_search_for_what_keeps_it_alive() -> None:
+    from jax._src import core
+
+    kept: list[Any] = []
+    before = core.leaked_tracer_error
+    with pytest.raises(Exception, match="Leaked") as caught, compat.checking_leaks():
+        jax.jit(lambda x: kept.append(x + 1))(1.0)
+    assert "is referred to by" not in str(caught.value) and core.leaked_tracer_error is before
