@@ -148,6 +148,8 @@ class Difference:
     jit: str = ""
     compiler: bool = False
     """Op by op on the device the traced program gives the plain result: the compiler is at fault."""
+    remedy: str = ""
+    """The option `name=value` of the compiler with which it gives the plain result, where one was tried."""
 
 
 @dataclass(frozen=True)

@@ -454,3 +454,18 @@ def test_a_compiled_function_as_an_argument_is_a_function(notebook):
     [finding] = [f for f in notebook.report().findings if f.severity == "error"]
     assert finding.kind == "invalid-jax-type" and "Watched" not in finding.message
     assert finding.fixes[0].static_argnames == ("h",)
+
+
+def test_a_wrong_compiler_is_told_from_a_wrong_function_with_the_option_that_mends_it(notebook):
+    """Where this jaxlib compiles the sum rightly there is nothing to tell, and nothing may be told."""
+    notebook.ok("%%jit --no-time\ndef entropy(p):\n    return jnp.sum(jnp.log(p) + jnp.log(2 * p))\n"
+                 "got = entropy(jnp.full(4096, 3.))\n")  # fmt: skip
+    wrong = abs(float(notebook.ns["got"]) - 11839) > 1
+    found = [f for f in notebook.report().findings if f.kind == "jit-differs-from-eager"]
+    assert len(found) == wrong
+    for finding in found:
+        assert "compiler is at fault" in finding.message and "compiler_options={'xla_cpu" in finding.help
+        options = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID"}
+        notebook.ns["again"] = None
+        notebook.ok(f"again = jax.jit(entropy._checker.fn, compiler_options={options})(jnp.full(4096, 3.))")
+        assert abs(float(notebook.ns["again"]) - 11839) < 1

@@ -15,14 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import Literal, jaxpr_as_fun
 
 from jitmagic.measure.flops import EXACT, FREE, terms
 from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split, walk
 
-REMEDY = "XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_INVALID"
-"""The environment variable that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12
-compiles some reductions wrongly; to be set before jax is imported."""
+REMEDY = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID"}
+"""The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
+some reductions wrongly: for `jax.jit(f, compiler_options=...)`, or in XLA_FLAGS before jax is imported."""
 
 _SILENT = frozenset("debug_callback debug_print".split())
 _WRITES = ("WriteEffect", "AccumEffect", "IOEffect", "OrderedIOEffect", "_OrderedIOEffect", "IoEffect")
@@ -30,6 +30,14 @@ _WRITES = ("WriteEffect", "AccumEffect", "IOEffect", "OrderedIOEffect", "_Ordere
 
 class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
+
+
+def mended(closed_jaxpr: Any, flat_args: Sequence[Any]) -> list[Any]:
+    """Leaves of the result of the program compiled with REMEDY; raises where the compiler has no such option,
+    CannotEvaluate where a second run would be seen outside."""
+    if getattr(closed_jaxpr, "effects", None):
+        raise CannotEvaluate("it does more than compute, and would do it twice")
+    return list(jax.jit(jaxpr_as_fun(closed_jaxpr), compiler_options=REMEDY)(*flat_args))
 
 
 class Leading:

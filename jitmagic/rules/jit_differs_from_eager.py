@@ -103,6 +103,13 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
         seen = quoted(where.text if where else tested)
         why = f"; {seen} sees a placeholder while jax traces, and another path is taken"
         help = f"test with `isinstance({tested}, jax.Array)`, which holds for arrays and while jax traces"
+    elif difference.remedy:
+        option, _, value = difference.remedy.partition("=")
+        why = f"; the compiler is at fault: with its `{option}` off, the same program gives the result without jit"
+        help = (
+            f"compile it with `jax.jit({name}, compiler_options={{{option!r}: {value!r}}})`, or start the kernel "
+            f"with `XLA_FLAGS=--{difference.remedy}`; the first was tried here"
+        )
     elif difference.compiler:
         why = "; the same operations one by one give the result without jit, so the compiler is at fault"
         help = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -133,8 +134,7 @@ def checking_leaks() -> Iterator[None]:
     Private: `core.leaked_tracer_error` asks the garbage collector for the referrers of every leaked tracer in
     turn, which takes minutes where a trace of a thousand operations leaks. Without the name, that is waited for.
     """
-    from jax._src import core
-
+    core: Any = importlib.import_module("jax._src.core")
     told = getattr(core, "leaked_tracer_error", None)
 
     def briefly(name: str, trace: Any, tracers: list[Any]) -> Exception:
