@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic import quiet, report
+from jitmagic.facts import source_file
 from jitmagic.subject import Subject
 from jitmagic.watched import plainly
 
@@ -113,7 +114,7 @@ def price(subject: Subject, staged: Any) -> None:
     """What the traced program costs, in all and line by line."""
     from jitmagic.measure import cost, folding
 
-    file = getattr(getattr(subject.fn, "__code__", None), "co_filename", "")
+    file = source_file(subject.fn)
     subject.seen.cost = cost.total_cost(staged.traced.jaxpr, staged.compiled)
     subject.seen.lines = cost.line_costs(staged.traced.jaxpr, file)
     subject.seen.folded = staged.compiled is not None and folding.folded(staged.traced.jaxpr, staged.compiled)

@@ -182,18 +182,28 @@ class Checker(Subject):
 
         reach = reach if reach is not None else self.reach(args, kwargs)
         jaxpr = traced.jaxpr
-        dyn = self.dynamic_paths(args)
+        stateful = self.stateful(args)
+        names = stateful.names(reach) if stateful is not None else {}
+        dyn = (*self.dynamic_paths(args), *names)
         written = self.written_paths(args)
         declared = self.dyn is not None and self.dyn != "auto"
         frameworks = self.frameworks(args)
+        effects = self.side_effects(args, reach)
+        self._wrote(effects)
+        moved = {*written, *(w.path for w in effects)}
         for v in constants.variables(reach, compat.constants_of(jaxpr), dyn=dyn):
-            old = self.seen.variables.get(v.path)
-            self.seen.variables[v.path] = replace(
+            name = names.get(v.path, v.path)
+            if v.path in reach.offered and name not in moved:
+                continue
+            path = name if declared and not name.startswith("<") else v.path
+            old = self.seen.variables.get(path)
+            self.seen.variables[path] = replace(
                 v,
+                path=path,
                 stale=bool(old and old.stale),
-                written=v.written or v.path in written,
+                written=v.written or name in moved,
                 declared=v.role == "dynamic" and declared,
-                framework=frameworks.get(v.path, ""),
+                framework=frameworks.get(name, ""),
             )
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jitmagic.evidence import Write
 from jitmagic.options import JitOptions
 from jitmagic.state import adapters, codegen, guards, paths, plan, region, snapshot
 from jitmagic.state.declared import Declared, Subject, flatten
@@ -188,8 +189,8 @@ class Stateful:
         self.written: list[int] | None = None
         self.parameters = codegen.parameters_of(self.bound())
         self.guards: guards.Guards | None = None
-        self.touched: set[str] = set()
-        """Paths that traces changed as a side effect: no frozen values."""
+        self.touched: dict[str, Write] = {}
+        """What traces changed as a side effect, by path: no frozen values."""
         self.call = self._public()
         self._build(self._leaves())
 
@@ -239,6 +240,12 @@ class Stateful:
         """Is what lies there one of the variables?"""
         return any(region.slot_of(p) == slot for p in self.places)
 
+    def names(self, reach: Any) -> dict[str, str]:
+        """Path of each dynamic variable, by the paths that `reach` knows it by."""
+        slots = {region.slot_of(p): p.path for p in self.places}
+        found = ((leaf.path, slots.get(region.slot_of(leaf.place))) for leaf in reach.leaves(used_only=False))
+        return {path: name for path, name in found if name is not None}
+
     # -- compiling
 
     def _build(self, places: list[Place]) -> None:
@@ -274,7 +281,8 @@ class Stateful:
                 with adapters.entered(held.objects()):
                     out = self.bound()(*args, **kwargs)
                 result = self._outcome(out, state, held)
-                self.touched |= {write.path for write in before.changes()}
+                known = self.names(reach)
+                self.touched |= {w.path: w for w in before.changes() if w.path not in known}
                 done = True
                 return result
             finally:

@@ -11,6 +11,7 @@ from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.facts import function_facts
 from jitmagic.settings import CellSource
+from jitmagic.state.paths import split_paths
 from jitmagic.subject import Subject
 
 
@@ -24,7 +25,7 @@ def evidence_of(subject: Subject) -> ev.Evidence:
             static_argnums=subject.options.static_argnums,
             donate_argnames=subject.options.donate_argnames,
             donate_argnums=subject.options.donate_argnums,
-            dyn=tuple(subject.dyn.split(",")) if subject.dyn else None,
+            dyn=tuple(split_paths(subject.dyn)) if subject.dyn else None,
         ),
         calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
         writes=tuple(s.writes.values()), differences=tuple(s.differences), traces=s.traces,

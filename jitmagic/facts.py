@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitmagic.evidence import Function, Where
+from jitmagic.state.wrappers import unwrap
 
 
 def has_parameters(fn: Callable[..., Any]) -> bool:
@@ -22,9 +23,20 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
         return []
 
 
+def source_file(fn: Callable[..., Any]) -> str:
+    """File of the code that a call of `fn` runs first; empty where it has none."""
+    return str(getattr(getattr(_with_code(fn), "__code__", None), "co_filename", ""))
+
+
+def _with_code(fn: Any) -> Any:
+    """The function, or for an object that can be called its class's `__call__`."""
+    inner = inspect.unwrap(fn)
+    return inner if hasattr(inner, "__code__") else unwrap(inner)[1] or inner
+
+
 def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Function:
     """Name, source and parameters of a function; empty fields where it has no source."""
-    inner = inspect.unwrap(fn)
+    inner = _with_code(fn)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
     parameters = _parameters(fn)
     lines, first = _source(inner)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
@@ -90,29 +92,60 @@ class Subject:
         """Everything the function can read without taking it as an argument."""
         from jitmagic.state import roots
 
-        return roots.reach(self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {})
+        return roots.reach(
+            self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
+        )
+
+    def _owner(self) -> str:
+        """Name in the notebook of the object that a bound method, or a callable object, belongs to, or nothing."""
+        held = self.fn.__self__ if isinstance(self.fn, types.MethodType) else self.fn
+        if isinstance(held, types.FunctionType | type):
+            return ""
+        same = (n for n, v in self.namespace.items() if v is held or getattr(v, "_checker", None) is self)
+        return next((n for n in same if not n.startswith("_")), "")
+
+    def stateful(self, args: Sequence[Any]) -> Any:
+        """What knows the dynamic variables of the compiled function, or None where it has none."""
+        return getattr(self.compiled_for(args), "__jitmagic__", None)
 
     def dynamic_paths(self, args: Sequence[Any]) -> tuple[str, ...]:
         """Paths of the dynamic variables, in the order in which they are passed."""
-        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        stateful = self.stateful(args)
         return tuple(p.path for p in stateful.places) if stateful is not None else ()
 
     def frameworks(self, args: Sequence[Any]) -> dict[str, str]:
         """Name of the framework for each dynamic variable that is one's."""
-        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        stateful = self.stateful(args)
         places = stateful.places if stateful is not None else ()
         return {p.path: p.adapter.name for p in places if p.adapter is not None}
 
     def written_paths(self, args: Sequence[Any]) -> set[str]:
         """Paths of the dynamic variables that the function writes."""
-        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        stateful = self.stateful(args)
         return {stateful.places[i].path for i in stateful.written or ()} if stateful is not None else set()
+
+    def side_effects(self, args: Sequence[Any], reach: Any) -> list[ev.Write]:
+        """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
+
+        What a library notes in its own objects, without traced values, is its own affair."""
+        from jitmagic.state.reads import writes_of
+
+        stateful = self.stateful(args)
+        kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
+        found = []
+        for w in stateful.touched.values() if stateful is not None else ():
+            where = next(iter(reach.offered.get(w.path, ())), w.where)
+            if w.path in kept:
+                found.append(replace(w, where=where, tracer=False, after=""))
+            elif w.tracer or writes_of(w.path, reach.functions):
+                found.append(w)
+        return found
 
     def inputs(self, args: Any, kwargs: Any) -> list[Any]:
         """Leaves that the traced program takes for this call, dynamic variables first."""
         import jax
 
-        stateful = getattr(self.compiled_for(args), "__jitmagic__", None)
+        stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
         static = self.options.static_parameters(self.fn)
         names = list(inspect.signature(self.fn).parameters) if static else []

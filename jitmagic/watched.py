@@ -88,14 +88,14 @@ class Shim:
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
 
-        @functools.wraps(self.fn)
         def traced(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             self.traced += 1
             with plainly():
                 return self.fn(*args, **kwargs)
 
-        return traced
+        traced.__name__ = type(self.fn).__name__  # of an object, which has none
+        return functools.wraps(self.fn)(traced)
 
 
 def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:

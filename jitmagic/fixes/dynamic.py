@@ -9,7 +9,7 @@ from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
 CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
-STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update")
+STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update", "hidden-rng")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
@@ -50,7 +50,16 @@ def _captured(finding: Finding, evidence: Evidence) -> list[list[str]]:
     sets = [named + others, named]
     if evidence.dynamic_inputs == 0:
         sets.insert(0, named + others + siblings)
+    kept = _dynamic_already(evidence)
+    sets = [[*(p for p in kept if p not in s), *s] for s in sets if s]
     return [s for i, s in enumerate(sets) if s and s not in sets[:i]]
+
+
+def _dynamic_already(evidence: Evidence) -> list[str]:
+    """What was declared, or is dynamic by itself: a longer declaration has to name it too."""
+    if evidence.options.dyn is not None:
+        return list(evidence.options.dyn)
+    return [v.path for v in evidence.variables if v.role == "dynamic" and not v.path.startswith("<")]
 
 
 def _is_number(value: object) -> bool:
@@ -62,7 +71,7 @@ def _is_number(value: object) -> bool:
 def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[str]]:
     """The written paths; for an object that jax can't take, the numbers in it that are read."""
     written = [w.path for w in evidence.writes]
-    declared = list(evidence.options.dyn or ())
+    declared = _dynamic_already(evidence)
     sets = [[*declared, *(p for p in written if p in finding.culprits)], [*declared, *written]]
     if finding.kind == "unregistered-pytree" and prover.samples:
         sample = prover.samples[-1]

@@ -58,11 +58,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, HiddenRandom
+from jitmagic.evidence import Evidence, HiddenRandom, Write
 from jitmagic.report import Finding, Severity
 from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import Source, bound_names, loaded_names, parse
-from jitmagic.rules.state_write import GENERATORS, is_dynamic
+from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
 from jitmagic.rules.words import quoted
 
 MAKERS = ("jax.random.PRNGKey", "jax.random.key")
@@ -73,15 +73,21 @@ HOST_MODULES = ("numpy.random.", "random.")
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """Draws outside JAX, keys with a fixed seed, keys and generators from outside."""
     told: set[tuple[str, int]] = set()
-    for finding in (*_facts(evidence), *_generators(evidence), *_text(evidence)):
+    frozen = [w for w in evidence.writes if _is_frozen_state(evidence, w)]
+    facts = evidence.silent.random if evidence.silent else ()
+    # draws that a framework makes from its state show as draws from a key without a name
+    drawn = [f for f in facts if frozen and f.origin == "captured" and not _is_known(evidence, f)]
+    rest = [f for f in facts if f not in drawn]
+    of_frameworks = [_frozen(evidence, w, drawn) for w in frozen]
+    for finding in (*of_frameworks, *_facts(evidence, rest), *_generators(evidence), *_text(evidence)):
         place = (finding.span.cell or "", finding.span.line) if finding.span else ("", 0)
         if place not in told:
             told.add(place)
             yield finding
 
 
-def _facts(evidence: Evidence) -> Iterator[Finding]:
-    for fact in evidence.silent.random if evidence.silent else ():
+def _facts(evidence: Evidence, facts: list[HiddenRandom]) -> Iterator[Finding]:
+    for fact in facts:
         if not any(is_dynamic(evidence, n) for n in fact.names):
             yield _told(evidence, fact)
 
@@ -113,6 +119,27 @@ def _unless_constant(evidence: Evidence) -> Severity:
     if evidence.dynamic_inputs == 0 and len(evidence.calls) < 2:
         return "note"
     return "warning"
+
+
+def _is_frozen_state(evidence: Evidence, write: Write) -> bool:
+    """A framework's random state that is not among the variables declared dynamic."""
+    of_framework = is_generator(evidence, write) and write.before not in GENERATORS
+    return of_framework and not is_dynamic(evidence, write.path)
+
+
+def _is_known(evidence: Evidence, fact: HiddenRandom) -> bool:
+    return any(v.path == name and v.type != "rng" for v in evidence.variables for name in fact.names)
+
+
+def _frozen(evidence: Evidence, write: Write, drawn: list[HiddenRandom]) -> Finding:
+    return RULE.finding(
+        evidence,
+        f"{quoted(write.path)} is not among the dynamic variables, so what `{evidence.function.name}` draws "
+        "from it is drawn once, while jax traces: the compiled function gives the same numbers at every call",
+        where=next((f.where for f in drawn), write.where or evidence.function.where),
+        culprits=[write.path, root(write.path)],
+        help=f"declare it too (`--dyn {write.path}`)",
+    )
 
 
 def _generators(evidence: Evidence) -> Iterator[Finding]:

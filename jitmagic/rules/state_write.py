@@ -77,12 +77,19 @@ def is_dynamic(evidence: Evidence, path: str) -> bool:
     return any(covers(d, path) for d in declared)
 
 
+def is_generator(evidence: Evidence, write: Write) -> bool:
+    """Whether what was written is a random state, of which hidden-rng tells."""
+    return write.before in GENERATORS or any(
+        v.type == "rng" and v.path == write.path for v in evidence.variables
+    )
+
+
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that writes, and for writes that a framework refused."""
     writes = [
         w
         for w in evidence.writes
-        if not w.tracer and not is_dynamic(evidence, w.path) and w.before not in GENERATORS
+        if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitmagic.evidence import Silent
+from jitmagic.facts import source_file
 from jitmagic.silent import keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
 
@@ -87,7 +88,7 @@ def _of_program(subject: Subject, traced: Any, args: Any, kwargs: Any, reach: An
     used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
     names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
     paths = input_paths(subject, closed, args, kwargs)
-    file = getattr(getattr(subject.fn, "__code__", None), "co_filename", "")
+    file = source_file(subject.fn)
     return replace(
         found,
         program=True,

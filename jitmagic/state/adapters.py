@@ -95,12 +95,34 @@ def is_module_class(cls: type) -> bool:
     return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
 
 
-def default_random_states() -> Iterator[Any]:
-    """The random states that functions of imported frameworks draw from where they are given none."""
-    for name in ("brainstate.random", "brainpy.math.random"):
-        state = getattr(sys.modules.get(name), "DEFAULT", None)
-        if state is not None and is_variable(state):
-            yield state
+def default_random_states() -> Iterator[tuple[str, Any]]:
+    """The random states that functions of imported frameworks draw from where they are given none, by path."""
+    seen: set[int] = set()
+    for name in ("brainpy.math.random", "brainstate.random"):
+        state = default_random_state(sys.modules.get(name))
+        if state is not None and id(state) not in seen:
+            seen.add(id(state))
+            yield f"{name}.DEFAULT", state
+
+
+def default_random_state(module: Any) -> Any:
+    """The random state that the functions of a framework's `random` module draw from, or None."""
+    if not is_framework(module):
+        return None
+    state = getattr(module, "DEFAULT", None)
+    return state if state is not None and is_variable(state) else None
+
+
+def random_state_of(function: Any) -> tuple[str, Any] | None:
+    """Path and random state that a function of a framework's `random` module draws from."""
+    home = str(getattr(function, "__module__", "")).partition("._")[0]
+    state = default_random_state(sys.modules.get(home))
+    return None if state is None else (f"{home}.DEFAULT", state)
+
+
+def is_framework(module: Any) -> bool:
+    """A module of a framework with variables of its own."""
+    return str(getattr(module, "__name__", "")).partition(".")[0] in FRAMEWORKS
 
 
 def trace_holders(obj: Any) -> Iterator[Any]:

@@ -409,7 +409,10 @@ class _Writer:
         if place.parent is None:
             key = root_key(place)
             if key[0] == "object":
-                return self.receiver if self.receiver and place.look() is self.stateful._self() else None
+                if self.receiver and place.look() is self.stateful._self():
+                    return self.receiver
+                # the object of a bound method, or with `__call__`, which the function keeps anyway
+                return self._const(place.look(), "o") if type(place._holder) is dict else None
             if place.kind == "closure":
                 return f"{self._const(place._holder, 'c')}.cell_contents"
             return (

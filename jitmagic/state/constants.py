@@ -105,7 +105,7 @@ def _variable(
 
 
 def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:
-    return reads_of(leaf.root.path, reach.functions)
+    return reach.offered.get(leaf.path) or reads_of(leaf.root.path, reach.functions)
 
 
 def _type(leaf: LeafValue) -> _Type:
@@ -210,10 +210,12 @@ def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
             leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
-    kept = [
-        leaf for leaf in leaves if not (leaf.is_rng or is_ref(leaf.value) or leaf.place.adapter is not None)
-    ]
+    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf))]
     return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept])
+
+
+def _is_in_ref(leaf: LeafValue) -> bool:
+    return is_ref(leaf.value) or (leaf.place.adapter is not None and leaf.place.adapter.name == "jax.Ref")
 
 
 class Frozen:

@@ -79,8 +79,6 @@ class Declared:
                 reach = subject.reach()
                 # a library's module reads its own attributes, which no code of the user names
                 found += [leaf.place for leaf in reach.leaves(used_only=False) if leaf.is_variable]
-                if _may_draw(reach):
-                    found += [adapters.place_of(state) for state in adapters.default_random_states()]
         if self.auto:
             found += [
                 leaf.place for leaf in subject.reach().leaves() if leaf.is_array and is_place(leaf.place)
@@ -123,14 +121,6 @@ def _read_from(item: Any, reach: roots.Reach, subject: Subject) -> Place:
     what = snapshot.short(item)
     raise ValueError(
         f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from"
-    )
-
-
-def _may_draw(reach: roots.Reach) -> bool:
-    """The functions name a framework's `random`, or reach a module of a framework, which may draw inside."""
-    named = any("random" in text.split(".") for text, _ in reach.module_reads)
-    return named or any(
-        adapters.is_module_class(cls) for root in reach.roots for cls in [type(root.value), *reach.classes]
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.evidence import Where
-from jitmagic.state import values
+from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import LIMIT, Place
@@ -92,6 +92,8 @@ class Reach:
     attributes: tuple[str, ...] = ()
     """Attribute names that the functions read, of whatever."""
     any_attribute: bool = False
+    offered: dict[str, tuple[Where, ...]] = field(default_factory=dict)
+    """Random states that are there to be drawn from, whether the function does or not, and the reads of them."""
 
     def leaves(self, limit: int = LIMIT, *, used_only: bool = True) -> list[LeafValue]:
         """The values below the roots, at most `limit`.
@@ -210,17 +212,20 @@ def reach(
     receiver: object | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
+    receiver_as: str = "",
 ) -> Reach:
     """Scan a callable (function, method, partial, jitted function, object with `__call__`) transitively.
 
-    `receiver` is the object that the first parameter stands for, `args` and `kwargs` those of a call. Costs
-    about a millisecond: only names that the code loads are looked up.
+    `receiver` is the object that the first parameter stands for, `args` and `kwargs` those of a call. The object
+    of a bound method is called `receiver_as`. Costs about a millisecond: only names that the code loads are
+    looked up.
     """
-    return _Scan().run(fn, receiver, tuple(args), dict(kwargs or {}))
+    return _Scan(receiver_as).run(fn, receiver, tuple(args), dict(kwargs or {}))
 
 
 class _Scan:
-    def __init__(self) -> None:
+    def __init__(self, receiver_as: str = "") -> None:
+        self.receiver_as = receiver_as
         self.reach = Reach()
         self.functions: dict[int, Function] = {}
         self.roots: dict[Any, Root] = {}
@@ -233,6 +238,8 @@ class _Scan:
         self.seen: dict[int, object] = {}
         self.target: Function | None = None
         self.receiver: object | None = None
+        self.drawn: dict[int, tuple[str, Any]] = {}
+        """Default random states of frameworks that the functions name, by path."""
 
     def run(self, fn: Any, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach:
         bound, plain = unwrap(fn)
@@ -245,9 +252,12 @@ class _Scan:
         self._callable(fn, plain.__qualname__ if plain is not None else "")
         if plain is not None:
             self._arguments(plain, receiver, args, kwargs)
+            if bound is not None:
+                self._rename(plain, bound)
         elif receiver is None and not is_a(fn, type):
             self._add("self", Place("self", "argument", "global", "self", holder={"self": fn}), "argument")
         self._settle()
+        self._random_states()
         r = self.reach
         r.roots, r.functions = list(self.roots.values()), tuple(self.functions.values())
         r.classes, r.attributes = tuple(self.classes.values()), tuple(self.attributes)
@@ -262,6 +272,21 @@ class _Scan:
             count = size
             for cls in list(self.classes.values()):
                 self._methods(cls)
+
+    def _random_states(self) -> None:
+        """Frameworks keep a random state that their functions and modules draw from unless they are given one."""
+        if not adapters.any_installed():
+            return
+        seen = [*self.classes.values(), *(type(root.value) for root in self.roots.values())]
+        if any(map(adapters.is_module_class, seen)):
+            for path, state in adapters.default_random_states():
+                self.drawn.setdefault(id(state), (path, state))
+        for path, state in self.drawn.values():
+            self._add(path, Place(path, "global", "global", "state", holder={"state": state}), "global")
+            near = path.removesuffix("DEFAULT")
+            self.reach.offered[path] = tuple(
+                w for text, w in self.reach.module_reads if text.startswith(near)
+            )
 
     def _arguments(
         self, fn: Function, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -278,6 +303,19 @@ class _Scan:
             buffer = values.is_array(value) and not values.is_jax_array(value)
             if (buffer or not values.is_leaf(value)) and not values.is_tracer(value):
                 self._add(name, Place(name, "argument", "global", name, holder={name: value}), "argument")
+
+    def _rename(self, fn: Function, bound: object) -> None:
+        """The object that a method is bound to has a name of its own outside."""
+        first = fn.__code__.co_varnames[:1]
+        for key, root in list(self.roots.items()):
+            if (
+                self.receiver_as
+                and (root.path,) == first
+                and root.origin == "argument"
+                and root.value is bound
+            ):
+                root.place.path = self.receiver_as
+                self.roots[key] = Root(self.receiver_as, root.place, root.origin, root.uses)
 
     def _callable(self, value: Any, name: str) -> None:
         """Follow something that may be called: a function, wrapper, method, partial, class or object."""
@@ -356,6 +394,8 @@ class _Scan:
         origin = self._origin("global", fn)
         if is_library(value):
             self._note(facts, name, full_name(value) or name)
+            if (found := adapters.random_state_of(value)) is not None:
+                self.drawn.setdefault(id(found[1]), found)
         return self._add(name, Place(name, origin, "global", name, holder=fn.__globals__), origin, facts)
 
     def _module(self, fn: Function, facts: Facts, name: str, module: types.ModuleType) -> None:
@@ -365,6 +405,7 @@ class _Scan:
             if use.root != name or not use.free or not use.steps:
                 continue
             self._read_of_module(use, facts)
+            self._draws(name, module, use)
             below = place if user else None
             for step in use.steps:
                 if below is None or not is_user_module(below.look()):
@@ -379,6 +420,17 @@ class _Scan:
         if use.nodes:
             text = ".".join([use.root, *(s.key for s in steps)])
             self.reach.module_reads.append((text, facts.where(use.nodes[len(steps)])))
+
+    def _draws(self, name: str, module: Any, use: Use) -> None:
+        """`bm.random.normal`, or `normal` from there: its numbers come from the module's random state."""
+        path, steps = name, iter(use.steps)
+        while (state := adapters.default_random_state(module)) is None:
+            step = next(steps, None)
+            module = getattr(module, str(step.key), None) if step is not None else None
+            if not is_a(module, types.ModuleType) or not adapters.is_framework(module):
+                return
+            path += str(step)
+        self.drawn.setdefault(id(state), (f"{path}.DEFAULT", state))
 
     def _note(self, facts: Facts, name: str, text: str) -> None:
         for use in facts.uses:

@@ -1,0 +1,150 @@
+"""BrainPy under the magics: what is declared, what is frozen and said to be, what draws random numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import jitmagic
+
+bp = pytest.importorskip("brainpy")
+
+LAYER = """
+import brainpy as bp, brainpy.math as bm
+%config JitMagics.no_time = True
+class Layer(bp.BrainPyObject):
+    def __init__(self, a, c):
+        super().__init__()
+        self.k = bm.TrainVar(bm.random.random((a, c)))
+        self.c = bm.Variable(bm.zeros(c))
+    def __call__(self, x):
+        return x @ self.k + self.c
+    def forward(self, x):
+        return self(x)
+layer, x = Layer(4, 2), bm.zeros(4)
+"""
+
+
+@pytest.fixture
+def layer(notebook: Any) -> Any:
+    notebook.ok(LAYER)
+    return notebook
+
+
+def state(report: Any) -> dict[str, Any]:
+    return {s.path: s for s in report.functions[0].state}
+
+
+def fixes(report: Any, kind: str) -> list[tuple[str, ...]]:
+    return [fix.dyn for f in report.findings if f.kind == kind for fix in f.fixes if fix.dyn]
+
+
+@pytest.mark.parametrize(
+    "target", ["call = layer.forward", "call = layer.__call__", "call = Layer(4, 2); layer = call"]
+)
+@pytest.mark.parametrize("place", ["layer.c[:] = 1.", "layer.c.value = layer.c + 1."])
+def test_a_variable_that_is_not_declared_is_frozen_and_named(layer: Any, target: str, place: str) -> None:
+    layer.ok(f"%%jit -f call --dyn layer.k\n{target}\nfirst = call(x)\n{place}\nsecond = call(x)")
+    assert layer.ns["first"].tolist() == layer.ns["second"].tolist() == [0, 0]
+    report = layer.report()
+    assert [f.kind for f in report.findings if f.severity == "warning"] == ["stale-constant"]
+    named = report.findings[0].culprits[0]
+    assert named in ("layer.c", "call.c") and fixes(report, "stale-constant") == [("layer.k", named)]
+    roles = {path.rpartition(".")[2]: s.role for path, s in state(report).items()}
+    assert roles == {"k": "dynamic", "c": "constant"}
+
+
+def test_variables_declared_on_the_object_are_the_methods_own(layer: Any) -> None:
+    layer.ok(
+        "%%jit -f call --dyn layer.k,layer.c\ncall = layer.forward\ncall(x)\nlayer.c[:] = 3.\ny = call(x)"
+    )
+    assert layer.ns["y"].tolist() == [3, 3]
+    report = layer.report()
+    assert {path: (s.role, s.declared) for path, s in state(report).items()} == {
+        "layer.k": ("dynamic", True),
+        "layer.c": ("dynamic", True),
+    }
+    assert (report.functions[0].traces, report.functions[0].compiles) == (1, 1)
+
+
+def test_a_plain_array_of_brainpy_that_is_filled_anew(layer: Any) -> None:
+    layer.ok("bias = bm.zeros(2)")
+    layer.ok(
+        "%%jit\ndef shifted(x):\n    return x + bias\nshifted(bm.zeros(2))\nbias[:] = 1.\ny = shifted(bm.zeros(2))"
+    )
+    assert layer.ns["y"].tolist() == [0, 0]
+    assert layer.kinds("warning") == ["stale-constant"]
+
+
+def test_an_object_that_is_called_is_compiled_once(layer: Any) -> None:
+    layer.ok("%%jit -f layer\nlayer(x); layer(x)")
+    found = layer.report().functions[0]
+    assert (found.calls, found.traces, found.compiles) == (2, 1, 1)
+    assert [line.line for line in found.lines] == [9]
+
+
+DRAWS = [
+    "bm.random.normal(0, 1, (6,))",
+    "bm.random.DEFAULT.uniform(size=6)",
+    "rand(6)",
+    "noise.rand(6)",
+    "drop(bm.ones(64))",
+]
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("dyn", ["", "--dyn gain"])
+def test_random_numbers_of_the_default_state(layer: Any, draw: str, dyn: str) -> None:
+    layer.ok(
+        "from brainpy.math import random as noise\nrand = bm.random.rand\ngain = bm.Variable(bm.ones(()))\n"
+        "drop = bp.dnn.Dropout(0.5)\nbp.share.save(fit=True)"
+    )
+    layer.ok(f"%%jit {dyn}\ndef sample():\n    return gain * {draw}\na, b = sample(), sample()")
+    report = layer.report()
+    same = (layer.ns["a"] == layer.ns["b"]).all()
+    warned = [f.kind for f in report.findings if f.severity != "note"]
+    found = next(s for path, s in state(report).items() if path.endswith(".DEFAULT"))
+    if not dyn:
+        assert not same and warned == [] and found.role == "dynamic"
+        return
+    assert same and warned == ["hidden-rng"] and found.role == "constant"
+    assert fixes(report, "hidden-rng") == [("gain", found.path)]
+
+
+def test_a_default_state_that_nobody_draws_from_is_not_told(layer: Any) -> None:
+    layer.ok("%%jit -f layer\nlayer(x)")
+    assert set(state(layer.report())) == {"layer.k", "layer.c"}
+
+
+def test_a_write_that_is_lost_because_something_else_is_declared(layer: Any) -> None:
+    layer.ok("steps = bm.Variable(bm.zeros(2)); gain = bm.Variable(bm.ones(2))")
+    layer.ok("%%jit --dyn gain\ndef f(x):\n    steps[:] = steps + x\n    return gain * x\nf(1.)")
+    report = layer.report()
+    assert [f.kind for f in report.findings if f.severity == "warning"] == ["state-write"]
+    assert fixes(report, "state-write") == [("gain", "steps")]
+    assert layer.ns["steps"].value.tolist() == [0, 0]
+
+
+def test_a_method_bound_to_an_object_warns_once_in_python() -> None:
+    bm = bp.math
+
+    class Layer(bp.BrainPyObject):
+        def __init__(self) -> None:
+            super().__init__()
+            self.k, self.c = bm.Variable(bm.ones(2)), bm.Variable(bm.zeros(2))
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.k + self.c
+
+    layer = Layer()
+    for call in (jitmagic.jit(layer, dyn_vars=[layer.k]), jitmagic.jit(layer.__call__, dyn_vars=[layer.k])):
+        layer.c[:] = 0.0
+        assert call(1.0).tolist() == [1, 1]
+        layer.c[:] = 5.0
+        with pytest.warns(jitmagic.compiled.StaleConstantWarning, match="self.c"):
+            assert call(1.0).tolist() == [1, 1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert call(1.0).tolist() == [1, 1]
