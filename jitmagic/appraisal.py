@@ -63,7 +63,7 @@ def _mended(eager: Eager, out: Any, jaxpr: Any, inputs: list[Any], terms: int) -
     if any(v.platform != "cpu" for leaf in leaves for v in getattr(leaf, "devices", set)()):
         return False
     try:
-        again = tree.unflatten(reference.mended(jaxpr, inputs)[: len(leaves)])
+        again = jax.tree.unflatten(tree, reference.mended(jaxpr, inputs)[: len(leaves)])
     except Exception:  # this compiler has no such option, or the program cannot be run twice
         return False
     return not compare.compare(eager.value, again, terms=terms)

@@ -337,7 +337,9 @@ class Session:
             return
         old = run.checkers.get(target)
         if old is None or not old.seen.calls:
-            self.shell.user_ns[name] = self._watched(inner, target, replace(run.request, options=options), run)
+            self.shell.user_ns[name] = self._watched(
+                inner, target, replace(run.request, options=options), run
+            )
 
     def _watch(self, target: str) -> None:
         """Put the watched form of a function or method where the function was."""

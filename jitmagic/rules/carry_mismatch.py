@@ -89,7 +89,11 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
             problem.message,
         )
         path = f" at `{differ[2]}`" if differ and differ[2] else ""
-        told = f": {_branch(differ[1])} gives {differ[3]}{path}, {_branch(differ[4])} {differ[5]}" if differ else ""
+        told = (
+            f": {_branch(differ[1])} gives {differ[3]}{path}, {_branch(differ[4])} {differ[5]}"
+            if differ
+            else ""
+        )
         return (
             f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}{told}",
             "let every branch return the same structure with the same shapes and dtypes: "

@@ -92,7 +92,11 @@ def _companions(evidence: Evidence) -> list[Variable]:
 def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variable]) -> Finding:
     names, function = paths(stale), evidence.function.name
     functions = stale[0].type == "function"
-    word = agree(names, "was redefined", "were redefined") if functions else agree(names, "has changed", "have changed")
+    word = (
+        agree(names, "was redefined", "were redefined")
+        if functions
+        else agree(names, "has changed", "have changed")
+    )
     changes = [
         f"{quoted(v.path)} was {short(v.before, 40)} and is {short(v.after, 40)}"
         for v in stale

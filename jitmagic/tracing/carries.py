@@ -17,13 +17,16 @@ _BODY_NAMES = frozenset(("f", "body_fun"))
 _STATE = {"scan": 0, "while_loop": 0, "fori_loop": 1}
 """Position of the state among the body's parameters."""
 _PART = re.compile(
-    r"(?:input carry|carry input|loop carry)(?: component| part)? (?:at path )?(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
+    r"(?:input carry|carry input|loop carry)(?: component| part)? "
+    r"(?:at path )?(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
 )
 
 Function = ast.FunctionDef | ast.Lambda
 
 
-def changed_in_body(site: Site, namespace: Mapping[str, Any], text: str) -> tuple[tuple[str, ...], Where | None]:
+def changed_in_body(
+    site: Site, namespace: Mapping[str, Any], text: str
+) -> tuple[tuple[str, ...], Where | None]:
     """Names of the state that a mismatch message speaks of, as the body has them, and where the body changes it.
 
     `text` is jax's message, `site` the call of the loop. Empty where the body has no source.
@@ -103,7 +106,9 @@ def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
 
 def _bound(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return {
+        n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
 
 
 def _reads_only(node: ast.AST, name: str) -> bool:

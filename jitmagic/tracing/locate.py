@@ -260,4 +260,3 @@ def _user_called(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
     inner = getattr(called, "__wrapped__", None)
     code = getattr(inner, "__code__", None)
     return called if code is not None and is_user_file(code.co_filename) else None
-

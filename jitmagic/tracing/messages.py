@@ -166,5 +166,7 @@ def first_paragraph(exception: BaseException) -> str:
     """The message up to its first blank line or jax's advice, one line, at most 500 characters; what a colon
     announces belongs to it."""
     first, *rest = str(exception).split("\n\n")
-    text = (f"{first} {rest[0]}" if first.rstrip().endswith(":") and rest else first).split("\nSee https://")[0]
+    text = (f"{first} {rest[0]}" if first.rstrip().endswith(":") and rest else first).split("\nSee https://")[
+        0
+    ]
     return re.sub(r"\s+", " ", text).strip()[:500]
