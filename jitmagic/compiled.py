@@ -11,6 +11,7 @@ that a call knows which plan its result belongs to.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -18,13 +19,13 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from jitmagic.evidence import Write
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, guards, paths, plan, region, snapshot
+from jitmagic.state import adapters, codegen, guards, paths, plan, region, snapshot, values
 from jitmagic.state.declared import Declared, Subject, flatten
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING
@@ -50,10 +51,29 @@ class _NeedsState(BaseException):
         self.owner, self.places = owner, places
 
 
+class _NotPrepared(BaseException):
+    """jax traces on a call of the generated wrapper, which has not looked where it is called."""
+
+    def __init__(self, owner: Stateful) -> None:
+        super().__init__("internal: a trace that was not prepared")
+        self.owner = owner
+
+
 class _Active(threading.local):
     def __init__(self) -> None:
         self.stack: list[tuple[Stateful, Any]] = []
         """Functions whose traces are under way in this thread, with the traces, outermost first."""
+        self.prepared: Stateful | None = None
+        """The function whose next trace in this thread was asked for by `_call`, `_inside` or a stage."""
+
+    @contextlib.contextmanager
+    def expecting(self, owner: Stateful | None) -> Iterator[None]:
+        """While this holds, `owner` may be traced, once."""
+        before, self.prepared = self.prepared, owner
+        try:
+            yield
+        finally:
+            self.prepared = before
 
 
 _active = _Active()
@@ -127,10 +147,12 @@ def compile_function(
 
 
 def _may_get_variables(subject: Subject, declared: Declared) -> bool:
-    """Names that the function reads are not bound yet, so its variables can't be told before the first call."""
+    """A function that it calls has variables of its own, or names that it reads are not bound yet."""
+    reach = subject.reach()
+    if reach.stateful:
+        return True
     if not adapters.any_installed() and not declared.auto:
         return False
-    reach = subject.reach()
     if any(root.value is MISSING for root in reach.roots):
         return True
     return adapters.any_installed() and _may_build(reach)
@@ -187,6 +209,8 @@ class Stateful:
         self.places: list[Place] = []
         self.plans: dict[int, plan.Plan] = {}
         self.written: list[int] | None = None
+        self.nested: tuple[Callable[[], Any], Any] | None = None
+        """The trace of a last call inside another program, and the `jax.jit` function for that trace."""
         self.parameters = codegen.parameters_of(self.bound())
         self.guards: guards.Guards | None = None
         self.touched: dict[str, Write] = {}
@@ -250,13 +274,17 @@ class Stateful:
 
     def _build(self, places: list[Place]) -> None:
         """A new `jax.jit` function for these variables."""
-        self.places, self.plans, self.written = places, {}, None
+        self.places, self.plans, self.written, self.nested = places, {}, None, None
         self.tree = region.Tree(places, self._tops())
         given = self.options.donate_argnames
         self.donated = [i for i, p in enumerate(places) if paths.at_or_below(p.path, given)]
-        self.traced_fn = codegen.with_state(self.parameters, len(places), self._traced, self.name)
-        self.compiled = self.options.shifted(len(places), self.parameters, self.donated).jit(self.traced_fn)
+        self.compiled = self._jitted()
         codegen.become(self.call, codegen.generic(self._call, self.name))
+
+    def _jitted(self) -> Any:
+        count = len(self.places)
+        traced = codegen.with_state(self.parameters, count, self._traced, self.name)
+        return self.options.shifted(count, self.parameters, self.donated).jit(traced)
 
     def _tops(self) -> list[Place]:
         return self._weak([p for p in self.declared.tops(self.subject()) if p.adapter is None])
@@ -265,7 +293,9 @@ class Stateful:
         """What jax traces: `fn` with the traced state in place, then the state as it was."""
         from jitmagic.tracing import compat
 
-        with _tracing:
+        if _active.prepared is not self:
+            raise _NotPrepared(self)
+        with _tracing, adapters.unheard(), _active.expecting(None):
             subject = self.subject()
             reach = subject.reach()
             before = snapshot.take(reach)
@@ -343,12 +373,19 @@ class Stateful:
             for _ in range(50):
                 state = self._current()
                 try:
-                    result = self.compiled(*state, *args, **kwargs)
+                    with _active.expecting(self):
+                        result = self.compiled(*state, *args, **kwargs)
                 except _NeedsState as need:
                     self._adopt(need)
                     continue
-                return self._finish(result, state)
+                if self.donated or not self._raced(result, state):
+                    return self._finish(result, state)
         raise StateError(f"{self.name} needs other variables at every trace")
+
+    def _raced(self, result: Sequence[Any], state: Sequence[Any]) -> bool:
+        """Another thread has written, since they were read, variables that this result replaces."""
+        leaves = (op.leaf for op in self.plans[len(result)].ops if op.leaf is not None)
+        return any(self.places[i].same_object and self.places[i].look() is not state[i] for i in leaves)
 
     def _without_receiver(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args if self.receiver is None else args[1:]
@@ -390,6 +427,8 @@ class Stateful:
         if isinstance(exc, _NeedsState) and exc.owner is self:
             self._adopt(exc)
             return True
+        if isinstance(exc, _NotPrepared) and exc.owner is self:
+            return True
         return isinstance(exc, Exception) and trace_state_clean() and any(map(is_tracer, state))
 
     # -- inside a trace of jax's
@@ -406,12 +445,35 @@ class Stateful:
             self._current()
             state = tuple(adapters.read_openly(p) for p in self.places)
             self._require_known(state)
-            result = self.compiled(*state, *args, **kwargs)
+            compiled = self._jitted_here()
+            with _active.expecting(self):
+                result = compiled(*state, *args, **kwargs)
             made = self.plans[len(result)]
             outputs = [self._settled(v, i, made, state) for i, v in enumerate(result[1 : 1 + made.outputs])]
             with adapters.openly():
                 plan.apply(made.ops, outputs)
             return result[0]
+
+    def _jitted_here(self) -> Any:
+        """The `jax.jit` function for this call: what it freezes may be a traced value of the trace around it, also one
+        that can't be seen from here, so a program made inside another one serves in that trace alone."""
+        from jitmagic.tracing import compat
+
+        trace = compat.current_trace()
+        if not compat.builds_program(trace):
+            return self._jitted() if self._freezes_tracers() else self.compiled
+        if self.nested is None or self.nested[0]() is not trace:
+            self.nested = weakref.ref(trace), self._jitted()
+        return self.nested[1]
+
+    def _freezes_tracers(self) -> bool:
+        """What is constant for this function is a traced value of grad or vmap around it."""
+        dynamic = {region.slot_of(p) for p in self.places}
+        leaves = self.subject().reach().leaves(used_only=False)
+        return any(
+            values.contains_tracer(leaf.value) and region.slot_of(leaf.place) not in dynamic
+            for leaf in leaves
+        )
 
     def _require_known(self, state: Sequence[Any]) -> None:
         """Every variable is known to the functions being compiled around; StateError or _NeedsState if not."""
@@ -472,7 +534,8 @@ class Stateful:
                 for _ in range(50):
                     state = self._current()
                     try:
-                        return getattr(self.compiled, stage)(*state, *args, **kwargs)
+                        with _active.expecting(self):
+                            return getattr(self.compiled, stage)(*state, *args, **kwargs)
                     except _NeedsState as need:
                         self._adopt(need)
             raise StateError(f"{self.name} needs other variables at every trace")
@@ -559,6 +622,7 @@ class StatefulMethod:
         self.receiver_as, self.namespace, self.warn = receiver_as, namespace, warn
         self._instances: dict[int, tuple[Callable[[], Any], Any]] = {}
         self._plain: Any = None
+        self.__jitmagic__ = None  # whose variables depends on the instance
 
     def of(self, receiver: Any) -> Any:
         """The compiled function of one instance, without its first parameter."""

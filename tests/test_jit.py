@@ -583,7 +583,7 @@ class TestComposition:
         assert float(loss(1.0)) == 9.0
 
     @pytest.mark.parametrize("warm", [False, True])
-    @pytest.mark.parametrize("declared", ["w, counter", "b"])
+    @pytest.mark.parametrize("declared", ["w, counter", "b", None])
     def test_in_another_stateful_function(self, count, warm, declared):
         if warm:
             count(1.0)

@@ -154,6 +154,37 @@ def entered(objects: Iterable[Any]) -> Iterator[None]:
             object.__setattr__(h, "_trace_state", old)
 
 
+class _Deaf:
+    """Stands in a framework's stack of traces for one that is not to hear of reads and writes."""
+
+    name = None
+
+    def read_its_value(self, state: Any) -> None:
+        """Nothing is recorded."""
+
+    def write_its_value(self, state: Any) -> None:
+        """Nothing is recorded."""
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """While this holds, traces of brainstate's (and BrainPy's) that are under way do not hear of variables.
+
+    They replace a variable's value at its first read by a traced value of their own, also inside a trace
+    that has brought one already. The number of stacks stays: variables know how deep they were made."""
+    context = getattr(sys.modules.get("brainstate._state"), "TRACE_CONTEXT", None)
+    stack = getattr(context, "state_stack", None)
+    if not stack:
+        yield
+        return
+    held = list(stack)
+    stack[:] = [_Deaf() for _ in held]
+    try:
+        yield
+    finally:
+        stack[:] = held
+
+
 def read_openly(place: Place) -> Any:
     """The value at a place, read as its framework wants to see it inside a trace of its own."""
     if place.adapter is None or not place.adapter.openly:

@@ -23,7 +23,6 @@ from jitmagic.state.values import is_a
 if TYPE_CHECKING:
     from jitmagic.compiled import Stateful
 
-_FILE = "<jitmagic>"
 _Kind = inspect.Parameter
 _INLINE_PLANS = 4
 _CHECKED_SINGLY = 8
@@ -76,7 +75,7 @@ def _define(source: str, env: dict[str, Any], name: str) -> types.FunctionType:
     source = source.replace("_jm_", own)
     env = {key.replace("_jm_", own): value for key, value in env.items()}
     scope: dict[str, Any] = {}
-    exec(compile(source, _FILE, "exec"), env, scope)
+    exec(compile(source, values.GENERATED, "exec"), env, scope)
     fn: types.FunctionType = scope["call"]
     fn.__name__ = fn.__qualname__ = name
     return fn
@@ -473,7 +472,7 @@ class _Writer:
         raced = [
             f"{self.spelled[op.leaf]} is not _jm_s{op.leaf}"
             for op in made.ops
-            if op.leaf is not None and op.leaf in self.spelled
+            if op.leaf is not None and op.leaf in self.spelled and op.place.same_object
         ]
         if raced:
             self.lines.append(f"if {' or '.join(raced)}:")

@@ -132,6 +132,11 @@ class Place:
         """Does an adapter read and write it, as the value of a framework's variable?"""
         return self.adapter is not None
 
+    @property
+    def same_object(self) -> bool:
+        """Do two reads give the same object? Not those of a `jax.Ref`, say, which is read by an operation."""
+        return self.adapter is None or self.adapter.slot(self.holder()) is not None
+
     def holder(self) -> Any:
         """The object that directly holds the variable: a dict, cell, list or object. Raises PathError."""
         return self._holder if self.parent is None else self.parent.get()

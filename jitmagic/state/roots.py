@@ -94,6 +94,8 @@ class Reach:
     any_attribute: bool = False
     offered: dict[str, tuple[Where, ...]] = field(default_factory=dict)
     """Random states that are there to be drawn from, whether the function does or not, and the reads of them."""
+    stateful: bool = False
+    """A function compiled by `jitmagic.jit` with variables of its own is among what it calls."""
 
     def leaves(self, limit: int = LIMIT, *, used_only: bool = True) -> list[LeafValue]:
         """The values below the roots, at most `limit`.
@@ -325,6 +327,7 @@ class _Scan:
             if id(value) in self.seen or values.is_leaf(value):
                 return None
             self.seen[id(value)] = value
+            self.reach.stateful |= "__jitmagic__" in (values.own_dict(value) or ())
             if is_a(value, functools._lru_cache_wrapper):
                 self.reach.caches.append((name, value))
             if is_a(value, type):

@@ -28,6 +28,9 @@ _OPAQUE = frozenset(
 _FRAMEWORKS = ("brainpy", "brainstate", "brainunit", "flax", "equinox", "optax", "haiku")
 _BITS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 
+GENERATED = "<jitmagic>"
+"""The file name of wrappers that we generate: what they wrap is the user's."""
+
 _mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
 _module_name = type.__dict__["__module__"].__get__
@@ -97,7 +100,7 @@ def is_leaf(value: Any) -> bool:
 def is_user_file(file: str) -> bool:
     """Is this source file the user's own: not of jax, an installed package or the standard library?"""
     file = file.replace("\\", "/")
-    if "/site-packages/" in file or "/dist-packages/" in file or file.startswith("<frozen"):
+    if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<frozen", GENERATED)):
         return False
     return bool(file) and not file.startswith((_STDLIB, _OURS))
 

@@ -116,6 +116,21 @@ def current_trace() -> Any:
         return trace
 
 
+def builds_program(trace: Any) -> bool:
+    """Whether what runs under `trace` becomes part of a program (jit, scan, cond), grad and vmap in it included.
+
+    Private: `parent_trace` is the only link from a trace to the one around it. Without it: True.
+    """
+    while trace is not None:
+        name = type(trace).__name__
+        if name == "EvalTrace":
+            return False
+        if "Jaxpr" in name or not hasattr(trace, "parent_trace"):
+            return True
+        trace = trace.parent_trace
+    return False
+
+
 @contextlib.contextmanager
 def full_tracebacks() -> Iterator[None]:
     """Exceptions raised inside keep every frame; jax's filtering is restored afterwards."""
