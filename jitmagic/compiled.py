@@ -212,6 +212,7 @@ class Stateful:
         self.nested: tuple[Callable[[], Any], Any] | None = None
         """The trace of a last call inside another program, and the `jax.jit` function for that trace."""
         self.parameters = codegen.parameters_of(self.bound())
+        self.cells = codegen.cells_of(self.fn, self.parameters)
         self.guards: guards.Guards | None = None
         self.touched: dict[str, Write] = {}
         """What traces changed as a side effect, by path: no frozen values."""
@@ -279,7 +280,7 @@ class Stateful:
         given = self.options.donate_argnames
         self.donated = [i for i, p in enumerate(places) if paths.at_or_below(p.path, given)]
         self.compiled = self._jitted()
-        codegen.become(self.call, codegen.generic(self._call, self.name))
+        codegen.become(self.call, codegen.generic(self._call, self.name, self.cells))
 
     def _jitted(self) -> Any:
         count = len(self.places)
@@ -398,6 +399,7 @@ class Stateful:
 
     def _finish(self, result: Sequence[Any], state: Sequence[Any]) -> Any:
         made = self.plans[len(result)]
+        codegen.writes[0] += 1
         plan.apply(made.ops, result[1 : 1 + made.outputs])
         if made.structural:
             self._build(self._leaves())
@@ -432,12 +434,6 @@ class Stateful:
         return isinstance(exc, Exception) and trace_state_clean() and any(map(is_tracer, state))
 
     # -- inside a trace of jax's
-
-    def outside(self) -> bool:
-        """No trace is under way in this thread, so a result without tracers is final."""
-        from jitmagic.tracing.compat import trace_state_clean
-
-        return trace_state_clean()
 
     def _inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call inside grad, vmap, scan, another jit or another stateful function."""
@@ -518,7 +514,7 @@ class Stateful:
     # -- what the user sees
 
     def _public(self) -> Any:
-        call = codegen.generic(self._call, self.name)
+        call = codegen.generic(self._call, self.name, self.cells)
         functools.update_wrapper(call, self.fn, updated=())
         call.lower = self._staged("lower")  # type: ignore[attr-defined]
         call.trace = self._staged("trace")  # type: ignore[attr-defined]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _Kind = inspect.Parameter
 _INLINE_PLANS = 4
 _CHECKED_SINGLY = 8
+writes = [0]
+"""How often stateful functions have written their results: moved on by every call that writes."""
 
 
 class _Missing:
@@ -68,15 +70,37 @@ def _parameter_list(parameters: Sequence[inspect.Parameter], first: Sequence[str
 _generations = itertools.count()
 
 
-def _define(source: str, env: dict[str, Any], name: str) -> types.FunctionType:
+Cells = dict[str, types.CellType]
+"""Closure cells by the names under which generated code reads them: some times faster than `cell_contents`."""
+
+
+def cells_of(fn: Any, parameters: Sequence[inspect.Parameter] | None) -> Cells:
+    """The closure cells of a function whose names can be free variables of its wrapper."""
+    fn = inspect.unwrap(fn) if callable(fn) else fn
+    names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
+    taken = {p.name for p in parameters or ()} | {"args", "kwargs", "call", "__class__"}
+    found = zip(names, getattr(fn, "__closure__", None) or (), strict=True)
+    return {n: c for n, c in found if n not in taken and n.isidentifier() and not n.startswith("_jm")}
+
+
+def _define(source: str, env: dict[str, Any], name: str, cells: Cells | None = None) -> types.FunctionType:
     """Our own names get the number of this definition: the old code of a function that `become`s another keeps
-    its names, so a thread that is still inside it is not disturbed."""
+    its names, so a thread that is still inside it is not disturbed. The names of `cells` are free variables."""
     own = f"_jm{next(_generations)}_"
     source = source.replace("_jm_", own)
     env = {key.replace("_jm_", own): value for key, value in env.items()}
     scope: dict[str, Any] = {}
+    if cells:
+        head, body = source.split("\n", 1)
+        inside = f"{head}\n    nonlocal {', '.join(cells)}\n{body}".replace("\n", "\n    ").rstrip()
+        source = f"def around({', '.join(cells)}):\n    {inside}\n    return call\n"
     exec(compile(source, values.GENERATED, "exec"), env, scope)
-    fn: types.FunctionType = scope["call"]
+    fn: types.FunctionType = scope["around"](*cells) if cells else scope["call"]
+    if cells:
+        held = tuple(cells[n] for n in fn.__code__.co_freevars)
+        bound = types.FunctionType(fn.__code__, fn.__globals__, name, fn.__defaults__, held)
+        bound.__kwdefaults__ = fn.__kwdefaults__
+        fn = bound
     fn.__name__ = fn.__qualname__ = name
     return fn
 
@@ -122,10 +146,10 @@ def _repacked(parameters: Sequence[inspect.Parameter]) -> tuple[str, str]:
     return "(" + "".join(f"{a}, " for a in args) + ")", "{" + ", ".join(kwargs) + "}"
 
 
-def generic(target: Callable[..., Any], name: str) -> types.FunctionType:
+def generic(target: Callable[..., Any], name: str, cells: Cells) -> types.FunctionType:
     """A wrapper that hands every call to `target` as it is."""
     source = "def call(*args, **kwargs):\n    return _jm_target(*args, **kwargs)\n"
-    return _define(source, {"_jm_target": target}, name)
+    return _define(source, {"_jm_target": target}, name, cells)
 
 
 def become(call: types.FunctionType, other: types.FunctionType) -> None:
@@ -181,23 +205,29 @@ class _Writer:
         self.spelled: dict[int, str] = {}
         """How to read variable number i again, where an expression can."""
         self._count = itertools.count()
+        self._holders: dict[int, str] = {}
+        self._cells = {id(cell): name for name, cell in stateful.cells.items()}
         self.receiver: str | None = None
+        from jitmagic.tracing.compat import outside_check
+
         self.env: dict[str, Any] = {
             "_jm_compiled": stateful.compiled, "_jm_slow": stateful._call, "_jm_retry": stateful.retry,
-            "_jm_other": stateful._finish, "_jm_outside": stateful.outside, "_jm_stale": stateful.stale,
-            "_jm_lookup": (LookupError, AttributeError, TypeError, ValueError), "_jm_not_given": NOT_GIVEN,
+            "_jm_other": stateful._finish, "_jm_outside": outside_check(), "_jm_stale": stateful.stale,
+            "_jm_lookup": (LookupError, AttributeError, TypeError, ValueError, NameError), "_jm_not_given": NOT_GIVEN,
             "_jm_set": object.__setattr__, "_jm_put": paths.put_attribute, "_jm_build": build,
-            "_jm_raw": _raw,
+            "_jm_raw": _raw, "_jm_type": type, "_jm_writes": writes,
         }  # fmt: skip
         self.env["_jm_Array"] = _array_class()
 
     def function(self) -> types.FunctionType:
         head, forms = self._signature()
+        if any(len(made.ops) > _CHECKED_SINGLY for made in self.stateful.plans.values()):
+            self.lines.append("_jm_before = _jm_writes[0]")
         self._reads()
         self._guards(forms)
         self._call(forms)
         body = "\n".join(f"    {line}" for line in self.lines)
-        return _define(f"def call({head}):\n{body}\n", self.env, self.stateful.name)
+        return _define(f"def call({head}):\n{body}\n", self.env, self.stateful.name, self.stateful.cells)
 
     def _new(self, prefix: str) -> str:
         return f"_jm_{prefix}{next(self._count)}"
@@ -206,6 +236,18 @@ class _Writer:
         name = self._new(prefix)
         self.env[name] = value
         return name
+
+    def _bound(self, place: Place) -> str:
+        """A name in a namespace, or a closure cell: what reads it and what assigns to it."""
+        holder = place._holder
+        if place.kind == "closure":
+            return self._cells.get(id(holder)) or f"{self._held(holder)}.cell_contents"
+        return f"{self._held(holder)}[{place.key!r}]"
+
+    def _held(self, holder: Any) -> str:
+        if id(holder) not in self._holders:
+            self._holders[id(holder)] = self._const(holder, "g")
+        return self._holders[id(holder)]
 
     # -- the signature
 
@@ -277,17 +319,14 @@ class _Writer:
 
     def _root(self, node: Node) -> None:
         place = node.place
-        holder = place._holder
         if root_key(place)[0] == "object":
             value = place.look()
             if self.receiver and value is self.stateful._self():
                 text = self.receiver
             else:
                 text = self._const(value, "o")
-        elif place.kind == "closure":
-            text = f"{self._const(holder, 'c')}.cell_contents"
         else:
-            text = f"{self._const(holder, 'g')}[{place.key!r}]"
+            text = self._bound(place)
         self._node(node, text, place.look())
 
     def _node(self, node: Node, text: str, value: Any) -> None:
@@ -412,11 +451,7 @@ class _Writer:
                     return self.receiver
                 # the object of a bound method, or with `__call__`, which the function keeps anyway
                 return self._const(place.look(), "o") if type(place._holder) is dict else None
-            if place.kind == "closure":
-                return f"{self._const(place._holder, 'c')}.cell_contents"
-            return (
-                f"{self._const(place._holder, 'g')}[{place.key!r}]" if type(place._holder) is dict else None
-            )
+            return self._bound(place) if place.kind == "closure" or type(place._holder) is dict else None
         above = self._frozen_read(place.parent)
         if above is None:
             return None
@@ -440,34 +475,41 @@ class _Writer:
         self._slow(forms, "        ")
         self.lines.append("    raise")
         plans = [p for p in self.stateful.plans.values() if not p.structural][:_INLINE_PLANS]
+        other = ["if not _jm_outside():"]
+        self.lines, held = other, self.lines
+        self._slow(forms, "    ")
+        self.lines = held
+        other.append(f"return _jm_other(_jm_r, ({state}{',' if state else ''}))")
+        if len(plans) == 1:
+            self._unpack(plans[0], other)
+            self._results(plans[0], forms)
+            return
         self.lines.append("_jm_n = len(_jm_r)")
         for made in plans:
             self.lines.append(f"if _jm_n == {made.size}:")
             start = len(self.lines)
+            self._unpack(made)
             self._results(made, forms)
             self.lines[start:] = [f"    {line}" for line in self.lines[start:]]
-        self.lines.append("if not _jm_outside():")
-        self._slow(forms, "    ")
-        self.lines.append(f"return _jm_other(_jm_r, ({state}{',' if state else ''}))")
+        self.lines += other
+
+    def _unpack(self, made: Plan, other: Sequence[str] = ()) -> None:
+        """Names for the results; `other` is what to do with a result of another length."""
+        names = ["_jm_out", *(f"_jm_n{i}" for i in range(made.outputs))]
+        spare = ["_jm_x"] * (made.size - 1 - made.outputs)
+        text = f"{', '.join([*names, *spare])}, = _jm_r"
+        if not other:
+            self.lines.append(text)
+            return
+        self.lines += ["try:", f"    {text}", "except ValueError:", *(f"    {line}" for line in other)]
 
     def _results(self, made: Plan, forms: Sequence[tuple[str, str]]) -> None:
         names = [f"_jm_n{i}" for i in range(made.outputs)]
-        spare = ["_"] * (made.size - 1 - made.outputs)
-        self.lines.append(f"{', '.join(['_jm_out', *names, *['_jm_x' for _ in spare]])}, = _jm_r")
-        if names and len(names) <= _CHECKED_SINGLY:
-            inside = " or ".join(f"{n}.__class__ is not _jm_Array" for n in names)
-        else:
-            inside = (
-                "_jm_out.__class__ is not _jm_Array"
-                if not names
-                else f"{names[0]}.__class__ is not _jm_Array"
-            )
-        if names and len(names) <= _CHECKED_SINGLY:
-            self.lines.append(f"if ({inside}) and not _jm_outside():")
-        elif names:
+        inside = " or ".join(f"_jm_type({n}) is not _jm_Array" for n in names or ["_jm_out"])
+        if len(names) > _CHECKED_SINGLY:
             self.lines.append("if not _jm_outside():")
         else:
-            self.lines.append(f"if {inside} and not _jm_outside():")
+            self.lines.append(f"if ({inside}) and not _jm_outside():")
         self._slow(forms, "    ")
         raced = [
             f"{self.spelled[op.leaf]} is not _jm_s{op.leaf}"
@@ -475,8 +517,13 @@ class _Writer:
             if op.leaf is not None and op.leaf in self.spelled and op.place.same_object
         ]
         if raced:
-            self.lines.append(f"if {' or '.join(raced)}:")
+            test = " or ".join(raced)
+            if len(raced) > _CHECKED_SINGLY:  # only where a stateful function has written anything meanwhile
+                test = f"_jm_writes[0] != _jm_before and ({test})"
+            self.lines.append(f"if {test}:")
             self._slow(forms, "    ")
+        if made.ops:
+            self.lines.append("_jm_writes[0] += 1")
         self._stores(made)
         self.lines.append("return _jm_out")
 
@@ -525,17 +572,15 @@ class _Writer:
         if op.recipe is None:
             return None
         if place.parent is None:
-            if place.kind == "closure":
-                return f"{self._const(place._holder, 'c')}.cell_contents = {{}}"
             plain = type(place._holder) is dict and root_key(place)[0] != "object"
-            return f"{self._const(place._holder, 'g')}[{place.key!r}] = {{}}" if plain else None
+            return f"{self._bound(place)} = {{}}" if plain or place.kind == "closure" else None
         name = self.by_place.get((place.parent.path, step_key(place.parent)[0]))
         if name is None or not name.isidentifier():
             return None
         holder = place.parent.look()
         if place.adapter is not None:
             slot = place.adapter.slot(holder)
-            return None if slot is None else f"_jm_set({name}, {slot!r}, {{}})"
+            return None if slot is None else self._slot_target(name, holder, slot)
         if place.kind == "item":
             there = paths.MISSING is not place.look()
             return f"{name}[{self._key(place.key)}] = {{}}" if _plain_stores(holder) and there else None
@@ -549,6 +594,15 @@ class _Writer:
         if own and not hidden and place.key.isidentifier() and not keyword.iskeyword(place.key):
             return f"{name}.{place.key} = {{}}"
         return f"_jm_put({name}, {place.key!r}, {{}})"
+
+    def _slot_target(self, name: str, holder: Any, slot: str) -> str:
+        """Frameworks forbid or watch assignment; `object.__setattr__` takes three times as long as these."""
+        found = values.class_attribute(type(holder), slot)
+        if found is not None and is_a(found[1], types.MemberDescriptorType):
+            return f"{self._const(found[1].__set__, 'set')}({name}, {{}})"
+        if found is None and slot in (values.own_dict(holder) or {}):
+            return f"{name}.__dict__[{slot!r}] = {{}}"
+        return f"_jm_set({name}, {slot!r}, {{}})"
 
 
 def _apply_one(op: Op, holder: Any, value: Any) -> None:

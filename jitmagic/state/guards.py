@@ -17,6 +17,8 @@ from jitmagic.state.values import MISSING, is_a, short
 MOST = 50
 """More frozen values than this are not watched: each costs some 10 ns per call."""
 _ELEMENTS = 256
+_INTERNAL = ("_pytree__", "_object__")  # of flax's modules: what keeps track of their attributes
+_LOOK_ONLY = ("len", "type", "id", "isinstance", "callable")
 _RENEWALS = 8  # equal, but another object each time: watching it costs more than it tells
 
 
@@ -39,10 +41,11 @@ class Guards:
     def __init__(self, subject: Subject, without: Collection[str]) -> None:
         self.all: list[Guard] = []
         seen: set[str] = set()
+        parts: dict[int, set[Any] | None] = {}
         for leaf in subject.reach().leaves():
             if at_or_below(leaf.path, without) or leaf.path in seen or len(self.all) >= MOST:
                 continue
-            if not _counts(leaf):
+            if not _counts(leaf) or not _is_read(leaf, parts):
                 continue
             seen.add(leaf.path)
             self.all.append(_guard(leaf.place, leaf.path, leaf.value))
@@ -63,6 +66,35 @@ class Guards:
             self.all.remove(guard)
             found.append((guard.path, guard.text, "refilled" if now is guard.value else short(now) or "gone"))
         return found
+
+
+def _is_read(leaf: Any, parts: dict[int, set[Any] | None]) -> bool:
+    """The leaf lies below a part of its root that the functions name, and in nothing that a framework keeps there."""
+    wanted = parts.setdefault(id(leaf.root), _parts_read(leaf.root)) if leaf.place.parent else None
+    place = leaf.place
+    while place.parent is not None:
+        if place.kind == "attribute" and str(place.key).startswith(_INTERNAL):
+            return False
+        if place.parent.path == leaf.root.place.path:
+            return wanted is None or (place.kind, place.key) in wanted
+        place = place.parent
+    return True
+
+
+def _parts_read(root: Any) -> set[Any] | None:
+    """The attributes and items of a root that functions take from it; None where that can't be told."""
+    reads = [u for u in root.uses if u.action == "read"]
+    found = set()
+    for use in reads:
+        if not use.steps:
+            if use.whole_to not in _LOOK_ONLY:
+                return None
+            continue
+        step = use.steps[0]
+        if step.kind == "attribute" and values.class_attribute(type(root.value), step.key):
+            return None  # a method or property may read anything
+        found.add((step.kind, step.key))
+    return found if reads else None
 
 
 def _counts(leaf: Any) -> bool:

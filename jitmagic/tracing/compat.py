@@ -32,10 +32,15 @@ def is_tracer(value: Any) -> bool:
 
 def trace_state_clean() -> bool:
     """No trace of jax's is under way in this thread. Without the private name: True."""
+    return bool(outside_check()())
+
+
+def outside_check() -> Callable[[], bool]:
+    """The function behind `trace_state_clean`, for code that calls it often."""
     from jax._src import core
 
-    clean = getattr(core, "trace_state_clean", None)
-    return bool(clean()) if clean is not None else True
+    found: Callable[[], bool] = getattr(core, "trace_state_clean", lambda: True)
+    return found
 
 
 def jit_options(jitted: Any) -> dict[str, Any]:
