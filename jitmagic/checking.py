@@ -10,6 +10,7 @@ a call that jax has not compiled for
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ class Checker(Subject):
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
         __tracebackhide__ = True
-        if not self.settings.compile:
+        if not self.settings.compile or self.framework:
             return self._call_plain(args, kwargs)
         traced, frozen = self.shim.traced, self._frozen
         stale = frozen.changed() if frozen is not None else None
@@ -79,28 +80,44 @@ class Checker(Subject):
         self.on_news(self)
 
     def _call_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Under `%%jitcheck`: diagnose a call that is new, then run the user's own function."""
+        """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
+        __tracebackhide__ = True
+        self.seen.count += 1
+        failed = False
+        if _outside_traces():
+            if self._is_new(args, kwargs):
+                self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
+                failed = bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
+                self.guarded(self.on_news, self)
+            elif self.original is not self.fn and self._frozen is not None:
+                if stale := self._frozen.changed():
+                    self.guarded(self._stale, stale)
+                    self.guarded(self.on_news, self)
+        try:
+            with plainly():
+                return self.original(*args, **kwargs)
+        except Exception as exc:
+            # what the trace alone does not show: a donated array, a tracer left by an earlier call
+            if self.original is not self.fn and not failed and _outside_traces():
+                self.guarded(self._failed, exc, args, kwargs)
+            raise
+
+    def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
         from jitmagic.tracing.leaves import signature_key
 
-        self.seen.count += 1
+        known = self.__dict__.setdefault("_keys", set())
+        if len(known) >= MAX_SAMPLES:
+            return False
         key = None
-        try:
+        with contextlib.suppress(Exception):  # unhashable or strange arguments count as one kind of call
             key = signature_key(
                 self.fn, args, kwargs,
                 static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
             )  # fmt: skip
-        except Exception:  # unhashable or strange arguments: every call is new then, up to the sample limit
-            pass
-        known = self.__dict__.setdefault("_keys", set())
-        if _outside_traces() and key not in known and len(known) < MAX_SAMPLES:
-            known.add(key)
-            if self.settings.diagnose:
-                self.guarded(self.diagnose, args, kwargs)
-            else:
-                self.guarded(self.keep, args, kwargs)
-            self.guarded(self.on_news, self)
-        with plainly():
-            return self.fn(*args, **kwargs)
+        new = key not in known
+        known.add(key)
+        return new
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, lower and compile in stages; run without jit and compiled; compare; time."""

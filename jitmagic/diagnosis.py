@@ -27,7 +27,7 @@ def diagnose_failure(
     from jitmagic.tracing import locate
 
     first = locate.locate(exc)
-    first = replace(first, leaves=_state_paths(checker, args, first.leaves))
+    first = replace(first, leaves=_state_paths(checker, args, kwargs, first.leaves))
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
@@ -57,10 +57,14 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
         checker.failed_inside(what, exc)
 
 
-def _state_paths(checker: Subject, args: Any, leaves: Sequence[str]) -> tuple[str, ...]:
+def _state_paths(checker: Subject, args: Any, kwargs: Any, leaves: Sequence[str]) -> tuple[str, ...]:
     """The hidden arguments of a stateful function by the names the user knows them by."""
     paths = checker.dynamic_paths(args) if checker._compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
+    if checker.framework:
+        from jitmagic.tracing.foreign import leaf_names
+
+        hidden |= leaf_names(checker.fn, args, kwargs)
     return tuple(hidden.get(leaf, leaf) for leaf in leaves)
 
 

@@ -211,14 +211,10 @@ class JitMagics(Magics):
     def _known(self) -> Any:
         report = self.session.report()
         late = self.session.post_mortem()
-        if late is not None and not any(f.severity == "error" for f in report.findings):
-            import dataclasses
+        if late is not None:
+            from jitmagic.postmortem import joined
 
-            report = dataclasses.replace(
-                report,
-                findings=(*report.findings, *late.findings),
-                cell=report.cell if report.functions else late.cell,
-            )
+            report = joined(report, late)
         return report
 
     def _finish(self, report: Any, request: Request) -> Any:

@@ -3,14 +3,115 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from jitmagic import conclusions, rules
 from jitmagic import evidence as ev
-from jitmagic.report import CellText, Report
+from jitmagic.facts import function_facts
+from jitmagic.options import JitOptions
+from jitmagic.report import CellText, Finding, Report
+from jitmagic.rules.base import covers
+
+if TYPE_CHECKING:
+    from jitmagic.subject import Subject
 
 CELL = "the cell"
+_RANK = {"error": 0, "warning": 1, "note": 2}
+
+
+def is_jax_error(error: BaseException) -> bool:
+    """jax raised it while it bound arguments, traced, or found a value that is no more."""
+    from jitmagic.tracing import locate
+
+    return locate.locate(error).op not in ("user", "other")
+
+
+def report_of(
+    error: BaseException, sources: Sequence[str] = (), subjects: Iterable[Subject] = ()
+) -> Report | None:
+    """What a rule says about an exception that jax raised; None for any other exception.
+
+    `subjects` are functions whose calls were seen: one that was given the donated array is named.
+    """
+    from jitmagic.tracing import callsite, locate
+
+    problem = locate.locate(error)
+    if problem.op in ("user", "other"):
+        return None
+    site = callsite.calling_site(error) if problem.where is None else None
+    if site is not None:
+        problem = replace(
+            problem, where=site.where, locals=tuple(dict.fromkeys([*problem.locals, *site.names]))
+        )
+    donor = _donor(error, subjects) if problem.op == "donated" else None
+    evidence = (
+        _donated(donor[0], problem, donor[1])
+        if donor is not None
+        else _evidence(error, problem, site, sources)
+    )
+    found = rules.run(evidence, rules.Settings())
+    findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
+    empty = conclusions.assemble([])
+    return Report(
+        findings=findings,
+        backend=empty.backend,
+        versions=empty.versions,
+        cell=CellText(source=evidence.function.cell),
+    )
+
+
+def joined(report: Report, late: Report) -> Report:
+    """A report with the findings of an exception that came later; what it knew already becomes more severe."""
+    known, new = list(report.findings), []
+    for finding in late.findings:
+        same = [i for i, f in enumerate(known) if _is_same(f, finding)]
+        for i in same:
+            severity = min(known[i].severity, finding.severity, key=lambda s: _RANK[s])
+            known[i] = replace(known[i], severity=severity, detail=known[i].detail or finding.detail)
+        if not same:
+            new.append(finding)
+    if new and any(f.severity == "error" for f in known):
+        new = []  # the first error is the cause
+    return replace(report, findings=(*known, *new), cell=report.cell if report.functions else late.cell)
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    line = one.span is not None and other.span is not None and one.span.line == other.span.line
+    return one.kind == other.kind and (
+        line or any(covers(a, b) or covers(b, a) for a in one.culprits for b in other.culprits)
+    )
+
+
+def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Sequence[str]) -> ev.Evidence:
+    """The function is that which the call names, where its object can be had; else what the message tells."""
+    where = problem.where
+    cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
+    fn = site.function if site is not None else None
+    if fn is not None:
+        from jitmagic.watched import unwrap_jitted
+
+        inner, own = unwrap_jitted(getattr(fn, "_checker", None).original if hasattr(fn, "_checker") else fn)  # type: ignore[union-attr]
+        own = JitOptions.of(**site.declared) if site.declared else own
+        function = replace(function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cell)
+        return ev.Evidence(function=function, options=_options(own or JitOptions()), problems=(problem,))
+    name = (site.name if site is not None else "") or _name(
+        error, where.function if where is not None else ""
+    )
+    function = ev.Function(
+        name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
+        line=where.line if where else 0, where=where, cell=cell,
+        parameters=site.parameters if site is not None else (),
+    )  # fmt: skip
+    options = _options(JitOptions.of(**site.declared)) if site is not None else ev.Options()
+    return ev.Evidence(function=function, options=options, problems=(problem,))
+
+
+def _options(options: JitOptions) -> ev.Options:
+    return ev.Options(
+        options.static_argnames, options.static_argnums, options.donate_argnames, options.donate_argnums
+    )
 
 
 def _name(error: BaseException, seen: str) -> str:
@@ -21,23 +122,32 @@ def _name(error: BaseException, seen: str) -> str:
     return seen if seen and seen != "<module>" else CELL
 
 
-def report_of(error: BaseException, sources: Sequence[str] = ()) -> Report | None:
-    """What a rule says about an exception that jax raised while tracing; None for any other exception."""
-    from jitmagic.tracing import locate
+# -- arrays that were given away
 
-    problem = locate.locate(error)
-    if problem.op in ("user", "other"):
-        return None
-    where = problem.where
-    name = _name(error, where.function if where is not None else "")
-    cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
-    function = ev.Function(
-        name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
-        line=where.line if where else 0, where=where, cell=cell,
+
+def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, list[str]] | None:
+    """The watched function that was given the array that the failing expression reads, and its parameters."""
+    import jax
+
+    from jitmagic.tracing.callsite import values_read
+    from jitmagic.tracing.leaves import named_leaves
+
+    read = {id(leaf) for value in values_read(error) for leaf in jax.tree.leaves(value)}
+    for subject in subjects:
+        if not (subject.options.donate_argnames or subject.options.donate_argnums):
+            continue
+        for sample in subject.seen.samples:
+            leaves = named_leaves(subject.fn, sample.args, sample.kwargs)
+            given = [path for path, leaf in leaves if id(leaf) in read]
+            if given:
+                return subject, given
+    return None
+
+
+def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evidence:
+    """Evidence of the donor, with the reading expression as the problem."""
+    evidence = conclusions.evidence_of(subject)
+    return ev.Evidence(
+        function=evidence.function, options=evidence.options,
+        problems=(replace(problem, leaves=tuple(given)),), calls=evidence.calls,
     )  # fmt: skip
-    found = rules.run(ev.Evidence(function=function, problems=(problem,)), rules.Settings())
-    findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
-    empty = conclusions.assemble([])
-    return Report(
-        findings=findings, backend=empty.backend, versions=empty.versions, cell=CellText(source=cell)
-    )

@@ -19,6 +19,7 @@ from IPython.core.error import UsageError
 from jitmagic import cell as cells
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings
+from jitmagic.watched import compiled_already
 
 if TYPE_CHECKING:
     from jitmagic import checking
@@ -167,19 +168,29 @@ class Session:
         self._keep_ledger()
         error = result.error_in_exec or result.error_before_exec
         if error is not None and not isinstance(error, UsageError):
-            self.last_error = error
+            self._failed_with(error)
         run = self.running.run
         if run is not None and self.running.tree is not None and self.running.tree.body:
             self.names_bound(cells.bound_names(self.running.tree.body[-1]))
         if run is not None and error is None:
             self._run_calls(run, result)
-        if error is not None and self.always and not self.running.news:
+        if error is not None and not self.running.news and (self.always or _shows(run)):
             self._post_mortem(error)
         self._show_pending()
         if run is not None:
             self._hand_out(run, result)
             self._panels(run)
         self.running.run = None
+
+    def _failed_with(self, error: BaseException) -> None:
+        """Remember the error for the post-mortem; what came of an error of jax's does not hide it."""
+        from jitmagic.postmortem import is_jax_error
+
+        jax_loaded = "jax" in sys.modules
+        if self.last_error is None or not jax_loaded or is_jax_error(error):
+            self.last_error = error
+        elif not is_jax_error(self.last_error):
+            self.last_error = error
 
     def _run_calls(self, run: Run, result: Any) -> None:
         """The calls of the magic line, as if they stood at the end of the cell."""
@@ -190,7 +201,7 @@ class Session:
                     exec(code, self.shell.user_global_ns, self.shell.user_ns)
         except BaseException as exc:
             result.error_in_exec = exc
-            self.last_error = exc
+            self._failed_with(exc)
             self.shell.last_execution_succeeded = False
             self.shell.showtraceback()
 
@@ -245,6 +256,10 @@ class Session:
         self._listen()
         for name in present:
             self._watch(name)
+        if not request.functions:
+            used = {n.id for n in ast.walk(after) if isinstance(n, ast.Name)}
+            calls = (ast.parse(call) for call in request.calls)
+            self._watch_compiled(used | {n.id for c in calls for n in ast.walk(c) if isinstance(n, ast.Name)})
 
     def _listen(self) -> None:
         """Note what jax compiles from now on, for functions that are jitted anew each time."""
@@ -274,7 +289,13 @@ class Session:
         if request.functions:
             return request.functions
         functions = tuple(n for n in usable if "." not in n)
-        if not functions and not request.calls and not cells.uses_jit(tree):
+        used = (self.shell.user_ns.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
+        if (
+            not functions
+            and not request.calls
+            and not cells.uses_jit(tree)
+            and not any(map(compiled_already, used))
+        ):
             methods = [n for n in usable if "." in n]
             hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
             raise UsageError(f"this cell defines no function to compile{hint}")
@@ -319,30 +340,24 @@ class Session:
         for target in run.targets:
             if target.partition(".")[0] in names:
                 self._watch(target)
+        if not run.request.functions:
+            self._watch_compiled(names)
+
+    def _watch_compiled(self, names: Iterable[str]) -> None:
+        """Watch what the user's own code has compiled under these names: `g = jax.jit(f)`, methods of a class."""
         for name in names:
-            self._watch_jitted(name, run)
+            value = self.shell.user_ns.get(name)
+            if compiled_already(value):
+                self._watch(name, own=True)
+            elif isinstance(value, type) and value.__module__ == "__main__":
+                for method, held in list(vars(value).items()):
+                    if compiled_already(held):
+                        self._watch(f"{name}.{method}", own=True)
 
-    def _watch_jitted(self, name: str, run: Run) -> None:
-        """`fast = jax.jit(step)`: the compiled form of a function of this cell, under another name."""
-        from jitmagic.watched import Watched, unwrap_jitted
-
-        value = self.shell.user_ns.get(name)
-        inner, options = unwrap_jitted(value)
-        if inner is value or options is None or options.donate_argnames or options.donate_argnums:
-            return  # what a donation does shows only where the user's own compiled form runs
-        inner = inner._checker.fn if isinstance(inner, Watched) else inner
-        own = getattr(inner, "__name__", "")
-        target = name if own == "<lambda>" else own
-        if self.shell.user_ns.get(target) is not value and target not in run.targets:
-            return
-        old = run.checkers.get(target)
-        if old is None or not old.seen.calls:
-            self.shell.user_ns[name] = self._watched(
-                inner, target, replace(run.request, options=options), run
-            )
-
-    def _watch(self, target: str) -> None:
-        """Put the watched form of a function or method where the function was."""
+    def _watch(self, target: str, *, own: bool = False) -> None:
+        """Put the watched form of a function or method where the function was; `own`: it is compiled already,
+        and goes on running as it is."""
+        from jitmagic import checking
         from jitmagic.watched import Watched
 
         run = self.running.run
@@ -351,25 +366,22 @@ class Session:
         fn = holder.__dict__.get(method) if method and isinstance(holder, type) else holder
         if run is None or fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
             return
-        watched = self._watched(fn, target, run.request, run)
-        if method:
-            setattr(holder, method, watched)
-        else:
-            self.shell.user_ns[head] = watched
-
-    def _watched(self, fn: Any, target: str, request: Request, run: Run) -> Any:
-        from jitmagic import checking
-        from jitmagic.watched import Watched
-
+        request = run.request
+        settings = self._settings_for(target, request)
         checker = checking.Checker(
-            fn, target, options=request.options, dyn=request.dyn, namespace=self.shell.user_ns,
-            settings=self._settings_for(target, request), cell=run.source, on_news=self._news,
-            progress=self._progress(target),
+            fn, _known_as(target, fn) if own else target,
+            options=None if own else request.options, dyn=None if own else request.dyn,
+            namespace=self.shell.user_ns, settings=replace(settings, compile=False) if own else settings,
+            cell=run.source, on_news=self._news, progress=self._progress(target),
         )  # fmt: skip
         checker.call_source = self._call_source
         checker.history = lambda: self._cells_after(checker.cell.text)
         run.checkers[target] = checker
-        return Watched(fn, checker)
+        watched = Watched(fn, checker)
+        if method:
+            setattr(holder, method, watched)
+        else:
+            self.shell.user_ns[head] = watched
 
     def _cells_after(self, text: str) -> list[str]:
         """Sources of the cells that ran after the newest one of this text, those with magics left out."""
@@ -434,8 +446,8 @@ class Session:
         run = self.last
         if run is None:
             return checking.assemble([])
-        known = checking.assemble(list(run.checkers.values()), run.source)
-        return self._with_compilations(known, list(run.checkers.values()))
+        checkers = _shown(list(run.checkers.values()))
+        return self._with_compilations(checking.assemble(checkers, run.source), checkers)
 
     def _with_compilations(self, known: Report, checkers: list[checking.Checker]) -> Report:
         """The report with the places that make compiled functions again and again."""
@@ -495,16 +507,36 @@ class Session:
             return None
         from jitmagic.postmortem import report_of
 
-        return report_of(error, self.sources)
+        return report_of(error, self.sources, self._subjects())
 
     def _post_mortem(self, error: BaseException) -> None:
         from IPython.display import display
 
         from jitmagic.postmortem import report_of
 
-        report = report_of(error, self.sources)
+        report = report_of(error, self.sources, self._subjects())
         if report is not None:
             display(report)
+
+    def _subjects(self) -> list[checking.Checker]:
+        return list(self.last.checkers.values()) if self.last is not None else []
+
+
+def _shown(checkers: list[checking.Checker]) -> list[checking.Checker]:
+    """All but plain functions that were called through their compiled form only."""
+    called = [c.fn for c in checkers if c.seen.count]
+    return [c for c in checkers if c.seen.count or c.fn not in called]
+
+
+def _shows(run: Run | None) -> bool:
+    """The magic of this cell asked for a report on the screen."""
+    return run is not None and not run.request.quiet and not run.request.give_back
+
+
+def _known_as(target: str, fn: Any) -> str:
+    """The name of the function inside what is compiled, where the source has one."""
+    name = getattr(fn, "__name__", "")
+    return target if "." in target or not str(name).isidentifier() else str(name)
 
 
 def _copy(tree: ast.Module) -> ast.Module:

@@ -38,7 +38,13 @@ class Subject:
         on_news: Callable[[Any], None] | None = None,
         progress: Callable[[str], Any] | None = None,
     ) -> None:
-        inner, own = unwrap_jitted(fn)
+        from jitmagic.tracing import foreign
+
+        self.framework = foreign.framework_of(fn)
+        """Whose `jit` has compiled the function already, apart from jax's: it stays as it is."""
+        inner, own = (foreign.inner_function(fn), None) if self.framework else unwrap_jitted(fn)
+        self.original = fn if self.framework or own is not None else inner
+        """What the user's calls would run without us."""
         self.fn = inner
         self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
         self.options = options if options is not None and options != JitOptions() else own or JitOptions()
@@ -64,7 +70,10 @@ class Subject:
     def compiled_for(self, args: Sequence[Any]) -> Any:
         """The compiled function for a call with these arguments."""
         from jitmagic.compiled import StatefulMethod, compile_function, holds_variables
+        from jitmagic.tracing.foreign import Filtered
 
+        if self.framework in ("equinox", "flax"):
+            return Filtered(self.shim.function())
         if self._compiled is None:
             fn = self.shim.function()
             as_in_jax = self.dyn is None and not holds_variables(args[:1])

@@ -7,6 +7,7 @@ is being traced, which is exactly when there is something new to look at.
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -98,10 +99,23 @@ class Shim:
         return functools.wraps(self.fn)(traced)
 
 
+def compiled_already(value: Any) -> bool:
+    """The user's own code has compiled it, with `jax.jit` or a framework's own."""
+    from jitmagic.tracing.foreign import framework_of
+
+    if type(value).__name__ != "PjitFunction" and not framework_of(value):
+        return False
+    from jitmagic.tracing.locate import is_user_file
+
+    code = getattr(inspect.unwrap(value), "__code__", None)
+    return code is not None and is_user_file(code.co_filename)
+
+
 def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
     """The user's function inside a `jax.jit` object, and the options it was made with where jax tells them."""
     if type(fn).__name__ != "PjitFunction":
         return fn, None
     from jitmagic.tracing.compat import jit_options
 
-    return fn.__wrapped__, JitOptions.of(**jit_options(fn))
+    inner = fn.__wrapped__
+    return (inner._checker.fn if isinstance(inner, Watched) else inner), JitOptions.of(**jit_options(fn))

@@ -54,7 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind
@@ -69,18 +69,37 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         names = tuple(dict.fromkeys([*(n for n in donated if n in blamed or not blamed), *blamed]))
         given = quoted(next((n for n in names if n in donated), names[0] if names else "an array"))
         twice = "twice" in problem.message or len(problem.leaves) > 1
+        if not donated and problem.where is not None:
+            yield _read_later(evidence, problem, blamed)
+            continue
         head = f"{listed(names[:3])} are the same array in one call" if twice and len(names) > 1 else (
             f"the array passed as {given} is used again after the call"
         )  # fmt: skip
+        read = f" by {quoted(problem.where.text)}" if problem.where is not None and problem.where.text else ""
         yield RULE.finding(
             evidence,
-            f"{head}, but {given} is donated: `{evidence.function.name}` writes its result into that memory",
+            f"{head}{read}, but {given} is donated: `{evidence.function.name}` writes its result into that memory",
             where=binding_place(evidence, problem),
             culprits=names,
             help=f"pass `jnp.copy(...)` for {given}, bind the result to the old name, or do not donate "
             f"{given}",
             detail=exception_detail(problem),
         )
+
+
+def _read_later(evidence: Evidence, problem: Problem, names: tuple[str, ...]) -> Finding:
+    """An expression that reads an array whose call is not known."""
+    text = problem.where.text if problem.where is not None and problem.where.text else ""
+    given = quoted(names[0]) if names else "an array"
+    return RULE.finding(
+        evidence,
+        f"{quoted(text)} reads {given}, but an earlier call was given its memory (`donate_argnums`): there is "
+        "nothing in it any more",
+        where=problem.where,
+        culprits=names,
+        help=f"pass `jnp.copy(...)` for {given} in that call, use the call's result in its place, or do not donate it",
+        detail=exception_detail(problem),
+    )
 
 
 def _donated(evidence: Evidence) -> list[str]:

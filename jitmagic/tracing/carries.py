@@ -17,8 +17,8 @@ _BODY_NAMES = frozenset(("f", "body_fun"))
 _STATE = {"scan": 0, "while_loop": 0, "fori_loop": 1}
 """Position of the state among the body's parameters."""
 _PART = re.compile(
-    r"(?:input carry|carry input|loop carry)(?: component| part)? "
-    r"(?:at path )?(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
+    r"(?:input carry|carry input|loop carry)(?: component| part)? (?:at path )?"
+    r"(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
 )
 
 Function = ast.FunctionDef | ast.Lambda

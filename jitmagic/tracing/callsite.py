@@ -1,0 +1,91 @@
+"""The user's expression that an exception outside all traces came from: which call, which names, which values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.evidence import Where
+from jitmagic.tracing import compat
+from jitmagic.tracing.locate import frames_of, is_user_file, namespace_of
+from jitmagic.tracing.names import called_object, look_up, names_in
+from jitmagic.tracing.sites import Site, site_of
+
+_SPELLED = ("static_arg", "donate_arg")
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """`function` is the compiled function that is called there, or the one handed to `jax.jit`, where it can be
+    had; `parameters` and `declared` are read from the source of a decorated definition or of the call."""
+
+    where: Where
+    names: tuple[str, ...] = ()
+    function: Callable[..., Any] | None = None
+    parameters: tuple[str, ...] = ()
+    declared: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """Of the definition that is decorated there."""
+
+
+def calling_site(exc: BaseException) -> CallSite | None:
+    """The innermost expression of the user's in the traceback; None where there is none."""
+    found = _site(exc)
+    if found is None:
+        return None
+    site, namespace = found
+    node = site.node
+    declared = _declared(node)
+    decorated = _decorated(site)
+    if decorated is not None:
+        a = decorated.args
+        return CallSite(
+            site.where,
+            parameters=tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)),
+            declared=declared,
+            name=decorated.name,
+        )
+    called = called_object(node, namespace)
+    if declared and isinstance(node, ast.Call) and node.args:
+        called = look_up(ast.unparse(node.args[0]), namespace)
+        return CallSite(site.where, function=called if callable(called) else None, declared=declared)
+    function = called if compat.is_jitted(called) or hasattr(called, "_checker") else None
+    return CallSite(site.where, names_in(site, "donated", namespace), function)
+
+
+def values_read(exc: BaseException) -> list[Any]:
+    """Values of the names in the expression that failed."""
+    found = _site(exc)
+    if found is None:
+        return []
+    site, namespace = found
+    return [look_up(name, namespace) for name in names_in(site, "donated", namespace)]
+
+
+def _site(exc: BaseException) -> tuple[Site, Mapping[str, Any]] | None:
+    users = [(f, i) for f, i in frames_of(exc) if is_user_file(f.f_code.co_filename)]
+    if not users:
+        return None
+    frame, lasti = users[-1]
+    site = site_of(frame.f_code, lasti)
+    return (site, namespace_of(frame)) if site is not None else None
+
+
+def _declared(node: ast.AST | None) -> dict[str, Any]:
+    """Static and donated arguments that a call spells as literals."""
+    declared: dict[str, Any] = {}
+    for keyword in node.keywords if isinstance(node, ast.Call) else ():
+        if keyword.arg and keyword.arg.startswith(_SPELLED):
+            try:
+                declared[keyword.arg] = ast.literal_eval(keyword.value)
+            except ValueError:
+                continue
+    return declared
+
+
+def _decorated(site: Site) -> ast.FunctionDef | None:
+    parent = site.source.parents.get(site.node) if site.node is not None else None
+    inside = isinstance(parent, ast.FunctionDef) and site.node in parent.decorator_list
+    return parent if inside and isinstance(parent, ast.FunctionDef) else None

@@ -1,0 +1,75 @@
+"""Functions that a framework's own `jit` has compiled: what they wrap, and one trace of it to look at.
+
+Equinox and Flax take objects that are part arrays, part settings: everything that is no array is static there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+LEAVES = "_leaves"
+"""The only parameter of the traced function; messages of jax name `_leaves[3]`."""
+
+_BY_TYPE = {"_JitWrapper": "equinox", "JitWrapped": "flax", "JitFn": "flax"}
+
+
+def framework_of(fn: Any) -> str:
+    """`equinox`, `flax` or `brainstate` for what its jit made; empty for any other function."""
+    module = str(type(fn).__module__).partition(".")[0]
+    name = _BY_TYPE.get(type(fn).__name__, "")
+    if name and module == name:
+        return name
+    held = getattr(fn, "__dict__", None)
+    made = isinstance(held, dict) and {"jitted_fun", "origin_fun"} <= held.keys()
+    return "brainstate" if made else ""
+
+
+def inner_function(fn: Any) -> Callable[..., Any]:
+    """The user's function inside a compiled one of a framework."""
+    inner = getattr(fn, "__wrapped__", None)
+    return inner if callable(inner) else fn
+
+
+class Filtered:
+    """Traces `fn` with the arrays of its arguments as inputs and all the rest as it is."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The `Traced` of one call; its inputs are the array leaves in the order of the arguments."""
+        import jax
+
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        dynamic = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
+
+        @functools.wraps(self.fn)
+        def call(_leaves: Any) -> Any:
+            mixed = list(leaves)
+            for i, value in zip(dynamic, _leaves, strict=True):
+                mixed[i] = value
+            inner, named = jax.tree.unflatten(tree, mixed)
+            return [v for v in jax.tree.leaves(self.fn(*inner, **named)) if is_array(v)]
+
+        del call.__wrapped__  # type: ignore[attr-defined]  # jax would read the signature of the user's function
+        return jax.jit(call).trace([leaves[i] for i in dynamic])
+
+
+def is_array(value: Any) -> bool:
+    """What a filtering jit traces: arrays of jax and numpy."""
+    import jax
+    import numpy as np
+
+    return isinstance(value, jax.Array) or (
+        isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUSMmV"
+    )
+
+
+def leaf_names(fn: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, str]:
+    """From `_leaves[3]` to the path of that leaf in the user's arguments."""
+    from jitmagic.tracing.leaves import named_leaves
+
+    paths = [path for path, leaf in named_leaves(fn, args, kwargs) if is_array(leaf)]
+    return {f"{LEAVES}[{i}]": path for i, path in enumerate(paths)}
