@@ -66,6 +66,8 @@ class Definition:
     is_async: bool = False
     jits_inside: bool = False
     """Its body compiles something by itself."""
+    jitted: bool = False
+    """A decorator compiles it."""
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
@@ -87,7 +89,7 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Defi
     yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
     return Definition(
         name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
-        any(uses_jit(statement) for statement in node.body),
+        any(uses_jit(statement) for statement in node.body), any(map(uses_jit, node.decorator_list)),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.options import JitOptions
@@ -117,5 +118,25 @@ def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
         return fn, None
     from jitmagic.tracing.compat import jit_options
 
+    options = JitOptions.of(**jit_options(fn))
     inner = fn.__wrapped__
-    return (inner._checker.fn if isinstance(inner, Watched) else inner), JitOptions.of(**jit_options(fn))
+    inner = inner._checker.fn if isinstance(inner, Watched) else inner
+    return inner, _said_once(inner, options)
+
+
+def _said_once(fn: Any, options: JitOptions) -> JitOptions:
+    """Without the numbers that jax itself derives from names: with both, it derives nothing for further names."""
+    try:
+        order = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return options
+    by_name = {i for i, p in enumerate(order) if p.kind is p.POSITIONAL_OR_KEYWORD}
+
+    def rest(numbers: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(n for n in numbers if n not in by_name or order[n].name not in names)
+
+    return replace(
+        options,
+        static_argnums=rest(options.static_argnums, options.static_argnames),
+        donate_argnums=rest(options.donate_argnums, options.donate_argnames),
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import dynamic, rewrites, silent, static
+from jitmagic.fixes import declared, dynamic, objects, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from jitmagic.subject import Subject
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
-PROPOSERS: tuple[Proposer, ...] = (static.propose, dynamic.propose, rewrites.propose, silent.propose)
+PROPOSERS: tuple[Proposer, ...] = (
+    objects.propose, static.propose, dynamic.propose, rewrites.propose, silent.propose,
+)  # fmt: skip
 
 
 def propose(findings: Sequence[Finding], evidence: Evidence, checker: Subject) -> tuple[Finding, ...]:
@@ -31,8 +33,22 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
             prover.say_out_of_time()
             break
         found += proposer(finding, evidence, prover)
+    if not prover.checker.settings.compile and uses_jit_itself(prover):
+        found = [f for f in (declared.in_cell(x, evidence) for x in found) if f is not None]
     found = _advisable(found, finding, evidence)
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
+
+
+def uses_jit_itself(prover: Prover) -> bool:
+    """The cell compiles the function: options of the magic would not reach it."""
+    import ast
+
+    from jitmagic.cell import uses_jit
+
+    try:
+        return uses_jit(ast.parse(prover.checker.cell.body))
+    except SyntaxError:
+        return False
 
 
 def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:

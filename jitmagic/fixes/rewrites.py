@@ -7,6 +7,7 @@ cells that fail at another place or not at all.
 from __future__ import annotations
 
 import difflib
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,26 +38,35 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     place = _place_of(finding, evidence, prover)
     if place is None or (finding.kind == "user-error" and _fails_plainly(prover)):
         return
-    search = _Search(evidence, prover)
+    search = Search(evidence, prover)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
         again = search._next_place(evidence.function.cell, _trial(prover).cell(evidence.function.cell), ())
         place = again or place
     prover.__dict__["_trail"] = search.trail
-    for number, (path, outcome) in enumerate(search.run(place)):
-        last = path[-1]
-        text = last.cell
-        yield Fix(
-            title="; ".join(dict.fromkeys(c.title for c in path)),
-            applicability="unsafe" if any(c.applicability == "unsafe" for c in path) else "safe",
-            verified=outcome.proved,
-            evidence=outcome.words,
-            static_argnames=_static(evidence, path),
-            cell=text,
-            calls=next((c.calls for c in reversed(path) if c.calls), None),
-            diff=_diff(evidence.function.cell, text),
-        )
-        if number + 1 >= KEEP:
-            return
+    for path, outcome in itertools.islice(search.run(place), KEEP):
+        yield _fix(evidence, path, outcome)
+
+
+def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The fix that begins with this candidate: alone where it is enough, else with what it leaves to rewrite."""
+    search = Search(evidence, prover)
+    prover.__dict__["_trail"] = search.trail
+    for path, outcome in itertools.islice(search.follow(candidate, None, []), KEEP):
+        yield _fix(evidence, path, outcome)
+
+
+def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
+    cell = path[-1].cell
+    return Fix(
+        title="; ".join(dict.fromkeys(c.title for c in path)),
+        applicability="unsafe" if any(c.applicability == "unsafe" for c in path) else "safe",
+        verified=outcome.proved,
+        evidence=outcome.words,
+        static_argnames=_static(evidence, path),
+        cell=cell if cell != evidence.function.cell else None,
+        calls=next((c.calls for c in reversed(path) if c.calls), None),
+        diff=diff(evidence.function.cell, cell),
+    )
 
 
 def _fails_plainly(prover: Prover) -> bool:
@@ -73,7 +83,8 @@ def _static(evidence: Evidence, path: list[Any]) -> tuple[str, ...] | None:
     return (*evidence.options.static_argnames, *names) if names else None
 
 
-def _diff(old: str, new: str) -> str:
+def diff(old: str, new: str) -> str:
+    """What a corrected cell changes, as a unified diff."""
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), "cell", "corrected", lineterm="")
     return "\n".join(lines)
 
@@ -152,7 +163,7 @@ def _modules(prover: Prover) -> dict[str, str]:
 
 
 @dataclass
-class _Search:
+class Search:
     """Depth first through the rewrites, within a number of attempts and the prover's time."""
 
     evidence: Evidence
@@ -169,25 +180,28 @@ class _Search:
         from jitmagic.fixes import rewrite
 
         for candidate in rewrite.candidates(place):
-            key = candidate.cell + repr(candidate.static)
-            if key in self.tried or self._spent():
-                continue
-            self.tried.add(key)
-            self.attempts += 1
-            static = tuple(n for c in (*path, candidate) for n in c.static)
-            changes = any(c.changes_result for c in (*path, candidate))
-            began = time.perf_counter()
-            effects = any(c.effects for c in (*path, candidate))
-            outcome = _trial(self.prover).cell(
-                candidate.cell, static=static, changes_result=changes, effects=effects
-            )
-            self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
-            if outcome.holds and not _still_silent(place, outcome):
-                yield [*path, candidate], outcome
-            elif outcome.error is not None and len(path) < ROUNDS:
-                further = self._next_place(candidate.cell, outcome, static)
-                if further is not None and not _same(further, place):
-                    yield from self._from(further, [*path, candidate])
+            yield from self.follow(candidate, place, path)
+
+    def follow(self, candidate: Any, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], Any]]:
+        """The candidate after those of `path`, where it holds; else what its cell leaves to do."""
+        key = candidate.cell + repr(candidate.static)
+        if key in self.tried or self._spent():
+            return
+        self.tried.add(key)
+        self.attempts += 1
+        steps, began = [*path, candidate], time.perf_counter()
+        static = tuple(n for c in steps for n in c.static)
+        outcome = _trial(self.prover).cell(
+            candidate.cell, static=static,
+            changes_result=any(c.changes_result for c in steps), effects=any(c.effects for c in steps),
+        )  # fmt: skip
+        self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
+        if outcome.holds and not (place and _still_silent(place, outcome)):
+            yield steps, outcome
+        elif outcome.error is not None and len(path) < ROUNDS:
+            further = self._next_place(candidate.cell, outcome, static)
+            if further is not None and not (place and _same(further, place)):
+                yield from self._from(further, steps)
 
     def _spent(self) -> bool:
         return self.attempts >= ATTEMPTS or self.prover.out_of_time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import io
 import itertools
@@ -14,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
+from jitmagic.fixes import adopt
+from jitmagic.fixes.rewrite.cells import Cell
 from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.watched import Watched, plainly
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 SEEN = "__seen"
+NONE: adopt.Classes = {}
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,6 @@ class Outcome:
 
 def define(cell: str, namespace: dict[str, Any]) -> str:
     """Run the definitions of a cell in `namespace` and return the name of the file they count as."""
-    from jitmagic.fixes.rewrite.cells import Cell
-
     source = Cell(cell).module.code
     tree = ast.parse(source)
     tree.body = [s for s in tree.body if _defines(s)]
@@ -69,14 +69,20 @@ def _is_jit(node: ast.expr) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) == "jit"
 
 
-def _find(namespace: dict[str, Any], name: str) -> Any:
-    from jitmagic.watched import unwrap_jitted
-
+def as_made(namespace: dict[str, Any], name: str) -> Any:
+    """`f` or `Model.step` as the cell made it, compiled where the cell compiles it. Raises KeyError."""
     head, _, method = name.partition(".")
     found = namespace[head]
     if method:
         found = vars(found)[method]
-    return unwrap_jitted(found._checker.fn if isinstance(found, Watched) else found)[0]
+    return found._checker.fn if isinstance(found, Watched) else found
+
+
+def find(namespace: dict[str, Any], name: str) -> Any:
+    """The plain function behind `f` or `Model.step`. Raises KeyError."""
+    from jitmagic.watched import unwrap_jitted
+
+    return unwrap_jitted(as_made(namespace, name))[0]
 
 
 class Trial:
@@ -87,6 +93,11 @@ class Trial:
         self._wanted: tuple[list[Any], str] | None = None
         self._noted: list[frozenset[str]] | None = None
         self._changed: list[list[Any]] | None = None
+        self._classes = frozenset(
+            d.name
+            for d in ast.parse(Cell(self.checker.cell.body).module.code).body
+            if isinstance(d, ast.ClassDef)
+        )
 
     # -- what is wanted
 
@@ -141,16 +152,16 @@ class Trial:
             if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
         ]
 
-    def _run(self, fn: Callable[..., Any], target: type | None = None) -> Callable[[Sample], Any]:
+    def _run(self, fn: Callable[..., Any], target: adopt.Classes = NONE) -> Callable[[Sample], Any]:
         """A run of `fn` on a kept call that leaves nothing behind; its result is a copy."""
         import jax
 
         def run(sample: Sample) -> Any:
-            args = _received(sample.args, target)
+            args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
             with self._aside(sample):
-                out = jax.block_until_ready(fn(*args, **sample.kwargs))
+                out = jax.block_until_ready(fn(*args, **kwargs))
                 jax.effects_barrier()
-                return _copied(out)
+                return _copied(adopt.taken_apart(out, self._classes))
 
         return run
 
@@ -181,10 +192,11 @@ class Trial:
         namespace = dict(self.checker.namespace)
         try:
             file = define(cell, namespace)
-            fn = _find(namespace, self.checker.name)
+            fn = find(namespace, self.checker.name)
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
-        target = namespace.get(self.checker.name.partition(".")[0]) if "." in self.checker.name else None
+        target = adopt.classes(namespace, self.checker.namespace)
+        adopt.namespace(namespace, target)
         jitted, printed = self._jitted(fn, namespace, static), io.StringIO()
         try:
             with redirect_stdout(printed):
@@ -225,16 +237,18 @@ class Trial:
                 return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
         return Outcome(True, f"traced; {how} on {_calls(len(samples))}", printed=text)
 
-    def _traced(self, jitted: Callable[..., Any], sample: Sample, target: Any, printed: io.StringIO) -> Any:
+    def _traced(
+        self, jitted: Callable[..., Any], sample: Sample, target: adopt.Classes, printed: io.StringIO
+    ) -> Any:
         import jax
 
         from jitmagic.tracing.compat import checking_leaks
 
-        args = _received(sample.args, target)
+        args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
         with self._aside(sample), redirect_stdout(printed), checking_leaks():
-            out = jax.block_until_ready(jitted(*args, **sample.kwargs))
+            out = jax.block_until_ready(jitted(*args, **kwargs))
             jax.effects_barrier()
-            return _copied(out)
+            return _copied(adopt.taken_apart(out, self._classes))
 
     def _jitted(
         self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]
@@ -276,7 +290,7 @@ class Trial:
         namespace = {**self.checker.namespace, SEEN: note}
         try:
             define(cell, namespace)
-            fn = _find(namespace, self.checker.name)
+            fn = find(namespace, self.checker.name)
             for sample in self.prover.samples:
                 self._run(fn)(sample)
         except Exception:
@@ -415,18 +429,6 @@ def _vmap_as_loop() -> Iterator[None]:
         yield
     finally:
         jax.vmap = original
-
-
-def _received(args: tuple[Any, ...], target: Any) -> tuple[Any, ...]:
-    """The arguments with the receiver as an instance of the corrected class."""
-    if target is None or not args or not isinstance(target, type):
-        return args
-    try:
-        receiver = copy.copy(args[0])
-        receiver.__class__ = target
-    except Exception:  # slots, frozen or built otherwise: the old instance has the same attributes
-        return args
-    return (receiver, *args[1:])
 
 
 def _calls(number: int) -> str:

@@ -57,14 +57,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 
 
 def _with_diff(fix: Fix, evidence: Evidence) -> Fix:
-    import difflib
+    from jitmagic.fixes.rewrites import diff
 
-    if fix.cell is None:
-        return fix
-    lines = difflib.unified_diff(
-        evidence.function.cell.splitlines(), fix.cell.splitlines(), "cell", "corrected", lineterm=""
-    )
-    return replace(fix, diff="\n".join(lines))
+    return fix if fix.cell is None else replace(fix, diff=diff(evidence.function.cell, fix.cell))
 
 
 _DEBUG = False

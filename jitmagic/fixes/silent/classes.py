@@ -6,7 +6,7 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
@@ -39,21 +39,11 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 def _proved(prover: Prover, cell: str) -> str | None:
     sources = trial.history(prover)
     with contextlib.suppress(Exception):
-        if prover.checker.settings.compile:
-            got = trial.play(prover, cell, sources)
-        else:
-            got = trial.play(prover, cell, sources, jit=False)  # the cell compiles by itself
-        wanted = _without_jit(prover, sources)
+        got = trial.play(prover, cell, sources)
+        wanted = trial.original(prover, sources, jit=False).results
         if got.results and trial.same(wanted, got.results):
             return f"traced; equal to the run without jit on {len(got.results)} call{'s' * (len(got.results) > 1)}"
     return None
-
-
-def _without_jit(prover: Prover, sources: Sequence[str]) -> list[Any]:
-    import jax
-
-    with jax.disable_jit() if not prover.checker.settings.compile else contextlib.nullcontext():
-        return trial.original(prover, sources, jit=False).results
 
 
 def _class(text: Text, name: str) -> ast.ClassDef:

@@ -35,9 +35,9 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
 
     with contextlib.suppress(Exception):
         with stages.counted() as before:
-            wanted = trial.original(prover, sources, jit=False).results
+            wanted = trial.original(prover, sources, jit=None).results
         with stages.counted() as after:
-            got = trial.play(prover, cell, sources, jit=False).results
+            got = trial.play(prover, cell, sources, jit=None).results
             again = len([e for e in after.events if e[0] == stages.COMPILE])
         then = len([e for e in before.events if e[0] == stages.COMPILE])
         if got and trial.same(wanted, got) and again < then:

@@ -32,7 +32,8 @@ class Text:
         return {c: p for p in ast.walk(self.tree) for c in ast.iter_child_nodes(p)}
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def starts(self) -> list[int]:
+        """Where each line begins, and where the last one ends."""
         starts = [0]
         for line in self.source.splitlines(keepends=True):
             starts.append(starts[-1] + len(line))
@@ -40,7 +41,7 @@ class Text:
 
     def _at(self, line: int, column: int) -> int:
         text = self.source.splitlines(keepends=True)[line - 1] if line <= self.source.count("\n") + 1 else ""
-        return self._starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
+        return self.starts[line - 1] + len(text.encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """First and last character of a node."""
@@ -59,7 +60,7 @@ class Text:
 
     def before(self, statement: ast.stmt, lines: Sequence[str]) -> Text:
         """Put statements above one, at its indentation."""
-        start = self._starts[statement.lineno - 1]
+        start = self.starts[statement.lineno - 1]
         indent = " " * statement.col_offset
         self.changes.append((start, start, "".join(f"{indent}{line}\n" for line in lines)))
         return self
@@ -70,8 +71,8 @@ class Text:
         block = getattr(parent, "body", [])
         if block == [statement]:
             return self.replace(statement, "pass")
-        end = self._starts[min(statement.end_lineno or 0, len(self._starts) - 1)]
-        self.changes.append((self._starts[statement.lineno - 1], end, ""))
+        end = self.starts[min(statement.end_lineno or 0, len(self.starts) - 1)]
+        self.changes.append((self.starts[statement.lineno - 1], end, ""))
         return self
 
     def result(self) -> str:

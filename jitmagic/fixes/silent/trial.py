@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
+from jitmagic.fixes import adopt
 from jitmagic.fixes.silent.text import calls_in
-from jitmagic.fixes.trial import _find, define
+from jitmagic.fixes.trial import as_made, define
+from jitmagic.fixes.trial import find as find_function
 from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
 
@@ -103,21 +106,28 @@ def play(
     cell: str,
     sources: Sequence[str],
     *,
-    jit: bool = True,
+    jit: bool | None = True,
     options: JitOptions | None = None,
     function: str = "",
 ) -> Played:
-    """Run a cell's definitions and then the sources, with the function compiled or not. Raises what they raise."""
+    """Run a cell's definitions and then the sources, with the function compiled, plain, or (None) as the cell made
+    it. Raises what they raise."""
     import jax
 
     name, played = function or prover.checker.name, Played()
     namespace = dict(prover.checker.namespace)
-    with aside(prover):
+    with aside(prover), contextlib.ExitStack() as stack:
         define(cell, namespace)
         _bind_new(cell, prover.checker.cell.body, namespace)
-        fn = _find(namespace, name)
-        target: Callable[..., Any] = fn
-        if jit:
+        known = adopt.classes(namespace, prover.checker.namespace)
+        adopt.namespace(namespace, known)
+        raw, fn = as_made(namespace, name), find_function(namespace, name)
+        target: Callable[..., Any] = fn if jit is not None else raw
+        own = not prover.checker.settings.compile  # the cell compiles by itself
+        stack.enter_context(jax.disable_jit() if own and jit is False else contextlib.nullcontext())
+        if jit and own and raw is fn and not isinstance(fn, types.FunctionType):
+            target = raw  # compiled by a framework
+        elif jit:
             # Nothing of the user's is given away by a run that the user did not ask for.
             made = options if options is not None else undonated(prover.checker.options)
             target = made.jit(_counted(fn, played))
@@ -133,6 +143,10 @@ def play(
         _put(namespace, prover.checker.namespace, name, spy)
         for source in sources:
             exec(compile(source, "<jitmagic fix>", "exec"), namespace)
+        if not played.results:  # the calls stand in the cell itself
+            for sample in prover.samples:
+                args, kwargs = adopt.adopted((sample.args, sample.kwargs), known)
+                spy(*args, **kwargs)
         jax.effects_barrier()
     return played
 
@@ -140,13 +154,22 @@ def play(
 def _bind_new(cell: str, old: str, namespace: dict[str, Any]) -> None:
     """Run what `define` leaves out: registrations of its classes, assignments that the user's cell has not."""
     known = {ast.dump(s) for s in ast.parse(_plain(old)).body}
+    body = ast.parse(_plain(cell)).body
+    own = {s.name for s in body if isinstance(s, ast.ClassDef)}
     new: list[ast.stmt] = [
         s
-        for s in ast.parse(_plain(cell)).body
+        for s in body
         if (isinstance(s, ast.Assign) and ast.dump(s) not in known)
-        or (isinstance(s, ast.Expr) and "register_" in ast.unparse(s))
+        or (isinstance(s, ast.Expr) and _registers(s.value, own))
     ]
     exec(compile(ast.Module(new, []), "<jitmagic fix>", "exec"), namespace)
+
+
+def _registers(node: ast.expr, own: Collection[str]) -> bool:
+    """`register_…(C, …)` for a class of the cell itself; the notebook's own classes are registered already."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    return "register_" in ast.unparse(node.func) and getattr(node.args[0], "id", "") in own
 
 
 def _counted(fn: Callable[..., Any], played: Played) -> Callable[..., Any]:
@@ -177,7 +200,7 @@ def same(a: Any, b: Any) -> bool:
     return not [d for d in compare(a, b) if d.reason not in ("dtype", "type")]
 
 
-def original(prover: Prover, sources: Sequence[str], *, jit: bool) -> Played:
+def original(prover: Prover, sources: Sequence[str], *, jit: bool | None) -> Played:
     """The user's own cell and calls."""
     return play(prover, prover.checker.cell.body, sources, jit=jit)
 

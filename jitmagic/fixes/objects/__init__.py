@@ -1,0 +1,56 @@
+"""Fixes for objects among the arguments: their class registered, their values passed, or static where it is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+KINDS = ("unregistered-pytree", "invalid-jax-type")
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The class registered where this cell defines it; else static, or what is used of it as arguments."""
+    from jitmagic.fixes.objects import parts, register, settings
+
+    if finding.kind not in KINDS or not evidence.function.cell or not prover.samples:
+        return
+    found = argument(finding, evidence, prover)
+    if found is None:
+        return
+    name, value = found
+    try:
+        first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
+        if first is not None:
+            yield first
+        static = next(iter(settings.propose(evidence, prover, name, value)), None)
+        if static is not None:
+            yield static
+        if first is None and static is None:
+            yield from parts.propose(finding, evidence, prover, name, value)
+    except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
+        if _DEBUG:
+            raise
+
+
+def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str, Any] | None:
+    """Name and value of the parameter that jax cannot take, from the newest call that passed one."""
+    from jitmagic.fixes.objects.register import is_object
+
+    roots = [re.split(r"[.\[]", c, maxsplit=1)[0] for c in finding.culprits]
+    order = evidence.function.parameters
+    for sample in reversed(prover.samples):
+        given = {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}
+        for name in dict.fromkeys(roots):
+            if name in given and is_object(given[name]):
+                return name, given[name]
+    return None
+
+
+_DEBUG = False

@@ -1,0 +1,249 @@
+"""What a function uses of an object, as arguments of its own: `f(loader)` as `f(next(iter(loader)))`."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.rewrites import diff
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.calls import argument_of
+from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+_TAKES = frozenset("next iter len list tuple float int bool sorted str".split())
+_ARRAYS = ("asarray", "array")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One expression of the object alone: its source, the parameter it becomes, and its value in the call seen."""
+
+    code: str
+    name: str
+    value: Any
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
+    """The function with the object's values as parameters, and its calls with these values."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    sources = trial.call_sources(prover)
+    if function is None or not sources or hasattr(value, "__next__"):
+        return  # to ask an iterator would take something away
+    parts = _parts(text, function, name, value, prover)
+    if not parts:
+        return
+    cell = _rewritten(Text(evidence.function.cell), evidence.function.name, name, parts)
+    calls = [_call(s, evidence, name, parts) for s in sources]
+    if cell is None or calls == sources:
+        return
+    options = prover.checker.options
+    settings = tuple(p.name for p in parts if isinstance(p.value, (str, bool, int)) or callable(p.value))
+    surely = tuple(p.name for p in parts if isinstance(p.value, str) or callable(p.value))
+    for static in dict.fromkeys((surely, settings)):
+        made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *static))))
+        words = _proved(prover, cell, sources, calls, made)
+        if words:
+            yield _fix(name, parts, static, words, cell, calls, made, evidence)
+            return
+
+
+def _fix(
+    name: str, parts: Sequence[Part], static: Sequence[str], words: str, cell: str, calls: Sequence[str],
+    options: Any, evidence: Evidence,
+) -> Fix:  # fmt: skip
+    used = ", ".join(f"`{p.code}`" for p in parts)
+    cost = f"; each new {' and '.join(static)} compiles again" if static else ""
+    return Fix(
+        title=f"pass {used} in place of `{name}`{cost}", applicability="unsafe", verified=True, evidence=words,
+        cell=cell, calls=tuple(dict.fromkeys(calls)), static_argnames=options.static_argnames or None,
+        diff=diff(evidence.function.cell, cell),
+    )  # fmt: skip
+
+
+def _proved(prover: Prover, cell: str, sources: list[str], calls: list[str], options: Any) -> str | None:
+    changed = dict(zip(sources, calls, strict=True))
+    with contextlib.suppress(Exception):
+        history = trial.history(prover)
+        got = trial.play(prover, cell, [changed.get(s, s) for s in history], options=options)
+        wanted = trial.original(prover, history, jit=False)
+        if got.results and trial.same(wanted.results, got.results):
+            number = len(got.results)
+            return f"traced; equal to the run without jit on {number} call{'s' * (number > 1)}"
+    return None
+
+
+# --- what the function uses
+
+
+def _parts(text: Text, function: FunctionNode, name: str, value: Any, prover: Prover) -> list[Part]:
+    """Every use of the parameter as an expression that is an array or a setting; none where one is not."""
+    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name]
+    uses.sort(key=lambda n: (n.lineno, n.col_offset))
+    if not uses or any(not isinstance(n.ctx, ast.Load) for n in uses):
+        return []
+    found: dict[str, Part] = {}
+    taken = set(text.names) - {name}
+    for use in uses:
+        node = _whole(text, use, name, value, prover)
+        if node is None:
+            return []
+        code = text.code(node)
+        if code not in found:
+            wanted = _wanted(text, node)
+            fresh = (
+                wanted
+                if wanted not in taken or _assigned_only(text, node)
+                else text.fresh(wanted, f"{name}_{wanted}")
+            )
+            taken.add(fresh)
+            found[code] = Part(code, fresh, _value(code, name, value, prover))
+    return list(found.values())
+
+
+def _whole(text: Text, use: ast.Name, name: str, value: Any, prover: Prover) -> ast.expr | None:
+    """The smallest expression around the use that is an array, a number, text or a function."""
+    node: ast.AST = use
+    while True:
+        parent = text.parents[node]
+        if not isinstance(parent, ast.expr) or not _of_object_alone(parent, node, name):
+            return None
+        node = parent
+        if isinstance(getattr(node, "ctx", ast.Load()), ast.Store):
+            return None
+        called = text.parents[node]
+        if isinstance(called, ast.Call) and called.func is node:
+            continue  # a method: its result is wanted, not itself
+        if _usable(_value(text.code(node), name, value, prover)):
+            return node
+
+
+def _of_object_alone(parent: ast.expr, node: ast.AST, name: str) -> bool:
+    if isinstance(parent, ast.Attribute):
+        return True
+    if isinstance(parent, ast.Subscript):
+        return parent.value is node and not _names(parent.slice)
+    if not isinstance(parent, ast.Call):
+        return False
+    others = [a for a in (*parent.args, *(k.value for k in parent.keywords)) if a is not node]
+    if any(_names(a) - {name} for a in others):
+        return False
+    if parent.func is node:
+        return True
+    function = parent.func
+    return (
+        isinstance(function, ast.Name) and function.id in _TAKES or getattr(function, "attr", "") in _ARRAYS
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _value(code: str, name: str, value: Any, prover: Prover) -> Any:
+    """The expression on a copy of the object; None where it fails."""
+    with contextlib.suppress(Exception), trial.aside(prover):
+        return eval(code, dict(prover.checker.namespace), {name: copy.deepcopy(value)})
+    return None
+
+
+def _usable(value: Any) -> bool:
+    import jax
+    import numpy as np
+
+    if (
+        value is None
+        or isinstance(value, (str, bool))
+        or type(value).__name__ in ("function", "PjitFunction")
+    ):
+        return value is not None
+    leaves = jax.tree.leaves(value)
+    return bool(leaves) and all(
+        isinstance(v, (int, float, complex, np.generic, np.ndarray, jax.Array)) for v in leaves
+    )
+
+
+def _assigned_only(text: Text, node: ast.expr) -> bool:
+    """The whole of `name = expression`."""
+    statement = text.parents[node]
+    return (
+        isinstance(statement, ast.Assign) and statement.value is node and len(statement.targets) == 1
+        and isinstance(statement.targets[0], ast.Name)
+    )  # fmt: skip
+
+
+def _wanted(text: Text, node: ast.expr) -> str:
+    if _assigned_only(text, node):
+        return text.parents[node].targets[0].id  # type: ignore[attr-defined]
+    last = [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)]
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ):
+        return node.slice.value if node.slice.value.isidentifier() else "value"
+    return last[0] if last and last[0].isidentifier() else "value"
+
+
+# --- the cell and the calls
+
+
+def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part]) -> str | None:
+    function = text.function(qualified)
+    assert function is not None
+    a = function.args
+    plain = [*a.posonlyargs, *a.args]
+    parameter = next((x for x in plain if x.arg == name), None)
+    if parameter is None or plain.index(parameter) >= len(plain) - len(a.defaults):
+        return None
+    if function.decorator_list or a.vararg is not None and a.vararg.arg == name:
+        return None  # positions in the options of a decorator would be wrong
+    text.replace(parameter, ", ".join(p.name for p in parts))
+    names = {p.code: p.name for p in parts}
+    for node in list(ast.walk(function)):
+        if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", ast.Load()), ast.Store):
+            continue
+        code = text.code(node)
+        if code in names:
+            if _assigned_only(text, node) and text.parents[node].targets[0].id == names[code]:  # type: ignore[attr-defined]
+                text.remove(text.parents[node])  # type: ignore[arg-type]
+            else:
+                text.replace(node, names[code])
+    return text.result()
+
+
+def _call(source: str, evidence: Evidence, name: str, parts: Sequence[Part]) -> str:
+    """The call with the values of the object that it passes."""
+    text = Text(source)
+    for call in calls_in(text.tree, evidence.function.name):
+        node = argument_of(call, evidence, name)
+        if node is None:
+            continue
+        given = text.code(node)
+        given = given if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) else f"({given})"
+        new = [_with(p.code, name, given) for p in parts]
+        keyword = next((k for k in call.keywords if k.value is node), None)
+        if keyword is not None:
+            text.replace(keyword, ", ".join(f"{p.name}={e}" for p, e in zip(parts, new, strict=True)))
+        else:
+            text.replace(node, ", ".join(new))
+    return text.result()
+
+
+def _with(code: str, name: str, given: str) -> str:
+    inner = Text(code)
+    for n in ast.walk(inner.tree):
+        if isinstance(n, ast.Name) and n.id == name:
+            inner.replace(n, given)
+    return inner.result()

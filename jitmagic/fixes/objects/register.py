@@ -1,0 +1,242 @@
+"""A class of this cell made a pytree: its arrays are what jax traces, its settings are static."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes import adopt
+from jitmagic.fixes.rewrite.place import Candidate
+from jitmagic.fixes.rewrites import diff, propose_from
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import Text
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+PLAIN = (str, bytes, int, float, complex, bool, type(None), list, tuple, dict, set, frozenset, range)
+
+
+def is_object(value: Any) -> bool:
+    """An instance of a class of its own, not a number, container, array or function."""
+    import types
+
+    functions = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type)
+    return not isinstance(value, (*PLAIN, *functions)) and not hasattr(value, "__array__") and not (
+        type(value).__module__.startswith(("jax", "numpy", "functools"))
+    )  # fmt: skip
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
+    """The cell with the class of the object, and of the objects in it, registered."""
+    source = evidence.function.cell
+    if not adopt.fields(value) or stores(source, evidence, name):
+        return  # what the function writes into a copy of the object would be lost
+    instances = list(_instances(value, source))
+    if not instances or type(value).__name__ not in {type(v).__name__ for v in instances}:
+        return
+    sources = trial.history(prover)
+    title = (
+        f"register {', '.join(f'`{n}`' for n in dict.fromkeys(type(v).__name__ for v in instances))} with jax"
+    )
+    tried: list[str] = []
+    for whole_numbers_static in (False, True):
+        cell = _all_registered(source, instances, whole_numbers_static)
+        if cell is None or cell in tried:
+            continue
+        tried.append(cell)
+        words = proved(prover, cell, sources)
+        if words:
+            yield Fix(
+                title=f"{title}: its arrays are traced, its settings are static",
+                applicability="safe", verified=True, evidence=words, cell=cell, diff=diff(source, cell),
+            )  # fmt: skip
+            return
+    for cell in tried:  # what the function does with the object has to be rewritten besides
+        found = list(propose_from(Candidate(title, cell), evidence, prover))
+        if found:
+            yield from found
+            return
+
+
+def _all_registered(source: str, instances: Sequence[Any], whole_numbers_static: bool) -> str | None:
+    cell: str | None = source
+    for instance in instances:
+        cell = _registered(cell, instance, whole_numbers_static) if cell else None
+    return cell
+
+
+def stores(source: str, evidence: Evidence, name: str) -> bool:
+    """The function writes into the object and does not give it back."""
+    function = Text(source).function(evidence.function.name)
+    nodes = list(ast.walk(function)) if function is not None else []
+    written = any(w.path.startswith((f"{name}.", f"{name}[")) for w in evidence.writes) or any(
+        isinstance(n, ast.Attribute)
+        and isinstance(n.ctx, ast.Store)
+        and ast.unparse(n).startswith(f"{name}.")
+        for n in nodes
+    )
+    returned = {
+        m.id for n in nodes if isinstance(n, ast.Return) for m in ast.walk(n) if isinstance(m, ast.Name)
+    }
+    return written and name not in returned
+
+
+def proved(prover: Prover, cell: str, sources: Sequence[str]) -> str | None:
+    """How the cell was proved, or None."""
+    with contextlib.suppress(Exception):
+        kinds = {n.name for n in ast.walk(ast.parse(cell)) if isinstance(n, ast.ClassDef)}
+        got = trial.play(prover, cell, sources)
+        wanted = trial.original(prover, sources, jit=False)
+        if got.results and trial.same(*(adopt.taken_apart(x.results, kinds) for x in (wanted, got))):
+            number = len(got.results)
+            return f"traced; equal to the run without jit on {number} call{'s' * (number > 1)}"
+    return None
+
+
+def _instances(value: Any, source: str, depth: int = 0) -> Iterator[Any]:
+    """The object and the objects in its fields whose classes the cell defines and jax does not know, inner first."""
+    import jax
+
+    classes = {n.name for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)}
+    if depth > 3 or not is_object(value):
+        return
+    for item in adopt.fields(value).values():
+        for inner in item if isinstance(item, (list, tuple)) else [item]:
+            yield from _instances(inner, source, depth + 1)
+    known = jax.tree_util.treedef_is_leaf(jax.tree.structure(value)) is False
+    if type(value).__name__ in classes and not known:
+        yield value
+
+
+# --- which fields are data
+
+
+def is_data(value: Any, whole_numbers_static: bool) -> bool:
+    """Arrays and numbers are traced; text, flags, functions and None are settings."""
+    import jax
+    import numpy as np
+
+    if isinstance(value, (bool, str, bytes)) or value is None or callable(value) and not is_object(value):
+        return False
+    if isinstance(value, int) or (
+        isinstance(value, tuple) and value and all(isinstance(v, int) for v in value)
+    ):
+        return not whole_numbers_static and isinstance(value, int)
+    if is_object(value) and not hasattr(value, "dtype"):
+        return bool(adopt.fields(value))
+    leaves = jax.tree.leaves(value)
+    return all(
+        isinstance(v, (int, float, complex, np.ndarray, np.generic, jax.Array)) or is_object(v)
+        for v in leaves
+    )
+
+
+def _registered(source: str, value: Any, whole_numbers_static: bool) -> str | None:
+    text = Text(source)
+    kind = type(value).__name__
+    node = next((n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef) and n.name == kind), None)
+    if node is None:
+        return None
+    fields = adopt.fields(value)
+    data = [n for n, v in fields.items() if is_data(v, whole_numbers_static)]
+    meta = [n for n in fields if n not in data]
+    if not all(_hashable(fields[n]) for n in meta):
+        return None
+    if dataclasses.is_dataclass(value):
+        return _as_dataclass(text, node, meta)
+    return _as_node(text, node, data, meta)
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        return hash(value) is not None
+    except TypeError:
+        return False
+
+
+def _decorated(text: Text, node: ast.ClassDef, decorator: str) -> None:
+    first = node.decorator_list[0] if node.decorator_list else None
+    at = text.starts[(first.lineno if first else node.lineno) - 1]
+    indent = " " * node.col_offset
+    text.changes.append((at, at, f"{indent}@{decorator}\n"))
+
+
+def _as_dataclass(text: Text, node: ast.ClassDef, meta: Sequence[str]) -> str | None:
+    """`@jax.tree_util.register_dataclass` above `@dataclass`; settings as `field(metadata=dict(static=True))`."""
+    declared = {ast.unparse(n.target): n for n in node.body if isinstance(n, ast.AnnAssign)}
+    if not set(meta) <= set(declared):
+        return None
+    imports = {
+        a.asname or a.name for n in ast.walk(text.tree) if isinstance(n, ast.ImportFrom) for a in n.names
+    }
+    called = "dataclasses.field" if "dataclasses." in ast.unparse(node.decorator_list[-1]) else "field"
+    for name in meta:
+        part = declared[name]
+        if isinstance(part.value, ast.Call) and ast.unparse(part.value.func).endswith("field"):
+            end = text.span(part.value)[1] - 1
+            text.changes.append((end, end, ", metadata=dict(static=True)"))
+            continue
+        default = f"default={text.code(part.value)}, " if part.value is not None else ""
+        declared_as = f"{name}: {text.code(part.annotation)}"
+        text.replace(part, f"{declared_as} = {called}({default}metadata=dict(static=True))")
+    _decorated(text, node, "jax.tree_util.register_dataclass")
+    if meta and called == "field" and "field" not in imports:
+        _import_field(text)
+    return text.result()
+
+
+def _import_field(text: Text) -> None:
+    for n in ast.walk(text.tree):
+        if isinstance(n, ast.ImportFrom) and n.module == "dataclasses":
+            end = text.span(n)[1]
+            text.changes.append((end, end, ", field"))
+            return
+    text.changes.append((0, 0, "from dataclasses import field\n\n"))
+
+
+def _as_node(text: Text, node: ast.ClassDef, data: Sequence[str], meta: Sequence[str]) -> str | None:
+    """`tree_flatten` and `tree_unflatten` with every field, or the registration that such a class lacks."""
+    if any(getattr(m, "name", "") == "tree_flatten" for m in node.body):
+        _decorated(text, node, "jax.tree_util.register_pytree_node_class")
+        return text.result()
+    _decorated(text, node, "jax.tree_util.register_pytree_node_class")
+    last = node.body[-1]
+    at = text.starts[min(last.end_lineno or 0, len(text.starts) - 1)] if (
+        (last.end_lineno or 0) < len(text.starts)
+    ) else len(text.source)  # fmt: skip
+    indent = " " * node.body[0].col_offset
+    lines = ["", "def tree_flatten(self):", f"    return {_tuple(data)}, {_tuple(meta) if meta else 'None'}", "",
+             "@classmethod", "def tree_unflatten(cls, aux, children):"]  # fmt: skip
+    lines += [f"    {x}" for x in _rebuilt(node, data, meta)]
+    block = "".join(f"{indent}{x}\n" if x else "\n" for x in lines)
+    start = "" if text.source[:at].endswith("\n") else "\n"
+    text.changes.append((at, at, start + block))
+    return text.result()
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return f"({', '.join(f'self.{n}' for n in names)}{',' if len(names) == 1 else ''})"
+
+
+def _rebuilt(node: ast.ClassDef, data: Sequence[str], meta: Sequence[str]) -> list[str]:
+    """`cls(*children)` where `__init__` stores its parameters as they are; else the attributes one by one."""
+    init = next((m for m in node.body if getattr(m, "name", "") == "__init__"), None)
+    if isinstance(init, ast.FunctionDef):
+        own = init.args.args[0].arg
+        plain = [f"{own}.{a.arg} = {a.arg}" for a in init.args.args[1:]]
+        body = [ast.unparse(s) for s in init.body if not isinstance(s, ast.Expr)]
+        order = [a.arg for a in init.args.args[1:]]
+        if sorted(body) == sorted(plain) and order == [*data, *meta]:
+            return [f"return cls(*children{', *aux' if meta else ''})"]
+    lines = ["new = object.__new__(cls)"]
+    for names, given in ((data, "children"), (meta, "aux")):
+        if names:
+            targets = ", ".join(f"new.{n}" for n in names)
+            lines.append(f"{targets if len(names) > 1 else f'({targets},)'} = {given}")
+    return [*lines, "return new"]
