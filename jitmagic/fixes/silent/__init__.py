@@ -19,9 +19,20 @@ Family = Callable[[Finding, Evidence, "Prover"], Iterable[Fix]]
 
 def families(kind: str) -> tuple[Family, ...]:
     """The families that know a fix for a kind, the best first."""
-    from jitmagic.fixes.silent import arguments, calls, classes, hoisting, keys, loops, numbers, widths
+    from jitmagic.fixes.silent import (
+        arguments,
+        calls,
+        classes,
+        helpers,
+        hoisting,
+        keys,
+        loops,
+        numbers,
+        widths,
+    )
 
     return {
+        "stale-constant": (helpers.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),
         "key-reuse": (keys.propose,),

@@ -50,6 +50,13 @@ def call_sources(prover: Prover) -> list[str]:
     return [s for s in history(prover) if calls_in(ast.parse(s), prover.checker.name)]
 
 
+def bound_by(source: str) -> set[str]:
+    """Names that a source binds at its top level."""
+    from jitmagic.cell import top_level_names
+
+    return top_level_names(ast.parse(source))
+
+
 def may_run_again(source: str, function: str, prover: Prover) -> bool:
     """Assignments and expressions whose calls make arrays or objects of the cell, and nothing else."""
     from jitmagic.silent.code import MISSING
@@ -58,6 +65,8 @@ def may_run_again(source: str, function: str, prover: Prover) -> bool:
         tree = ast.parse(source)
     except SyntaxError:
         return False
+    if all(isinstance(s, ast.FunctionDef) and not s.decorator_list for s in tree.body) and tree.body:
+        return True  # to define a function does nothing else
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.AnnAssign, ast.For)
     if not all(isinstance(s, plain) for s in tree.body) or any(
         isinstance(n, ast.While | ast.Await) for n in ast.walk(tree)
@@ -140,6 +149,7 @@ def play(
             played.results.append(out)
             return out
 
+        spy.clear_cache = getattr(target, "clear_cache", lambda: None)  # type: ignore[attr-defined]
         _put(namespace, prover.checker.namespace, name, spy)
         for source in sources:
             exec(compile(source, "<jitmagic fix>", "exec"), namespace)
