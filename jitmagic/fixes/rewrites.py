@@ -59,7 +59,7 @@ def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
     cell = path[-1].cell
     return Fix(
         title="; ".join(dict.fromkeys(c.title for c in path)),
-        applicability="unsafe" if any(c.applicability == "unsafe" for c in path) else "safe",
+        applicability="safe" if outcome.exact and all(c.applicability == "safe" for c in path) else "unsafe",
         verified=outcome.proved,
         evidence=outcome.words,
         static_argnames=_static(evidence, path),
@@ -116,7 +116,7 @@ def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
     trial = _trial(prover)
     static = prover.checker.options.static_parameters(prover.checker.fn)
     return {
-        "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe,
+        "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe, "outputs": trial.outputs,
         "calls": tuple(s.source for s in prover.samples if s.source),
         "numpy_arguments": frozenset(
             leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape
@@ -194,6 +194,7 @@ class Search:
         outcome = _trial(self.prover).cell(
             candidate.cell, static=static,
             changes_result=any(c.changes_result for c in steps), effects=any(c.effects for c in steps),
+            covers=any(c.covers for c in steps),
         )  # fmt: skip
         self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
         if outcome.holds and not (place and _still_silent(place, outcome)):

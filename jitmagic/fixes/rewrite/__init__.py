@@ -18,6 +18,7 @@ def families() -> tuple[Family, ...]:
         conditions,
         conversions,
         loops,
+        outputs,
         printing,
         ragged,
         scans,
@@ -25,7 +26,7 @@ def families() -> tuple[Family, ...]:
         updates,
     )
 
-    modules = (printing, conditions, branches, loops, choices, sizes, ragged, conversions, updates, scans)
+    modules = (printing, conditions, branches, loops, choices, sizes, ragged, conversions, updates, scans, outputs)
     return (*(m.candidates for m in modules), sizes.bounded)
 
 

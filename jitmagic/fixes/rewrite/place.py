@@ -30,6 +30,8 @@ class Candidate:
     """Parameters that have to be made static besides."""
     effects: bool = False
     """It keeps a write to the outside: the proof asks for the same writes."""
+    covers: bool = False
+    """The result may hold more than that of the plain run, or be of a wider type: its values have to be there."""
     changes_result: bool = False
     """The fix is that the result changes: it is proved that jit and the plain run agree on the new one."""
 
@@ -64,6 +66,8 @@ class Place:
     calls: tuple[str, ...] = ()
     probe: Callable[[str], Sequence[Shape]] = lambda cell: ()
     """Runs a cell in which expressions are wrapped in `__seen(...)` without jit; what they were."""
+    outputs: Callable[[str], Sequence[Any]] = lambda cell: ()
+    """Runs a cell in which `__outputs([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
     numpy_arguments: frozenset[str] = frozenset()
     scalars: tuple[str, ...] = ()
     """Parameters that got Python numbers in every call seen."""

@@ -1,0 +1,344 @@
+"""Branches of `lax.cond` and `lax.switch` that return different things: made equal in structure, shape and dtype."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite.place import Candidate, Place
+
+EQUAL = "return the same types from every branch"
+FILLED = "return the same structure from every branch, with zeros for what one of them lacks"
+
+
+@dataclass(frozen=True)
+class Want:
+    """A leaf that every branch has to give; `name` is one that holds such an array, where there is one."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    name: str = ""
+
+
+def candidates(place: Place) -> Iterator[Candidate]:
+    """The returned expressions of the branches, completed and cast where they differ."""
+    import libcst as cst
+
+    if place.kind not in ("carry-mismatch", "user-error"):
+        return
+    for call in place.on_line(cst.Call):
+        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+        if name in ("cond", "switch") and len(call.args) >= 2:
+            yield from _equal(place, call, name)
+
+
+def _equal(place: Place, call: Any, kind: str) -> Iterator[Candidate]:
+    functions = _functions(place, call, kind)
+    returned = [_returned(place, f) for f in functions]
+    if len(functions) < 2 or any(r is None for r in returned):
+        return
+    trees = place.outputs(_probe(place, call, kind))
+    if len(trees) != len(functions):
+        return
+    sources = [place.cell.code(r) for r in returned]
+    want = _joined(trees, sources, place)
+    if want is None:
+        return
+    writer = _Writer(place.jnp)
+    changes: dict[Any, str | None] = {}
+    for node, source, tree in zip(returned, sources, trees, strict=True):
+        new = writer.written(ast.parse(source.strip(), mode="eval").body, source.strip(), tree, want)
+        if new is None:
+            return
+        if new != source.strip():
+            changes[node] = new
+    if changes:
+        yield Candidate(
+            FILLED if writer.filled else EQUAL, place.cell.edit(changes), "unsafe" if writer.filled else "safe",
+            covers=True,
+        )  # fmt: skip
+
+
+# --- the branches in the source
+
+
+def _functions(place: Place, call: Any, kind: str) -> list[Any]:
+    """The branch functions as nodes: lambdas, or definitions of this cell."""
+    import libcst as cst
+
+    positional = [a.value for a in call.args if a.keyword is None]
+    if kind == "cond":
+        given = positional[1:3]
+    else:
+        branches = positional[1]
+        branches = _assigned(place, branches) if isinstance(branches, cst.Name) else branches
+        if not isinstance(branches, (cst.List, cst.Tuple)):
+            return []
+        given = [e.value for e in branches.elements]
+    found = [_definition(place, g) for g in given]
+    return [] if any(f is None for f in found) else found
+
+
+def _definition(place: Place, node: Any) -> Any:
+    import libcst as cst
+
+    if isinstance(node, cst.Lambda):
+        return node
+    if not isinstance(node, cst.Name):
+        return None
+    own = [f for f in place.cell.functions() if f.name.value == node.value]
+    return own[-1] if own else _assigned(place, node)
+
+
+def _assigned(place: Place, name: Any) -> Any:
+    import libcst as cst
+
+    found = [
+        a.value for a in place.cell.within(place.cell.module, cst.Assign)
+        if len(a.targets) == 1 and getattr(a.targets[0].target, "value", None) == name.value
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else None
+
+
+def _returned(place: Place, function: Any) -> Any:
+    """The expression that a branch returns, or None where it has several."""
+    import libcst as cst
+
+    if isinstance(function, cst.Lambda):
+        return function.body
+    if not isinstance(function, cst.FunctionDef):
+        return None
+    returns = place.cell.own(function, cst.Return)
+    return returns[0].value if len(returns) == 1 else None
+
+
+def _probe(place: Place, call: Any, kind: str) -> str:
+    """The cell with the call replaced by one that tells what each branch returns."""
+    code = [place.cell.code(a.value) for a in call.args if a.keyword is None]
+    branches = f"[{code[1]}, {code[2]}]" if kind == "cond" else code[1]
+    operands = code[3:] if kind == "cond" else code[2:]
+    return place.cell.edit({call: f"__outputs({', '.join([branches, *operands])})"})
+
+
+# --- what all of them shall return
+
+
+def _joined(trees: Sequence[Any], sources: Sequence[str], place: Place) -> Any:
+    """One structure that holds all: dicts with every key, tuples of the greatest length, leaves of one dtype."""
+    return _join(list(trees), [_expression(s) for s in sources], place)
+
+
+def _expression(source: str) -> ast.expr | None:
+    try:
+        return ast.parse(source.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _join(trees: list[Any], nodes: list[ast.expr | None], place: Place) -> Any:
+    present = [(t, n) for t, n in zip(trees, nodes, strict=True) if t is not None]
+    if not present:
+        return None
+    if any(isinstance(t, dict) for t, _ in present):
+        if not all(isinstance(t, dict) for t, _ in present):
+            return None
+        keys = list(dict.fromkeys(k for t, _ in present for k in t))
+        return {k: _join([t[k] for t, _ in present if k in t], [_item(n, k) for t, n in present if k in t], place)
+                for k in keys}  # fmt: skip
+    if any(isinstance(t, (tuple, list)) for t, _ in present):
+        return _join_sequences(present, place)
+    return _leaf(present, place)
+
+
+def _join_sequences(present: Sequence[tuple[Any, ast.expr | None]], place: Place) -> Any:
+    kinds = [type(t) for t, _ in present if isinstance(t, (tuple, list))]
+    if len(set(kinds)) > 1 or kinds[0] not in (tuple, list):
+        return None
+    longest = max(len(t) for t, _ in present if isinstance(t, (tuple, list)))
+    rows = [(list(t), _items(n, len(t))) if isinstance(t, (tuple, list)) else ([t], [n]) for t, n in present]
+    joined = []
+    for i in range(longest):
+        part = _join([t[i] for t, _ in rows if i < len(t)], [n[i] for t, n in rows if i < len(t)], place)
+        joined.append(part)
+    return kinds[0](joined)
+
+
+def _leaf(present: Sequence[tuple[Any, ast.expr | None]], place: Place) -> Want | None:
+    import jax.numpy as jnp
+
+    try:
+        dtype = str(jnp.result_type(*(_typed(t) for t, _ in present)))
+        shape = tuple(jnp.broadcast_shapes(*(tuple(t.shape) for t, _ in present)))
+    except (TypeError, ValueError, AttributeError):
+        return None
+    name = next(
+        (n.id for t, n in present if isinstance(n, ast.Name) and tuple(t.shape) == shape and str(t.dtype) == dtype), ""
+    )
+    return Want(shape, dtype, name)
+
+
+def _typed(leaf: Any) -> Any:
+    """Something that jnp.result_type takes: a Python number where the leaf is weakly typed."""
+    import jax.numpy as jnp
+
+    if not getattr(leaf, "weak_type", False):
+        return leaf.dtype
+    return {"b": False, "i": 0, "f": 0.0, "c": 0j}.get(jnp.dtype(leaf.dtype).kind, leaf.dtype)
+
+
+def _item(node: ast.expr | None, key: Any) -> ast.expr | None:
+    if isinstance(node, ast.Dict):
+        for k, v in zip(node.keys, node.values, strict=True):
+            if isinstance(k, ast.Constant) and k.value == key:
+                return v
+    return None
+
+
+def _keys(node: ast.Dict) -> list[Any]:
+    return [k.value for k in node.keys if isinstance(k, ast.Constant)]
+
+
+def _items(node: ast.expr | None, count: int) -> list[ast.expr | None]:
+    if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) == count:
+        return list(node.elts)
+    return [None] * count
+
+
+# --- the new expressions
+
+
+class _Writer:
+    """Writes returned expressions anew; `filled` where something had to be made up."""
+
+    def __init__(self, jnp: str) -> None:
+        self.jnp, self.filled = jnp, False
+
+    def written(self, node: ast.expr, whole: str, tree: Any, want: Any) -> str | None:
+        """The expression so that it gives `want`; as it is where it does. None where it cannot be written."""
+        source = ast.get_source_segment(whole, node) or ast.unparse(node)
+        if isinstance(node, ast.Tuple) and not source.startswith("(") and node is not None:
+            source = source if whole == source else f"({source})"
+        if isinstance(want, Want):
+            return self._leaf(node, source, tree, want)
+        if isinstance(want, dict):
+            return self._dict(node, whole, source, tree, want)
+        if isinstance(want, (tuple, list)):
+            return self._sequence(node, whole, source, tree, want)
+        return source if tree is None and want is None else None
+
+    def _leaf(self, node: ast.expr, source: str, tree: Any, want: Want) -> str | None:
+        if tree is None or not hasattr(tree, "dtype"):
+            return self.zeros(want) if tree is None else None
+        if str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape:
+            return source
+        number = _number(node)
+        if number is not None and want.shape == ():
+            return _as(number, want.dtype, self.jnp)
+        if number is not None and want.name:
+            return f"{self.jnp}.full_like({want.name}, {source})"
+        if tuple(tree.shape) != want.shape:
+            source = f"{self.jnp}.broadcast_to({source}, {want.shape})"
+        if str(tree.dtype) != want.dtype:
+            dtype = f"{self.jnp}.{_name(want.dtype)}"
+            array = any(isinstance(n, ast.Name) for n in ast.walk(node))
+            source = f"{names.wrapped(source)}.astype({dtype})" if array else f"{self.jnp}.asarray({source}, {dtype})"
+        return source
+
+    def _dict(self, node: ast.expr, whole: str, source: str, tree: Any, want: Mapping[Any, Any]) -> str | None:
+        if not isinstance(tree, dict):
+            return self.zeros(want) if tree is None else None
+        missing = [k for k in want if k not in tree]
+        self.filled = self.filled or bool(missing)
+        if not isinstance(node, ast.Dict) or set(_keys(node)) != set(tree):
+            if all(_same(tree[k], want[k]) for k in tree):
+                more = ", ".join(f"{k!r}: {self.zeros(want[k])}" for k in missing)
+                return f"{{**{source}, {more}}}".replace("'", '"') if missing else source
+            return None
+        parts = []
+        for k in (*_keys(node), *missing):
+            value = _item(node, k)
+            new = self.zeros(want[k]) if k in missing else (
+                self.written(value, whole, tree[k], want[k]) if value is not None else None
+            )  # fmt: skip
+            if new is None:
+                return None
+            parts.append(f'"{k}": {new}' if isinstance(k, str) else f"{k!r}: {new}")
+        unchanged = not missing and all(_same(tree[k], want[k]) for k in want)
+        return source if unchanged else f"{{{', '.join(parts)}}}"
+
+    def _sequence(
+        self, node: ast.expr, whole: str, source: str, tree: Any, want: tuple[Any, ...] | list[Any]
+    ) -> str | None:
+        if tree is None:
+            return self.zeros(want)
+        own = list(tree) if isinstance(tree, (tuple, list)) else [tree]
+        if isinstance(tree, (tuple, list)) and len(own) == len(want) and all(map(_same, own, want)):
+            return source
+        if isinstance(tree, (tuple, list)):
+            nodes = _items(node, len(own))
+            if any(n is None for n in nodes):
+                return None
+        else:
+            nodes = [node]
+        parts = [self.written(n, whole, t, w) for n, t, w in zip(nodes, own, want, strict=False) if n is not None]
+        for w in want[len(own) :]:
+            self.filled = True
+            parts.append(self.zeros(w))
+        if any(p is None for p in parts):
+            return None
+        inside = ", ".join(p or "" for p in parts)
+        if isinstance(want, list):
+            return f"[{inside}]"
+        bare = isinstance(node, ast.Tuple) and len(parts) > 1 and not whole.startswith("(") and node.col_offset == 0
+        return inside if bare else f"({inside},)" if len(parts) == 1 else f"({inside})"
+
+    def zeros(self, want: Any) -> str | None:
+        """Source of zeros of this structure."""
+        self.filled = True
+        if isinstance(want, Want):
+            if want.name:
+                return f"{self.jnp}.zeros_like({want.name})"
+            if want.shape == ():
+                return _as(0, want.dtype, self.jnp)
+            usual = "" if want.dtype == "float32" else f", {self.jnp}.{_name(want.dtype)}"
+            return f"{self.jnp}.zeros({want.shape}{usual})"
+        if isinstance(want, dict):
+            return f"{{{', '.join(f'{k!r}: {self.zeros(v)}' for k, v in want.items())}}}".replace("'", '"')
+        if isinstance(want, (tuple, list)):
+            inside = ", ".join(str(self.zeros(v)) for v in want)
+            return f"[{inside}]" if isinstance(want, list) else f"({inside}{',' if len(want) == 1 else ''})"
+        return "None"
+
+
+def _same(tree: Any, want: Any) -> bool:
+    if isinstance(want, Want):
+        return hasattr(tree, "dtype") and str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape
+    if isinstance(want, dict):
+        return isinstance(tree, dict) and set(tree) == set(want) and all(_same(tree[k], want[k]) for k in want)
+    if isinstance(want, (tuple, list)):
+        return type(tree) is type(want) and len(tree) == len(want) and all(map(_same, tree, want))
+    return tree is None and want is None
+
+
+def _number(node: ast.expr) -> float | int | bool | None:
+    inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    if not isinstance(inner, ast.Constant) or not isinstance(inner.value, (int, float)):
+        return None
+    return -inner.value if inner is not node else inner.value
+
+
+def _as(number: float | int | bool, dtype: str, jnp: str) -> str:
+    """A Python number of a dtype, where there is one: weak types give way."""
+    if dtype == "bool":
+        return str(bool(number))
+    if dtype == "float32":
+        return repr(float(number))
+    return repr(int(number)) if dtype == "int32" and number == int(number) else f"{jnp}.{_name(dtype)}({number})"
+
+
+def _name(dtype: str) -> str:
+    return "bool_" if dtype == "bool" else dtype
+
