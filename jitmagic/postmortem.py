@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jitmagic import cell as cells
 from jitmagic import conclusions, rules
 from jitmagic import evidence as ev
 from jitmagic.facts import function_facts
@@ -29,11 +30,15 @@ def is_jax_error(error: BaseException) -> bool:
 
 
 def report_of(
-    error: BaseException, sources: Sequence[str] = (), subjects: Iterable[Subject] = ()
+    error: BaseException,
+    sources: Sequence[str] = (),
+    subjects: Iterable[Subject] = (),
+    namespace: dict[str, Any] | None = None,
 ) -> Report | None:
     """What a rule says about an exception that jax raised; None for any other exception.
 
-    `subjects` are functions whose calls were seen: one that was given the donated array is named.
+    `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
+    notebook's names (`namespace`), corrections of the whole cell are tried too.
     """
     from jitmagic.tracing import callsite, locate
 
@@ -52,13 +57,16 @@ def report_of(
         else _evidence(error, problem, site, sources)
     )
     found = rules.run(evidence, rules.Settings())
+    cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
+    if namespace is not None and cell:
+        found = _with_fixes(found, evidence, cell, sources, namespace)
     findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
     empty = conclusions.assemble([])
     return Report(
         findings=findings,
         backend=empty.backend,
         versions=empty.versions,
-        cell=CellText(source=evidence.function.cell),
+        cell=CellText(source=cell or evidence.function.cell),
     )
 
 
@@ -94,14 +102,16 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
 
         inner, own = unwrap_jitted(getattr(fn, "_checker", None).original if hasattr(fn, "_checker") else fn)  # type: ignore[union-attr]
         own = JitOptions.of(**site.declared) if site.declared else own
-        function = replace(function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cell)
+        function = replace(
+            function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cells.body_of(cell)
+        )
         return ev.Evidence(function=function, options=_options(own or JitOptions()), problems=(problem,))
     name = (site.name if site is not None else "") or _name(
         error, where.function if where is not None else ""
     )
     function = ev.Function(
         name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
-        line=where.line if where else 0, where=where, cell=cell,
+        line=where.line if where else 0, where=where, cell=cells.body_of(cell),
         parameters=site.parameters if site is not None else (),
     )  # fmt: skip
     options = _options(JitOptions.of(**site.declared)) if site is not None else ev.Options()
@@ -151,3 +161,40 @@ def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evid
         function=evidence.function, options=evidence.options,
         problems=(replace(problem, leaves=tuple(given)),), calls=evidence.calls,
     )  # fmt: skip
+
+
+# -- corrections of the whole cell
+
+
+def _with_fixes(
+    found: tuple[Finding, ...],
+    evidence: ev.Evidence,
+    cell: str,
+    sources: Sequence[str],
+    namespace: dict[str, Any],
+) -> tuple[Finding, ...]:
+    """Fixes that need no call on record: the cell is run again with the cells after it."""
+    from jitmagic import fixes
+    from jitmagic.settings import CellSource, Settings
+    from jitmagic.subject import Subject as Tried
+
+    name = evidence.function.name
+    subject = Tried(
+        _function(name, namespace), name, namespace=namespace, settings=Settings(compile=False),
+        cell=CellSource(cell, cells.body_of(cell)),
+    )  # fmt: skip
+    last = max(i for i, s in enumerate(sources) if s == cell)
+    subject.history = lambda: [s for s in sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
+    try:
+        return fixes.propose(found, evidence, subject)
+    except Exception as exc:
+        subject.failed_inside("the search for fixes", exc)
+    return found
+
+
+def _function(name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the notebook, or one that does nothing."""
+    head, _, method = name.partition(".")
+    found = namespace.get(head)
+    found = vars(found).get(method) if method and isinstance(found, type) else found
+    return found if callable(found) else lambda: None

@@ -507,14 +507,14 @@ class Session:
             return None
         from jitmagic.postmortem import report_of
 
-        return report_of(error, self.sources, self._subjects())
+        return report_of(error, self.sources, self._subjects(), self.shell.user_ns)
 
     def _post_mortem(self, error: BaseException) -> None:
         from IPython.display import display
 
         from jitmagic.postmortem import report_of
 
-        report = report_of(error, self.sources, self._subjects())
+        report = report_of(error, self.sources, self._subjects(), self.shell.user_ns)
         if report is not None:
             display(report)
 

@@ -77,5 +77,7 @@ def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[st
         sample = prover.samples[-1]
         leaves = prover.checker.reach(sample.args, sample.kwargs).leaves()
         roots = set(finding.culprits)
-        sets = [[leaf.path for leaf in leaves if leaf.path.split(".")[0] in roots and _is_number(leaf.value)]]
+        own = [leaf for leaf in leaves if leaf.path.split(".")[0] in roots and _is_number(leaf.value)]
+        read = [x.path for x in own if f".{x.path.rpartition('.')[2]}" in evidence.function.source]
+        sets = [read, [x.path for x in own]]
     return [s for i, s in enumerate(sets) if s and s not in sets[:i]]

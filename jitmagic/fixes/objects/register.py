@@ -58,7 +58,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
             )  # fmt: skip
             return
     for cell in tried:  # what the function does with the object has to be rewritten besides
-        found = list(propose_from(Candidate(title, cell), evidence, prover))
+        found = list(propose_from(Candidate(title, cell, effects=True), evidence, prover))
         if found:
             yield from found
             return
@@ -81,9 +81,9 @@ def stores(source: str, evidence: Evidence, name: str) -> bool:
         and ast.unparse(n).startswith(f"{name}.")
         for n in nodes
     )
-    returned = {
-        m.id for n in nodes if isinstance(n, ast.Return) for m in ast.walk(n) if isinstance(m, ast.Name)
-    }
+    values = [n.value for n in nodes if isinstance(n, ast.Return)]
+    parts = [e for v in values for e in (v.elts if isinstance(v, ast.Tuple) else [v])]
+    returned = {e.id for e in parts if isinstance(e, ast.Name)}
     return written and name not in returned
 
 
@@ -91,10 +91,11 @@ def proved(prover: Prover, cell: str, sources: Sequence[str]) -> str | None:
     """How the cell was proved, or None."""
     with contextlib.suppress(Exception):
         kinds = {n.name for n in ast.walk(ast.parse(cell)) if isinstance(n, ast.ClassDef)}
-        got = trial.play(prover, cell, sources)
-        wanted = trial.original(prover, sources, jit=False)
+        twice = [*sources, *sources]  # what is lost of the object's state shows at the second call
+        got = trial.play(prover, cell, twice)
+        wanted = trial.original(prover, twice, jit=False)
         if got.results and trial.same(*(adopt.taken_apart(x.results, kinds) for x in (wanted, got))):
-            number = len(got.results)
+            number = len(got.results) // 2 or 1
             return f"traced; equal to the run without jit on {number} call{'s' * (number > 1)}"
     return None
 
@@ -110,7 +111,10 @@ def _instances(value: Any, source: str, depth: int = 0) -> Iterator[Any]:
         for inner in item if isinstance(item, (list, tuple)) else [item]:
             yield from _instances(inner, source, depth + 1)
     known = jax.tree_util.treedef_is_leaf(jax.tree.structure(value)) is False
-    if type(value).__name__ in classes and not known:
+    own = all(
+        k.__name__ in classes or k.__module__ in ("builtins", "abc", "typing") for k in type(value).__mro__
+    )
+    if own and not known:
         yield value
 
 

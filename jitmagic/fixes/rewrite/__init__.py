@@ -26,7 +26,19 @@ def families() -> tuple[Family, ...]:
         updates,
     )
 
-    modules = (printing, conditions, branches, loops, choices, sizes, ragged, conversions, updates, scans, outputs)
+    modules = (
+        printing,
+        conditions,
+        branches,
+        loops,
+        choices,
+        sizes,
+        ragged,
+        conversions,
+        updates,
+        scans,
+        outputs,
+    )
     return (*(m.candidates for m in modules), sizes.bounded)
 
 

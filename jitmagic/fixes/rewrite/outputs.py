@@ -30,7 +30,9 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind not in ("carry-mismatch", "user-error"):
         return
     for call in place.on_line(cst.Call):
-        name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+        name = (
+            call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+        )
         if name in ("cond", "switch") and len(call.args) >= 2:
             yield from _equal(place, call, name)
 
@@ -175,7 +177,12 @@ def _leaf(present: Sequence[tuple[Any, ast.expr | None]], place: Place) -> Want 
     except (TypeError, ValueError, AttributeError):
         return None
     name = next(
-        (n.id for t, n in present if isinstance(n, ast.Name) and tuple(t.shape) == shape and str(t.dtype) == dtype), ""
+        (
+            n.id
+            for t, n in present
+            if isinstance(n, ast.Name) and tuple(t.shape) == shape and str(t.dtype) == dtype
+        ),
+        "",
     )
     return Want(shape, dtype, name)
 
@@ -244,10 +251,16 @@ class _Writer:
         if str(tree.dtype) != want.dtype:
             dtype = f"{self.jnp}.{_name(want.dtype)}"
             array = any(isinstance(n, ast.Name) for n in ast.walk(node))
-            source = f"{names.wrapped(source)}.astype({dtype})" if array else f"{self.jnp}.asarray({source}, {dtype})"
+            source = (
+                f"{names.wrapped(source)}.astype({dtype})"
+                if array
+                else f"{self.jnp}.asarray({source}, {dtype})"
+            )
         return source
 
-    def _dict(self, node: ast.expr, whole: str, source: str, tree: Any, want: Mapping[Any, Any]) -> str | None:
+    def _dict(
+        self, node: ast.expr, whole: str, source: str, tree: Any, want: Mapping[Any, Any]
+    ) -> str | None:
         if not isinstance(tree, dict):
             return self.zeros(want) if tree is None else None
         missing = [k for k in want if k not in tree]
@@ -283,7 +296,9 @@ class _Writer:
                 return None
         else:
             nodes = [node]
-        parts = [self.written(n, whole, t, w) for n, t, w in zip(nodes, own, want, strict=False) if n is not None]
+        parts = [
+            self.written(n, whole, t, w) for n, t, w in zip(nodes, own, want, strict=False) if n is not None
+        ]
         for w in want[len(own) :]:
             self.filled = True
             parts.append(self.zeros(w))
@@ -292,7 +307,12 @@ class _Writer:
         inside = ", ".join(p or "" for p in parts)
         if isinstance(want, list):
             return f"[{inside}]"
-        bare = isinstance(node, ast.Tuple) and len(parts) > 1 and not whole.startswith("(") and node.col_offset == 0
+        bare = (
+            isinstance(node, ast.Tuple)
+            and len(parts) > 1
+            and not whole.startswith("(")
+            and node.col_offset == 0
+        )
         return inside if bare else f"({inside},)" if len(parts) == 1 else f"({inside})"
 
     def zeros(self, want: Any) -> str | None:
@@ -317,7 +337,9 @@ def _same(tree: Any, want: Any) -> bool:
     if isinstance(want, Want):
         return hasattr(tree, "dtype") and str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape
     if isinstance(want, dict):
-        return isinstance(tree, dict) and set(tree) == set(want) and all(_same(tree[k], want[k]) for k in want)
+        return (
+            isinstance(tree, dict) and set(tree) == set(want) and all(_same(tree[k], want[k]) for k in want)
+        )
     if isinstance(want, (tuple, list)):
         return type(tree) is type(want) and len(tree) == len(want) and all(map(_same, tree, want))
     return tree is None and want is None
@@ -336,9 +358,10 @@ def _as(number: float | int | bool, dtype: str, jnp: str) -> str:
         return str(bool(number))
     if dtype == "float32":
         return repr(float(number))
-    return repr(int(number)) if dtype == "int32" and number == int(number) else f"{jnp}.{_name(dtype)}({number})"
+    return (
+        repr(int(number)) if dtype == "int32" and number == int(number) else f"{jnp}.{_name(dtype)}({number})"
+    )
 
 
 def _name(dtype: str) -> str:
     return "bool_" if dtype == "bool" else dtype
-

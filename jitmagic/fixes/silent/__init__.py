@@ -28,11 +28,14 @@ def families(kind: str) -> tuple[Family, ...]:
         keys,
         loops,
         numbers,
+        states,
         widths,
     )
 
     return {
-        "stale-constant": (helpers.propose,),
+        "stale-constant": (helpers.propose, states.propose),
+        "state-write": (states.propose,),
+        "leaked-tracer": (states.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),
         "key-reuse": (keys.propose,),

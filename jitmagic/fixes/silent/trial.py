@@ -41,7 +41,8 @@ def history(prover: Prover) -> list[str]:
     told = getattr(checker, "history", None)
     sources = list(told()) if callable(told) else []
     known = [s.source for s in prover.samples if s.source]
-    sources = sources if any(s in sources for s in known) else list(known)
+    if known:
+        sources = sources if any(s in sources for s in known) else list(known)
     return [s for s in sources if may_run_again(s, checker.name, prover)][:_MOST]
 
 
