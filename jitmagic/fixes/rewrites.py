@@ -58,7 +58,7 @@ def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator
 def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
     cell = path[-1].cell
     return Fix(
-        title="; ".join(dict.fromkeys(c.title for c in path)),
+        title="; ".join(dict.fromkeys(f"{c.title} ({c.cost})" if c.cost else c.title for c in path)),
         applicability="safe" if outcome.exact and all(c.applicability == "safe" for c in path) else "unsafe",
         verified=outcome.proved,
         evidence=outcome.words,
@@ -116,7 +116,8 @@ def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
     trial = _trial(prover)
     static = prover.checker.options.static_parameters(prover.checker.fn)
     return {
-        "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe, "outputs": trial.outputs,
+        "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe,
+        "outputs": trial.outputs,
         "calls": tuple(s.source for s in prover.samples if s.source),
         "numpy_arguments": frozenset(
             leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape

@@ -12,7 +12,7 @@ from jitmagic.report import Finding, Fix
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
-KINDS = ("unregistered-pytree", "invalid-jax-type")
+KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -26,6 +26,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     name, value = found
     try:
+        if isinstance(value, (dict, list)):
+            yield from parts.propose(finding, evidence, prover, name, value)
+            return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
         if first is not None:
             yield first
@@ -48,7 +51,7 @@ def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str,
     for sample in reversed(prover.samples):
         given = {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}
         for name in dict.fromkeys(roots):
-            if name in given and is_object(given[name]):
+            if name in given and (is_object(given[name]) or isinstance(given[name], (dict, list))):
                 return name, given[name]
     return None
 

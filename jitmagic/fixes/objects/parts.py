@@ -18,6 +18,7 @@ from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
+    from jitmagic.options import JitOptions
 
 _TAKES = frozenset("next iter len list tuple float int bool sorted str".split())
 _ARRAYS = ("asarray", "array")
@@ -39,6 +40,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     sources = trial.call_sources(prover)
     if function is None or not sources or hasattr(value, "__next__"):
         return  # to ask an iterator would take something away
+    if isinstance(value, list) and finding.kind == "unhashable-static":
+        yield from _as_tuple(evidence, prover, name, sources)
+        return
     parts = _parts(text, function, name, value, prover)
     if not parts:
         return
@@ -46,7 +50,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     calls = [_call(s, evidence, name, parts) for s in sources]
     if cell is None or calls == sources:
         return
-    options = prover.checker.options
+    options = _without(prover.checker.options, name, evidence)
     settings = tuple(p.name for p in parts if isinstance(p.value, (str, bool, int)) or callable(p.value))
     surely = tuple(p.name for p in parts if isinstance(p.value, str) or callable(p.value))
     for static in dict.fromkeys((surely, settings)):
@@ -55,6 +59,37 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
         if words:
             yield _fix(name, parts, static, words, cell, calls, made, evidence)
             return
+
+
+def _without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
+    """The same static arguments by name, this one left out: numbers would count other parameters."""
+    order = evidence.function.parameters
+    numbered = [order[n] for n in options.static_argnums if -len(order) <= n < len(order)]
+    kept = tuple(n for n in dict.fromkeys((*options.static_argnames, *numbered)) if n != name)
+    return replace(options, static_argnames=kept, static_argnums=())
+
+
+def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str]) -> Iterator[Fix]:
+    """Calls that pass a tuple, which has a hash, in place of the list."""
+    calls = []
+    for source in sources:
+        text = Text(source)
+        for call in calls_in(text.tree, evidence.function.name):
+            node = argument_of(call, evidence, name)
+            if isinstance(node, ast.List):
+                inside = text.code(node)[1:-1].strip()
+                text.replace(
+                    node, f"({inside}{',' if len(node.elts) == 1 and not inside.endswith(',') else ''})"
+                )
+            elif node is not None:
+                text.replace(node, f"tuple({text.code(node)})")
+        calls.append(text.result())
+    words = _proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
+    if words and calls != sources:
+        yield Fix(
+            title=f"pass a tuple for `{name}`: each new one compiles again", applicability="safe", verified=True,
+            evidence=words, calls=tuple(dict.fromkeys(calls)),
+        )  # fmt: skip
 
 
 def _fix(

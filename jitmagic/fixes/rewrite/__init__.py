@@ -23,6 +23,7 @@ def families() -> tuple[Family, ...]:
         ragged,
         scans,
         sizes,
+        swallowed,
         updates,
     )
 
@@ -33,6 +34,7 @@ def families() -> tuple[Family, ...]:
         loops,
         choices,
         sizes,
+        swallowed,
         ragged,
         conversions,
         updates,

@@ -20,7 +20,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     """The `if` of the place with its branches merged."""
     import libcst as cst
 
-    if place.kind != "tracer-bool":
+    if place.kind not in ("tracer-bool", "tracer-hash"):
         return
     statement = next((n for n in place.path if isinstance(n, cst.If)), None)
     if statement is None or not _asked(place, statement):

@@ -70,12 +70,66 @@ def _list_item(place: Place, node: Any) -> Iterator[Candidate]:
         if arguments is None:
             return
         new = call_text(f"{place.lax}.switch", index, table, *arguments)
-        yield Candidate("choose the function with jax.lax.switch", place.cell.edit({call: new}))
+        yield Candidate(
+            "choose the function with jax.lax.switch", place.cell.edit({call: new}), **clamps(place, index)
+        )
         return
+    later = _called_later(place, node)
+    if later is not None:
+        statement, calls = later
+        changes: dict[Any, str | None] = {statement: None}
+        for call in calls:
+            arguments = _positional(place, call)
+            if arguments is None:
+                return
+            changes[call] = call_text(f"{place.lax}.switch", index, table, *arguments)
+        yield Candidate(
+            "choose the function with jax.lax.switch", place.cell.edit(changes), **clamps(place, index)
+        )
     for form in (f"{place.jnp}.array({table})[{index}]", f"{place.jnp}.stack({table})[{index}]"):
-        yield Candidate(f"make {table} an array, which takes a traced index", place.cell.edit({node: form}))
+        yield Candidate(f"make {table} an array, which takes a traced index", place.cell.edit({node: form}),
+                        **clamps(place, index))  # fmt: skip
     tree = f"{place.jax}.tree.map(lambda *xs: {place.jnp}.stack(xs)[{index}], *{table})"
-    yield Candidate(f"stack what {table} holds, and index that", place.cell.edit({node: tree}))
+    yield Candidate(
+        f"stack what {table} holds, and index that", place.cell.edit({node: tree}), **clamps(place, index)
+    )
+
+
+def clamps(place: Place, index: str) -> dict[str, Any]:
+    """What a traced index costs: beyond the end it is no error, but the last element. Nothing where it cannot be."""
+    import libcst as cst
+
+    value = assigned(place, cst.Name(index)) if index.isidentifier() else None
+    source = place.cell.code(value) if value is not None else index
+    if any(word in source for word in BOUNDED):
+        return {}
+    return {"applicability": "unsafe", "cost": "an index beyond the end is clamped, not an error"}
+
+
+BOUNDED = ("argmax(", "argmin(", "clip(", "% len(", "argsort(", "categorical(")
+"""What gives indices that are in range."""
+
+
+def _called_later(place: Place, node: Any) -> tuple[Any, list[Any]] | None:
+    """`g = fs[i]` with every use of `g` a call: the statement and these calls."""
+    import libcst as cst
+
+    parent = place.cell.parents.get(node)
+    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1 or place.outermost is None:
+        return None
+    target = parent.targets[0].target
+    statement = place.cell.statement(parent)
+    if (
+        not isinstance(target, cst.Name)
+        or not isinstance(statement, cst.SimpleStatementLine)
+        or len(statement.body) > 1
+    ):
+        return None
+    uses = [
+        n for n in place.cell.within(place.outermost, cst.Name) if n.value == target.value and n is not target
+    ]
+    calls = [_call_of(place, n) for n in uses]
+    return (statement, calls) if uses and all(c is not None for c in calls) else None
 
 
 def _keys(place: Place, table: Any) -> tuple[list[str], list[str]] | None:
@@ -99,11 +153,18 @@ def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
         arguments = _positional(place, call)
         if arguments is not None:
             new = call_text(f"{place.lax}.switch", position, f"list({table}.values())", *arguments)
-            yield Candidate("choose the function with jax.lax.switch", place.cell.edit({call: new}))
+            yield Candidate(
+                "choose the function with jax.lax.switch", place.cell.edit({call: new}), **MISSING_KEY
+            )
         return
     for make in ("array", "stack"):
         new = f"{place.jnp}.{make}(list({table}.values()))[{position}]"
-        yield Candidate(f"make {table} an array, which takes a traced index", place.cell.edit({node: new}))
+        yield Candidate(
+            f"make {table} an array, which takes a traced index", place.cell.edit({node: new}), **MISSING_KEY
+        )
+
+
+MISSING_KEY: dict[str, Any] = {"applicability": "unsafe", "cost": "a missing key is no error"}
 
 
 def _dict_get(place: Place, node: Any) -> Iterator[Candidate]:

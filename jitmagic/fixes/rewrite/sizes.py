@@ -167,8 +167,7 @@ def _slices(place: Place) -> Iterator[Candidate]:
             new = dynamic_slice(place, node)
             if new is not None:
                 yield Candidate("take a window of fixed width with jax.lax.dynamic_slice_in_dim",
-                                place.cell.edit({node: new}), "safe",
-                                "a window that runs over the end is moved back")  # fmt: skip
+                                place.cell.edit({node: new}), "unsafe", MOVED)  # fmt: skip
         else:
             yield from _update_slice(place, node, stored)
 
@@ -312,7 +311,7 @@ def _update_slice(place: Place, node: Any, stored: Any) -> Iterator[Candidate]:
         new = f"{place.lax}.dynamic_update_slice_in_dim({base}, {form}, {start}, axis=0)"
         text = f"{base} = {new}" if isinstance(stored, cst.Assign) else new
         yield Candidate("store a window of fixed width with jax.lax.dynamic_update_slice_in_dim",
-                        place.cell.edit({stored: text}))  # fmt: skip
+                        place.cell.edit({stored: text}), "unsafe", MOVED)  # fmt: skip
 
 
 # -- results of bounded size
@@ -321,7 +320,11 @@ def _update_slice(place: Place, node: Any, stored: Any) -> Iterator[Candidate]:
 SIZED = {"nonzero": "size", "flatnonzero": "size", "argwhere": "size", "where": "size", "unique": "size",
          "union1d": "size", "intersect1d": "size", "setdiff1d": "size",
          "unique_values": "size", "unique_counts": "size",
-         "repeat": "total_repeat_length", "bincount": "length", "extract": "size"}  # fmt: skip
+         "repeat": "total_repeat_length", "bincount": "length", "extract": "size", "segment_sum": "num_segments",
+         "segment_max": "num_segments", "segment_min": "num_segments", "segment_prod": "num_segments"}  # fmt: skip
+
+
+MOVED = "a window that would reach beyond the end is moved back"
 
 
 def bounded(place: Place) -> Iterator[Candidate]:
@@ -335,13 +338,15 @@ def bounded(place: Place) -> Iterator[Candidate]:
         function = place.cell.code(call.func)
         name = function.rpartition(".")[2]
         if (
-            not function.startswith(f"{place.jnp}.")
+            not function.startswith((f"{place.jnp}.", f"{place.jax}.ops."))
             or name not in SIZED
             or (name == "where" and len(call.args) != 1)
         ):
             continue
         key = SIZED[name]
-        if any(a.keyword is not None and a.keyword.value == key for a in call.args):
+        if any(a.keyword is not None and a.keyword.value == key for a in call.args) or (
+            key == "num_segments" and len(call.args) > 2
+        ):
             continue
         code = place.cell.code(call)
         shapes = place.probe(place.cell.edit({call: f"__seen({code})"}))
@@ -357,3 +362,28 @@ def bounded(place: Place) -> Iterator[Candidate]:
         yield Candidate(f"give {function} its number of results, {key}={size} as in the calls seen",
                         place.cell.edit({call: new}), "unsafe",
                         "more results are cut off, fewer are filled up")  # fmt: skip
+    yield from _counted(place)
+
+
+def _counted(place: Place) -> Iterator[Candidate]:
+    """A traced size computed from data, as the number that it was in every call seen."""
+    import libcst as cst
+
+    for call in place.on_line(cst.Call):
+        function = place.cell.code(call.func)
+        if not function.startswith((f"{place.jnp}.", f"{place.jax}.", f"{place.lax}.")):
+            continue
+        for argument in call.args:
+            code = place.cell.code(argument.value)
+            if isinstance(argument.value, (cst.Integer, cst.Lambda)) or not names.traced_in(
+                code, place.traced
+            ):
+                continue
+            seen = place.probe(place.cell.edit({argument.value: f"__seen({code})"}))
+            values = {s.value for s in seen}
+            number = next(iter(values)) if len(values) == 1 else None
+            if number is None or number < 0:
+                continue
+            yield Candidate(f"give {function} the size {number}, as in the calls seen",
+                            place.cell.edit({argument.value: str(number)}), "unsafe",
+                            "other data may need another")  # fmt: skip

@@ -74,7 +74,10 @@ def _key_argument(
         add_argument(s, evidence.function.name, f"{made}({start + i})", name if keyword else "")
         for i, s in enumerate(sources)
     ]
-    yield from _proved_key(evidence, prover, text.result(), calls, name)
+    other = add_argument(
+        sources[0], evidence.function.name, f"{made}({start + 12345})", name if keyword else ""
+    )
+    yield from _proved_key(prover, text.result(), calls, other, name)
 
 
 def _captured_key(finding: Finding, function: FunctionNode) -> str:
@@ -101,19 +104,19 @@ def _captured(evidence: Evidence, prover: Prover, name: str, sources: Sequence[s
         add_argument(s, evidence.function.name, f"jax.random.fold_in({name}, {i})", name if keyword else "")
         for i, s in enumerate(sources)
     ]
-    yield from _proved_key(evidence, prover, text.result(), calls, name)
+    other = add_argument(
+        sources[0], evidence.function.name, f"jax.random.fold_in({name}, 12345)", name if keyword else ""
+    )
+    yield from _proved_key(prover, text.result(), calls, other, name)
 
 
-def _proved_key(
-    evidence: Evidence, prover: Prover, cell: str, calls: Sequence[str], name: str
-) -> Iterator[Fix]:
+def _proved_key(prover: Prover, cell: str, calls: Sequence[str], other: str, name: str) -> Iterator[Fix]:
     """It traces once, gives the same with and without jit, and other numbers for other keys."""
     words = ""
     with contextlib.suppress(Exception):
-        more = [*calls, calls[0].replace("(0)", "(12345)").replace(", 0)", ", 12345)")]
+        more = [*calls, other]
         got, plain = trial.play(prover, cell, more), trial.play(prover, cell, more, jit=False)
-        first, other = got.results[0], got.results[-1]
-        if trial.same(plain.results, got.results) and not trial.same(first, other):
+        if trial.same(plain.results, got.results) and not trial.same(got.results[0], got.results[-1]):
             words = "traced; the same with and without jit, and other numbers for another key"
     if words:
         yield Fix(

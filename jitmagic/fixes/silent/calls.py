@@ -137,7 +137,8 @@ def _copied(evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[
     new = list(sources)
     for name in donated:
         with contextlib.suppress(SyntaxError, ValueError):
-            new = [with_argument(s, evidence, name, "jnp.copy({})") for s in new]
+            template = "jnp.copy({})" if _is_array(evidence, name) else "jax.tree.map(jnp.copy, {})"
+            new = [with_argument(s, evidence, name, template) for s in new]
     if new == list(sources):
         return
     words = ""
@@ -152,3 +153,8 @@ def _copied(evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[
         title=f"pass a copy for {', '.join(f'`{n}`' for n in donated)}", applicability="safe", verified=bool(words),
         evidence=words or "not tried: the array is gone already", calls=tuple(new),
     )  # fmt: skip
+
+
+def _is_array(evidence: Evidence, name: str) -> bool:
+    """What was passed is one array, not a dict or tuple of them."""
+    return all(x.path == name for c in evidence.calls for x in c.leaves if x.argument == name)

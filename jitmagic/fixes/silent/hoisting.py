@@ -21,7 +21,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     from jitmagic.fixes.silent import trial
 
     for cell in candidates(evidence.function.cell, Text(evidence.function.cell).line_of(finding)):
-        words = compared(prover, cell, trial.history(prover))
+        words = compared(prover, cell, trial.history(prover)) or compared_whole(prover, cell)
         if words:
             yield Fix(title="jit once, and pass what varies as arguments", applicability="safe", verified=True,
                       evidence=words, cell=cell)  # fmt: skip
@@ -41,6 +41,25 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
             again = len([e for e in after.events if e[0] == stages.COMPILE])
         then = len([e for e in before.events if e[0] == stages.COMPILE])
         if got and trial.same(wanted, got) and again < then:
+            return f"the same results with {again} compilations in place of {then}"
+    return None
+
+
+def compared_whole(prover: Prover, cell: str) -> str | None:
+    """As `compared`, with the calls that stand in the cell itself."""
+    from jitmagic.fixes.silent import trial, wholes
+    from jitmagic.tracing import stages
+
+    body, sources = prover.checker.cell.body, trial.history(prover)
+    if not wholes.may_run(prover, body) or not wholes.may_run(prover, cell):
+        return None
+    with contextlib.suppress(Exception):
+        with stages.counted() as before:
+            wanted = wholes.run(prover, body, sources, jit=True)
+        with stages.counted() as after:
+            got = wholes.run(prover, cell, sources, jit=True)
+        then, again = (len([e for e in x.events if e[0] == stages.COMPILE]) for x in (before, after))
+        if got and wholes.agree(wanted, got) and again < then:
             return f"the same results with {again} compilations in place of {then}"
     return None
 

@@ -1,4 +1,4 @@
-"""State that a trace loses: arrays of a framework's object as its variables, its objects as arguments of its own jit."""
+"""State that a trace loses: arrays of a framework's object as its variables, the object as an argument of its jit."""
 
 from __future__ import annotations
 

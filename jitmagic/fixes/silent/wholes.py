@@ -1,4 +1,4 @@
-"""A whole cell run again, statements and all, in names of its own: with what it compiles compiled, or as plain Python."""
+"""A whole cell run again in names of its own, statements and all: compiled where it compiles, or as plain Python."""
 
 from __future__ import annotations
 
