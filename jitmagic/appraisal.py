@@ -107,14 +107,89 @@ def time_runs(subject: Subject, target: Any, args: Any, kwargs: Any, eager: Eage
             compile_s=total,
             eager_once_s=eager.seconds,
         )
-    subject.seen.timing = replace(timed, constant_folded=subject.seen.folded, digits=subject.settings.digits)
+    timed = replace(timed, constant_folded=subject.seen.folded, digits=subject.settings.digits)
+    subject.seen.timing = timed
+    if timed.constant_folded:
+        subject.guarded(_time_unfolded, subject, args, kwargs)
+    else:
+        subject.guarded(_doubt, subject, target, rest, kwargs, before.restore)
+
+
+def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, restore: Any) -> None:
+    """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
+    from jitmagic.measure import lies
+
+    jit = subject.seen.timing.jit
+    if jit is None:
+        return
+    with quiet.held_back():
+        found = lies.host_copies(target, args, kwargs, subject.seen, restore, subject.settings.budget / 5)
+        for remark in (found, lies.dispatch(jit)):
+            if remark is not None:
+                subject.seen.remark(remark)
+
+
+def _time_unfolded(subject: Subject, args: Any, kwargs: Any) -> None:
+    """The compiled call once more, with the constants that were folded as inputs."""
+    from jitmagic.measure import lies
+
+    with quiet.undone(subject.reach(args, kwargs)), quiet.held_back():
+        names = lies.foldable(subject.seen)
+        sample = lies.time_with_inputs(subject, names, args, kwargs) if names else None
+    subject.seen.timing = replace(
+        subject.seen.timing, unfolded=sample, unfolded_by=names if sample is not None else ()
+    )
 
 
 def price(subject: Subject, staged: Any) -> None:
     """What the traced program costs, in all and line by line."""
-    from jitmagic.measure import cost, folding
+    from jitmagic.measure import cost, folding, lies
 
     file = source_file(subject.fn)
-    subject.seen.cost = cost.total_cost(staged.traced.jaxpr, staged.compiled)
-    subject.seen.lines = cost.line_costs(staged.traced.jaxpr, file)
-    subject.seen.folded = staged.compiled is not None and folding.folded(staged.traced.jaxpr, staged.compiled)
+    jaxpr, seen = staged.traced.jaxpr, subject.seen
+    lines = cost.line_costs(jaxpr, file)
+    reads = {v.path: [w.line for w in v.reads] for v in seen.variables.values() if v.role == "constant"}
+    seen.lines = cost.explained(lines, jaxpr, staged.compiled, file, reads)
+    seen.cost = cost.total_cost(jaxpr, staged.compiled)
+    seen.folded = staged.compiled is not None and folding.folded(jaxpr, staged.compiled)
+    if seen.folded:
+        seen.remark(lies.folded(jaxpr, seen))
+    for remark in lies.dead(jaxpr, file):
+        seen.remark(remark)
+
+
+def find_peak(subject: Subject, staged: Any) -> None:
+    """What is alive when the program holds most, and what the machine allows at best."""
+    from jitmagic.measure import machine, peak, program
+    from jitmagic.tracing import compat
+
+    file = source_file(subject.fn)
+    jaxpr, seen = staged.traced.jaxpr, subject.seen
+    names = _constant_names(compat.constants_of(jaxpr), list(seen.variables.values()))
+    seen.cost = replace(seen.cost, peak=peak.peak(jaxpr, file, names))
+    if staged.compiled is None or not (subject.settings.time or machine.is_known()):
+        return
+    loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr).operations)
+    moved = machine.moved_bytes(staged.compiled, seen.cost.bytes, loops)
+    if seen.cost.flops:
+        seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, machine.machine()))
+
+
+def _constant_names(constants: list[Any], variables: list[Any]) -> dict[int, str]:
+    """Paths of constant objects, where shape and dtype leave no doubt."""
+    found: dict[int, str] = {}
+    for constant in constants:
+        form = tuple(getattr(constant, "shape", ())), str(getattr(constant, "dtype", ""))
+        fitting = [v.path for v in variables if v.in_jaxpr and (v.shape, v.dtype) == form]
+        if len(fitting) == 1:
+            found[id(constant)] = fitting[0]
+    return found
+
+
+def read_own_clocks(subject: Subject) -> None:
+    """Where the cell that made the first call times the function by itself."""
+    from jitmagic.measure import lies
+
+    source, _ = subject.call_source()
+    for remark in lies.own_clocks(source, subject.name, subject.seen.stages):
+        subject.seen.remark(remark)

@@ -10,6 +10,7 @@ from typing import Any
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.facts import function_facts
+from jitmagic.seen import Seen
 from jitmagic.settings import CellSource
 from jitmagic.state.paths import split_paths
 from jitmagic.subject import Subject
@@ -60,8 +61,32 @@ def function_report(subject: Subject) -> report.FunctionReport:
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
         state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, timing=s.timing,
-        cost=s.cost, lines=s.lines, what_if=s.what_if, signature=_signature(subject.fn), notes=tuple(s.notes),
+        cost=s.cost, lines=s.lines, what_if=s.what_if, remarks=tuple(s.remarks),
+        against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
+
+
+def _arguments(seen: Seen) -> tuple[str, ...]:
+    """Types of the first call's arguments; values of the static ones."""
+    leaves = seen.calls[0].leaves[:40] if seen.calls else ()
+    return tuple(
+        f"{x.path}: {x.dtype}[{','.join(map(str, x.shape))}]"
+        if x.dtype and not x.static
+        else f"{x.path} = {x.value}"
+        for x in leaves
+    )
+
+
+def _against(subject: Subject) -> report.Comparison | None:
+    """This run beside an earlier one of the same function."""
+    from jitmagic.measure import noise
+
+    if subject.seen.earlier is None:
+        return None
+    then, name = subject.seen.earlier
+    now = _arguments(subject.seen)
+    changed = f"its arguments were {', '.join(then.arguments) or 'none'}" if then.arguments != now else ""
+    return noise.compare_runs(subject.seen.timing, then.timing, name, changed)
 
 
 def _signature(fn: Callable[..., Any]) -> str:

@@ -126,6 +126,8 @@ class Sample:
     repeats: int
     best_s: float | None = None
     quartiles_s: tuple[float, float] | None = None
+    batches_s: tuple[float, ...] = ()
+    """Seconds per call of each batch, in order; the first 100."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,70 @@ class Timing:
     """Why there is no timing, or only half of one."""
     digits: int = 3
     """Significant digits to show, as in `%timeit -p`."""
+    unfolded: Sample | None = None
+    """Where the compiler computed the answer beforehand: the compiled call with the constants dynamic."""
+    unfolded_by: tuple[str, ...] = ()
+    """Those constants."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """This run's compiled call beside that of an earlier one."""
+
+    verdict: Literal["same", "faster", "slower", "incomparable"]
+    earlier: str
+    """What it is compared with: `the last run of this cell`, `run.json`."""
+    before_s: float | None = None
+    ratio: float | None = None
+    """Median now over median then."""
+    noise: float | None = None
+    """The relative difference that chance can make between two such runs."""
+    why: str = ""
+    """Why the two can't be compared."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that the numbers do not say by themselves, and that a reader of them has to know."""
+
+    kind: Literal["folded", "dead-code", "dispatch", "host-copy", "first-call", "unblocked"]
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Alive:
+    """One array that is held at the moment of most memory."""
+
+    name: str
+    type: str
+    bytes: int
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The line at which the program as written, before any fusing, holds most memory, and what it holds then."""
+
+    line: int | None
+    bytes: int
+    alive: tuple[Alive, ...] = ()
+    """The largest, the largest first."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What this machine allows at best, by its measured rates: the roofline model (Williams et al. 2009)."""
+
+    by: Literal["memory", "arithmetic"]
+    least_s: float
+    """Seconds that one call takes at least."""
+    intensity: float
+    """Operations per byte that moves, after the compiler fused where it says so."""
+    balance: float
+    """Operations that the machine does in the time of one byte."""
+    flops_per_s: float
+    bytes_per_s: float
 
 
 @dataclass(frozen=True)
@@ -151,6 +217,8 @@ class Cost:
     flops: float | None = None
     bytes: float | None = None
     peak_bytes: int | None = None
+    peak: Peak | None = None
+    bound: Bound | None = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +229,16 @@ class LineCost:
     equations: int
     flops: float | None = None
     bytes: float | None = None
+    fusions: tuple[str, ...] = ()
+    """Instructions of the optimised program that its operations ended in."""
+    fused_with: tuple[int, ...] = ()
+    """Other lines in the same fusions."""
+    constants: tuple[str, ...] = ()
+    """Constants that it reads."""
+    jaxpr: str = ""
+    """Its equations, the first few."""
+    hlo: str = ""
+    """Its instructions in the optimised program, the first few."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +294,10 @@ class FunctionReport:
     lines: tuple[LineCost, ...] = ()
     what_if: tuple[WhatIf, ...] = ()
     """The answers to `--vmap`, `--grad` and `--devices`."""
+    against: Comparison | None = None
+    remarks: tuple[Remark, ...] = ()
+    arguments: tuple[str, ...] = ()
+    """Types of the arguments of the first call: `x: float32[3]`."""
     signature: str = ""
     notes: tuple[str, ...] = ()
     """What was left out of this function's check, and why."""

@@ -44,7 +44,15 @@ class Seen:
     timing: report.Timing = report.Timing()
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()
+    remarks: list[report.Remark] = field(default_factory=list)
+    earlier: tuple[report.FunctionReport, str] | None = None
+    """An earlier run of the same function, and what it is called."""
     what_if: tuple[report.WhatIf, ...] = ()
+
+    def remark(self, remark: report.Remark) -> None:
+        """Say once what a reader of the numbers has to know."""
+        if remark not in self.remarks:
+            self.remarks.append(remark)
 
     def note(self, text: str) -> None:
         """Say once what was left out."""

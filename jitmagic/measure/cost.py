@@ -8,11 +8,17 @@ Bytes are those each operation reads and writes by itself, before the compiler f
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from jitmagic.measure.equations import equations_by_line
 from jitmagic.measure.flops import flops, moved_bytes
+from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lowered_lines
 from jitmagic.measure.program import OPAQUE, Operation, walk
 from jitmagic.report import Cost, LineCost
+
+MOST_OPERATIONS = 3000
 
 
 def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
@@ -27,6 +33,40 @@ def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
     return tuple(
         LineCost(line, len(ops), _total_flops(ops), _total_bytes(ops)) for line, ops in sorted(lines.items())
     )
+
+
+def explained(
+    lines: Sequence[LineCost],
+    closed_jaxpr: Any,
+    compiled: Any,
+    file: str,
+    constants: Mapping[str, Sequence[int]],
+) -> tuple[LineCost, ...]:
+    """The lines with their equations, what the compiler made of them, and the constants that they read.
+
+    `constants` gives the lines that read each. Of programs over `MOST_OPERATIONS` only the costs are told."""
+    if len(walk(closed_jaxpr, file).operations) > MOST_OPERATIONS:
+        return tuple(lines)
+    equations = equations_by_line(closed_jaxpr, file)
+    became = lowered_lines(_text(compiled), file)
+    return tuple(
+        replace(
+            cost,
+            fusions=tuple(became[cost.line].fusions[:INSTRUCTIONS]) if cost.line in became else (),
+            fused_with=fused_with(became, cost.line),
+            constants=tuple(name for name, at in constants.items() if cost.line in at),
+            jaxpr=equations.get(cost.line, ""),
+            hlo="\n".join(became[cost.line].instructions[:INSTRUCTIONS]) if cost.line in became else "",
+        )
+        for cost in lines
+    )
+
+
+def _text(compiled: Any) -> str:
+    try:
+        return compiled.as_text() or ""
+    except Exception:
+        return ""
 
 
 def total_cost(closed_jaxpr: Any, compiled: Any = None) -> Cost:

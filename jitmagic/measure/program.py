@@ -7,6 +7,7 @@ form that jax has for one: open, closed, or (from jax 0.11 on) both in one class
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,8 +73,24 @@ class _At:
     unbounded: bool = False
 
 
+_walks: weakref.WeakKeyDictionary[Any, dict[str | None, Walk]] = weakref.WeakKeyDictionary()
+"""Walks of programs that are still alive: several questions are asked of each, and finding lines takes time."""
+
+
 def walk(jaxpr: Any, file: str | None = None) -> Walk:
-    """Every operation of `jaxpr`, inner programs entered; lines are those in `file`."""
+    """Every operation of `jaxpr`, inner programs entered; lines are those in `file`. Not to be changed."""
+    try:
+        known = _walks.setdefault(jaxpr, {})
+    except TypeError:  # a jaxpr that takes no weak reference
+        known = {}
+    if file is None and known:
+        return next(iter(known.values()))
+    if file not in known:
+        known[file] = _walk(jaxpr, file)
+    return known[file]
+
+
+def _walk(jaxpr: Any, file: str | None) -> Walk:
     found = Walk()
     _program(jaxpr, [None] * len(open_jaxpr(jaxpr).invars), _At(file), found, found.operations)
     return found

@@ -24,6 +24,9 @@ BATCH_S = 0.2
 
 MAX_LOOPS = 10_000_000
 
+SLOW_START = 1.5
+"""How many times the slowest other batch the first one may take."""
+
 Clock = Callable[[], float]
 
 
@@ -94,6 +97,7 @@ def summarize(batches_s: list[float], loops: int) -> Sample:
         repeats=len(calls),
         best_s=min(calls),
         quartiles_s=(low, high),
+        batches_s=tuple(calls[:100]),
     )
 
 
@@ -198,8 +202,13 @@ class _Runner:
 
     def finish(self) -> Sample | None:
         if self.sample is None and self.batches and self.error is None:
-            self.sample = summarize(self.batches, self.loops)
+            self.sample = summarize(self.batches[self.slow_start() :], self.loops)
         return self.sample
+
+    def slow_start(self) -> int:
+        """1 where the first batch took far longer than every other: a warm-up, and no part of the mean."""
+        first, *rest = self.batches
+        return int(len(rest) >= 3 and first > SLOW_START * max(rest))
 
 
 def _prepare_eager(slow: _Runner, notes: list[str]) -> None:
@@ -248,6 +257,10 @@ def _timing(
     jit = fast.finish()
     if fast.error:
         notes.append(f"the compiled call raised {fast.error}")
+    for name, runner in (("without jit", slow), ("compiled", fast)):
+        if runner is not None and runner.batches and runner.slow_start():
+            times = runner.batches[0] / statistics.median(runner.batches[1:])
+            notes.append(f"the first run {name} took {times:.2g} times as long as the others and is left out")
     both = eager is not None and jit is not None
     speedup = calls = None
     if both and eager and jit and jit.median_s > 0:

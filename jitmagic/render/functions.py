@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic.render import units, whatif
+from jitmagic.render import measured, units, whatif
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import (
     Bar,
@@ -20,7 +20,7 @@ from jitmagic.render.parts import (
     runs,
     worst,
 )
-from jitmagic.report import Finding, FunctionReport, LineCost, Sample, State
+from jitmagic.report import Finding, FunctionReport, State
 
 ROWS = 30
 """Rows of a table, where the report is about one function."""
@@ -28,9 +28,6 @@ ROWS = 30
 NOTES = 12
 WORDS = 400
 """Characters of a remark."""
-
-SOURCE = 48
-"""Characters of a source line in a table."""
 
 LINES = 5
 """Lines that a verdict names."""
@@ -133,8 +130,9 @@ def sections(function: FunctionReport, lines: Sequence[str], rows: int = ROWS) -
     """State, stages, timing, cost and what was left out, each where there is something to tell.
 
     `lines` is the cell's source, for the lines that the cost is shown by; tables have at most `rows`."""
-    made = (_signature(function), _state(function.state, rows), _stages(function), _timing(function),
-            _cost(function, lines, rows), whatif.section(function.what_if), notes(function.notes))  # fmt: skip
+    made = (measured.remarks(function), _signature(function), _state(function.state, rows), _stages(function),
+            measured.timing(function), measured.cost(function, lines, rows),
+            whatif.section(function.what_if), notes(function.notes))  # fmt: skip
     return tuple(section for section in made if section)
 
 
@@ -200,77 +198,3 @@ def _stages(function: FunctionReport) -> Section | None:
     rows = tuple(((Run(name),), (Run(units.seconds(s)),), Bar(s / most)) for name, s in known)
     parts = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
     return Section(title, parts, fold=True)
-
-
-def _timing(function: FunctionReport) -> Section | None:
-    timing = function.timing
-    eager = [("without jit", timing.eager)] if timing.eager else []
-    jit = [("compiled", timing.jit)] if timing.jit else []
-    parts: list[Part] = []
-    if samples := eager + jit:
-        most = max(sample.median_s or 0.0 for _, sample in samples) or 1.0
-        rows = tuple(_sample_row(name, sample, most, timing.digits) for name, sample in samples)
-        head = ("run", "median", "mean ± std", "best", "runs", "")
-        parts.append(Table(head, rows, frozenset({1, 2, 3})))
-    if timing.left_out:
-        parts.append(Para(runs(shorten(timing.left_out, WORDS))))
-    if not parts:
-        return None
-    device = f" on {timing.device}" if timing.device else ""
-    medians = " → ".join(units.seconds(sample.median_s, timing.digits) for _, sample in samples)
-    title = (Run(f"timing{device}:", "strong"), Run(f" {medians}" if samples else ""))
-    return Section(title, tuple(parts), fold=True)
-
-
-def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
-    spread = f"{units.seconds(sample.mean_s, digits)} ± {units.seconds(sample.std_s, digits)}"
-    count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
-    best = units.seconds(sample.best_s, digits) if sample.best_s is not None else ""
-    words = (name, units.seconds(sample.median_s, digits), spread, best, count)
-    return (*((Run(word),) for word in words), Bar((sample.median_s or 0.0) / most))
-
-
-def _cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section | None:
-    cost = function.cost
-    words = []
-    if cost.flops is not None:
-        words.append(units.scaled(cost.flops, "flop"))
-    if cost.bytes is not None:
-        words.append(f"{units.size(cost.bytes)} read and written")
-    if cost.peak_bytes is not None:
-        words.append(f"{units.size(cost.peak_bytes)} of memory at most")
-    parts = _line_costs(function.lines, lines, rows)
-    if not words and not parts:
-        return None
-    title = (Run("cost of one compiled call:", "strong"), Run(f" {', '.join(words)}" if words else ""))
-    return Section(title, tuple(parts), fold=bool(parts))
-
-
-def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> list[Part]:
-    """The dearest lines in the order of the source, with a bar each."""
-    if not costs:
-        return []
-    by_flops = any(c.flops for c in costs)
-
-    def weight(cost: LineCost) -> float:
-        return (cost.flops or 0.0) if by_flops else float(cost.equations)
-
-    chosen = sorted(sorted(costs, key=weight, reverse=True)[:rows], key=lambda c: c.line)
-    most = max(map(weight, chosen)) or 1.0
-    shown = tuple(_cost_row(c, _source(c.line, lines), weight(c) / most) for c in chosen)
-    head = ("line", "source", "equations", "flop", "bytes", "")
-    table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4}))]
-    if len(costs) > rows:
-        table.append(Para((Run(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
-    return table
-
-
-def _cost_row(cost: LineCost, source: str, share: float) -> Cells:
-    flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
-    numbers = ((Run(word),) for word in (str(cost.equations), flops, size))
-    return ((Run(str(cost.line)),), (Run(source, "code"),), *numbers, Bar(share))
-
-
-def _source(line: int, lines: Sequence[str]) -> str:
-    text = lines[line - 1].strip() if 1 <= line <= len(lines) else ""
-    return text if len(text) <= SOURCE else text[: SOURCE - 1] + "…"

@@ -1,0 +1,27 @@
+"""Operations whose results nobody uses: the compiler removes them, and no timing holds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from jax.interpreters import partial_eval
+
+from jitmagic.measure.flops import flops
+from jitmagic.measure.program import Operation, open_jaxpr, walk
+
+
+def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
+    """`(line, count)` of operations that compute and reach no result, of lines of `file`, in order.
+
+    What writes to the outside (a print, a callback) is used by itself."""
+    before = _counts(walk(closed_jaxpr, file).operations)
+    body = open_jaxpr(closed_jaxpr)
+    alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
+    after = _counts(walk(alive, file).operations)
+    lost = {line: count - after.get(line, 0) for line, count in before.items()}
+    return tuple(sorted((line, count) for line, count in lost.items() if count > 0))
+
+
+def _counts(operations: list[Operation]) -> Counter[int]:
+    return Counter(op.line for op in operations if op.line is not None and flops(op.eqn) > 0)

@@ -1,0 +1,74 @@
+"""The equations of a traced program as short text, line by line."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Iterator
+from typing import Any
+
+from jax.extend.core import Literal
+
+from jitmagic.measure.program import open_jaxpr, walk
+
+EQUATIONS = 8
+WIDTH = 120
+_SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
+_TOLD = (
+    "new_dtype",
+    "axes",
+    "axis",
+    "dimension_numbers",
+    "shape",
+    "broadcast_dimensions",
+    "permutation",
+    "exponent",
+)
+
+
+def equations_by_line(closed_jaxpr: Any, file: str) -> dict[int, str]:
+    """The first equations of each line of `file`; names are consistent over all lines."""
+    body = open_jaxpr(closed_jaxpr)
+    known = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
+    names: dict[Any, str] = {v: n for v, n in zip(body.invars, known, strict=False) if n}
+    fresh = _letters(set(names.values()))
+    found: dict[int, list[str]] = {}
+    for operation in walk(closed_jaxpr, file).operations:
+        if operation.line is None:
+            continue
+        texts = found.setdefault(operation.line, [])
+        if len(texts) <= EQUATIONS:
+            texts.append(_text(operation.eqn, names, fresh))
+    return {line: "\n".join(_cut(texts)) for line, texts in found.items()}
+
+
+def _cut(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= EQUATIONS else [*texts[:EQUATIONS], "…"]
+
+
+def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
+    def name(atom: Any) -> str:
+        if isinstance(atom, Literal):
+            return str(atom.val) if not getattr(atom.val, "ndim", 0) else f"constant {_type(atom)}"
+        return names.setdefault(atom, next(fresh)) if atom not in names else names[atom]
+
+    inputs = " ".join(name(v) for v in eqn.invars)
+    outputs = " ".join(f"{name(v)}:{_type(v)}" for v in eqn.outvars)
+    told = " ".join(f"{k}={eqn.params[k]}" for k in _TOLD if eqn.params.get(k) not in (None, ()))
+    text = f"{outputs} = {eqn.primitive.name}{f'[{told}]' if told else ''} {inputs}"
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _type(atom: Any) -> str:
+    dtype = str(getattr(atom.aval, "dtype", "?"))
+    kind = dtype.rstrip(string.digits)
+    short = _SHORT.get(kind, kind) + dtype[len(kind) :] if kind != dtype else dtype
+    return f"{short}[{','.join(map(str, getattr(atom.aval, 'shape', ())))}]"
+
+
+def _letters(taken: set[str]) -> Iterator[str]:
+    for length in itertools.count(1):
+        for letters in itertools.product(string.ascii_lowercase, repeat=length):
+            name = "".join(letters)
+            if name not in taken:
+                yield name

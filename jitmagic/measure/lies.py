@@ -1,0 +1,168 @@
+"""What a timing hides: an answer computed beforehand, code that was removed, dispatch, copies, compilation."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.measure import clocks, folding, machine, timing
+from jitmagic.measure import dead as dead_code
+from jitmagic.measure.flops import flops
+from jitmagic.measure.program import walk
+from jitmagic.report import Remark, Sample, Stages
+
+if TYPE_CHECKING:
+    from jitmagic.subject import Subject
+
+DISPATCH_SHARE = 0.4
+"""The part of a call from which on dispatch is told."""
+
+COPY_SHARE = 0.1
+COPY_BYTES = 4096
+"""Arguments under this size are not looked at."""
+
+
+def folded(closed_jaxpr: Any, seen: Any) -> Remark:
+    """`0 of 3 operations are left, this times nothing`."""
+    every = sum(1 for op in walk(closed_jaxpr).operations if flops(op.eqn))
+    gone = folding.constant_operations(closed_jaxpr).equations
+    names = foldable(seen)
+    told = f" from {_listed(names)} alone" if names else " from constants alone"
+    hint = (
+        f"; `--dyn {','.join(names)}` makes {'it an input' if len(names) == 1 else 'them inputs'}"
+        if names
+        else ""
+    )
+    return Remark(
+        "folded",
+        f"{max(0, every - gone)} of {every} operations are left: the compiler did the rest beforehand{told}, so the "
+        f"compiled call times nothing{hint}",
+    )
+
+
+def foldable(seen: Any) -> tuple[str, ...]:
+    """Paths of the constants that could be inputs instead."""
+    found = (v for v in seen.variables.values() if v.role == "constant" and v.in_jaxpr and v.type == "array")
+    return tuple(v.path for v in found if v.shape is not None)
+
+
+def time_with_inputs(subject: Subject, names: Sequence[str], args: Any, kwargs: Any) -> Sample | None:
+    """The compiled call with these constants as inputs; None where it cannot be made or folds again."""
+    from jitmagic.compiled import compile_function
+
+    fn = subject.fn
+    if not isinstance(fn, types.FunctionType) or "." in subject.name:
+        return None
+    # under a name of its own, so that counts of the user's function stay exact
+    copy = types.FunctionType(fn.__code__, fn.__globals__, "unfolded", fn.__defaults__, fn.__closure__)
+    copy.__kwdefaults__ = fn.__kwdefaults__
+    paths = ",".join([*(subject.dyn.split(",") if subject.dyn else ()), *names])
+    call = compile_function(copy, paths, subject.options, subject.namespace)
+    traced = call.trace(*args, **kwargs)
+    if folding.folded(traced.jaxpr, traced.lower().compile()):
+        return None
+    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=subject.settings.budget / 4).jit
+
+
+def dead(closed_jaxpr: Any, file: str) -> Iterator[Remark]:
+    """Lines whose results nobody uses."""
+    for line, count in dead_code.dead_lines(closed_jaxpr, file):
+        done, it = ("1 operation", "it") if count == 1 else (f"{count} operations", "them")
+        yield Remark(
+            "dead-code",
+            f"{done} of line {line} {'is' if count == 1 else 'are'} not in the compiled program: nothing that is "
+            f"returned depends on {it}, and no timing of the compiled call holds {it}",
+            line,
+        )
+
+
+def dispatch(jit: Sample) -> Remark | None:
+    """Most of the time is that of calling any compiled function at all."""
+    if jit.median_s > 1e-3:
+        return None
+    least = machine.dispatch_s()
+    if least < DISPATCH_SHARE * jit.median_s:
+        return None
+    return Remark(
+        "dispatch",
+        f"calling a compiled function that does nothing takes {_us(least)} here, so most of these "
+        f"{_us(jit.median_s)} is the call: more work in one call (larger arrays, `jax.vmap`, `jax.lax.scan`) shows "
+        "what the function costs",
+    )
+
+
+def host_copies(
+    target: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    seen: Any,
+    restore: Callable[[], None],
+    budget_s: float,
+) -> Remark | None:
+    """Arguments of NumPy are copied to the device at every call; how much of the time that is, measured."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from jitmagic.evidence import Leaf
+
+    leaves: Sequence[Leaf] = seen.calls[0].leaves if seen.calls else ()
+    names = [x.path for x in leaves if x.kind == "numpy" and not x.static and x.shape]
+    size = sum(x.nbytes for x in jax.tree.leaves((args, kwargs)) if isinstance(x, np.ndarray))
+    if not names or size < COPY_BYTES or seen.timing.jit is None:
+        return None
+    moved, named = jax.tree.map(
+        lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, (tuple(args), kwargs)
+    )
+    timed = timing.time_pair(
+        lambda: target(*args, **kwargs), lambda: target(*moved, **named),
+        restore=restore, repeats=5, budget_s=min(budget_s, 1.0),
+    )  # fmt: skip
+    if timed.eager is None or timed.jit is None:
+        return None
+    share = 1 - timed.jit.median_s / timed.eager.median_s
+    if share < COPY_SHARE:
+        return None
+    one = len(names) == 1
+    return Remark(
+        "host-copy",
+        f"{_listed(names)} {'is an array' if one else 'are arrays'} of NumPy, copied to the device at every call: "
+        f"{share * 100:.0f} % of the time; made once with `jnp.asarray`, a call takes {_us(timed.jit.median_s)}",
+    )
+
+
+def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
+    """Where the cell times the function by itself and the clock holds more, or less, than the call."""
+    compiling = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
+    for found in clocks.clocked(source, name):
+        where = (
+            f"line {found.line}"
+            if found.line == found.end_line
+            else f"lines {found.line} to {found.end_line}"
+        )
+        if found.first:
+            yield Remark(
+                "first-call",
+                f"the clock of {where} holds the first call of `{name}`, so {_us(compiling)} of tracing and "
+                "compiling, and our own checks, are in its time: call it once before",
+                found.line,
+            )
+        if not found.waits:
+            yield Remark(
+                "unblocked",
+                f"the clock of {where} does not wait for the result: a call returns before the device is done; "
+                f"end with `jax.block_until_ready(...)`",
+                found.line,
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+def _us(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

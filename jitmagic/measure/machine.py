@@ -1,0 +1,147 @@
+"""What this machine can do: measured once for a device, in a fraction of a second, and kept.
+
+Peak arithmetic is that of a product of two square float32 matrices; bandwidth that of adding a number in place
+to an array too large for the caches, or small enough for them; dispatch is the length of a compiled call that
+does nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jitmagic.report import Bound
+
+_SIZES = {"cpu": (768, 1 << 24, 1 << 18)}
+_LARGE = (4096, 1 << 27, 1 << 21)
+"""Side of the matrices, elements of the large array and of the small one, on a CPU and on what is faster."""
+
+
+CACHED = 1 << 21
+"""Bytes up to which a program works in the caches."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates of one device."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    cached_bytes_per_s: float
+    """Of arrays that fit into the caches."""
+
+
+@functools.cache
+def _measured(device: Any) -> Machine:
+    import jax
+    import jax.numpy as jnp
+
+    side, length, short = _SIZES.get(device.platform, _LARGE)
+    matrix = jax.device_put(jnp.ones((side, side), jnp.float32), device)
+    product = jax.jit(_peak_arithmetic)
+    arithmetic = best_of(lambda: product(matrix))
+    far, near = _bandwidth(device, length, 2), _bandwidth(device, short, 50)
+    return Machine(2 * side**3 / arithmetic, far, max(far, near))
+
+
+def _bandwidth(device: Any, length: int, turns: int) -> float:
+    """Bytes per second read and written, in place: fresh memory costs more than moving does."""
+    import jax
+    import jax.numpy as jnp
+
+    held = jax.device_put(jnp.zeros(length, jnp.float32), device)
+    addition = jax.jit(_peak_bandwidth, donate_argnums=0)
+
+    def run() -> Any:
+        nonlocal held
+        for _ in range(turns):
+            held = addition(held)
+        return held
+
+    return 2 * 4 * length * turns / best_of(run, times=5)
+
+
+def _peak_arithmetic(a: Any) -> Any:
+    return a @ a
+
+
+def _peak_bandwidth(a: Any) -> Any:
+    return a + 1
+
+
+_known: set[Any] = set()
+
+
+def machine(device: Any = None) -> Machine:
+    """The rates of a device, jax's default one where none is given; measured at the first call."""
+    import jax
+
+    device = device or jax.devices()[0]
+    _known.add(device)
+    return _measured(device)
+
+
+def is_known(device: Any = None) -> bool:
+    """The rates were measured already."""
+    import jax
+
+    return (device or jax.devices()[0]) in _known
+
+
+@functools.cache
+def dispatch_s() -> float:
+    """Seconds that a compiled call takes which does nothing; measured at the first call."""
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.float32(0)
+    nothing = jax.jit(_nothing)
+
+    def batch() -> None:
+        for _ in range(200):
+            jax.block_until_ready(nothing(x))
+
+    return best_of(batch, times=5) / 200
+
+
+def _nothing(x: Any) -> Any:
+    return x + 1
+
+
+def best_of(call: Callable[[], Any], times: int = 3) -> float:
+    """Seconds of the fastest of a few calls, after one that compiles."""
+    import jax
+
+    jax.block_until_ready(call())
+    spans = []
+    for _ in range(times):
+        start = time.perf_counter()
+        jax.block_until_ready(call())
+        spans.append(time.perf_counter() - start)
+    return min(spans)
+
+
+def bound(flops: float | None, moved: float | None, rates: Machine) -> Bound | None:
+    """By which of the two a program is limited, and how fast it can be at best; None where nothing is known."""
+    if not moved or flops is None:
+        return None
+    speed = rates.cached_bytes_per_s if moved <= CACHED else rates.bytes_per_s
+    computing, moving = flops / rates.flops_per_s, moved / speed
+    return Bound(
+        "arithmetic" if computing > moving else "memory", max(computing, moving), flops / moved,
+        rates.flops_per_s / speed, rates.flops_per_s, speed,
+    )  # fmt: skip
+
+
+def moved_bytes(compiled: Any, written: float | None, loops: bool) -> float | None:
+    """Bytes that a call moves: XLA's count after fusing, but of a program with loops, which it counts once,
+    those of the program as `written`."""
+    if loops:
+        return written
+    try:
+        return float(compiled.cost_analysis()["bytes accessed"])
+    except Exception:
+        return written

@@ -1,0 +1,108 @@
+"""What a program holds when it holds most: the arrays alive at each operation, in the order as written.
+
+The compiler fuses and reorders, so its own peak is mostly lower; which arrays make it, and at which line,
+only this shows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from jax.extend.core import Literal
+
+from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
+from jitmagic.report import Alive, Peak
+
+SHOWN = 8
+
+
+def peak(closed_jaxpr: Any, file: str, constants: dict[int, str] | None = None) -> Peak | None:
+    """The moment of most memory; `constants` names constant objects by their `id`. None without operations."""
+    body = open_jaxpr(closed_jaxpr)
+    names = _argument_names(body)
+    held = {v: _alive(v, names.get(v, "an argument")) for v in body.invars}
+    for var, value in zip(body.constvars, constants_of(closed_jaxpr), strict=False):
+        held[var] = _alive(var, (constants or {}).get(id(value), "a constant"))
+    literals = _literals(body, constants or {})
+    found = _walk(body, {**held, **literals}, set(held) | set(literals), file, None)
+    if found is None:
+        return None
+    line, alive = found
+    ranked = sorted(alive, key=lambda a: -a.bytes)
+    return Peak(line, sum(a.bytes for a in alive), tuple(a for a in ranked[:SHOWN] if a.bytes))
+
+
+def _walk(
+    body: Any, held: dict[Any, Alive], fixed: set[Any], file: str, outer: int | None
+) -> tuple[int | None, list[Alive]] | None:
+    """Line and arrays of the moment of most memory inside a program; what is `fixed` stays to the end."""
+    last = _last_uses(body)
+    best: tuple[int | None, list[Alive]] | None = None
+    most = -1
+    for index, eqn in enumerate(body.eqns):
+        line = inner_line(eqn, file) or outer
+        for var in eqn.outvars:
+            held[var] = replace(_alive(var, "value"), line=line)
+        now = list(held.values())
+        inside = _inner(eqn, file, line)
+        total = sum(a.bytes for a in (*now, *inside))
+        if total > most:
+            best, most = (line, [*now, *inside]), total
+        for var in last.get(index, ()):
+            if var not in fixed:
+                held.pop(var, None)
+    return best
+
+
+def _inner(eqn: Any, file: str, line: int | None) -> list[Alive]:
+    """What the inner program of an equation holds at most besides its operands and results."""
+    best: list[Alive] = []
+    for value in eqn.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            body = open_jaxpr(item)
+            if not hasattr(body, "eqns"):
+                continue
+            passed = set(body.invars) | set(body.constvars)
+            found = _walk(body, {v: _alive(v, "") for v in passed}, passed, file, line)
+            results = {v for v in body.outvars if not isinstance(v, Literal)}
+            skipped = sum(_alive(v, "").bytes for v in passed | results)
+            inside = [a for a in found[1] if a.name] if found else []
+            if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
+                best = inside
+    return best
+
+
+def _last_uses(body: Any) -> dict[int, list[Any]]:
+    kept = {v for v in body.outvars if not isinstance(v, Literal)}
+    seen: set[Any] = set()
+    last: dict[int, list[Any]] = {}
+    for index in range(len(body.eqns) - 1, -1, -1):
+        for var in (*body.eqns[index].invars, *body.eqns[index].outvars):
+            if not isinstance(var, Literal) and var not in kept and var not in seen:
+                seen.add(var)
+                last.setdefault(index, []).append(var)
+    return last
+
+
+def _literals(body: Any, names: dict[int, str]) -> dict[Any, Alive]:
+    """Arrays that stand in the program as literals."""
+    found: dict[Any, Alive] = {}
+    for eqn in body.eqns:
+        for atom in eqn.invars:
+            if isinstance(atom, Literal) and getattr(atom.val, "ndim", 0):
+                found.setdefault(id(atom.val), _alive(atom, names.get(id(atom.val), "a constant")))
+    return found
+
+
+def _argument_names(body: Any) -> dict[Any, str]:
+    names = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
+    return dict(zip(body.invars, names, strict=False))
+
+
+def _alive(var: Any, name: str) -> Alive:
+    shape = getattr(var.aval, "shape", ())
+    dtype: Any = getattr(var.aval, "dtype", None)
+    size = math.prod(d for d in shape if isinstance(d, int)) * (dtype.itemsize if dtype is not None else 0)
+    return Alive(name or "", f"{dtype}[{','.join(map(str, shape))}]", size)

@@ -1,0 +1,242 @@
+"""What was measured of a function: its times with their spread, and its cost by source line."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from jitmagic.render import units
+from jitmagic.render.escape import brief, shorten
+from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Row, Run, Section, Table, runs
+from jitmagic.render.strips import Stretch, Strip
+from jitmagic.report import Bound, Comparison, Cost, FunctionReport, LineCost, Peak, Sample, Timing
+
+WORDS = 400
+"""Characters of a remark."""
+
+SOURCE = 48
+"""Characters of a source line in a table."""
+
+REMARKS = 8
+DETAILS = 12
+"""Lines whose equations and instructions are shown."""
+
+SPREAD = 0.2
+"""Half the width of the picture of a distribution, relative to its median; wider where the batches are."""
+
+Cells = tuple[Cell, ...]
+
+
+def remarks(function: FunctionReport) -> Section | None:
+    """What a reader of the numbers has to know; in view, because it changes what they mean."""
+    if not function.remarks:
+        return None
+    shown = tuple(Para(runs(shorten(r.text, WORDS)), "-") for r in function.remarks[:REMARKS])
+    if len(function.remarks) > REMARKS:
+        shown += (Para((Run(f"… {units.counted(len(function.remarks) - REMARKS, 'remark')} more"),)),)
+    return Section((Run("read the numbers with care:", "strong"),), shown)
+
+
+def timing(function: FunctionReport) -> Section | None:
+    """Both calls with their distributions, the comparison with an earlier run, and what was left out."""
+    timed = function.timing
+    samples = [("without jit", timed.eager), ("compiled", timed.jit), (_unfolded_name(timed), timed.unfolded)]
+    known = [(name, sample) for name, sample in samples if sample is not None]
+    parts: list[Part] = []
+    if known:
+        most = max(sample.median_s or 0.0 for _, sample in known) or 1.0
+        rows = tuple(_sample_row(name, sample, most, timed.digits) for name, sample in known)
+        parts.append(Table(("run", "median", "mean ± std", "best", "runs", ""), rows, frozenset({1, 2, 3})))
+        parts += _distributions(known, timed.digits)
+    if function.against is not None:
+        parts.append(Para(runs(against(function.against))))
+    if timed.left_out:
+        parts.append(Para(runs(shorten(timed.left_out, WORDS))))
+    if not parts:
+        return None
+    device = f" on {timed.device}" if timed.device else ""
+    medians = " → ".join(
+        units.seconds(s.median_s, timed.digits) for s in (timed.eager, timed.jit) if s is not None
+    )
+    title = (Run(f"timing{device}:", "strong"), Run(f" {medians}" if medians else ""))
+    return Section(title, tuple(parts), fold=True)
+
+
+def against(found: Comparison) -> str:
+    """`no difference from the last run of this cell: within 4 %`."""
+    if found.verdict == "incomparable":
+        return f"not compared with {found.earlier}: {found.why}"
+    noise = f"{math.ceil((found.noise or 0.0) * 100)} %"
+    if found.verdict == "same":
+        return f"no difference from {found.earlier}: within {noise}"
+    ratio = found.ratio or 1.0
+    factor = max(ratio, 1 / ratio)
+    times = units.times(factor) if factor >= 1.25 else f"{factor - 1:.0%}".replace("%", " %")
+    then = units.seconds(found.before_s)
+    return f"{times} {found.verdict} than {found.earlier} ({then} then), where chance makes up to {noise}"
+
+
+def _unfolded_name(timed: Timing) -> str:
+    return f"compiled, {units.listed([f'{n}' for n in timed.unfolded_by], 3)} dynamic"
+
+
+def _half_width(samples: Sequence[Sample]) -> float:
+    """Half the width of the distributions' pictures, one for all; 0 where there is nothing to draw."""
+    off = [
+        abs(b / s.median_s - 1)
+        for s in samples
+        for b in s.batches_s
+        if s.median_s > 0 and len(s.batches_s) > 1
+    ]
+    if not off:
+        return 0.0
+    steps = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    return next((step for step in steps if max(off) <= step), 1.0)
+
+
+def _distributions(samples: Sequence[tuple[str, Sample]], digits: int) -> list[Part]:
+    """The batches of each call around their median, on one relative scale."""
+    half = _half_width([sample for _, sample in samples])
+    drawn = [(name, sample, distribution(sample, half)) for name, sample in samples]
+    rows = tuple(
+        ((Run(name),), _seconds(min(s.batches_s), digits), picture, _seconds(max(s.batches_s), digits))
+        for name, s, picture in drawn
+        if isinstance(picture, Strip)
+    )
+    ends = f"median ± {half:.0%}".replace("%", " %")
+    return [Table(("spread of the runs", "from", ends, "to"), rows, frozenset({1}))] if rows else []
+
+
+def _seconds(value: float, digits: int) -> Inline:
+    return (Run(units.seconds(value, digits)),)
+
+
+def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
+    spread = f"{units.seconds(sample.mean_s, digits)} ± {units.seconds(sample.std_s, digits)}"
+    count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
+    best = units.seconds(sample.best_s, digits) if sample.best_s is not None else ""
+    words = (name, units.seconds(sample.median_s, digits), spread, best, count)
+    return (*((Run(word),) for word in words), Bar((sample.median_s or 0.0) / most))
+
+
+def distribution(sample: Sample, half: float) -> Cell:
+    """The batches as points around their median, with a box for the middle half."""
+    if not half or len(sample.batches_s) < 2 or sample.median_s <= 0:
+        return ()
+
+    def at(seconds: float) -> float:
+        return 0.5 + (seconds / sample.median_s - 1) / (2 * half)
+
+    low, _, high = statistics.quantiles(sample.batches_s, n=4, method="inclusive")
+    words = (
+        f"{units.counted(len(sample.batches_s), 'run')} from {units.seconds(min(sample.batches_s))} to "
+        f"{units.seconds(max(sample.batches_s))}, the middle half from {units.seconds(low)} to {units.seconds(high)}"
+    )
+    whole = Stretch(at(min(sample.batches_s)), at(max(sample.batches_s)), "plain", 0.15)
+    return Strip((whole, Stretch(at(low), at(high))), tuple(map(at, sample.batches_s)), 0.5, words)
+
+
+# -- cost
+
+
+def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section | None:
+    """The whole call, what bounds it, what it holds at most, and each line."""
+    found = function.cost
+    words = []
+    if found.flops is not None:
+        words.append(units.scaled(found.flops, "flop"))
+    if found.bytes is not None:
+        words.append(f"{units.size(found.bytes)} read and written")
+    if found.peak_bytes is not None:
+        words.append(f"{units.size(found.peak_bytes)} of memory at most")
+    parts: list[Part] = []
+    if found.bound is not None:
+        parts.append(Para(runs(_bound(found.bound, function.timing))))
+    if found.peak is not None and found.peak.alive:
+        parts.append(Para(runs(_peak(found.peak, found))))
+    parts += _line_costs(function.lines, lines, rows)
+    if not words and not parts:
+        return None
+    title = (Run("cost of one compiled call:", "strong"), Run(f" {', '.join(words)}" if words else ""))
+    return Section(title, tuple(parts), fold=bool(parts))
+
+
+def _bound(bound: Bound, timed: Timing) -> str:
+    rates = f"{units.scaled(bound.flops_per_s, 'flop/s')}, {units.size(bound.bytes_per_s)}/s"
+    text = (
+        f"bound by {bound.by}: {bound.intensity:.2g} flop for each byte moved, where this machine does "
+        f"{bound.balance:.2g} in the time of one ({rates}); at least {units.seconds(bound.least_s)}"
+    )
+    if timed.jit is None or timed.constant_folded or timed.jit.median_s <= 0:
+        return text
+    share = bound.least_s / timed.jit.median_s
+    reached = f"{share:.0%} of what is possible" if share >= 0.01 else "under 1% of what is possible"
+    return (
+        f"{text}, measured {units.seconds(timed.jit.median_s)}, {reached}".replace("%", " %")
+        if share <= 1
+        else text
+    )
+
+
+def _peak(peak: Peak, cost: Cost) -> str:
+    held = [
+        f"`{brief(a.name, 30)}` {a.type} {units.size(a.bytes)}" if a.name not in ("value", "")
+        else f"{'a value' if a.line is None else f'a value of line {a.line}'}, {a.type} {units.size(a.bytes)}"
+        for a in peak.alive
+    ]  # fmt: skip
+    place = f"line {peak.line}" if peak.line else "the program"
+    return f"as written, {place} holds most, {units.size(peak.bytes)}: {units.listed(held, 4)}"
+
+
+def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> list[Part]:
+    """The dearest lines in the order of the source, with a bar each."""
+    if not costs:
+        return []
+    by_flops = any(c.flops for c in costs)
+
+    def weight(cost: LineCost) -> float:
+        return (cost.flops or 0.0) if by_flops else float(cost.equations)
+
+    ranked = sorted(costs, key=weight, reverse=True)
+    chosen = sorted(ranked[:rows], key=lambda c: c.line)
+    most = max(map(weight, chosen)) or 1.0
+    total = sum(map(weight, costs)) or 1.0
+    shown = tuple(_cost_row(c, _source(c.line, lines), weight(c) / most, weight(c) / total) for c in chosen)
+    head = ("line", "source", "equations", "flop", "bytes", "share", "", "fused with", "constants")
+    table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4, 5}))]
+    if len(costs) > rows:
+        table.append(Para((Run(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
+    detailed = sorted((c for c in ranked[:DETAILS] if c.jaxpr or c.hlo), key=lambda c: c.line)
+    if detailed:
+        inner = tuple(_detail(c, _source(c.line, lines)) for c in detailed)
+        title = (Run("equations and compiled instructions of each line:"),)
+        table.append(Section(title, inner, fold=True, medium="html"))
+    return table
+
+
+def _cost_row(cost: LineCost, source: str, share: float, part: float) -> Cells:
+    flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
+    words = (str(cost.equations), flops, size, f"{part:.0%}".replace("%", " %"))
+    fused = f"line {units.listed([str(n) for n in cost.fused_with], 4)}" if cost.fused_with else ""
+    names = units.listed([brief(n, 20) for n in cost.constants], 3)
+    return ((Run(str(cost.line)),), (Run(source, "code"),), *((Run(w),) for w in words), Bar(share),
+            (Run(fused),), (Run(names),))  # fmt: skip
+
+
+def _detail(cost: LineCost, source: str) -> Section:
+    """One line's equations, and what the compiler made of them."""
+    ended = f", in {units.listed(list(cost.fusions), 3)}" if cost.fusions else ""
+    parts: list[Part] = []
+    for name, text in (("as traced", cost.jaxpr), ("as compiled", cost.hlo)):
+        if text:
+            parts.append(Para((Run(name, "dim"),)))
+            parts.append(Listing(tuple(Row(None, line) for line in text.split("\n")), gutter=False))
+    return Section(
+        (Run(f"line {cost.line} "), Run(source, "code"), Run(ended, "dim")), tuple(parts), fold=True
+    )
+
+
+def _source(line: int, lines: Sequence[str]) -> str:
+    text = lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+    return text if len(text) <= SOURCE else text[: SOURCE - 1] + "…"
