@@ -59,6 +59,7 @@ def _mended(eager: Eager, out: Any, jaxpr: Any, inputs: list[Any], terms: int) -
 
     from jitmagic.measure import compare, reference
 
+    tree: Any
     leaves, tree = jax.tree.flatten(out)
     if any(v.platform != "cpu" for leaf in leaves for v in getattr(leaf, "devices", set)()):
         return False

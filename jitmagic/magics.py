@@ -53,6 +53,7 @@ _ARGUMENTS = [
     argument("-o", dest="give_back", action="store_true", help="return the Report"),
     argument("-v", dest="store_in", metavar="NAME", help="store the Report in NAME"),
     argument("--save", metavar="FILE", help="write the report: .html, .json or .txt by its suffix"),
+    argument("--compare", metavar="FILE", help="compare the timings with those of a report saved as .json"),
     argument("--fix", action="store_const", const=True, help="put the corrected cell into a new cell below"),
     argument("-w", "--widget", action="store_const", const=True, help="the interactive panel"),
     argument("--session", action="store_true",
@@ -185,7 +186,7 @@ class JitMagics(Magics):
         return Request(
             kind, tuple(args.functions or ()), calls, _options(value), value("dyn"), settings,
             off=bool(value("off")), quiet=bool(value("quiet")), give_back=args.give_back, store_in=args.store_in,
-            save=args.save, fix=bool(value("fix")), widget=bool(value("widget")),
+            save=args.save, compare=args.compare, fix=bool(value("fix")), widget=bool(value("widget")),
         )  # fmt: skip
 
     # -- what happens then

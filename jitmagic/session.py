@@ -23,7 +23,7 @@ from jitmagic.watched import compiled_already
 
 if TYPE_CHECKING:
     from jitmagic import checking
-    from jitmagic.report import Report
+    from jitmagic.report import FunctionReport, Report
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Request:
     give_back: bool = False
     store_in: str | None = None
     save: str | None = None
+    compare: str | None = None
+    """A saved report to compare the timings with."""
     fix: bool = False
     widget: bool = False
 
@@ -54,6 +56,8 @@ class Run:
     source: CellSource
     targets: tuple[str, ...]
     checkers: dict[str, checking.Checker] = field(default_factory=dict)
+    earlier: dict[str, tuple[FunctionReport, str]] = field(default_factory=dict)
+    """What an earlier run of the same functions gave, and what that run is called."""
 
 
 @dataclass
@@ -99,6 +103,8 @@ class Session:
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
         self.watcher: Any = None
         """Hears which functions jax compiles, from the first cell with a magic on."""
+        self.runs: dict[tuple[Any, ...], list[FunctionReport]] = {}
+        """The functions that each cell timed when it last ran."""
         self.ledger: Any = None
         """Every trace and compilation since jax was imported, by cell."""
 
@@ -178,6 +184,7 @@ class Session:
             self._post_mortem(error)
         self._show_pending()
         if run is not None:
+            self._keep_run(run)
             self._hand_out(run, result)
             self._panels(run)
         self.running.run = None
@@ -250,7 +257,7 @@ class Session:
         text = self.running.source
         body = cells.body_of(text)
         source = CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
-        self.last = self.running.run = Run(request, source, targets)
+        self.last = self.running.run = Run(request, source, targets, earlier=self._earlier(request, targets))
         self.last_error = None  # what failed before is no news of this cell
         present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]
         self._listen()
@@ -260,6 +267,33 @@ class Session:
             used = {n.id for n in ast.walk(after) if isinstance(n, ast.Name)}
             calls = (ast.parse(call) for call in request.calls)
             self._watch_compiled(used | {n.id for c in calls for n in ast.walk(c) if isinstance(n, ast.Name)})
+
+    def _earlier(self, request: Request, targets: Sequence[str]) -> dict[str, tuple[FunctionReport, str]]:
+        """Earlier timings of these functions: of the file that is compared with, else of the last run of the cell."""
+        path = request.compare or (request.save if (request.save or "").lower().endswith(".json") else None)
+        if path is not None:
+            from jitmagic.render import load
+
+            try:
+                saved = load(path)
+            except (OSError, ValueError) as exc:
+                if request.compare:
+                    raise UsageError(f"--compare {path}: {exc}") from None
+            else:
+                return {f.name: (f, f"the run in {path}") for f in saved.functions}
+        known = self.runs.get(self._place(targets))
+        return {f.name: (f, "the last run of this cell") for f in known} if known else {}
+
+    def _place(self, targets: Sequence[str]) -> tuple[Any, ...]:
+        """What stays the same when a cell runs again: its id, or in a terminal the functions it takes."""
+        return (self.running.id,) if self.running.id is not None else tuple(targets)
+
+    def _keep_run(self, run: Run) -> None:
+        from jitmagic.conclusions import function_report
+
+        timed = [c for c in run.checkers.values() if c.seen.timing.jit is not None]
+        if timed:
+            self.runs[self._place(run.targets)] = [function_report(c) for c in timed]
 
     def _listen(self) -> None:
         """Note what jax compiles from now on, for functions that are jitted anew each time."""
@@ -376,6 +410,7 @@ class Session:
         )  # fmt: skip
         checker.call_source = self._call_source
         checker.history = lambda: self._cells_after(checker.cell.text)
+        checker.seen.earlier = run.earlier.get(target)
         run.checkers[target] = checker
         watched = Watched(fn, checker)
         if method:

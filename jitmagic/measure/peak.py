@@ -46,19 +46,19 @@ def _walk(
         for var in eqn.outvars:
             held[var] = replace(_alive(var, "value"), line=line)
         now = list(held.values())
-        inside = _inner(eqn, file, line)
+        at, inside = _inner(eqn, file, line)
         total = sum(a.bytes for a in (*now, *inside))
         if total > most:
-            best, most = (line, [*now, *inside]), total
+            best, most = (at, [*now, *inside]), total
         for var in last.get(index, ()):
             if var not in fixed:
                 held.pop(var, None)
     return best
 
 
-def _inner(eqn: Any, file: str, line: int | None) -> list[Alive]:
-    """What the inner program of an equation holds at most besides its operands and results."""
-    best: list[Alive] = []
+def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Alive]]:
+    """What the inner program of an equation holds at most besides its operands and results, and at which line."""
+    at, best = line, list[Alive]()
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
             body = open_jaxpr(item)
@@ -70,8 +70,8 @@ def _inner(eqn: Any, file: str, line: int | None) -> list[Alive]:
             skipped = sum(_alive(v, "").bytes for v in passed | results)
             inside = [a for a in found[1] if a.name] if found else []
             if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
-                best = inside
-    return best
+                at, best = found[0] if found else line, inside
+    return at, best
 
 
 def _last_uses(body: Any) -> dict[int, list[Any]]:
@@ -91,7 +91,7 @@ def _literals(body: Any, names: dict[int, str]) -> dict[Any, Alive]:
     found: dict[Any, Alive] = {}
     for eqn in body.eqns:
         for atom in eqn.invars:
-            if isinstance(atom, Literal) and getattr(atom.val, "ndim", 0):
+            if isinstance(atom, Literal) and bool(getattr(atom.val, "shape", ())):
                 found.setdefault(id(atom.val), _alive(atom, names.get(id(atom.val), "a constant")))
     return found
 

@@ -40,3 +40,19 @@ def save(report: Report, path: str) -> None:
             raise ValueError(f"cannot save a report as {other or path!r}: use .html, .json or .txt")
     # a lone surrogate in the user's source becomes the escape that JSON has for it
     target.write_bytes(content.encode("utf-8", "backslashreplace"))
+
+
+def load(path: str) -> Report:
+    """The report that `save` wrote as `.json`. Raises OSError or ValueError where there is none."""
+    import json
+
+    try:
+        data = json.loads(Path(path).expanduser().read_text("utf-8"))
+    except json.JSONDecodeError:
+        raise ValueError("not a saved report: it holds no JSON") from None
+    if not isinstance(data, dict):
+        raise ValueError("not a saved report")
+    try:
+        return Report.from_dict(data)
+    except (TypeError, KeyError, AttributeError):
+        raise ValueError("not a saved report") from None
