@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from jitmagic import cell as cells
+from jitmagic import frontend
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings
 from jitmagic.watched import compiled_already
@@ -101,6 +103,8 @@ class Session:
         self.always = False
         self.sources: list[str] = []
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
+        self.panels: list[Any] = []
+        """The newest panels of `-w`, which tell when a cell keeps the kernel busy."""
         self.watcher: Any = None
         """Hears which functions jax compiles, from the first cell with a magic on."""
         self.runs: dict[tuple[Any, ...], list[FunctionReport]] = {}
@@ -145,6 +149,8 @@ class Session:
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
         self._keep_ledger()
+        for panel in self.panels:
+            panel.kernel_busy(True)
 
     def _keep_ledger(self) -> None:
         """Listen to every compilation from the moment that jax is there."""
@@ -172,6 +178,8 @@ class Session:
     def after_cell(self, result: Any) -> None:
         """A cell has ended: the calls of its magic line, the report, what it returns."""
         self._keep_ledger()
+        for panel in self.panels:
+            panel.kernel_busy(False)
         error = result.error_in_exec or result.error_before_exec
         if error is not None and not isinstance(error, UsageError):
             self._failed_with(error)
@@ -224,12 +232,26 @@ class Session:
             from jitmagic.render import save
 
             save(report, request.save)
-        if request.fix and report.fixed_cell:
-            self.shell.set_next_input(f"{run.source.magic}\n{report.fixed_cell}".lstrip("\n"))
+        if request.fix:
+            self._put_below(run, report, bool(result.error_in_exec))
         if request.give_back:
             result.result = report
             with self.shell.display_trap:
                 self.shell.displayhook(report)
+
+    def _put_below(self, run: Run, report: Report, failed: bool) -> None:
+        """`--fix`: the corrected cell, without that option, in a new cell below."""
+        from jitmagic.correction import corrected
+
+        fixes = [x for f in report.findings if f.severity != "note" for x in f.fixes if x.verified]
+        source = run.source.text
+        texts = [corrected(source, x) for x in sorted(fixes, key=lambda x: x.cell is None)]
+        text = next((t for t in texts if t != source), None)
+        if text is not None:
+            text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
+            self.shell.set_next_input(text)
+            if failed and self._live():
+                frontend.insert_below(run.source.id, text)
 
     def _panels(self, run: Run) -> None:
         """`-w`: a panel, in a display of its own, for each function that was called."""
@@ -241,7 +263,9 @@ class Session:
 
         called = [c for c in run.checkers.values() if c.seen.samples]
         for checker in called:
-            display(Panel(checker).widget)
+            panel = Panel(checker)
+            self.panels = [*self.panels[-7:], panel]
+            display(panel.widget)
         if not called:
             print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import re
+import threading
+
 import pytest
 
 from jitmagic.panel import Panel, parse_type
@@ -52,6 +56,55 @@ def test_apply_reaches_the_function(notebook, panel):
     panel.apply()
     notebook.ok("a = f(x, 2); w = w * 2; b = f(x, 2)")
     assert notebook.ok("(a[0] + b[0]).item()") == 3.0 + 5.0
+
+
+def test_a_change_costs_no_compilation_and_says_how_many_it_would_need(notebook):
+    from jitmagic.tracing.stages import counted
+
+    notebook.ok("w = jnp.ones(3); x = jnp.ones(3)")
+    notebook.ok("%%jit -q --no-time --static n\n" + CELL + "\nfor n in (2, 3, 4): f(x, n)")
+    panel = Panel(current().last.checkers["f"])
+    assert "3 compilations for the 3 kinds of call seen" in panel.verdict.value
+    with counted() as counts:
+        panel.types["x"].value = "f32[7,3]"
+        panel.state["w"].value = "dynamic"
+    assert counts.compiles("f") == 0
+    panel.roles["n"].value = "dynamic"
+    assert panel.compilations()[0] == 1
+
+
+def test_a_proved_fix_and_the_settings_can_be_put_into_the_cell(notebook, panel):
+    panel.roles["n"].value = "dynamic"
+    assert "jm-write" not in panel.verdict.value  # nothing is proved without running the function
+    panel.check()
+    assert "make n static" in panel.verdict.value or "fori_loop" in panel.verdict.value
+    texts = written(panel.verdict.value)
+    assert any("jax.lax.fori_loop(0, n" in after for _, after in texts)
+    assert all(before == panel.checker.cell.text for before, _ in texts)
+    panel.apply()
+    [(_, after)] = written(panel.code.value)
+    assert after == "%%jit -q --no-time f(x, 2)\n" + CELL
+
+
+def written(value):
+    """What the buttons of a piece of HTML would replace, and by what."""
+    found = re.findall(r'data-jm-before="([^"]*)" data-jm-after="([^"]*)"', value)
+    return [(html.unescape(before), html.unescape(after)) for before, after in found]
+
+
+def test_a_cell_that_runs_long_disables_the_panel(notebook, panel, monkeypatch):
+    said = threading.Event()
+    monkeypatch.setattr("jitmagic.panel.BUSY_AFTER_S", 0.0)
+    before = panel._say_busy
+    monkeypatch.setattr(panel, "_say_busy", lambda: (before(), said.set()))
+    current().panels.append(panel)
+    notebook.ns.update(said=said, panel=panel)
+    verdict = panel.verdict.value
+    notebook.ok(
+        "assert said.wait(20)\nvalue, off = panel.verdict.value, panel.roles['n'].disabled\npanel.check()"
+    )
+    assert "the kernel is busy with a cell" in notebook.ns["value"] and notebook.ns["off"]
+    assert panel.verdict.value == verdict and not panel.roles["n"].disabled
 
 
 def test_compile_and_time(panel):

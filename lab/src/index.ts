@@ -7,6 +7,8 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { openLintPanel } from '@codemirror/lint';
 
 import { apply, fixAt } from './layer';
+import { serveButtons, showButtons } from './panel';
+import { listen } from './requests';
 import { NotebookWatch, Options, viewOf } from './watch';
 
 const ID = 'jitmagic:plugin';
@@ -33,10 +35,13 @@ function activate(
   const watches = new Set<NotebookWatch>();
   let settings: ISettingRegistry.ISettings | null = null;
 
+  showButtons();
   const redraw = () => watches.forEach(watch => watch.schedule());
   tracker.widgetAdded.connect((_, panel) => {
     const watch = new NotebookWatch(panel, () => options);
     watches.add(watch);
+    serveButtons(panel);
+    listen(panel);
     panel.disposed.connect(() => watches.delete(watch));
   });
 

@@ -8,7 +8,7 @@ import { applied, canApply, change } from './fix';
 import { EndNote, Heat, Marks, Squiggle, isEmpty, noteWords } from './marks';
 import { Fix } from './report';
 import { theme } from './theme';
-import { tooltip } from './tooltip';
+import { actionName, tooltip } from './tooltip';
 
 const SEVERITY = { error: 'error', warning: 'warning', note: 'info' } as const;
 const NONE: Marks = { squiggles: [], heat: [], notes: [] };
@@ -85,10 +85,10 @@ function diagnostic(squiggle: Squiggle): Diagnostic {
     severity: SEVERITY[squiggle.severity],
     source: 'jitmagic',
     message: `${finding.severity}[${finding.code}] ${finding.kind}: ${finding.message}`,
-    renderMessage: () => tooltip(finding),
+    renderMessage: view => tooltip(finding, view.state.doc.toString()),
     markClass: `jm-${finding.severity}`,
-    actions: finding.fixes.filter(canApply).map(fix => ({
-      name: fix.applicability === 'safe' ? `Apply: ${fix.title}` : `Apply (read first): ${fix.title}`,
+    actions: finding.fixes.filter(canApply).map((fix, i, all) => ({
+      name: actionName(fix, i, all.length),
       apply: view => apply(view, fix)
     }))
   };

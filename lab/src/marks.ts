@@ -159,10 +159,11 @@ export function noteWords(note: EndNote): string {
 }
 
 function described(state: State): string {
-  if (state.shape !== null || state.dtype) {
-    return `\`${state.path}\` ${shortType(state.dtype ?? '')}[${(state.shape ?? []).join(',')}]`;
+  if (state.value) {
+    return `\`${state.path}\` = ${state.value}`;
   }
-  return state.value ? `\`${state.path}\` = ${state.value}` : `\`${state.path}\``;
+  const known = state.shape !== null || state.dtype;
+  return known ? `\`${state.path}\` ${shortType(state.dtype ?? '')}[${(state.shape ?? []).join(',')}]` : `\`${state.path}\``;
 }
 
 /** A dtype as jaxprs spell it. */

@@ -10,6 +10,7 @@ function wave(color: string): string {
 
 /** Colours of words on a light and on a dark background: those of the report, jitmagic/render/html.py. */
 const WORDS = { error: ['#a50e0e', '#ff9a90'], warning: ['#6b4500', '#f7c46c'], note: ['#174ea6', '#9ec3ff'] };
+const FIXED = ['#0d5223', '#86dca0'];
 const DARK = 'body[data-jp-theme-light="false"] &';
 
 export const theme = EditorView.theme({
@@ -41,13 +42,12 @@ export const theme = EditorView.theme({
     boxShadow: 'var(--jp-elevation-z6)',
     zIndex: '100'
   },
-  '.cm-tooltip-lint': { maxWidth: 'min(42em, 90vw)', maxHeight: '24em', overflowY: 'auto', margin: '0', padding: '2px 0' },
+  '.cm-tooltip-lint': { maxWidth: 'min(42em, 90vw)', maxHeight: 'min(36em, 75vh)', overflowY: 'auto', margin: '0', padding: '2px 0' },
   '.cm-diagnostic': { padding: '6px 10px', borderLeftWidth: '4px', whiteSpace: 'normal' },
   '.cm-diagnostic + .cm-diagnostic': { borderTop: '1px solid var(--jp-border-color2)' },
   '.cm-diagnosticSource': { display: 'none' },
   '.cm-diagnosticAction': {
-    display: 'block',
-    margin: '8px 0 2px 0',
+    margin: '8px 8px 2px 0',
     padding: '3px 10px',
     fontFamily: 'var(--jp-ui-font-family)',
     fontSize: 'var(--jp-ui-font-size1)',
@@ -69,12 +69,16 @@ export const theme = EditorView.theme({
     padding: '0 3px',
     borderRadius: '2px'
   },
-  '.jm-tip-code': { padding: '6px 8px', margin: '4px 0', overflowX: 'auto', lineHeight: '1.35' },
-  '.jm-tip summary': { cursor: 'pointer', color: 'var(--jp-content-link-color)' },
+  '.jm-tip-row': { marginTop: '6px' },
+  '.jm-tip-code': { padding: '4px 8px', margin: '3px 0', overflowX: 'auto', lineHeight: '1.35' },
+  '.jm-gone': { color: WORDS.error[0] },
+  '.jm-come, .jm-fix-word': { color: FIXED[0] },
   '.jm-error-word': { color: WORDS.error[0] },
   '.jm-warning-word': { color: WORDS.warning[0] },
   '.jm-note-word': { color: WORDS.note[0] },
   [`${DARK} .jm-error-word`]: { color: WORDS.error[1] },
   [`${DARK} .jm-warning-word, ${DARK} .jm-stale`]: { color: WORDS.warning[1] },
+  [`${DARK} .jm-gone`]: { color: WORDS.error[1] },
+  [`${DARK} .jm-come, ${DARK} .jm-fix-word`]: { color: FIXED[1] },
   [`${DARK} .jm-note-word`]: { color: WORDS.note[1] }
 });

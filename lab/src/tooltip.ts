@@ -1,40 +1,64 @@
 /** What the hover over a squiggle shows. Everything of the report's is set as text, never as HTML. */
 
-import { canApply } from './fix';
+import { applied, canApply } from './fix';
 import { Finding, Fix } from './report';
 
 const MESSAGE = 800;
-const CODE_LINES = 14;
+const DIFF_LINES = 14;
 
-export function tooltip(finding: Finding): HTMLElement {
+export function tooltip(finding: Finding, text: string): HTMLElement {
   const dom = element('div', 'jm-tip');
   const head = element('div', 'jm-tip-head');
   head.append(element('b', `jm-${finding.severity}-word`, `${finding.severity}[${finding.code}]`), ` ${finding.kind}`);
   dom.append(head, prose('jm-tip-message', finding.message));
-  if (finding.culprits.length) {
+  const unnamed = finding.culprits.filter(name => !finding.message.includes(`\`${name}`));
+  if (unnamed.length) {
     dom.append(prose('jm-tip-row', `look at: ${finding.culprits.slice(0, 4).map(name => `\`${name}\``).join(', ')}`));
   }
   const fixes = finding.fixes.filter(canApply);
-  for (const fix of fixes) {
-    dom.append(...described(fix));
-  }
+  fixes.forEach((fix, i) => dom.append(...described(fix, fixes.length > 1 ? `fix ${i + 1}` : 'fix', text)));
   if (!fixes.length && finding.help) {
     dom.append(prose('jm-tip-row', `help: ${finding.help}`));
   }
   return dom;
 }
 
-function described(fix: Fix): HTMLElement[] {
+/** What the button of a fix is called; the fix itself stands above it. */
+export function actionName(fix: Fix, index: number, count: number): string {
+  const which = count > 1 ? ` fix ${index + 1}` : '';
+  return fix.applicability === 'safe' ? `Apply${which}` : `Apply${which} (read it first)`;
+}
+
+function described(fix: Fix, name: string, text: string): HTMLElement[] {
+  const title = prose('jm-tip-row', fix.title);
+  title.prepend(element('b', 'jm-fix-word', `${name}: `));
   const proof = fix.evidence ? `proved: ${fix.evidence}` : 'proved by a new run';
-  const parts = [prose('jm-tip-row', `fix: ${fix.title}`), prose('jm-tip-proof', proof)];
-  if (fix.cell !== null) {
-    const lines = fix.cell.replace(/\n$/, '').split('\n');
-    const shown = lines.slice(0, CODE_LINES).join('\n') + (lines.length > CODE_LINES ? '\n…' : '');
-    const details = document.createElement('details');
-    details.append(element('summary', '', 'the corrected cell'), element('pre', 'jm-tip-code', shown));
-    parts.push(details);
+  const caution = fix.applicability === 'safe' ? '' : '; may change results or calls';
+  return [title, changes(text, applied(text, fix)), element('div', 'jm-tip-proof', proof + caution)];
+}
+
+/** The lines that go and come, between those that stay at the beginning and at the end. */
+function changes(before: string, after: string): HTMLElement {
+  const old = before.split('\n');
+  const now = after.split('\n');
+  const most = Math.min(old.length, now.length);
+  let head = 0;
+  while (head < most && old[head] === now[head]) {
+    head++;
   }
-  return parts;
+  let tail = 0;
+  while (tail < most - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) {
+    tail++;
+  }
+  const pre = element('pre', 'jm-tip-code');
+  const gone = old.slice(head, old.length - tail).map(line => element('div', 'jm-gone', `-${line}`));
+  const come = now.slice(head, now.length - tail).map(line => element('div', 'jm-come', `+${line}`));
+  const lines = [...gone, ...come];
+  pre.append(...lines.slice(0, DIFF_LINES));
+  if (lines.length > DIFF_LINES) {
+    pre.append(element('div', '', `… ${lines.length - DIFF_LINES} more lines`));
+  }
+  return pre;
 }
 
 /** Text in which what stands between two backticks is code. */

@@ -37,3 +37,21 @@ CALLS = "clip(jnp.ones(4))"
 
 ALL = (SETUP, GOOD, FAILING, DEFINES, CALLS)
 SETUP_AT, GOOD_AT, FAILING_AT, DEFINES_AT, CALLS_AT = range(5)
+
+PANEL = """\
+%%jit -w --no-time --static n
+def smooth(x, n):
+    for _ in range(n):
+        x = (x + jnp.roll(x, 1)) / 2 * gain
+    return x
+
+gain = 1.0
+smooth(jnp.arange(6.0), 3)"""
+
+PRICE = """\
+%%jit --no-time
+def price(x, kind):
+    if kind == "call":
+        return jnp.maximum(x - 1.0, 0.0)
+    return jnp.maximum(1.0 - x, 0.0)"""
+"""Defined in one cell, called in another: a string can be no argument of a compiled function."""

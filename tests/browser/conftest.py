@@ -50,14 +50,22 @@ def page(browser: Any) -> Iterator[Any]:
     opened.close()
 
 
-@pytest.fixture
-def lab(browser: Any, server: driver.Server) -> Iterator[driver.Lab]:
-    """A page of the lab in its light theme; an error of any script on it fails the test."""
+@pytest.fixture(scope="session")
+def _lab(browser: Any, server: driver.Server) -> Iterator[driver.Lab]:
     made = driver.Lab(browser.new_page(viewport={"width": 1200, "height": 950}), server)
     yield made
-    errors = list(made.errors)
     made.close()
-    assert errors == []
+
+
+@pytest.fixture
+def lab(_lab: driver.Lab) -> Iterator[driver.Lab]:
+    """The one page of the lab, in its light theme; an error of any script on it fails the test."""
+    _lab.errors.clear()
+    yield _lab
+    if "/lab/" in _lab.page.url:
+        _lab.page.mouse.move(5, 5)
+        _lab.theme("JupyterLab Light")
+    assert _lab.errors == []
 
 
 @pytest.fixture(scope="session")
@@ -76,12 +84,11 @@ def _notebook(sources: tuple[str, ...], kernel: bool) -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=made, metadata=metadata)
 
 
-@pytest.fixture
-def fresh(server: driver.Server, request: pytest.FixtureRequest) -> Callable[..., str]:
+@pytest.fixture(scope="session")
+def write_notebook(server: driver.Server) -> Callable[[str, tuple[str, ...]], str]:
     """Writes a notebook of cells that have not run; its name."""
 
-    def write(*sources: str) -> str:
-        name = f"{request.node.name.replace('[', '-').replace(']', '')}.ipynb"
+    def write(name: str, sources: tuple[str, ...]) -> str:
         nbformat.write(_notebook(sources, kernel=True), server.root / name)
         return name
 

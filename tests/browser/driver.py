@@ -6,6 +6,7 @@ waits on the session, on a command's promise, on the marks, never on the clock.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -100,6 +101,13 @@ def _environment(state: Path) -> dict[str, str]:
     settings = state / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text(QUIET)
+    # The kernel is this Python, also where the lab is another one's.
+    kernel = state / "own" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "Python 3 (ipykernel)", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(spec))
+    env["JUPYTER_PATH"] = str(state / "own")
     return env
 
 
@@ -124,10 +132,10 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path, timeout_s: floa
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Terminated politely, so that it takes its kernels along."""
+    """Terminated politely, so that it takes its kernels along; they end by themselves where it does not."""
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(15)
+        process.wait(4)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -143,8 +151,15 @@ class Lab:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def open(self, name: str, *, kernel: bool = True) -> Lab:
-        """Open a notebook in a fresh workspace, with its kernel up and idle, or without any."""
-        self._go(f"lab/workspaces/t{secrets.token_hex(4)}/tree/{name}", name)
+        """Open a notebook, alone in the lab, with its kernel up and idle, or without any."""
+        if "/lab/" not in self.page.url:
+            self._go(f"lab/workspaces/t{secrets.token_hex(4)}")
+            self.page.wait_for_function("() => window.jupyterapp?.restored.then(() => true)", timeout=60_000)
+            self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+        self.shut()
+        # not awaited: it is done when the dialog about the kernel is answered
+        self.js("path => void window.jupyterapp.commands.execute('docmanager:open', {path})", name)
+        self._is_open(name)
         if not kernel:
             self.page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
             return self
@@ -159,19 +174,33 @@ class Lab:
 
     def open_notebook7(self, name: str) -> Lab:
         """Open in the Notebook application, whose pages are `/notebooks/…`; without a kernel."""
-        self._go(f"notebooks/{name}", name)
+        self._go(f"notebooks/{name}")
+        self._is_open(name)
         self.page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
         return self
 
-    def _go(self, path: str, name: str) -> None:
+    def _go(self, path: str) -> None:
         self.page.goto(f"{self.server.url}/{path}?token={self.server.token}")
+
+    def _is_open(self, name: str) -> None:
         self.page.wait_for_function(
             """name => { const w = window.jupyterapp?.shell.currentWidget;
                return w?.context?.path === name && w.context.isReady; }""",
             arg=name,
             timeout=60_000,
         )
-        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+
+    def shut(self) -> None:
+        """End the kernel of the open notebook and close it, unsaved."""
+        self.js(
+            """async () => { const w = window.jupyterapp?.shell.currentWidget;
+               if (w?.context) { await w.sessionContext.shutdown(); w.dispose(); } }"""
+        )
+
+    def reload(self) -> None:
+        """Load the page anew, as after a restart of the browser, with nothing open."""
+        self.shut()
+        self.page.goto("about:blank")
 
     def js(self, code: str, arg: Any = None) -> Any:
         """The value of a JavaScript expression or function."""
@@ -232,6 +261,11 @@ class Lab:
         for what in (".cm-lintRange", ".jm-note", ".jm-heat", ".cm-lint-marker"):
             cell.locator(what).first.wait_for(state="detached")
 
+    def no_hover(self) -> None:
+        """Point elsewhere, and wait until no tooltip is left."""
+        self.page.mouse.move(5, 5)
+        self.page.locator(".cm-tooltip-lint").wait_for(state="detached")
+
     def hover(self, target: Any) -> Any:
         """Point at an element; the tooltip that comes."""
         target.scroll_into_view_if_needed()
@@ -246,11 +280,11 @@ class Lab:
         light = str(name == "JupyterLab Light").lower()
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
 
-    def setting(self, name: str, value: bool) -> None:
-        """Store one of our settings, and nothing else of ours; read when the page is loaded again."""
-        save = """([name, value]) => window.jupyterapp.serviceManager.settings.save(
-            'jitmagic:plugin', JSON.stringify({[name]: value}))"""
-        self.js(save, [name, value])
+    def settings(self, **values: bool) -> None:
+        """Store these of our settings and no others; read when the page is loaded again."""
+        save = """values => window.jupyterapp.serviceManager.settings.save(
+            'jitmagic:plugin', JSON.stringify(values))"""
+        self.js(save, values)
 
     def save(self) -> None:
         """Write the notebook to disk."""
@@ -258,5 +292,5 @@ class Lab:
 
     def close(self) -> None:
         """End the kernel and the page."""
-        self.js("() => window.jupyterapp?.shell.currentWidget?.sessionContext?.shutdown()")
+        self.shut()
         self.page.close()

@@ -41,20 +41,6 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     while (inside := good.locator("details:not([open]) > summary >> visible=true")).count():
         inside.first.click()
     shot(good, f"report-good-{'trusted' if trusted else 'untrusted'}-{theme}")
-    lab.theme(THEMES["light"])
-
-
-def test_saved_and_reopened_by_the_lab_itself(lab, fresh):
-    name = lab_file = fresh(cells.SETUP, cells.FAILING)
-    lab.open(name)
-    lab.run(0)
-    lab.run(1)
-    assert lab.squiggles(1) == ["range(n)"]
-    lab.save()
-    lab.page.reload()
-    lab.open(lab_file)
-    assert lab.squiggles(1) == ["range(n)"]
-    assert "JM102" in lab.output(1).first.inner_text()
 
 
 def test_report_is_small_and_fast(lab, saved, executed):

@@ -1,0 +1,53 @@
+/** The buttons of the panel (jitmagic/panel.py) that a kernel can't serve: writing into a cell, and copying. */
+
+import type { Cell, ICellModel } from '@jupyterlab/cells';
+import { NotebookPanel } from '@jupyterlab/notebook';
+
+import { change } from './fix';
+import { viewOf } from './watch';
+
+/** What we wrote last into a cell, which the kernel does not know yet. */
+const written = new WeakMap<ICellModel, string>();
+
+/** Show these buttons, which are hidden where nobody serves them. */
+export function showButtons(): void {
+  const style = document.createElement('style');
+  style.textContent = 'button.jm-write[hidden], button.jm-copy[hidden] { display: inline-block; }';
+  document.head.append(style);
+}
+
+export function serveButtons(panel: NotebookPanel): void {
+  panel.node.addEventListener('click', event => {
+    const target = event.target instanceof Element ? event.target.closest<HTMLElement>('button.jm-write, button.jm-copy') : null;
+    if (target?.classList.contains('jm-write')) {
+      const done = write(panel, target.dataset.jmCell ?? '', target.dataset.jmBefore ?? '', target.dataset.jmAfter ?? '');
+      target.textContent = done ? 'written: run the cell again' : 'not written: the cell was edited since';
+    } else if (target) {
+      void navigator.clipboard?.writeText(target.dataset.jmText ?? '').then(() => (target.textContent = 'copied'));
+    }
+  });
+}
+
+/** Put `after` into the cell that still reads `before`; whether it was found. One undo takes it back. */
+function write(panel: NotebookPanel, id: string, before: string, after: string): boolean {
+  const same = panel.content.widgets.filter(cell => known(cell, before));
+  const cell = same.find(one => one.model.id === id) ?? same[0];
+  if (!cell || !after) {
+    return false;
+  }
+  const text = cell.model.sharedModel.getSource();
+  const view = viewOf(cell);
+  if (view) {
+    view.dispatch({ changes: change(text, after), userEvent: 'input.jitmagic' });
+  } else {
+    cell.model.sharedModel.setSource(after);
+  }
+  written.set(cell.model, after);
+  panel.content.activeCellIndex = panel.content.widgets.indexOf(cell);
+  return true;
+}
+
+function known(cell: Cell, before: string): boolean {
+  const text = cell.model.sharedModel.getSource();
+  return text.trimEnd() === before.trimEnd() || text === written.get(cell.model);
+}

@@ -1,0 +1,133 @@
+"""With a kernel: fixes written into cells, marks of what another cell shows, the panel, habits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.browser import cells, driver
+
+SOURCES = (cells.SETUP, cells.FAILING, cells.DEFINES, cells.CALLS, cells.PANEL, cells.FAILING)
+FAILING, DEFINES, CALLS, PANEL, AGAIN = range(1, 6)
+
+
+@pytest.fixture(scope="module")
+def notebook(_lab: driver.Lab, server: driver.Server, write_notebook: Any) -> Iterator[driver.Lab]:
+    """One notebook with a running kernel for all tests of this file."""
+    _lab.open(write_notebook("live.ipynb", SOURCES))
+    _lab.run(0)
+    yield _lab
+    _lab.shut()
+
+
+@pytest.fixture
+def live(notebook: driver.Lab, lab: driver.Lab) -> driver.Lab:
+    return lab
+
+
+def text_of(target: Any) -> str:
+    return " ".join(target.inner_text().split())
+
+
+def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
+    live.run(FAILING)
+    assert live.squiggles(FAILING) == ["range(n)"]
+    tip = live.hover(live.cell(FAILING).locator(".cm-lintRange-error"))
+    tip.get_by_role("button", name="Apply fix 2").click()
+    mended = live.source(FAILING)
+    assert "jax.lax.fori_loop(0, n" in mended and mended.startswith("%%jit\n")
+    live.no_marks(FAILING)
+    live.run(FAILING)
+    live.output(FAILING).filter(has_text="power ok").first.wait_for()
+    assert live.output(FAILING).locator("text=Traceback").count() == 0
+    assert live.cell(FAILING).locator(".cm-lintRange-error").count() == 0
+    shot(live.page, "lab-fixed")
+    live.js(f"() => window.jupyterapp.shell.currentWidget.content.widgets[{FAILING}].editor.undo()")
+    assert live.source(FAILING) == cells.FAILING
+
+
+def test_a_fix_of_the_magic_line(live):
+    live.run(FAILING)
+    tip = live.hover(live.cell(FAILING).locator(".cm-lintRange-error"))
+    tip.get_by_role("button", name="Apply fix 1").click()
+    assert live.source(FAILING) == cells.FAILING.replace("%%jit\n", "%%jit --static n\n")
+    live.run(FAILING)
+    live.output(FAILING).filter(has_text="power ok").first.wait_for()
+
+
+def test_the_cell_that_defines_is_marked_when_another_cell_calls(live):
+    live.run(DEFINES)
+    assert live.cell(DEFINES).locator(".cm-lintRange").count() == 0
+    live.run(CALLS)
+    assert live.squiggles(DEFINES) == ["bool(y.sum() > 3)"]
+    assert live.cell(CALLS).locator(".cm-lintRange").count() == 0
+
+
+def test_saved_and_opened_again_the_marks_are_there(live):
+    live.run(AGAIN)
+    assert live.squiggles(AGAIN) == ["range(n)"]
+    live.save()
+    text = live.js("() => window.jupyterapp.shell.currentWidget.context.model.toString()")
+    assert "application/vnd.jitmagic.v1+json" in text
+
+
+def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
+    live.run(PANEL)
+    panel = live.cell(PANEL).locator(".jp-OutputArea-output", has=live.page.locator(".widget-toggle-buttons"))
+    status = panel.locator("[role=status]")
+    status.filter(has_text="✓ traces").wait_for()
+    assert "1 compilation for the 1 kind of call seen" in text_of(status)
+    shot(panel, "panel-ok")
+    row = panel.locator(".widget-hbox", has=live.page.locator("code", has_text="n")).filter(
+        has=live.page.get_by_role("button", name="static")
+    )
+    row.first.get_by_role("button", name="dynamic").click()
+    status.filter(has_text="✗ fails to trace: 1 problem").wait_for()
+    shape = panel.locator("input[type=text]").first
+    row.first.get_by_role("button", name="static").click()
+    status.filter(has_text="✓ traces").wait_for()
+    shape.fill("f32[two]")
+    shape.press("Enter")
+    status.filter(has_text="write it like f32[10,3]").wait_for()
+    shape.fill("f32[4,6]")
+    shape.press("Enter")
+    status.filter(has_text="✓ traces").wait_for()
+    row.first.get_by_role("button", name="dynamic").click()
+    panel.get_by_role("button", name="check").click()
+    write = panel.locator("button.jm-write").first
+    write.wait_for()
+    shot(panel, "panel-fails")
+    write.click()
+    panel.get_by_role("button", name="written: run the cell again").wait_for()
+    assert live.source(PANEL) != cells.PANEL and "smooth" in live.source(PANEL)
+    panel.get_by_role("button", name="code").click()
+    panel.locator("pre", has_text="%%jit -f smooth").first.wait_for()
+    assert "jax.jit(smooth" in panel.inner_text()
+    panel.get_by_role("button", name="compile and time").click()
+    status.filter(has_text="fails to trace").wait_for()
+
+
+def test_a_cell_that_runs_keeps_the_panel_waiting(live):
+    panel = live.cell(PANEL).locator(".jp-OutputArea-output", has=live.page.locator(".widget-toggle-buttons"))
+    live.set_source(AGAIN, "import threading; threading.Event().wait(3)")
+    live.select(AGAIN)
+    live.js("() => void window.jupyterapp.commands.execute('notebook:run-cell')")
+    panel.locator("[role=status]", has_text="the kernel is busy with a cell").wait_for()
+    assert panel.get_by_role("button", name="compile and time").is_disabled()
+    panel.locator("[role=status]", has_text="busy").wait_for(state="detached")
+    assert panel.get_by_role("button", name="compile and time").is_enabled()
+
+
+def test_fix_puts_the_corrected_cell_below(live):
+    live.set_source(AGAIN, cells.FAILING.replace("%%jit", "%%jit --fix"))
+    before = live.page.locator(f"{driver.PANEL} .jp-Notebook-cell").count()
+    live.run(AGAIN)
+    live.page.wait_for_function(
+        "n => window.jupyterapp.shell.currentWidget.content.widgets.length === n", arg=before + 1
+    )
+    below = live.source(AGAIN + 1)
+    assert below.startswith("%%jit\n") and "fori_loop" in below
+    live.run(AGAIN + 1)
+    live.output(AGAIN + 1).filter(has_text="power ok").first.wait_for()
