@@ -23,6 +23,7 @@ from jitmagic.render.parts import (
     Verdict,
     runs,
 )
+from jitmagic.render.shared import shared_state
 from jitmagic.render.source import in_cell, split
 from jitmagic.render.units import counted, listed
 from jitmagic.report import Finding, FunctionReport, Report
@@ -147,7 +148,8 @@ def _gist(findings: Sequence[Finding]) -> str:
 def _functions(report: Report, lines: Sequence[str]) -> list[Part]:
     if len(report.functions) == 1:
         return list(sections(report.functions[0], lines))
-    made: list[Part] = []
+    shared = shared_state(report.functions[:FUNCTIONS])
+    made: list[Part] = [shared] if shared else []
     for function in report.functions[:FUNCTIONS]:
         if inner := sections(function, lines, SHORT):
             counts = (

@@ -8,6 +8,7 @@ style gone the signs, words and bold type still say all. What lies beyond the fi
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 
 from jitmagic.render.escape import columns, for_html, one_line
 from jitmagic.render.parts import (
@@ -53,11 +54,17 @@ TINTS: dict[Tone, tuple[int, int, int, float]] = {
 EDGES: dict[Tone, str] = {"error": "#d9534f", "warning": "#b8860b", "note": "#5b8def", "ok": "#2e9e57"}
 """Borders, and bars, in both themes."""
 
+PAPER = "color:light-dark(rgb(33,33,33),rgb(222,222,222));background-color:light-dark(rgb(255,255,255),rgb(17,17,17))"
+"""Ground and words of the report: they belong together also where a dark page says nothing of its darkness."""
+
 LINE = 160
 """Columns of a source line that are shown."""
 
 BAR = 96
 """Pixels of a full bar."""
+
+EMPTY = "<span></span>"
+"""An empty line: a blank one would end the HTML where the report stands in Markdown."""
 
 GUTTER = 24
 """Pixels of a full bar before a line."""
@@ -76,9 +83,9 @@ PRE = "color:inherit;font-family:monospace;text-align:left;line-height:1.4;white
 def render(document: Document) -> str:
     """`document` as one `div`."""
     verdicts = "\n".join(map(_verdict, document.verdicts))
-    parts = "\n".join(map(_part, document.parts))
+    parts = _parts(document.parts)
     foot = _block(_inline(document.foot), FOOT) if document.foot else ""
-    style = "max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
+    style = f"{PAPER};max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
     return _block("\n".join(filter(None, ("", verdicts, parts, foot, ""))), style)
 
 
@@ -119,6 +126,10 @@ def _verdict(verdict: Verdict) -> str:
     return _block(f"{head} &nbsp;{_inline(verdict.runs)}", style)
 
 
+def _parts(parts: Sequence[Part]) -> str:
+    return "\n".join(filter(None, map(_part, parts)))
+
+
 def _part(part: Part) -> str:
     match part:
         case Para():
@@ -142,8 +153,8 @@ def _section(part: Section) -> str:
         return ""
     title = _inline(part.title)
     if not title:
-        return "\n".join(map(_part, part.parts))
-    inner = "\n".join(map(_part, part.parts))
+        return _parts(part.parts)
+    inner = _parts(part.parts)
     edge = f"border-left:3px solid {EDGES[part.tone]};padding-left:9px;" if part.tone in EDGES else ""
     if part.fold:
         summary = f'<summary style="cursor:pointer">{title}</summary>'
@@ -182,7 +193,8 @@ def _run(run: Run) -> str:
 def _pre(lines: list[str], width: int = 0) -> str:
     """Lines that keep their columns; where they may be wider than the page, scrolled by the keyboard too."""
     focus = ' tabindex="0"' if width > WIDE else ""
-    return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">' + "\n".join(lines) + "</pre>"
+    text = "\n".join(line if line.strip() else EMPTY for line in lines)
+    return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">{text}</pre>'
 
 
 def _listing(part: Listing) -> str:

@@ -158,7 +158,9 @@ def _table(part: Table, width: int) -> list[Line]:
     head = tuple((Run(name, "dim"),) for name in part.head)
     grid = [[_pieces(_cell(cell), ticks=False) for cell in row] for row in (head, *part.rows)]
     used = [i for i in range(len(part.head)) if any(grid_row[i] for grid_row in grid[1:])]
-    widths = _widths([max(_columns(row[i]) for row in grid) for i in used], width)
+    widest = [max(_columns(row[i]) for row in grid) for i in used]
+    least = [max(_columns(word) for row in grid for word in ([], *_words(row[i]))) for i in used]
+    widths = _widths(widest, least, width)
     lines: list[Line] = []
     for row in grid:
         cells = [_fill(row[i], w, 0) for i, w in zip(used, widths, strict=True)]
@@ -166,12 +168,16 @@ def _table(part: Table, width: int) -> list[Line]:
     return lines
 
 
-def _widths(widest: list[int], width: int) -> list[int]:
-    """Column widths: as wide as the contents, the widest cut down until a row fits."""
+def _widths(widest: list[int], least: list[int], width: int) -> list[int]:
+    """Column widths: as wide as the contents, then the widest cut down until a row fits; first those that can
+    be broken between words, whose longest is `least`."""
     widths = list(widest)
     room = max(width - 2 * (len(widths) - 1), len(widths))
     while sum(widths) > room:
-        widths[widths.index(max(widths))] -= 1
+        loose = [i for i, w in enumerate(widths) if w > least[i]] or [
+            i for i, w in enumerate(widths) if w > 1
+        ]
+        widths[max(loose, key=lambda i: widths[i])] -= 1
     return widths
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
 from jitmagic import render
 from jitmagic.render.html import page as whole_page
@@ -46,6 +48,23 @@ def test_every_word_contrasts_with_what_is_drawn_under_it(page, shot, scheme):
         ratios = page.evaluate(CONTRASTS)
         assert len(ratios) > 20
         assert [pair for pair in ratios if pair[0] < 4.5] == []
+
+
+@pytest.mark.parametrize("theme", SCHEMES)
+def test_contrast_in_a_page_that_nbconvert_makes(page, theme):
+    """Such a page is dark without telling the browser so: the report brings its own ground."""
+    output = nbformat.v4.new_output("display_data", data=samples.failing()._repr_mimebundle_())
+    cell = nbformat.v4.new_code_cell("pass", outputs=[output])
+    made, _ = HTMLExporter(theme=theme).from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    page.route("**/*", lambda route: route.abort())  # nothing from outside
+    page.set_content(made, wait_until="commit")
+    page.locator("text=error[JM101]").first.wait_for()
+    page.evaluate("() => document.querySelector('.jp-RenderedHTMLCommon').scrollIntoView()")
+    ratios = page.evaluate(
+        CONTRASTS.replace("document.body,", "document.querySelector('.jp-RenderedHTMLCommon'),")
+    )
+    assert len(ratios) > 20
+    assert [pair for pair in ratios if pair[0] < 4.5] == []
 
 
 def test_the_contrast_is_measured(page):

@@ -317,4 +317,32 @@ def huge(lines: int = 5000, findings: int = 300) -> Report:
     return Report(functions, found, "cpu", VERSIONS, CellText(source, magic="%%jit"), ("left out",) * 1000)
 
 
-TYPICAL = {"good": good, "failing": failing, "stale": stale, "warnings": warnings}
+TRAIN = """%%jit --dyn model
+def predict(x):
+    return jnp.tanh(x @ model.w + model.b)
+
+def train(x, y):
+    model.w = model.w - lr * jax.grad(loss)(model.w, x, y)
+    model.count = model.count + 1
+
+train(x, y); predict(x)"""
+
+
+def shared() -> Report:
+    """Two functions with state in common, read by one and written by the other."""
+    w = State("model.w", "dynamic", True, "attribute", shape=(8, 8), dtype="float32", bytes=256, lines=(3,))
+    b = State("model.b", "dynamic", True, "attribute", shape=(8,), dtype="float32", bytes=32, lines=(3,))
+    written = State("model.w", "dynamic", True, "attribute", shape=(8, 8), dtype="float32", bytes=256, lines=(6,),
+                    written=True)  # fmt: skip
+    count = State("model.count", "dynamic", True, "attribute", shape=(), dtype="int32", bytes=4, lines=(7,),
+                  written=True)  # fmt: skip
+    lr = State("lr", "constant", type="scalar", value="0.1", lines=(6,))
+    timing = Timing(left_out="no timing was asked for")
+    predict = FunctionReport("predict", "ok", 1, 1, 1, (w, b), Stages(0.002, 0.001, 0.03), timing)
+    train = FunctionReport("train", "ok", 1, 1, 1, (written, count, lr), Stages(0.01, 0.004, 0.06), timing)
+    return Report(
+        (train, predict), (), "cpu", VERSIONS, CellText(TRAIN, "<ipython-input-7-abc>", "c5", "%%jit")
+    )
+
+
+TYPICAL = {"shared": shared, "good": good, "failing": failing, "stale": stale, "warnings": warnings}

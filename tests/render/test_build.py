@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import base64
+import re
+from xml.etree import ElementTree
+
 import pytest
 
 from jitmagic import render
@@ -166,7 +170,7 @@ def test_a_place_in_another_cell_is_named_and_shown_alone(cell, words):
 
 def test_state_marks_types_and_sizes():
     text = render.text(samples.stale())
-    assert "w                constant  f32[10,3]      120 B  line 3     global     stale" in text
+    assert "w                  constant  f32[10,3]      120 B  line 3     global     stale" in text
     assert text.index("stale\n") < text.index("bf16[3]")
 
 
@@ -203,3 +207,41 @@ def test_everything_the_html_says_the_text_says_too():
                 assert fix.title in words and fix.evidence in words
         for function in report.functions:
             assert all(note in words for note in function.notes)
+
+
+def test_shared_state_says_who_reads_and_who_writes():
+    text = render.text(samples.shared())
+    section = text[text.index("shared state:") :].split("\n\n")[0]
+    assert section.startswith("shared state: 1 variable of 2 functions\n")
+    assert [line.split() for line in section.split("\n")[1:]] == [
+        ["variable", "train", "predict"],
+        ["model.w", "reads", "and", "writes", "reads"],
+    ]
+
+
+def test_state_of_one_function_or_frozen_in_all_is_not_called_shared():
+    frozen = State("w", "constant", shape=(2,), dtype="float32", lines=(1,))
+    both = Report((FunctionReport("f", "ok", state=(frozen,)), FunctionReport("g", "ok", state=(frozen,))))
+    assert "shared state" not in render.text(both)
+    assert "shared state" not in render.text(samples.stale())
+
+
+def test_the_picture_of_shared_state_is_drawn_and_said():
+    source = render.html(samples.shared())
+    [data] = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', source)
+    drawing = ElementTree.fromstring(base64.b64decode(data))
+    labels = [e.text for e in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert labels == ["train", "predict", "model.w", "reads", "writes"]
+    arrows = [e.get("class") for e in drawing.iter("{http://www.w3.org/2000/svg}polygon")]
+    assert arrows == ["rh", "wh", "rh"]
+    assert 'alt="shared state: train reads and writes model.w; predict reads model.w"' in source
+
+
+def test_hostile_names_stay_inside_the_picture():
+    bad = "</text><script>alert(1)</script>"
+    shared = State(bad, "dynamic", lines=(1,), written=True)
+    functions = tuple(FunctionReport(bad + str(i), "ok", state=(shared,)) for i in range(30))
+    source = render.html(Report(functions))
+    [data] = re.findall(r'base64,([^"]*)"', source)
+    tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(base64.b64decode(data)).iter()}
+    assert tags == {"svg", "style", "rect", "path", "polygon", "text"}

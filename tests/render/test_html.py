@@ -40,7 +40,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        self.open.append(tag)
+        if tag != "img":
+            self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
