@@ -31,7 +31,7 @@ def source_sections(
     rows = cell_rows(lines, [f for f, _ in here], labels, shares)
     if not here:
         count = units.counted(len(lines), "line")
-        words = "what is constant, what it costs" if shares else "what is constant"
+        words = "what it takes from outside" + (", what it costs" if shares else "")
         title = (Run("the cell, line by line:", "strong"), *runs(f" {words} ({count})"))
         return [Section(title, (Listing(rows),), fold=True, medium="html")]
     return [Section((), tuple(_interleaved(rows, here)), medium="html")]

@@ -69,8 +69,8 @@ EMPTY = "<span></span>"
 GUTTER = 24
 """Pixels of a full bar before a line."""
 
-WIDE = 80
-"""Columns of code that always fit."""
+WIDE = 40
+"""Columns of code that fit into a narrow window."""
 
 ROW = '<tr style="background-color:transparent">'
 """The lab tints every other row by itself."""

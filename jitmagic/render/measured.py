@@ -51,10 +51,10 @@ def timing(function: FunctionReport) -> Section | None:
         parts += _distributions(known, timed.digits)
     if function.against is not None:
         parts.append(Para(runs(against(function.against))))
-    if timed.left_out:
-        parts.append(Para(runs(shorten(timed.left_out, WORDS))))
+    left_out = runs(shorten(timed.left_out or "", WORDS))
     if not parts:
-        return None
+        return Section((Run("timing: ", "strong"), *left_out)) if left_out else None
+    parts += [Para(left_out)] if left_out else []
     device = f" on {timed.device}" if timed.device else ""
     medians = " → ".join(
         units.seconds(s.median_s, timed.digits) for s in (timed.eager, timed.jit) if s is not None

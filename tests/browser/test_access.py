@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
 from jitmagic import render
 from jitmagic.render.html import page as whole_page
-from tests.browser import driver
 from tests.render import samples
 
-AXE = driver.ROOT / "lab" / "node_modules" / "axe-core" / "axe.min.js"
 SCHEMES = ["light", "dark"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 CONTRASTS = """() => {
@@ -73,15 +73,15 @@ def test_the_contrast_is_measured(page):
     assert text == "too pale" and ratio == pytest.approx(4.48, abs=0.01)
 
 
-if (
-    AXE.exists()
-):  # it comes with lab/'s Node modules, which nobody needs who does not work on the in-editor layer
-
-    @pytest.mark.parametrize("scheme", SCHEMES)
-    def test_axe_finds_no_violation(page, scheme):
-        for name in samples.TYPICAL:
-            show(page, name, scheme)
-            page.add_script_tag(path=str(AXE))
-            found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS)
-            assert len(found["passes"]) > 5
-            assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [1200, 420])
+def test_axe_finds_no_violation(page, scheme, width):
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    axe = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in samples.TYPICAL:
+        show(page, name, scheme)
+        page.add_script_tag(content=axe)
+        found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS)
+        assert len(found["passes"]) > 5
+        assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import base64
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
