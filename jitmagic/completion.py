@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import types
 from collections.abc import Iterable
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from jitmagic import cell as cells
+from jitmagic.watched import Watched
 
 _OF_FUNCTION = ("-f",)
 _OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
@@ -54,9 +58,13 @@ def candidates(magics: Any, context: CompletionContext) -> Iterable[str]:
     elif before in _OF_ARGUMENT:
         options = _arguments(body)
     elif before in _OF_FUNCTION:
-        options = _functions(body)
+        options = [*_functions(body), *_known_functions(magics.shell.user_ns)]
+    elif before == "--device":
+        options = _devices()
     elif before == "--explain":
         options = _codes()
+    elif name == "jitcheck" and len(words) == 2 - at_new and not body.strip():
+        options = ["on", "off"]
     elif start.startswith("-"):
         options = [
             s for a in getattr(magics, name).parser._actions for s in a.option_strings if s != "--cell"
@@ -84,15 +92,67 @@ def _arguments(body: str) -> list[str]:
 
 
 def _paths(start: str, body: str, ns: dict[str, Any]) -> list[str]:
-    """Names the cell loads, or the attributes of an object of the notebook."""
-    head, dot, _ = start.rpartition(".")
-    if dot:
-        value = ns.get(head.partition(".")[0])
-        for step in head.split(".")[1:]:
-            value = getattr(value, "__dict__", {}).get(step)
-        return [f"{head}.{k}" for k in getattr(value, "__dict__", {}) if not k.startswith("_")]
-    loaded = {n.id for n in ast.walk(_tree(body)) if isinstance(n, ast.Name)}
-    return ["auto", *sorted(n for n in loaded if n in ns and not callable(ns[n]))]
+    """Names the cell loads, what it keeps in `self`, or what is in an object of the notebook."""
+    tree = _tree(body)
+    last = max(start.rfind("."), start.rfind("["))
+    head = start[: max(last, 0)]
+    if head == "self":
+        return [f"self.{n}" for n in sorted(_of_self(tree))]
+    if last >= 0 and start[last] == ".":
+        return [f"{head}.{k}" for k in _attributes(_value(head, ns)) if not k.startswith("_")]
+    if last >= 0:
+        return [f"{head}[{k!r}]" for k in _keys(_value(head, ns))]
+    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    own = ["self"] if _of_self(tree) else []
+    return ["auto", *own, *sorted(n for n in loaded if n in ns and not callable(ns[n]))]
+
+
+def _of_self(tree: ast.Module) -> set[str]:
+    """Attributes of `self` that the cell's methods name, methods aside."""
+    named = {
+        n.attr
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self"
+    }
+    return named - {d.name.rpartition(".")[2] for d in cells.definitions(tree)}
+
+
+def _value(path: str, ns: dict[str, Any]) -> Any:
+    """What lies at a path, found without running any code of the user's; None where there is nothing."""
+    try:
+        root, *steps = re.findall(r"^\w+|(?<=\.)\w+|(?<=\[)[^\]]+(?=\])", path)
+        value: Any = ns.get(root)
+        for step in steps:
+            if type(value) in (dict, list, tuple):
+                value = value[ast.literal_eval(step)]
+            else:
+                value = _attributes(value).get(step)
+    except (ValueError, SyntaxError, LookupError, TypeError):
+        return None
+    return value
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    return dict(getattr(value, "__dict__", {})) if not isinstance(value, type) else {}
+
+
+def _keys(value: Any) -> list[Any]:
+    if type(value) is dict:
+        return [k for k in value if type(k) in (str, int)][:100]
+    return list(range(min(len(value), 100))) if type(value) in (list, tuple) else []
+
+
+def _known_functions(ns: dict[str, Any]) -> list[str]:
+    """Functions of the notebook that no package brought in."""
+    own = (types.FunctionType, Watched)
+    return [n for n, v in ns.items() if type(v) in own and getattr(v, "__module__", "") == "__main__"]
+
+
+def _devices() -> list[str]:
+    """Devices of jax, where it is imported anyway."""
+    jax = sys.modules.get("jax")
+    names = [(d.platform, f"{d.platform}:{d.id}") for d in jax.devices()] if jax is not None else []
+    return [name for pair in names for name in pair]
 
 
 def _codes() -> list[str]:

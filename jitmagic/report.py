@@ -427,7 +427,9 @@ class Report:
         printer.text(self.to_text())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return {"text/plain": self.to_text(), "text/html": self.to_html(), MIME_TYPE: self.to_dict()}
+        from jitmagic.render import payload
+
+        return {"text/plain": self.to_text(), "text/html": self.to_html(), MIME_TYPE: payload(self)}
 
 
 def _plain(value: Any) -> Any:

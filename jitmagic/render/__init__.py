@@ -10,7 +10,10 @@ from pathlib import Path
 from jitmagic.render import html as _html
 from jitmagic.render import text as _text
 from jitmagic.render.build import build
+from jitmagic.render.payload import payload
 from jitmagic.report import Report
+
+__all__ = ["html", "payload", "save", "text"]
 
 
 def text(report: Report, *, width: int = 88, color: bool = False) -> str:
