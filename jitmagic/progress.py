@@ -14,13 +14,17 @@ EVERY_S = 0.5
 
 
 @contextmanager
-def shown(what: str, quiet: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def shown(
+    what: str, quiet: Callable[[], bool] = lambda: False, board: Callable[[str | None], None] | None = None
+) -> Iterator[None]:
     """Show `what` with the seconds gone by while the block takes longer than a second; removed at its end.
+
+    In a kernel `board` takes the line (None: take it away); without one it is a display of its own.
 
     The line is written by a thread of its own, so it lives while XLA compiles without the interpreter lock.
     """
     done = threading.Event()
-    line = _Line(what)
+    line = _Line(what, board)
     thread = threading.Thread(target=_run, args=(done, line), daemon=True)
     if not quiet():
         thread.start()
@@ -45,8 +49,8 @@ def _run(done: threading.Event, line: _Line) -> None:
 class _Line:
     """One line of output that is written over: a display in a notebook, a carriage return in a terminal."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.start = what, time.monotonic()
+    def __init__(self, what: str, board: Callable[[str | None], None] | None = None) -> None:
+        self.what, self.start, self.board = what, time.monotonic(), board
         self.handle: Any = None
         self.written = False
 
@@ -63,6 +67,10 @@ class _Line:
             pass
 
     def _display(self, text: str) -> None:
+        if self.board is not None:
+            self.board(text)
+            self.written = True
+            return
         from IPython.display import display
 
         bundle = {"text/plain": text}
@@ -73,7 +81,9 @@ class _Line:
 
     def remove(self) -> None:
         """Take the line away again."""
-        if self.handle is not None:
+        if self.board is not None and self.written and _in_kernel():
+            self.board(None)
+        elif self.handle is not None:
             self.handle.update({"text/plain": "", "text/html": ""}, raw=True)
         elif self.written:
             sys.stderr.write("\r\x1b[2K")

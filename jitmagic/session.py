@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
+import html
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -72,7 +73,9 @@ class Running:
     run: Run | None = None
     """Set by the magic in this cell."""
     shown: Any = None
-    """Handle of the report's display in this cell."""
+    """Handle of the run's one display in this cell: progress first, then the report."""
+    report: Report | None = None
+    """What that display shows; None while there is only progress."""
     news: list[checking.Checker] = field(default_factory=list)
 
 
@@ -191,6 +194,8 @@ class Session:
         if error is not None and not self.running.news and (self.always or _shows(run)):
             self._post_mortem(error)
         self._show_pending()
+        if self.running.shown is not None and self.running.report is None:
+            self.running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
         if run is not None:
             self._keep_run(run)
             self._hand_out(run, result)
@@ -483,6 +488,7 @@ class Session:
         from jitmagic import checking
 
         report = checking.assemble(news)
+        self.running.report = report
         if self._live() and self.running.shown is not None:
             self.running.shown.update(report)
         else:
@@ -493,7 +499,24 @@ class Session:
     def _progress(self, name: str) -> Any:
         from jitmagic import progress
 
-        return lambda stage: progress.shown(f"{name}: {stage}", self._quiet)
+        return lambda stage: progress.shown(f"{name}: {stage}", self._quiet, self._tell)
+
+    def _tell(self, line: str | None) -> None:
+        """Progress in the run's display, below the report where one is there; nothing moves when it goes."""
+        from IPython.display import display
+
+        running = self.running
+        if line is None and running.report is None:
+            return  # the report will stand there, or after_cell clears it
+        bundle = running.report._repr_mimebundle_() if running.report is not None else {"text/plain": ""}
+        if line is not None:
+            words = f'<div style="opacity:0.75">{html.escape(line)}</div>'
+            bundle |= {"text/plain": f"{bundle['text/plain']}\n{line}".strip("\n"),
+                       "text/html": bundle.get("text/html", "") + words}  # fmt: skip
+        if running.shown is None:
+            running.shown = display(bundle, raw=True, display_id=True)
+        else:
+            running.shown.update(bundle, raw=True)
 
     def _quiet(self) -> bool:
         return bool(self.last and self.last.request.quiet)

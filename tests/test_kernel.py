@@ -75,6 +75,43 @@ def test_one_display_per_run_and_no_progress_left_over():
     assert report["functions"][0]["traces"] == 3
 
 
+SLOW = """\
+%%jit -q --no-time
+import time
+from jitmagic import progress
+progress.AFTER_S = progress.EVERY_S = 0.05
+shown = []
+from jitmagic.session import current
+tell = current()._tell
+current()._tell = lambda line: (shown.append((line, current().running.report is not None)), tell(line))
+def f(x):
+    time.sleep(0.4)
+    return x + 1
+def g(x):
+    time.sleep(0.4)
+    return x - 1
+f(1.0)
+g(2.0)
+None"""
+
+
+def test_progress_and_report_share_one_display():
+    cells = execute("%load_ext jitmagic", SLOW.replace(" -q", ""), "print(shown)")
+    displays = [o for o in cells[1].outputs if o.output_type == "display_data"]
+    assert len(displays) == 1
+    [report] = reports(cells[1])
+    assert [f["name"] for f in report["functions"]] == ["f", "g"]
+    told = eval(cells[2].outputs[0].text)
+    assert ("f: tracing, 0 s", False) in told  # before there was a report
+    assert any(line and line.startswith("g: ") and below for line, below in told)  # under that of f
+    assert "tracing, " not in displays[0]["data"]["text/html"]
+
+
+def test_quiet_means_no_progress():
+    cells = execute("%load_ext jitmagic", SLOW, "print(shown)")
+    assert not cells[1].outputs and cells[2].outputs[0].text == "[]\n"
+
+
 def test_await_and_the_last_expression():
     cells = execute(
         "%load_ext jitmagic\nimport asyncio",
