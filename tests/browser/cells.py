@@ -10,7 +10,7 @@ import jax, jax.numpy as jnp
 w = jnp.ones((10, 3))"""
 
 GOOD = """\
-%%jit -n 2 -r 2 predict(x)
+%%jit -n 100 -r 5 predict(x)
 x = jnp.ones((64, 10))
 
 def predict(x):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from tests.browser import cells, driver
 
 SHOTS = Path(__file__).with_name("screenshots")
+IMAGES = driver.ROOT / "docs" / "images"
+"""With JITMAGIC_DOCS_IMAGES set, pictures named `docs-…` go there too."""
 METADATA = {
     "language_info": {
         # No kernel speaks it, so that the lab asks instead of starting one; the colours come from the mode.
@@ -52,7 +56,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def _lab(browser: Any, server: driver.Server) -> Iterator[driver.Lab]:
-    made = driver.Lab(browser.new_page(viewport={"width": 1200, "height": 950}), server)
+    made = driver.Lab(browser.new_page(viewport={"width": 1000, "height": 1100}), server)
     yield made
     made.close()
 
@@ -127,6 +131,8 @@ def shot() -> Callable[..., Path]:
     def take(target: Any, name: str, **options: Any) -> Path:
         path = SHOTS / f"{name}.png"
         target.screenshot(path=str(path), **options)
+        if name.startswith("docs-") and os.environ.get("JITMAGIC_DOCS_IMAGES"):
+            shutil.copy(path, IMAGES / f"{name.removeprefix('docs-')}.png")
         return path
 
     return take

@@ -162,6 +162,7 @@ class Lab:
             self._go(f"lab/workspaces/t{secrets.token_hex(4)}")
             self.page.wait_for_function("() => window.jupyterapp?.restored.then(() => true)", timeout=60_000)
             self.page.wait_for_selector("#jupyterlab-splash", state="detached")
+            self.js("() => window.jupyterapp.shell.collapseLeft()")
         self.shut()
         # not awaited: it is done when the dialog about the kernel is answered
         self.js("path => void window.jupyterapp.commands.execute('docmanager:open', {path})", name)
@@ -266,6 +267,17 @@ class Lab:
         cell = self.cell(index)
         for what in (".cm-lintRange", ".jm-note", ".jm-heat", ".cm-lint-marker"):
             cell.locator(what).first.wait_for(state="detached")
+
+    def clip(self, index: int, *, extra: int = 0, outputs: int = 1) -> dict[str, float]:
+        """The stretch of the page with a cell's source and its first outputs, and `extra` pixels below."""
+        cell = self.cell(index)
+        settled = "e => new Promise(done => requestAnimationFrame(() => { e.scrollIntoView(true); done(); }))"
+        for _ in range(3):  # cells above are drawn, and grow, only when they come into sight
+            cell.evaluate(settled)
+        top = cell.bounding_box()
+        last = self.output(index).nth(outputs - 1).bounding_box() if outputs else None
+        height = last["y"] + last["height"] - top["y"] if last else 0
+        return {"x": top["x"], "y": top["y"], "width": top["width"], "height": height + extra}
 
     def no_hover(self) -> None:
         """Point elsewhere, and wait until no tooltip is left."""

@@ -30,6 +30,7 @@ def test_the_cell_that_defines_is_marked_when_another_calls(lab, saved):
 def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     lab.open(saved(), kernel=False)
     lab.squiggles(cells.FAILING_AT)
+    clip = lab.clip(cells.FAILING_AT, outputs=0, extra=425)
     tip = lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))
     words = tip.inner_text()
     assert "error[JM102] tracer-int" in words and "`n` has no value" not in words
@@ -37,8 +38,7 @@ def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     assert "-%%jit\n+%%jit --static n" in words
     assert tip.get_by_role("button", name="Apply fix 1 (read it first)").count() == 1
     shot(lab.page, "lab-hover-light")
-    box = lab.cell(cells.FAILING_AT).bounding_box()
-    shot(lab.page, "docs-hover", clip={"x": box["x"], "y": box["y"], "width": 800, "height": 400})
+    shot(lab.page, "docs-hover", clip=clip)
     lab.no_hover()
     lab.theme("JupyterLab Dark")
     lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))

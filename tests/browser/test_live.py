@@ -98,7 +98,7 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     panel.get_by_role("button", name="check").click()
     write = panel.locator("button.jm-write").first
     write.wait_for()
-    shot(panel, "panel-fails")
+    shot(panel, "docs-panel")
     write.click()
     panel.get_by_role("button", name="written: run the cell again").wait_for()
     assert live.source(PANEL) != cells.PANEL and "smooth" in live.source(PANEL)

@@ -37,7 +37,12 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     closed.first.locator("> summary").click()
     assert good.locator("details[open]").count() == 1
     good.locator("details[open] > summary").click()
+    if trusted:
+        shot(lab.page, f"docs-failing-{theme}", clip=lab.clip(cells.FAILING_AT))
     shot(report, f"report-failing-{'trusted' if trusted else 'untrusted'}-{theme}")
+    if trusted:
+        good.locator("details > summary", has_text="line by line").click()
+        shot(lab.page, f"docs-good-{theme}", clip=lab.clip(cells.GOOD_AT))
     while (inside := good.locator("details:not([open]) > summary >> visible=true")).count():
         inside.first.click()
     shot(good, f"report-good-{'trusted' if trusted else 'untrusted'}-{theme}")
