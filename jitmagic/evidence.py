@@ -248,6 +248,8 @@ class LossyPytree:
     where: Where | None = None
     error: str = ""
     """Why it cannot be put together again, where `tree_unflatten` fails."""
+    dropped: bool = False
+    """`tree_flatten` returns the fields, and `tree_unflatten` does not put them back."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,8 @@ class ArrayInAux:
     type: str
     field: str
     where: Where | None = None
+    others: tuple[str, ...] = ()
+    """Further fields that hold arrays there."""
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, parse_cell
-from jitmagic.rules.words import quoted
+from jitmagic.rules.words import agree, listed, quoted
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -87,16 +87,18 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     failed = list(of_kind(evidence, RULE.kind))
     for fact in evidence.silent.arrays_in_aux if evidence.silent else ():
         refused = failed[0] if failed else None
+        fields = [fact.field, *fact.others]
+        kind = agree(fields, "is an array", "are arrays")
         yield RULE.finding(
             evidence,
-            f"{quoted(fact.field or 'an array')} of `{fact.type}` is an array in the part of its object that has "
-            "to be hashable and comparable (auxiliary data, static fields): a call with another object fails or "
-            "compiles anew",
+            f"{listed(fields) if fact.field else 'something'} of `{fact.type}` {kind} in the part of its object "
+            "that has to be hashable and comparable (auxiliary data, static fields): a call with another object "
+            "fails or compiles anew",
             where=fact.where or evidence.function.where,
-            culprits=[fact.field, fact.argument, fact.type],
+            culprits=[*fields, fact.argument, fact.type],
             severity="error" if refused else "warning",
-            help=f"make {quoted(fact.field or 'the array')} a child in `tree_flatten`, or an ordinary field "
-            "(without `static=True`)",
+            help=f"make {listed(fields) if fact.field else 'the array'} {agree(fields, 'a child', 'children')} in "
+            f"`tree_flatten`, or {agree(fields, 'an ordinary field', 'ordinary fields')} (without `static=True`)",
             detail=exception_detail(refused) if refused else "",
         )
     if evidence.silent is not None and evidence.silent.arrays_in_aux:

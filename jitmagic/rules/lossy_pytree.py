@@ -7,8 +7,8 @@ compiled function the field has its default value.
 
 ## Why it happens
 
-What `tree_flatten` does not return is gone. `tree_unflatten` calls the class with what it got, and the
-missing field falls back to its default without an error.
+What `tree_flatten` does not return is gone, and so is what `tree_unflatten` does not put back: it calls the
+class with what it got, and the missing field falls back to what `__init__` makes, without an error.
 
 Return every field: arrays and numbers that may change as children, settings (strings, flags, sizes) as
 auxiliary data, which has to be hashable.
@@ -97,6 +97,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 def _told(evidence: Evidence, fact: LossyPytree) -> Finding:
     lost = fact.fields
+    if fact.dropped:
+        return _dropped(evidence, fact)
     return RULE.finding(
         evidence,
         f"{listed(lost)} of `{fact.type}` {agree(lost, 'is', 'are')} not the same after `tree_flatten` and "
@@ -107,6 +109,19 @@ def _told(evidence: Evidence, fact: LossyPytree) -> Finding:
         help=f"return {listed(lost)} too: among the children if "
         f"{agree(lost, 'it is an array', 'they are arrays')} or a number that changes, else in the auxiliary "
         "data; and put each back as it was in `tree_unflatten`",
+    )
+
+
+def _dropped(evidence: Evidence, fact: LossyPytree) -> Finding:
+    lost = fact.fields
+    return RULE.finding(
+        evidence,
+        f"`tree_flatten` of `{fact.type}` returns {listed(lost)}, and `tree_unflatten` does not put "
+        f"{agree(lost, 'it', 'them')} back: each time jax rebuilds the object (a compiled call, each turn of "
+        f"`jax.lax.scan`) {agree(lost, 'it is', 'they are')} what `__init__` makes",
+        where=fact.where,
+        culprits=[*lost, fact.type, fact.argument],
+        help=f"assign {listed(lost)} from `children` in `tree_unflatten`",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -17,6 +17,8 @@ from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import source_of
 
 _MOST = 200
+_LARGEST = 10_000_000
+"""Elements of an array that is still copied to see whether it comes back."""
 _REGISTER = ("register_pytree_node", "register_pytree_with_keys", "register_dataclass", "register_static")
 
 
@@ -54,24 +56,59 @@ def lossy(argument: str, obj: Any, read: Collection[str] | None) -> LossyPytree 
     if not before:
         return None
     changed = tuple(k for k, v in before.items() if k not in after or not _same(v, after[k]))
-    changed = tuple(k for k in changed if read is None or k in read)
-    if not changed:
+    dropped = () if changed else dropped_children(obj, before)
+    lost = tuple(k for k in changed or dropped if read is None or k in read)
+    if not lost:
         return None
-    return LossyPytree(argument, type(obj).__name__, changed, method_place(type(obj), "tree_flatten"))
+    method = "tree_unflatten" if dropped else "tree_flatten"
+    where = method_place(type(obj), method)
+    return LossyPytree(argument, type(obj).__name__, lost, where, dropped=bool(dropped))
+
+
+def dropped_children(obj: Any, before: Mapping[str, Any]) -> tuple[str, ...]:
+    """Attributes that are children of the node and do not come back: other values go in, and these do not come out.
+
+    A child that is what `__init__` would make anew looks kept until it changes.
+    """
+    children = (one_level(obj) or ((), None))[0]
+    others = [_another(child) for child in children]
+    if all(other is child for other, child in zip(others, children, strict=True)):
+        return ()
+    tree = jax.tree_util.tree_structure(obj, is_leaf=lambda v: v is not obj)
+    try:
+        after = attributes(jax.tree_util.tree_unflatten(tree, others))
+    except Exception:  # a class that checks its values may refuse these
+        return ()
+    pairs = list(zip(children, others, strict=True))
+    put = {
+        name: other for name, v in before.items() for child, other in pairs if v is child and other is not v
+    }
+    return tuple(name for name, other in put.items() if name not in after or not _same(other, after[name]))
+
+
+def _another(value: Any) -> Any:
+    """A value of the same type and shape with other numbers; the value itself where there is no such thing."""
+    if isinstance(value, bool) or not isinstance(
+        value, jax.Array | np.ndarray | np.generic | int | float | complex
+    ):
+        return value
+    dtype = getattr(value, "dtype", np.dtype(type(value)))
+    if not jax.dtypes.issubdtype(dtype, np.number) or np.size(value) > _LARGEST:
+        return value
+    return value + np.asarray(1, dtype)
 
 
 def array_in_aux(argument: str, obj: Any) -> ArrayInAux | None:
-    """An array in the auxiliary data of an object, with the field that holds it."""
+    """The arrays in the auxiliary data of an object, with the fields that hold them."""
     level = one_level(obj)
     arrays = [v for v in _within(level[1])] if level else []
     if not arrays:
         return None
     held = attributes(obj)
-    name = next((k for k, v in held.items() if any(v is a for a in arrays)), "")
-    if not name:
-        name = next((k for k, v in held.items() if any(x is a for x in _within(v) for a in arrays)), "")
-    place = field_place(type(obj), name) or method_place(type(obj), "tree_flatten")
-    return ArrayInAux(argument, type(obj).__name__, name, place)
+    names = [k for k, v in held.items() if any(v is a for a in arrays)]
+    names = names or [k for k, v in held.items() if any(x is a for x in _within(v) for a in arrays)] or [""]
+    place = field_place(type(obj), names[0]) or method_place(type(obj), "tree_flatten")
+    return ArrayInAux(argument, type(obj).__name__, names[0], place, tuple(names[1:]))
 
 
 def attributes(obj: Any) -> dict[str, Any]:

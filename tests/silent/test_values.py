@@ -92,3 +92,49 @@ def test_an_array_among_the_settings() -> None:
     found = finding("array-in-aux-data", cell, "f(P(jnp.ones(2), 3.0), 2.0)", "f(P(jnp.zeros(2), 3.0), 2.0)")
     assert found.culprits[0] == "a"
     assert found.fixes and found.fixes[0].verified
+
+
+CURVE = """
+@jax.tree_util.register_pytree_node_class
+class Curve:
+    def __init__(self, knots):
+        self.knots, self.slope, self.bend = knots, jnp.ones(2), jnp.eye(2)
+
+    def tree_flatten(self):
+        return (self.knots, self.slope, self.bend), None
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        knots, slope, bend = children
+        curve = cls(knots)
+        {put}
+        return curve
+
+def f(c, x):
+    return x * c.slope @ c.bend * c.knots.sum()
+"""
+
+
+def test_children_that_do_not_come_back_are_found_before_they_have_changed() -> None:
+    found = finding("lossy-pytree", CURVE.format(put="pass"), "f(Curve(jnp.arange(3.)), 2.0)")
+    assert found.culprits == ("slope", "bend", "Curve", "c") and "does not put them back" in found.message
+    assert found.span is not None and found.span.source == "return curve"
+
+
+def test_children_that_come_back_are_not_lost() -> None:
+    cell = CURVE.format(put="curve.slope, curve.bend = slope, bend")
+    assert facts(cell, "f(Curve(jnp.arange(3.)), 2.0)").lossy == ()
+
+
+def test_a_class_that_refuses_other_values_is_left_alone() -> None:
+    cell = CURVE.format(put="assert bend[0, 1] == 0")
+    assert facts(cell, "f(Curve(jnp.arange(3.)), 2.0)").lossy == ()
+
+
+def test_all_arrays_among_the_settings_are_named() -> None:
+    cell = CURVE.format(put="pass").replace(
+        "(self.knots, self.slope, self.bend), None", "(), (self.knots, self.slope, self.bend)"
+    )
+    cell = cell.replace("= children", "= aux")
+    (fact,) = facts(cell, "f(Curve(jnp.arange(3.)), 2.0)").arrays_in_aux
+    assert (fact.field, *fact.others) == ("knots", "slope", "bend")
