@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import appraisal, errors, quiet, report, whatif
+from jitmagic import appraisal, beyond, errors, quiet, report, whatif
 from jitmagic import evidence as ev
 from jitmagic.conclusions import assemble, findings_of
 from jitmagic.options import JitOptions
@@ -83,9 +83,10 @@ class Checker(Subject):
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         self.seen.count += 1
-        failed = False
+        failed, run = False, None
         if _outside_traces():
             if self._is_new(args, kwargs):
+                run = beyond.OwnRun(self, args, kwargs)
                 self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
                 failed = bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
                 self.guarded(self.on_news, self)
@@ -95,7 +96,10 @@ class Checker(Subject):
                     self.guarded(self.on_news, self)
         try:
             with plainly():
-                return self.original(*args, **kwargs)
+                out = self.original(*args, **kwargs)
+            if run is not None:
+                self.guarded(run.look_at, out)
+            return out
         except Exception as exc:
             # what the trace alone does not show: a donated array, a tracer left by an earlier call
             if self.original is not self.fn and not failed and _outside_traces():
@@ -282,7 +286,7 @@ class Checker(Subject):
                 target = self.compiled_for(args)
                 staged = self._trace(target, args, kwargs)
             self.remember(args, kwargs, traced=True)
-            del staged
+            self.looked = beyond.Look(staged.traced, self.inputs(args, kwargs))
         except Exception as exc:
             from jitmagic.diagnosis import diagnose_failure
 
@@ -290,8 +294,16 @@ class Checker(Subject):
             diagnose_failure(self, exc, args, kwargs)
             self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
             self._what_if(args, kwargs)
+            self.looked = beyond.look(self, args, kwargs)
         finally:
             self.settings = settings
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Diagnose one call that nobody makes: its plain run is rehearsed too."""
+        self.diagnose(args, kwargs)
+        if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
+            self.guarded(beyond.rehearse, self, args, kwargs, self.looked)
+        self.looked = None
 
 
 def _outside_traces() -> bool:

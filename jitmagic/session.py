@@ -527,9 +527,21 @@ class Session:
 
         run = self.last
         if run is None:
-            return checking.assemble([])
+            return self._with_leftovers(checking.assemble([]), self.sources)
         checkers = _shown(list(run.checkers.values()))
-        return self._with_compilations(checking.assemble(checkers, run.source), checkers)
+        start = max((i for i, s in enumerate(self.sources) if s == run.source.text), default=0)
+        known = self._with_leftovers(checking.assemble(checkers, run.source), self.sources[start:])
+        return self._with_compilations(known, checkers)
+
+    def _with_leftovers(self, known: Report, sources: Sequence[str]) -> Report:
+        """The report with what these cells make and do not use."""
+        from jitmagic.silent import leftover
+
+        try:
+            found = leftover.findings(sources, self.sources, self.shell.user_ns)
+        except Exception:  # what a cell looks like must never keep the report back
+            found = ()
+        return replace(known, findings=(*known.findings, *found)) if found else known
 
     def _with_compilations(self, known: Report, checkers: list[checking.Checker]) -> Report:
         """The report with the places that make compiled functions again and again."""
@@ -563,7 +575,7 @@ class Session:
         )  # fmt: skip
         checker.seen.count = 1
         checker.call_source = lambda: (text, self.running.id)
-        checker.diagnose(args, kwargs)
+        checker.check(args, kwargs)
         self.last = Run(request, checker.cell, (name,), {name: checker})
         return self.report()
 

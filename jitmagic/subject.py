@@ -46,6 +46,7 @@ class Subject:
         self.original = fn if self.framework or own is not None else inner
         """What the user's calls would run without us."""
         self.fn = inner
+        self.jitted_by_user = own is not None
         self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
         self.options = options if options is not None and options != JitOptions() else own or JitOptions()
         self._short = getattr(inner, "__name__", type(inner).__name__)
@@ -54,6 +55,8 @@ class Subject:
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
         self.seen = Seen()
+        self.looked: Any = None
+        """The trace of the last diagnosis, until the result of that call is there."""
         self.shim = Shim(inner)
         self.on_news = on_news or (lambda subject: None)
         self.progress = progress

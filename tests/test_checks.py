@@ -469,3 +469,83 @@ def test_a_wrong_compiler_is_told_from_a_wrong_function_with_the_option_that_men
         notebook.ns["again"] = None
         notebook.ok(f"again = jax.jit(entropy._checker.fn, compiler_options={options})(jnp.full(4096, 3.))")
         assert abs(float(notebook.ns["again"]) - 11839) < 1
+
+
+BEHIND = """
+class Walk:
+    def __init__(self, x):
+        self.x, self.speed = x, jnp.ones(2)
+    def move(self):
+        walk.speed = 0.5 * self.speed + self.x
+    def tree_flatten(self):
+        return (self.speed,), (self.x,)
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return cls(*aux)
+
+jax.tree_util.register_pytree_node_class(Walk)
+
+def go(walk, turns, rate):
+    def turn(w, _):
+        w.move()
+        return w, w.speed.sum()
+    return jax.lax.scan(turn, walk, jnp.arange(turns))[1]
+
+walk = Walk(jnp.arange(2.0))
+"""
+
+
+def test_what_lies_behind_an_argument_that_has_to_be_static_is_found_in_the_same_pass(notebook):
+    notebook.ok("%config JitMagics.budget = 2.0")
+    notebook.run(f"%%jitcheck\n{BEHIND}\ngo(walk, 3, 0.1)")
+    kinds = notebook.kinds("error", "warning")
+    assert {"dynamic-shape", "leaked-tracer", "lossy-pytree", "array-in-aux-data"} <= set(kinds)
+    stored = next(f for f in notebook.report().findings if f.kind == "leaked-tracer")
+    assert stored.span.source == "walk.speed = 0.5 * self.speed + self.x" and "walk" in stored.culprits
+
+
+def test_a_result_that_is_not_finite_is_found_by_a_check_with_the_line_and_slogdet(notebook):
+    cell = "def volume(a):\n    d = jnp.linalg.det(a)\n    return jnp.log(d)\n"
+    notebook.ok(f"%%jitcheck\n{cell}volume(50.0 * jnp.eye(40))")
+    found = next(f for f in notebook.report().findings if f.kind == "nan")
+    assert found.span.source == "d = jnp.linalg.det(a)" and "slogdet" in found.help
+    notebook.ok(f"%%jit --no-time\n{cell}")
+    notebook.ok("volume(50.0 * jnp.eye(40))")
+    found = next(f for f in notebook.report().findings if f.kind == "nan")
+    assert found.fixes[0].verified and "jnp.linalg.slogdet(a)[1]" in found.fixes[0].cell
+    notebook.ok("def plain(a):\n    return jnp.log(jnp.linalg.det(a))")
+    notebook.ok("report = %jitcheck -o plain(50.0 * jnp.eye(40))")
+    assert [f.kind for f in notebook.ns["report"].findings] == ["nan"]
+    notebook.ok("report = %jitcheck -o plain(jnp.eye(40))")
+    assert not notebook.ns["report"].findings
+
+
+def test_an_argument_that_is_written_into_is_told_with_a_copy_that_mends_it(notebook):
+    cell = "def settle(state, rate):\n    for _ in range(2):\n        state['v'] = jax.jit(jnp.tanh)(rate * state['v'])\n    return state['v'].sum()\n"
+    notebook.ok(f"%%jitcheck\n{cell}own = {{'v': jnp.ones(3)}}\nsettle(own, 0.5)")
+    found = next(f for f in notebook.report().findings if f.kind == "state-write")
+    assert found.culprits == ("state['v']", "state") and "belongs to the caller" in found.message
+    fix = found.fixes[0]
+    assert fix.verified and "state = state.copy()" in fix.cell
+    notebook.ok(f"%%jitcheck\n{fix.cell.partition('own =')[0]}own = {{'v': jnp.ones(3)}}\nsettle(own, 0.5)")
+    assert "state-write" not in notebook.kinds()
+
+
+def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):
+    """Where this jaxlib compiles the sum rightly there is nothing to tell, and nothing may be told."""
+    notebook.ok(
+        "p = jnp.full(4096, 3.)\ncost = jax.jit(lambda p: jnp.sum(jnp.log(p) + jnp.log(2 * p)))\ngot = cost(p)"
+    )
+    wrong = abs(float(notebook.ns["got"]) - 11839) > 1
+    notebook.ok("report = %jitcheck -o cost(p)")
+    found = [f for f in notebook.ns["report"].findings if f.kind == "jit-differs-from-eager"]
+    assert len(found) == wrong and all("compiler is at fault" in f.message for f in found)
+
+
+def test_a_rehearsal_that_takes_too_long_is_stopped_and_said(notebook):
+    notebook.ok("%config JitMagics.budget = 0.3")
+    notebook.ok("def slow(x):\n    for _ in range(200_000):\n        abs(int(3.0)); (lambda: 0)()\n    return x\n"
+                "def endless(x):\n    while not isinstance(x, jax.core.Tracer):\n        (lambda: 0)()\n    return x")  # fmt: skip
+    notebook.ok("report = %jitcheck -o endless(1.0)")
+    assert any("stopped after 0.3 s" in n for f in notebook.ns["report"].functions for n in f.notes)
+    notebook.ok("%config JitMagics.budget = 10.0")

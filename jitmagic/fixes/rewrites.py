@@ -35,6 +35,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         return
     if finding.span.cell is not None:  # in another cell, which cannot be replaced from here
         return
+    if any(w.origin == "argument" and w.path in finding.culprits for w in evidence.writes):
+        return  # nothing of it happens while jax traces
     place = _place_of(finding, evidence, prover)
     if place is None or (finding.kind == "user-error" and _fails_plainly(prover)):
         return

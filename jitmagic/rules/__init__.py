@@ -32,6 +32,7 @@ from jitmagic.rules import (
     recompile_shape,
     recompile_static,
     recompile_weak_type,
+    size_argument,
     stale_constant,
     state_write,
     trace_time_print,
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = tuple(
         array_in_aux_data,
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
+        size_argument,
         nan, jit_differs_from_eager, dtype_truncation,
         user_error, unused_result,
     )

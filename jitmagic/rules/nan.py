@@ -95,9 +95,17 @@ def _told(evidence: Evidence, fact: NotFinite) -> Finding:
         f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",
         where=fact.where or evidence.function.where,
         culprits=fact.names or parameters_read(evidence),
-        help="keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their gradients) "
+        help=DETERMINANT
+        if fact.where and "det(" in fact.where.source and "log" in evidence.function.cell + fact.where.source
+        else "keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their gradients) "
         "are not finite, also in the branch of `jnp.where` that is not taken",
     )
+
+
+DETERMINANT = (
+    "a determinant of many rows leaves the range of floats long before its logarithm does: write "
+    "`jnp.linalg.slogdet(a)[1]` for `jnp.log(jnp.linalg.det(a))`"
+)
 
 
 OPERATIONS = {

@@ -63,7 +63,7 @@ from jitmagic.evidence import Evidence, Variable, Write
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import listed, quoted, short
+from jitmagic.rules.words import agree, listed, quoted, short
 
 GENERATORS = frozenset("RandomState Random Generator SystemRandom".split())
 """How a write shows a generator of numpy or Python, of which hidden-rng tells."""
@@ -91,6 +91,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         for w in evidence.writes
         if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
+    own = [w for w in writes if w.origin == "argument" and root(w.path) in evidence.function.parameters]
+    for name in dict.fromkeys(root(w.path) for w in own):
+        yield _argument(evidence, name, [w for w in own if root(w.path) == name])
+    writes = [w for w in writes if w not in own]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
     refused = [
@@ -128,6 +132,21 @@ def _refused(evidence: Evidence, variables: list[Variable]) -> Finding:
         culprits=[*names, *(root(n) for n in names)],
         help=f"declare it (`--dyn {root(first.path)}`), or pass {quoted(root(first.path))} as an argument through "
         "`nnx.jit`",
+    )
+
+
+def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:
+    """What the caller handed in and gets back changed, in a run without jit."""
+    function, paths = evidence.function.name, list(dict.fromkeys(w.path for w in writes))
+    belongs = agree(paths, "belongs", "belong")
+    return RULE.finding(
+        evidence,
+        f"`{function}` changes {listed(paths[:4])}, which {belongs} to the caller: a second call with the same "
+        f"`{name}` starts from what the first one left, and a compiled `{function}` would leave it as it was",
+        where=writes[0].where,
+        culprits=[*paths, name],
+        help=f"work on a copy (`{name} = dict({name})`, `copy.copy({name})`), or return the new `{name}` and bind it "
+        "where the function is called",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from jitmagic.evidence import NotFinite
+from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, _Evaluator
 from jitmagic.silent.keys import _names
 from jitmagic.silent.program import Stack, user_frames
 from jitmagic.tracing.sites import site_of
 
+MANY = 8
+"""Operations from which on one program that marks them all is cheaper than to dispatch each."""
 _BACKWARD = ("transpose", "jvp", "vjp")
 
 
@@ -32,6 +36,11 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
 
     if not is_finite(list(flat_args)):
         return None
+    if sum(op.times for op in walk(closed).operations) > MANY:
+        from jitmagic.silent import flagged
+
+        with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
+            return flagged.first_not_finite(closed, flat_args)
     watch = _Watch(time.perf_counter() + budget_s)
     results = watch.run(closed, list(flat_args))
     wrong = [r for r in results if not _finite(r)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -503,3 +504,25 @@ def test_place_in_another_cell_is_named() -> None:
 def test_missing_or_odd_source_is_no_obstacle(source: str) -> None:
     there = Function("f", FILE, source, 2, None, ("x",), cell=source)
     assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "nan"),)))
+
+
+def test_numbers_that_are_the_sizes_of_arrays_beside_them() -> None:
+    source = "def loss(data, k):\n    return data['Y'].sum() / data['n']"
+    rows = replace(scalar("data['n']", 20), argument="data")
+    call = Call((array("data['Y']", 20, 7, argument="data"), rows, scalar("k", 2)), traced=True)
+    (found,) = [
+        f
+        for f in run(Evidence(function(source, "loss", "data k"), calls=(call,)))
+        if f.kind == "size-argument"
+    ]
+    assert found.severity == "note" and found.culprits == ("data['n']", "data")
+    assert "`data['Y'].shape[0]`" in found.message and "data['Y'].shape[0]" in found.help
+
+
+@pytest.mark.parametrize("number", [2, 19, 20.0, True])
+def test_other_numbers_are_no_sizes(number: Any) -> None:
+    call = Call((array("Y", 20, 2), scalar("n", number)), traced=True)
+    kinds = [
+        f.kind for f in run(Evidence(function("def f(Y, n):\n    return Y", parameters="Y n"), calls=(call,)))
+    ]
+    assert "size-argument" not in kinds

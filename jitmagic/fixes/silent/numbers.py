@@ -159,12 +159,45 @@ def _squared_norm(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
 
 
 def _stable(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
-    """Formulas of jax that do not overflow: logsumexp, softplus, softmax, log_softmax, xlogy, sinc."""
-    for change in (_log_of_sum, _softplus, _softmax, _xlogy):
+    """Formulas of jax that do not overflow: slogdet, logsumexp, softplus, softmax, log_softmax, xlogy, sinc."""
+    for change in (_log_of_determinant, _log_of_sum, _softplus, _softmax, _xlogy):
         text = Text(source)
         title = change(text, line)
         if text.changes:
             yield title, True, text.result()
+
+
+def _log_of_determinant(text: Text, line: int) -> str:
+    """`log(det(a))`, also with `abs` or a name in between: a product of many eigenvalues leaves the range of floats."""
+    function = next((n for n in _around(text, line) if isinstance(n, ast.FunctionDef)), text.tree)
+    assigned = {
+        n.targets[0].id: n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+    }
+    for node in (n for n in ast.walk(function) if isinstance(n, ast.Call) and _last(n) == "log" and n.args):
+        inner: Any = node.args[0]
+        while isinstance(inner, ast.Name) and inner.id in assigned or _last_of(inner) == "abs":
+            inner = assigned.pop(inner.id) if isinstance(inner, ast.Name) else inner.args[0]
+        lines = {node.lineno, getattr(inner, "lineno", 0)}
+        if _last_of(inner) == "det" and inner.args and line in lines | {getattr(inner, "end_lineno", 0)}:
+            matrix = text.code(inner.args[0])
+            text.replace(node, f"{_jnp(text)}.linalg.slogdet({matrix})[1]")
+    return "use slogdet: the logarithm of the determinant, without the determinant that overflows"
+
+
+def _around(text: Text, line: int) -> list[ast.AST]:
+    """Nodes around a line, the innermost first."""
+    found = [
+        n
+        for n in ast.walk(text.tree)
+        if getattr(n, "lineno", line + 1) <= line <= (getattr(n, "end_lineno", 0) or 0)
+    ]
+    return found[::-1]
+
+
+def _last_of(node: Any) -> str:
+    return _last(node) if isinstance(node, ast.Call) and node.args else ""
 
 
 def _log_of_sum(text: Text, line: int) -> str:

@@ -1,0 +1,193 @@
+"""What lies behind the first problem of a call, and what a plain run shows that no trace can.
+
+A trace that fails shows nothing of what comes after. Where the search has found arguments that, made static, let
+the function trace, that trace is looked at as any other. And the plain run, which the user's own call makes, shows
+a result that is not finite, and arguments that the function writes into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jitmagic import quiet
+from jitmagic.subject import Subject
+from jitmagic.watched import plainly
+
+
+@dataclass
+class Look:
+    """A traced call whose result is still to come."""
+
+    traced: Any
+    inputs: list[Any]
+
+
+class OutOfTime(BaseException):
+    """A run that the user did not ask for has taken too long; no handler of the user's may catch it."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime at the next call of a Python function after so many seconds. Nothing is stopped where
+    somebody else traces this thread (a debugger)."""
+    if sys.gettrace() is not None:
+        yield
+        return
+    end = time.monotonic() + seconds
+
+    def watch(frame: Any, event: str, arg: Any) -> None:
+        if time.monotonic() > end:
+            sys.settrace(None)
+            raise OutOfTime
+
+    sys.settrace(watch)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:
+    """Trace a failed call with the arguments static that the search found; add what that trace shows."""
+    search = subject.seen.search
+    if search is None or not search.leaves or subject.dyn is not None:
+        return None
+    from jitmagic.silent import collect
+    from jitmagic.state import snapshot
+
+    own = subject.options
+    subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
+    reach = subject.reach(args, kwargs)
+    before = snapshot.take(reach)
+    try:
+        with quiet.held_back():
+            traced = subject.options.jit(_fresh(subject)).trace(*args, **kwargs)
+        for write in before.changes():
+            subject.seen.writes.setdefault(write.path, write)
+        before.restore()
+        collect.observe(subject, traced, args, kwargs, reach)
+        return Look(traced, subject.inputs(args, kwargs))
+    except Exception:  # the static arguments were tried on shapes alone; jax's own trace may still say no
+        return None
+    finally:
+        before.restore()
+        subject.options = own
+
+
+def _fresh(subject: Subject) -> Any:
+    """A new function object: what jax has cached for the user's own stays as it is."""
+
+    @functools.wraps(subject.fn)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with plainly():
+            return subject.fn(*args, **kwargs)
+
+    return traced
+
+
+class OwnRun:
+    """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
+
+    def __init__(self, subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.subject, self.args, self.kwargs = subject, args, kwargs
+        self.before: Any = None
+        subject.guarded(self._take)
+
+    def _take(self) -> None:
+        from jitmagic.state import snapshot
+
+        self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
+
+    def look_at(self, out: Any) -> None:
+        """Look at the result and at the arguments; tell where there is something new."""
+        subject = self.subject
+        seen, subject.looked = subject.looked, None
+        known = _known(subject)
+        if subject.original is subject.fn:
+            note_argument_writes(subject, self.before, self.args)
+            look_at_result(subject, seen, out)
+        elif seen is not None and not gives_away(subject):
+            rehearse(subject, self.args, self.kwargs, seen, out)
+        if _known(subject) != known:
+            subject.on_news(subject)
+
+
+def _known(subject: Subject) -> Any:
+    s = subject.seen
+    return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
+
+
+def gives_away(subject: Subject) -> bool:
+    """A call of the user's own compiled function takes its arguments away."""
+    return bool(subject.options.donate_argnames or subject.options.donate_argnums)
+
+
+def rehearse(
+    subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Look | None, compiled: Any = None
+) -> None:
+    """Run the call once without jit, undone afterwards and within the budget, and look at what it does.
+
+    `compiled` is what the user's own compiled function gave, where it was called.
+    """
+    reach = subject.reach(args, kwargs)
+    try:
+        with quiet.undone(reach) as before, quiet.held_back(), plainly():
+            with within(subject.settings.budget):
+                value = subject.fn(*args, **kwargs)
+            note_argument_writes(subject, before, args)
+            look_at_result(subject, seen, value, compiled)
+    except OutOfTime:
+        subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
+    except Exception as exc:
+        text = f"the run without jit failed ({type(exc).__name__}), so its result was not looked at"
+        subject.seen.note(text)
+
+
+def note_argument_writes(subject: Subject, before: Any, args: tuple[Any, ...]) -> None:
+    """Items and attributes of arguments that a plain run has changed; the receiver of a method is no argument."""
+    from jitmagic.facts import function_facts
+    from jitmagic.rules.base import root
+
+    parameters = function_facts(subject.fn, subject.name).parameters
+    if subject.receiver(args) is not None:
+        parameters = parameters[1:]
+    for write in before.changes() if before is not None else ():
+        if root(write.path) in parameters and write.path not in parameters and not write.tracer:
+            subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
+
+
+def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:
+    """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
+    from jitmagic.silent import collect
+
+    if seen is None:
+        return
+    collect.observe_result(subject, seen.traced, seen.inputs, value)
+    if subject.jitted_by_user and not gives_away(subject):
+        _compare(subject, seen, value, compiled)
+
+
+def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
+    """What the user's own `jax.jit` makes of the call, beside the plain result."""
+    import jax
+    from jax.extend.core import jaxpr_as_fun
+
+    from jitmagic import appraisal
+    from jitmagic.report import Stages
+    from jitmagic.tracing.stages import Staged
+
+    program = seen.traced.jaxpr
+    if compiled is None:
+        if getattr(program, "effects", None):
+            return  # a second run would be seen outside
+        compiled = jax.jit(jaxpr_as_fun(program))(*seen.inputs)
+    leaves, out = jax.tree.leaves(value), jax.tree.leaves(compiled)
+    if len(leaves) == len(out):
+        eager = appraisal.Eager(leaves, None, None)
+        appraisal.compare_results(subject, eager, out, Staged(seen.traced, None, Stages()), seen.inputs)
