@@ -90,6 +90,13 @@ def _told(evidence: Evidence, fact: NotFinite) -> Finding:
     step = OPERATIONS.get(fact.operation, f"the operation `{fact.operation}`")
     side = "the gradient of " if fact.gradient else ""
     line = f" in {quoted(fact.where.source)}" if fact.where else ""
+    text = fact.where.text if fact.where else ""
+    if (
+        text.endswith(")")
+        and fact.operation not in text
+        and text.partition("(")[0].replace(".", "").isidentifier()
+    ):
+        step, line = quoted(text), ""  # a function of many operations is known by its own name
     return RULE.finding(
         evidence,
         f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",

@@ -83,19 +83,26 @@ class _Watch(_Evaluator):
         known = next((self.born[id(a)][1] for a in bad if id(a) in self.born), None)
         nan = _has_nan(result)
         # 0 * inf: what made the infinity is the cause, not the product.
-        found = known or (None if bad and not nan else self._fact(eqn, infinite=not nan))
+        found = known or (
+            None if bad and not nan else fact(eqn, self.outer[-1] if self.outer else (), infinite=not nan)
+        )
         self.born[id(result)] = (result, found)
         if nan:
             self.nan = found
         elif self.infinity is None:
             self.infinity = found
 
-    def _fact(self, eqn: Any, infinite: bool) -> NotFinite:
-        stack = self.outer[-1] if self.outer else ()
-        site = site_of(*stack[0]) if stack else None
-        backward = any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
-        names = tuple(dict.fromkeys(_names(site))) if site else ()
-        return NotFinite(eqn.primitive.name, site.where if site else None, names, backward, infinite)
+
+def is_backward(eqn: Any) -> bool:
+    """The equation belongs to a gradient."""
+    return any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
+
+
+def fact(eqn: Any, stack: Stack, *, infinite: bool) -> NotFinite:
+    """The equation as the one that made the number, at the user's frames above it."""
+    site = site_of(*stack[0]) if stack else None
+    names = tuple(dict.fromkeys(_names(site))) if site else ()
+    return NotFinite(eqn.primitive.name, site.where if site else None, names, is_backward(eqn), infinite)
 
 
 def _finite(value: Any) -> bool:

@@ -13,14 +13,26 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Literal
 
 from jitmagic.evidence import NotFinite
-from jitmagic.measure.program import scan_split
+from jitmagic.measure.flops import FREE
+from jitmagic.measure.program import called_program, open_jaxpr, scan_split
 from jitmagic.measure.reference import CannotEvaluate, _Evaluator
-from jitmagic.silent import finite
+from jitmagic.silent.finite import fact, is_backward
+from jitmagic.silent.program import Stack, user_frames
 
 INFINITE, NAN = 1, 2
 _OPAQUE = ("while", "cond")
+MOVES = FREE - {
+    "select_n",
+    "gather",
+    "pad",
+    "dynamic_update_slice",
+    "reduce_precision",
+    "convert_element_type",
+}
+"""Operations whose results are as finite as what they are given: no mark of their own."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +55,85 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
         flags.run(closed, list(leaves))
         return flags.found
 
-    told = jax.device_get(jax.jit(marked)(*flat_args))
+    told = jax.device_get(_jit(marked, closed, flat_args)(*flat_args))
     replay = _Replay(iter(told))
-    results = replay.run(closed, [Mark(0) for _ in flat_args])
-    codes = [replay.mark(r).code for r in results]
-    blamed = replay.nan if NAN in codes and replay.nan is not None else replay.infinity
-    if blamed is not None and blamed.operation in _OPAQUE:
-        raise CannotEvaluate(f"it stops being finite inside a `{blamed.operation}`")
-    return blamed if any(codes) else None
+    results = [replay.mark(r) for r in replay.run(closed, [Mark(0) for _ in flat_args])]
+    worst = max(results, key=lambda m: (m.code, m.cause is not None), default=Mark(0))
+    if worst.cause is not None and worst.cause.operation in _OPAQUE:
+        raise CannotEvaluate(f"it stops being finite inside a `{worst.cause.operation}`")
+    return worst.cause
 
 
-class _Flags(_Evaluator):
-    """Evaluates under a trace, and appends the codes of each operation's results to `found`."""
+def _jit(marked: Any, closed: Any, flat_args: Sequence[Any]) -> Any:
+    """Compiled in haste where the compiler knows how to: it runs once."""
+    hasty = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    try:
+        return jax.jit(marked, compiler_options=hasty).lower(*flat_args).compile()
+    except jax.errors.JaxRuntimeError:  # another backend has other options
+        return jax.jit(marked)
+
+
+class _Marking(_Evaluator):
+    """Which results are marked: those that leave the user's expression they were computed in, and the program's own.
+
+    A mark costs about as much to compile as the operation; `jnp.linalg.det(a)` is 50 operations and one mark.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.leaving: dict[int, Any] = {}
+        self.inside = False
+
+    def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+        self.leaving |= {id(eqn): eqn for eqn in _leaving(open_jaxpr(jaxpr))}
+        return super().run(jaxpr, args)
+
+    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+        if eqn.primitive.name in _OPAQUE:
+            return self.primitive(eqn, args)
+        before = self.inside
+        if eqn.primitive.name == "scan":
+            self.inside = False
+        elif called_program(eqn) is not None:
+            self.inside = before or id(eqn) not in self.leaving
+        try:
+            return super().equation(eqn, args)
+        finally:
+            self.inside = before
+
+    def is_marked(self, eqn: Any) -> bool:
+        """The results of this equation have marks of their own."""
+        return eqn.primitive.name not in MOVES and not self.inside and id(eqn) in self.leaving
+
+
+def _leaving(body: Any) -> list[Any]:
+    """Equations of a program whose results are used by another expression of the user's, or are results of it."""
+    place = {id(eqn): (user_frames(eqn)[:1] or None, is_backward(eqn)) for eqn in body.eqns}
+    users: dict[Any, set[Any]] = {}
+    for eqn in body.eqns:
+        for var in eqn.invars:
+            if not isinstance(var, Literal):
+                users.setdefault(var, set()).add(place[id(eqn)])
+    out = {v for v in body.outvars if not isinstance(v, Literal)}
+    return [
+        eqn
+        for eqn in body.eqns
+        if place[id(eqn)][0] is None
+        or any(v in out or users.get(v, set()) - {place[id(eqn)]} for v in eqn.outvars)
+    ]
+
+
+class _Flags(_Marking):
+    """Evaluates under a trace, and appends the codes of the marked results to `found`."""
 
     def __init__(self) -> None:
         super().__init__(False, None, time.perf_counter)
         self.found: list[Any] = []
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
-        if eqn.primitive.name in _OPAQUE:
-            return self.primitive(eqn, args)
-        return super().equation(eqn, args)
-
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
-        self.found.append([_code(r) for r in results])
+        if self.is_marked(eqn):
+            self.found.append([_code(r) for r in results])
         return results
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -87,12 +153,13 @@ class _Flags(_Evaluator):
         return [*last, *stacked]
 
 
-class _Replay(finite._Watch):
+class _Replay(_Marking):
     """Follows the marks through the program, in the order in which the operations ran."""
 
     def __init__(self, told: Iterator[Any]) -> None:
-        super().__init__(float("inf"))
+        super().__init__(False, None, time.perf_counter)
         self.told = told
+        self.outer: list[Stack] = []
         self.marks: dict[int, tuple[Any, Mark]] = {}
 
     def mark(self, value: Any) -> Mark:
@@ -104,24 +171,24 @@ class _Replay(finite._Watch):
         return self.marks[id(value)][1]
 
     def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
-        if eqn.primitive.name in _OPAQUE:
-            return self.primitive(eqn, args)
-        return super().equation(eqn, args)
+        self.outer.append(user_frames(eqn) or (self.outer[-1] if self.outer else ()))
+        try:
+            return super().equation(eqn, args)
+        finally:
+            self.outer.pop()
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
         marks = [self.mark(a) for a in args]
+        if not self.is_marked(eqn):
+            return [_together(marks)] * len(eqn.outvars)
         return [self._followed(eqn, marks, int(code)) for code in next(self.told)]
 
     def _followed(self, eqn: Any, args: list[Mark], code: int) -> Mark:
-        if code == 0 or self.nan is not None:
-            return Mark(code)
+        if code == 0:
+            return Mark(0)
         bad = [m for m in args if m.code]
         known = next((m.cause for m in bad if m.cause is not None), None)
-        cause = known or (None if bad and code != NAN else self._fact(eqn, infinite=code != NAN))
-        if code == NAN:
-            self.nan = cause
-        elif self.infinity is None:
-            self.infinity = cause
+        cause = known or (None if bad and code != NAN else fact(eqn, self.outer[-1], infinite=code != NAN))
         return Mark(code, cause)
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -140,8 +207,8 @@ class _Replay(finite._Watch):
 
 
 def _together(marks: Sequence[Mark]) -> Mark:
-    cause = next((m.cause for m in marks if m.cause is not None), None)
-    return Mark(max(m.code for m in marks), cause)
+    """The worst of several marks, the first of those that are as bad."""
+    return max(marks, key=lambda m: (m.code, m.cause is not None), default=Mark(0))
 
 
 def _code(value: Any) -> Any:
