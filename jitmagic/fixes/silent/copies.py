@@ -46,13 +46,13 @@ def _copied(cell: str, function: str, name: str) -> str | None:
 
 def _proved(prover: Prover, cell: str, paths: list[str]) -> str | None:
     """The result is the plain one, and the arguments are what they were."""
-    from jitmagic.fixes.trial import _find, define
+    from jitmagic.fixes.trial import define, find
     from jitmagic.measure.compare import compare
 
     checker, sample = prover.checker, prover.samples[-1]
     namespace: dict[str, Any] = dict(checker.namespace)
     define(cell, namespace)
-    fn = _find(namespace, checker.name)
+    fn = find(namespace, checker.name)
     wanted = prover.run_plain(sample)
     with quiet.undone(checker.reach(sample.args, sample.kwargs)) as before, quiet.held_back(), plainly():
         got = fn(*sample.args, **sample.kwargs)
