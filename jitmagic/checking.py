@@ -50,10 +50,14 @@ class Checker(Subject):
                 self.guarded(self._stale, stale)
             if _outside_traces():
                 self.guarded(self._failed, exc, args, kwargs)
+            else:
+                self.guarded(self._failed_inside, exc)
             raise
         self.seen.count += 1
         if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
             self.guarded(self._stale, stale)
+        if self.seen.count == 1 and not _outside_traces():
+            self.guarded(self._seen_inside, args, kwargs)
         if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
             self.guarded(self._look_at_result, args, kwargs, out)
         if (stale or self.shim.traced != traced) and _outside_traces():
@@ -94,6 +98,8 @@ class Checker(Subject):
                 if stale := self._frozen.changed():
                     self.guarded(self._stale, stale)
                     self.guarded(self.on_news, self)
+        elif self.seen.count == 1:
+            self.guarded(self._seen_inside, args, kwargs)
         try:
             with plainly():
                 out = self.original(*args, **kwargs)
@@ -102,7 +108,9 @@ class Checker(Subject):
             return out
         except Exception as exc:
             # what the trace alone does not show: a donated array, a tracer left by an earlier call
-            if self.original is not self.fn and not failed and _outside_traces():
+            if not _outside_traces():
+                self.guarded(self._failed_inside, exc)
+            elif self.original is not self.fn and not failed:
                 self.guarded(self._failed, exc, args, kwargs)
             raise
 
@@ -122,6 +130,20 @@ class Checker(Subject):
         new = key not in known
         known.add(key)
         return new
+
+    def _seen_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
+        self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
+        self._observe(None, args, kwargs, self.reach(args, kwargs))
+        self.on_news(self)
+
+    def _failed_inside(self, exc: Exception) -> None:
+        """A call from inside a trace that is not ours has failed: what can be told without running anything."""
+        from jitmagic.diagnosis import located
+
+        if located(self, exc):
+            self.seen.calls.append(ev.Call((), "failed", False, *self.call_source()))
+            self.on_news(self)
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
@@ -213,9 +235,10 @@ class Checker(Subject):
         frameworks = self.frameworks(args)
         effects = self.side_effects(args, reach)
         self._wrote(effects)
-        moved = {*written, *(w.path for w in effects)}
+        moved, shown = {*written, *(w.path for w in effects)}, set()
         for v in constants.variables(reach, compat.constants_of(jaxpr), dyn=dyn):
             name = names.get(v.path, v.path)
+            shown.add(name)
             if v.path in reach.offered and name not in moved:
                 continue
             path = name if declared and not name.startswith("<") else v.path
@@ -228,12 +251,31 @@ class Checker(Subject):
                 declared=v.role == "dynamic" and declared,
                 framework=frameworks.get(name, ""),
             )
+        self._look_at_unnamed(jaxpr, stateful, moved, shown)
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         self._frozen = constants.freeze(
             reach, [v for v in self.seen.variables.values() if v.role == "constant"]
         )
         self.guarded(self._observe, traced, args, kwargs, reach)
+
+    def _look_at_unnamed(self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str]) -> None:
+        """Variables of frameworks that only the code of libraries names: those that the program uses."""
+        from jitmagic.state import constants, names
+        from jitmagic.tracing import stages
+
+        places = stateful.places if stateful is not None else ()
+        passed = zip(places, stages.used_inputs(jaxpr), strict=False)
+        found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
+        found = [p for p in found if p.path not in shown]
+        known = names.of_variables(self.namespace) if found else {}
+        for place in found:
+            path = known.get(id(place.holder()), place.path)
+            variable = constants.of_place(place)
+            if variable is not None and not path.startswith("<"):
+                self.seen.variables[path] = replace(
+                    variable, path=path, written=place.path in written, framework=place.adapter.name
+                )
 
     def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A NaN that only a later call shows."""

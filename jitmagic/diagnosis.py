@@ -39,6 +39,18 @@ def diagnose_failure(
             _search(checker, args, kwargs)
 
 
+def located(checker: Subject, exc: Exception) -> bool:
+    """Add what the exception itself tells; False where it is none of jax's."""
+    from jitmagic.tracing import locate
+
+    problem = locate.locate(exc)
+    if problem.op in ("user", "other"):
+        return False
+    problem = replace(problem, leaves=())  # arguments of the library's function, not of this one
+    checker.seen.problems = _joined(checker.seen.problems, [problem])
+    return True
+
+
 def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[ev.Problem]:
     """All problems, those seen twice once."""
     out: list[ev.Problem] = []

@@ -191,7 +191,7 @@ class Session:
             self.names_bound(cells.bound_names(self.running.tree.body[-1]))
         if run is not None and error is None:
             self._run_calls(run, result)
-        if error is not None and not self.running.news and (self.always or _shows(run)):
+        if error is not None and not self._told() and (self.always or _shows(run)):
             self._post_mortem(error)
         self._show_pending()
         if self.running.shown is not None and self.running.report is None:
@@ -211,6 +211,12 @@ class Session:
             self.last_error = error
         elif not is_jax_error(self.last_error):
             self.last_error = error
+
+    def _told(self) -> bool:
+        """A watched function has told of a failed call in this cell."""
+        run = self.running.run
+        watched = [*self.running.news, *(run.checkers.values() if run is not None else ())]
+        return any(call.outcome == "failed" for c in watched for call in c.seen.calls[-1:])
 
     def _run_calls(self, run: Run, result: Any) -> None:
         """The calls of the magic line, as if they stood at the end of the cell."""
@@ -465,10 +471,12 @@ class Session:
 
     def _news(self, checker: checking.Checker) -> None:
         """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal."""
+        from jitmagic.tracing.compat import trace_state_clean
+
         if checker not in self.running.news:
             self.running.news.append(checker)
         failed = bool(checker.seen.calls) and checker.seen.calls[-1].outcome == "failed"
-        if failed or self._live():
+        if trace_state_clean() and (failed or self._live()):
             self._show_pending()
 
     def _live(self) -> bool:

@@ -104,6 +104,23 @@ def _variable(
     )
 
 
+def of_place(place: Place) -> Variable | None:
+    """A dynamic variable that no code of the user names: a library's own, read in its modules."""
+    value = place.look()
+    if not is_array(value):
+        return None
+    rng = place.adapter is not None and place.adapter.is_rng
+    return Variable(
+        path=place.path,
+        origin="attribute" if "." in place.path else "global",
+        type="rng" if rng else "array",
+        role="dynamic",
+        shape=None if rng else tuple(value.shape),
+        dtype=None if rng else str(value.dtype),
+        bytes=None if rng else _bytes(value),
+    )
+
+
 def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:
     return reach.offered.get(leaf.path) or reads_of(leaf.root.path, reach.functions)
 

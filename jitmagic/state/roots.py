@@ -261,7 +261,9 @@ class _Scan:
         self._settle()
         self._random_states()
         r = self.reach
-        r.roots, r.functions = list(self.roots.values()), tuple(self.functions.values())
+        # these names first: an object may hold the same random state somewhere inside
+        r.roots = sorted(self.roots.values(), key=lambda root: root.path not in r.offered)
+        r.functions = tuple(self.functions.values())
         r.classes, r.attributes = tuple(self.classes.values()), tuple(self.attributes)
         return r
 

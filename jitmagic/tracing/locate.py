@@ -108,6 +108,9 @@ def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:
 def _locate(exc: BaseException, prefer: str | None) -> Problem:
     frames = frames_of(exc)
     told = _telling(exc, frames)
+    deeper = frames_of(told) if told is not exc else []
+    if any(is_user_file(f.f_code.co_filename) for f, _ in deeper):
+        frames += deeper  # what the library caught came from there
     text = str(told)
     users = [(f, i) for f, i in frames if is_user_file(f.f_code.co_filename)]
     preferred = [(f, i) for f, i in users if f.f_code.co_filename == prefer]

@@ -148,3 +148,69 @@ def test_a_method_bound_to_an_object_warns_once_in_python() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert call(1.0).tolist() == [1, 1]
+
+
+TRAINING = """
+net = Layer(5, 3)
+sgd = bp.optim.SGD(lr=1e-2, train_vars=net.vars())
+gradient = bm.grad(lambda a, b: bm.mean((net(a) - b) ** 2), grad_vars=net.vars(), return_value=True)
+def step(a, b):
+    grads, value = gradient(a, b)
+    sgd.update(grads)
+    return value
+A, B = bm.random.rand(20, 5), bm.random.rand(20, 3)
+"""
+
+
+def test_training_names_the_networks_own_variables_and_follows_the_plain_run(layer: Any) -> None:
+    layer.ok(f"{TRAINING}\nstart = [v.value for v in net.vars().unique().values()]")
+    layer.ok("plain = [float(step(A, B)) for _ in range(6)]")
+    layer.ok("for v, old in zip(net.vars().unique().values(), start): v.value = old")
+    layer.ok("%%jit -f step\nlosses = [float(step(A, B)) for _ in range(6)]")
+    assert layer.ns["losses"] == pytest.approx(layer.ns["plain"], rel=1e-5)
+    assert layer.ns["losses"][-1] < layer.ns["losses"][0]
+    report = layer.report()
+    written = {path for path, s in state(report).items() if s.role == "dynamic" and s.written}
+    assert written == {"net.k", "net.c"} and report.functions[0].traces == 1
+    assert [f.kind for f in report.findings if f.severity != "note"] == []
+
+
+RUNNER = "runner = bp.DSRunner(cells, inputs={inputs}, monitors=['V'], progress_bar=False)\nrunner(1.)"
+
+
+@pytest.fixture
+def cells(layer: Any) -> Any:
+    layer.ok("import numpy as np\ncells = bp.neurons.HH(7)")
+    return layer
+
+
+def test_the_step_of_a_runner_is_diagnosed(cells: Any) -> None:
+    cells.ok(RUNNER.format(inputs="('input', 9.)"))
+    report = cells.ok("%jitcheck -o runner._step_func_predict(0)")
+    assert report.findings == () and report.functions[0].verdict == "ok"
+    assert {path.rpartition(".")[2] for path, s in state(report).items() if s.written} >= {"V", "m", "h", "n"}
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
+def test_what_a_runner_calls_is_looked_at_inside_its_trace(cells: Any, magic: str) -> None:
+    cells.ok(
+        f"{magic}\ndef drive():\n    return 9. + np.random.rand()\n"
+        + RUNNER.format(inputs="('input', drive, 'func')")
+    )
+    assert cells.kinds("error", "warning") == ["hidden-rng"]
+    assert cells.report().findings[0].span.line == 3
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
+def test_what_fails_inside_the_trace_of_a_runner(cells: Any, magic: str) -> None:
+    """BrainPy hides the first error behind a second one of its own."""
+    takes_dict = (
+        [("drive(shared)", "shared['t']")] if magic == "%%jitcheck" else []
+    )  # it holds what is no array
+    for head, clock in (("drive()", "bp.share['t']"), *takes_dict):
+        cells.error(
+            f"{magic}\ndef {head}:\n    if {clock} < 5.:\n        cells.input[:] = 9.\n"
+            + RUNNER.format(inputs="drive")
+        )
+        finding = next(f for f in cells.report().findings if f.severity == "error")
+        assert (finding.kind, finding.function, finding.span.line) == ("tracer-bool", "drive", 3)
