@@ -17,7 +17,8 @@ DEPTH = 4
 def of_variables(namespace: Mapping[str, Any]) -> dict[int, str]:
     """The shortest public path to each framework's variable below the names of a notebook, by its `id`.
 
-    The attribute of an object comes before a name of its own, which a loop over variables may leave behind. Private names and attributes are left out, and modules, functions and plain arrays are not looked into."""
+    The attribute of an object comes before a name of its own, which a loop over variables may leave behind. Private
+    names and attributes are left out; modules, functions and plain arrays are not looked into."""
     found: dict[int, str] = {}
     bare = {id(v): n for n, v in namespace.items() if adapter_for(v) is not None and not n.startswith("_")}
     seen: set[int] = set()
