@@ -14,12 +14,17 @@ from jitmagic.facts import has_parameters
 from jitmagic.options import JitOptions
 from jitmagic.seen import Sample, Seen
 from jitmagic.settings import CellSource, Settings
-from jitmagic.watched import Shim, unwrap_jitted
+from jitmagic.state.wrappers import unwrap
+from jitmagic.watched import Shim, Watched, unwrap_jitted
 
 MAX_SAMPLES = 8
 MAX_SAMPLE_BYTES = 64_000_000
 RAISE = False
 """Tests set it: a failure of ours is then raised, not noted."""
+
+
+def _watched_by(value: Any) -> Any:
+    return value._checker.fn if isinstance(value, Watched) else None
 
 
 class Subject:
@@ -108,12 +113,19 @@ class Subject:
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
         )
 
+    def _from_outside(self, path: str) -> str:
+        """`self.w` of a bound method, or of a callable object, by the object's name in the notebook."""
+        _, plain = unwrap(self.fn)
+        first = plain.__code__.co_varnames[:1] if plain is not None else ("self",)
+        owner, rest = self._owner(), path.partition(".")[2]
+        return f"{owner}.{rest}" if owner and rest and (path.partition(".")[0],) == first else path
+
     def _owner(self) -> str:
         """Name in the notebook of the object that a bound method, or a callable object, belongs to, or nothing."""
         held = self.fn.__self__ if isinstance(self.fn, types.MethodType) else self.fn
         if isinstance(held, types.FunctionType | type):
             return ""
-        same = (n for n, v in self.namespace.items() if v is held or getattr(v, "_checker", None) is self)
+        same = (n for n, v in self.namespace.items() if v is held or _watched_by(v) is held)
         return next((n for n in same if not n.startswith("_")), "")
 
     def stateful(self, args: Sequence[Any]) -> Any:
@@ -145,7 +157,12 @@ class Subject:
         stateful = self.stateful(args)
         kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
         found = []
-        for w in stateful.touched.values() if stateful is not None else ():
+        own = (
+            [replace(w, path=self._from_outside(w.path)) for w in stateful.touched.values()]
+            if stateful
+            else []
+        )
+        for w in own:
             where = next(iter(reach.offered.get(w.path, ())), w.where)
             if w.path in kept:
                 found.append(replace(w, where=where, tracer=False, after=""))

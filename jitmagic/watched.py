@@ -43,7 +43,7 @@ class Watched:
     """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
 
     def __init__(self, fn: Callable[..., Any], checker: Checker) -> None:
-        functools.update_wrapper(self, fn)
+        functools.update_wrapper(self, fn, updated=())
         self._checker = checker
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,6 +60,15 @@ class Watched:
         if name.startswith("__") or "_checker" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._checker.fn, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_checker" in self.__dict__:
+            setattr(self._checker.fn, name, value)
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._checker.fn, name)
 
     def __repr__(self) -> str:
         return f"<{self._checker.name}, compiled by jitmagic>"

@@ -303,9 +303,18 @@ class _Baked:
 
 def _reader(place: Place) -> Callable[[], Any]:
     """A fast way to look at a place: follows names from the root, without a call per step where it can."""
+    if place.adapter is not None and place.parent is not None:
+        return functools.partial(_inside, place.parent)
     if place.parent is None and is_a(place.holder(), dict):
         return functools.partial(place.holder().get, place.key, MISSING)
     return place.look
+
+
+def _inside(place: Place) -> Any:
+    """The value in a framework's array or variable; where a plain array was bound in its place, that."""
+    value = place.look()
+    adapter = adapter_for(value)
+    return value if adapter is None else adapter.read(value)
 
 
 def _reference(value: Any) -> Any:

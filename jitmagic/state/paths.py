@@ -303,9 +303,20 @@ def resolve(path: Path | str, scope: Scope) -> Place:
     for step in path.steps:
         below = place.below(step.kind, step.key)
         if not below.exists():
-            raise PathError(f"`{path}`: {_what_is_missing(place, step)}")
+            below = _wrapped(place).below(step.kind, step.key)
+        if not below.exists():
+            raise PathError(f"`{path}`: {_what_is_missing(_wrapped(place), step)}")
         place = below
     return place
+
+
+def _wrapped(place: Place) -> Place:
+    """The object inside a wrapper that calls it, by the same path."""
+    inside = place.below("attribute", "__wrapped__")
+    if not inside.exists() or is_a(inside.look(), values.FUNCTIONS):
+        return place
+    inside.path = place.path
+    return inside
 
 
 def _what_is_missing(place: Place, step: Step) -> str:

@@ -281,7 +281,8 @@ class _Scan:
         """Frameworks keep a random state that their functions and modules draw from unless they are given one."""
         if not adapters.any_installed():
             return
-        seen = [*self.classes.values(), *(type(root.value) for root in self.roots.values())]
+        held = [root.value for root in self.roots.values()]
+        seen = [*self.classes.values(), *(type(v) for v in held if adapter_for(v) is None)]
         if any(map(adapters.is_module_class, seen)):
             for path, state in adapters.default_random_states():
                 self.drawn.setdefault(id(state), (path, state))
