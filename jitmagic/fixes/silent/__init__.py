@@ -35,7 +35,7 @@ def families(kind: str) -> tuple[Family, ...]:
 
     return {
         "stale-constant": (helpers.propose, states.propose),
-        "state-write": (states.propose,),
+        "state-write": (states.propose, copies.propose),
         "leaked-tracer": (states.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),
@@ -47,7 +47,6 @@ def families(kind: str) -> tuple[Family, ...]:
         "donated-reuse": (calls.propose,),
         "unrolled-loop": (loops.propose,),
         "nan": (numbers.propose,),
-        "state-write": (copies.propose,),
         "lossy-pytree": (classes.propose,),
         "array-in-aux-data": (classes.propose,),
         "jit-differs-from-eager": (widths.propose,),
