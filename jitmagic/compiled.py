@@ -132,6 +132,8 @@ def compile_function(
     framework variables: `as_in_jax` keeps it so. `warn` has frozen values watched: a magic does that itself.
     """
     if isinstance(fn, (staticmethod, classmethod)):
+        if warn and dyn_vars is None:
+            return options.jit(fn)  # jax refuses it and says what to do
         return type(fn)(
             compile_function(fn.__func__, dyn_vars, options, namespace, as_in_jax=True, warn=warn)
         )

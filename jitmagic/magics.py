@@ -247,10 +247,10 @@ class JitMagics(Magics):
 
 def _options(value: Any) -> JitOptions:
     options = JitOptions.of(
-        static_argnames=_names(value("static")),
-        static_argnums=_numbers("--static-argnums", value("static_argnums")),
-        donate_argnames=_names(value("donate")),
-        donate_argnums=_numbers("--donate-argnums", value("donate_argnums")),
+        static_argnames=_names(value("static")) or None,
+        static_argnums=_numbers("--static-argnums", value("static_argnums")) or None,
+        donate_argnames=_names(value("donate")) or None,
+        donate_argnums=_numbers("--donate-argnums", value("donate_argnums")) or None,
         device=value("device"), backend=value("backend"), keep_unused=bool(value("keep_unused")),
         inline=bool(value("inline")),
     )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+_LISTS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
 
 @dataclass(frozen=True)
@@ -21,21 +23,24 @@ class JitOptions:
     backend: str | None = None
     keep_unused: bool = False
     inline: bool = False
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """Which of the static and donated ones were given, be it as empty: jax then does not infer one from the other."""
 
     @classmethod
     def of(cls, **given: Any) -> JitOptions:
         """From keywords in any of the forms that `jax.jit` accepts."""
+        explicit = frozenset(k for k in _LISTS if given.get(k) is not None)
         for key in ("static_argnums", "donate_argnums"):
             given[key] = _numbers(given.get(key))
         for key in ("static_argnames", "donate_argnames"):
             given[key] = _names(given.get(key))
-        return cls(**given)
+        return cls(**given, given=explicit)
 
     def kwargs(self) -> dict[str, Any]:
         """Keywords for `jax.jit`; what was not declared is left out, so that jax's own defaults hold."""
         out: dict[str, Any] = {}
-        for key in ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames"):
-            if value := getattr(self, key):
+        for key in _LISTS:
+            if (value := getattr(self, key)) or key in self.given:
                 out[key] = value
         out.update({k: getattr(self, k) for k in ("keep_unused", "inline") if getattr(self, k)})
         if self.device is not None:
@@ -61,16 +66,26 @@ class JitOptions:
         A static parameter is so by name and by position, however the call gives it."""
         known = parameters or ()
         plain = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        numbers, names = _both(self.static_argnums, self.static_argnames, plain, known)
-        donated, donated_names = _both(self.donate_argnums, self.donate_argnames, plain, known)
+        numbers, names = self._both("static", plain, known)
+        donated, donated_names = self._both("donate", plain, known)
         every = {p.name for p in known}
+        static = {"static_argnums", "static_argnames"}
         return replace(
             self,
+            given=frozenset(static) if self.given >= static else frozenset(),
             static_argnums=tuple(n + by for n in numbers),
             static_argnames=names,
             donate_argnums=(*donate_state, *(n + by for n in donated)),
             donate_argnames=tuple(n for n in donated_names if n in every),
         )
+
+    def _both(
+        self, kind: str, plain: Sequence[str], known: Sequence[inspect.Parameter]
+    ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        numbers, names = getattr(self, f"{kind}_argnums"), getattr(self, f"{kind}_argnames")
+        if self.given >= {f"{kind}_argnums", f"{kind}_argnames"}:
+            return tuple(n if n >= 0 else n + len(plain) for n in numbers), names
+        return _both(numbers, names, plain, known)
 
     def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
         """Names of the parameters of `fn` that are static, whichever way they were declared."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
-import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.state.values import MISSING, class_attribute, module_of, mro, own_dict, raw_get
+from jitmagic.state.values import MISSING, class_dict, module_of, mro, own_dict, raw_get
 
 if TYPE_CHECKING:
     from jitmagic.state.paths import Place
@@ -233,9 +232,9 @@ def _framework_classes(cls: type) -> tuple[type, ...]:
 
 
 def _has_value(obj: object, classes: tuple[type, ...]) -> bool:
-    found = class_attribute(type(obj), "value")
-    if found is not None:
-        return found[0] in classes or isinstance(found[1], property | types.MemberDescriptorType)
+    """The framework's own class has a `value`: a property of that name on a user's module makes no variable."""
+    if any("value" in class_dict(c) for c in classes):
+        return True
     return type(obj) in classes and "value" in (own_dict(obj) or {})
 
 
