@@ -29,6 +29,8 @@ def diagnose_failure(
     first = locate.locate(exc)
     first = replace(first, leaves=_state_paths(checker, args, kwargs, first.leaves))
     checker.seen.problems = _joined(checker.seen.problems, [first])
+    if not _is_new(checker, first, args, kwargs):
+        return
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
             checker.seen.problems = _joined(
@@ -49,6 +51,19 @@ def located(checker: Subject, exc: Exception) -> bool:
     problem = replace(problem, leaves=())  # arguments of the library's function, not of this one
     checker.seen.problems = _joined(checker.seen.problems, [problem])
     return True
+
+
+def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool:
+    """A call of this form has not failed at this place before: only then is there more to learn from it."""
+    from jitmagic.tracing.leaves import signature_key
+
+    try:
+        key = (first.op, first.where, first.message, signature_key(checker.fn, args, kwargs))
+        new = key not in checker.seen.diagnosed
+        checker.seen.diagnosed.add(key)
+    except TypeError:  # an argument without a hash
+        return True
+    return new
 
 
 def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[ev.Problem]:
@@ -97,12 +112,15 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
             run = recording.record(
                 checker.fn, args, kwargs,
                 static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
+                find_nan=False,
             )  # fmt: skip
         ended_by = run.problems[-1:] if run.error is not None else ()
         seen = [p for p in run.problems if p not in ended_by and (p.where is None or p.where.file in files)]
         found = _joined(found, seen)
-        if run.note and inside:
+        if run.note and (inside or run.error is None):
             checker.seen.note(run.note)
+        if run.error is None:
+            break  # every body of a loop or branch was traced through: there is no question in them
     return found
 
 

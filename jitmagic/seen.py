@@ -26,6 +26,8 @@ class Seen:
     calls: list[ev.Call] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     problems: list[ev.Problem] = field(default_factory=list)
+    diagnosed: set[Any] = field(default_factory=set)
+    """Forms of calls with the place where they failed, once they were looked into."""
     variables: dict[str, ev.Variable] = field(default_factory=dict)
     writes: dict[str, ev.Write] = field(default_factory=dict)
     differences: list[ev.Difference] = field(default_factory=list)

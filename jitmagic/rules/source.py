@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -79,6 +80,7 @@ class Source:
         return self.tree
 
 
+@functools.lru_cache(maxsize=16)
 def parse(function: Function) -> Source | None:
     """The definition of the function, or None where there is no source."""
     tree = _tree(function.source)
@@ -95,6 +97,7 @@ def parse(function: Function) -> Source | None:
     return _source(function, tree, function.source, function.line - node.lineno, max(column, 0))
 
 
+@functools.lru_cache(maxsize=16)
 def parse_cell(function: Function) -> Source | None:
     """The whole cell that defines the function; its definition alone where the cell is not known."""
     tree = _tree(function.cell)

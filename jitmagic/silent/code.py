@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Code:
         rest = [x for x in (a.vararg, a.kwarg) if x is not None]
         return tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, *rest))
 
-    @property
+    @functools.cached_property
     def local(self) -> frozenset[str]:
         """Names that belong to the function or to functions inside it."""
         code = self.fn.__code__
@@ -89,15 +90,25 @@ class Code:
                 return f"{owner.__name__}.{node.attr}"  # type: ignore[attr-defined]
         return qualified(value)
 
-    def walk(self) -> Iterator[ast.AST]:
+    @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
         """The nodes of its body in the order of the text, functions inside included."""
         body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
         found = [n for part in body for n in ast.walk(part) if hasattr(n, "lineno")]
-        return iter(sorted(found, key=lambda n: (n.lineno, n.col_offset)))  # type: ignore[attr-defined]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
+
+    def walk(self) -> Iterator[ast.AST]:
+        """The nodes of its body in the order of the text, functions inside included."""
+        return iter(self.nodes)
+
+    @functools.cached_property
+    def named_calls(self) -> list[tuple[str, ast.Call]]:
+        """Every call in its body with its full name."""
+        return [(self.full_name(n.func), n) for n in self.nodes if isinstance(n, ast.Call)]
 
     def calls(self) -> Iterator[tuple[str, ast.Call]]:
         """Every call in its body with its full name."""
-        return ((self.full_name(n.func), n) for n in self.walk() if isinstance(n, ast.Call))
+        return iter(self.named_calls)
 
 
 def codes(functions: Iterable[types.FunctionType]) -> list[Code]:
@@ -108,7 +119,7 @@ def codes(functions: Iterable[types.FunctionType]) -> list[Code]:
         code = code_of(fn)
         if code is not None and code.node not in inside:
             found.append(code)
-            inside |= {n for n in ast.walk(code.node) if isinstance(n, Definition)}
+            inside |= {code.node, *(n for n in code.nodes if isinstance(n, Definition))}
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.tracing.sites import Source, source_of
+from jitmagic.tracing.sites import Source, line_of, source_of
 
 TURNS = 8
 EQUATIONS = 100
@@ -34,12 +34,16 @@ class _Loop:
 def unrolled(closed: Any) -> Iterator[Unrolled]:
     """The outermost loops of at least 8 turns whose bodies made at least 100 equations."""
     loops: dict[ast.AST, _Loop] = {}
+    blocks: dict[str, _Blocks] = {}
     chains: dict[Any, list[ast.AST]] = {}
     for eqn, stack in all_equations(closed):
         for depth, (code, offset) in enumerate(stack):
             key = (code, offset)
             if key not in chains:
-                chains[key] = _around(source_of(code.co_filename), _line_of(code, offset))
+                file = code.co_filename
+                if file not in blocks:
+                    blocks[file] = _Blocks(source_of(file))
+                chains[key] = blocks[file].around(line_of(code, offset))
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
                 found.equations += 1
@@ -51,23 +55,29 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
             yield Unrolled(_head(made.file, source, node), _names(node), made.turns(), made.equations)
 
 
-def _line_of(code: Any, offset: int) -> int:
-    import itertools
+class _Blocks:
+    """Loops and functions of one file, for the loops around a line."""
 
-    position = next(itertools.islice(code.co_positions(), max(offset, 0) // 2, None), (None,))
-    return position[0] or code.co_firstlineno
+    def __init__(self, source: Source) -> None:
+        nodes = [n for ns in source.spans.values() for n in ns]
+        self.functions = [n for n in nodes if isinstance(n, _FUNCTIONS)]
+        self.loops = sorted(
+            (n for n in nodes if isinstance(n, _LOOPS)), key=lambda n: (n.lineno, n.col_offset)
+        )
+        self.found: dict[int, list[ast.AST]] = {}
 
-
-def _around(source: Source, line: int) -> list[ast.AST]:
-    """Loops of the function at that line in whose bodies the line is, innermost first."""
-    if source.tree is None:
-        return []
-    inside = [n for n in ast.walk(source.tree) if _contains(n, line)]
-    functions = [n for n in inside if isinstance(n, _FUNCTIONS)]
-    own = min(functions, key=lambda n: n.end_lineno - n.lineno, default=None)  # type: ignore[operator]
-    loops: list[ast.AST] = [n for n in inside if isinstance(n, _LOOPS) and _in_body(n, line)]
-    first = own.lineno if own is not None else 0
-    return [n for n in loops if getattr(n, "lineno", 0) >= first][::-1]
+    def around(self, line: int) -> list[ast.AST]:
+        """Loops of the function at that line in whose bodies the line is, innermost first."""
+        if line not in self.found:
+            own = min(
+                (n for n in self.functions if _contains(n, line)),
+                key=lambda n: (n.end_lineno or n.lineno) - n.lineno,
+                default=None,
+            )
+            first = own.lineno if own is not None else 0
+            inside = [n for n in self.loops if n.lineno >= first and _contains(n, line) and _in_body(n, line)]
+            self.found[line] = list(inside[::-1])
+        return self.found[line]
 
 
 def _contains(node: ast.AST, line: int) -> bool:

@@ -168,9 +168,9 @@ def _values(node: ast.AST) -> list[str]:
 
 def called_back(code: Code) -> set[int]:
     """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
-    inner = {n.name: n for n in ast.walk(code.node) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    inner = {n.name: n for n in code.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
     found: set[int] = set()
-    for call in (n for n in ast.walk(code.node) if isinstance(n, ast.Call)):
+    for _, call in code.calls():
         name = dotted_name(call.func)
         if name.rpartition(".")[2] not in CALLBACKS or not (call.args or call.keywords):
             continue
@@ -186,9 +186,7 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
     handed: set[types.FunctionType] = set()
     called: set[Any] = set()
     for code in all_codes:
-        for node in ast.walk(code.node):
-            if not isinstance(node, ast.Call):
-                continue
+        for _, node in code.calls():
             target = code.value(node.func)
             if isinstance(target, types.FunctionType):
                 called.add(target)

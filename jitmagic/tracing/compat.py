@@ -226,6 +226,15 @@ def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
     return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))
 
 
+def program_of(closed: Any) -> Callable[..., list[Any]]:
+    """A traced program as a function of its inputs."""
+
+    def program(*args: Any) -> list[Any]:
+        return eval_jaxpr(closed, args)
+
+    return program
+
+
 def trace_of(tracer: Any) -> Any:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)

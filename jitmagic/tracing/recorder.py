@@ -42,8 +42,10 @@ class _Seen:
 class Recorder:
     """What the run saw, one entry per place and op, in order of occurrence."""
 
-    def __init__(self, order: Mapping[str, int], budget_s: float, *, inside: bool) -> None:
-        self.order, self.inside = order, inside
+    def __init__(
+        self, order: Mapping[str, int], budget_s: float, *, inside: bool, find_nan: bool = True
+    ) -> None:
+        self.order, self.inside, self.find_nan, self.budget_s = order, inside, find_nan, budget_s
         self.deadline = time.monotonic() + budget_s
         self.seen: dict[Any, _Seen] = {}
         self.counts: Counter[Any] = Counter()
@@ -141,7 +143,7 @@ class Recorder:
 
     def check_finite(self, name: str, inputs: Any, outputs: Any, leaves: Leaves) -> None:
         """Note the first operation that makes a NaN, or an infinity, of finite inputs."""
-        if self.first_nan is not None:
+        if self.first_nan is not None or not self.find_nan:
             return
         for bad, test, made in (("nan", np.isnan, self.first_nan), ("inf", np.isinf, self.first_inf)):
             if (

@@ -50,38 +50,38 @@ def record(
     constants: Mapping[int, str] | None = None,
     budget_s: float = 5.0,
     reach_inside: bool = False,
+    find_nan: bool = True,
 ) -> Recording:
     """Run `fn` once on its values and record every question that jit could not answer.
 
     `static`: parameters or leaf paths that stay plain values. `constants`: id of a closed-over array -> path,
     so that its path stands among the leaves. `budget_s`: seconds after which the run is given up at the next
     operation. `reach_inside` runs without jit, so that bodies of loops, branches and inner jitted functions
-    are run too. Never raises for what `fn` raises (KeyboardInterrupt passes).
+    are run too. `find_nan` looks at every result for the first that is not finite. Never raises for what `fn` raises (KeyboardInterrupt passes).
     """
     while compat.is_jitted(fn) and hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
     with _lock:
-        return _record(
-            fn, tuple(args), dict(kwargs), frozenset(static), constants or {}, budget_s, reach_inside
-        )
+        names = [name for name, _ in named_leaves(fn, args, kwargs)]
+        order = {name: i for i, name in enumerate(names)}
+        recorder = Recorder(order, budget_s, inside=reach_inside, find_nan=find_nan)
+        return _record(fn, tuple(args), dict(kwargs), frozenset(static), constants or {}, recorder)
 
 
 def _record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[str],
-    constants: Mapping[int, str], budget_s: float, inside: bool,
+    constants: Mapping[int, str], recorder: Recorder,
 ) -> Recording:  # fmt: skip
-    names = [name for name, _ in named_leaves(fn, args, kwargs)]
-    recorder = Recorder({name: i for i, name in enumerate(names)}, budget_s, inside=inside)
     trace = ShadowTrace(recorder, constants)
     error: BaseException | None = None
     note, complete = "", True
     try:
         args, kwargs = _shadowed(trace, fn, args, kwargs, static)
-        mode = jax.disable_jit() if inside else contextlib.nullcontext()
+        mode = jax.disable_jit() if recorder.inside else contextlib.nullcontext()
         with answering_tracers(), compat.full_tracebacks(), mode, compat.set_current_trace(trace):
             fn(*args, **kwargs)
     except OutOfBudget:
-        complete, note = False, f"the recording run was stopped after {budget_s:g} s"
+        complete, note = False, f"the recording run was stopped after {recorder.budget_s:g} s"
     except Exception as exc:
         complete, error = False, exc
     finally:

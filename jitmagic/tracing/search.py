@@ -111,6 +111,8 @@ class _Search:
             if not self._is_declared(path) and self._no_jax_type(path, v)
         }
         static |= self._allowed(suspects)
+        if not static and suspects:
+            return None  # the trace that failed is all there is to try
         growth, needed = 0, set[str]()
         while (problem := self._trace(static)) is not None:
             growth += 1

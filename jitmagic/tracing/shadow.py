@@ -11,6 +11,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -177,6 +178,18 @@ def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameTyp
     return None
 
 
+OFTEN = 64
+"""Calls of one program from which on a compilation of its own is cheaper than jax's way of binding it."""
+
+
+@dataclass
+class _Program:
+    closed: Any
+    """Kept so that its id stays its own."""
+    calls: int = 0
+    run: Callable[..., list[Any]] | None = None
+
+
 class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
     """Binds every primitive on concrete values under the parent trace and joins the leaves."""
 
@@ -184,6 +197,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         super().__init__()
         self.recorder, self.constants = recorder, constants
         self.parent = compat.current_trace()
+        self.programs: dict[int, _Program] = {}
 
     def unwrap(self, value: Any) -> tuple[Any, Leaves]:
         if isinstance(value, ShadowTracer) and value._trace is self:
@@ -206,7 +220,11 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         if primitive.name in _SILENT:
             return []
         if primitive.name in ("jit", "pjit") and "jaxpr" in params:
-            return self._inline(params["jaxpr"], tracers)
+            ours = is_user_file(compat.traced_file(params["jaxpr"]))
+            # A program of jax's own asks nothing: as one operation it costs what it costs without us.
+            if ours or self.recorder.find_nan:
+                return self._inline(params["jaxpr"], tracers, ours)
+            return self._call(primitive, tracers, params)
         values, parts = zip(*map(self.unwrap, tracers), strict=True) if tracers else ((), ())
         leaves: Leaves = frozenset().union(*parts)
         with compat.set_current_trace(self.parent):
@@ -216,8 +234,20 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         wrapped = [self.wrap(o, leaves) for o in outs]
         return wrapped if primitive.multiple_results else wrapped[0]
 
-    def _inline(self, closed: Any, tracers: Any) -> list[Any]:
-        ours = is_user_file(compat.traced_file(closed))
+    def _call(self, primitive: Any, tracers: Any, params: Any) -> list[Any]:
+        """A traced program of a library as one operation; one that comes often is compiled for this run."""
+        closed = params["jaxpr"]
+        known = self.programs.setdefault(id(closed), _Program(closed))
+        known.calls += 1
+        if known.calls == OFTEN:
+            known.run = jax.jit(compat.program_of(closed))
+        values, parts = zip(*map(self.unwrap, tracers), strict=True) if tracers else ((), ())
+        leaves: Leaves = frozenset().union(*parts)
+        with compat.set_current_trace(self.parent):
+            outs = known.run(*values) if known.run is not None else primitive.bind(*values, **params)
+        return [self.wrap(out, leaves) for out in outs]
+
+    def _inline(self, closed: Any, tracers: Any, ours: bool) -> list[Any]:
         if not ours:
             self.recorder.sources.append(compat.current_source_frames())
         try:

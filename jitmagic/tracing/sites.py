@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import dis
-import itertools
+import functools
 import linecache
 import types
 from collections import OrderedDict
@@ -33,6 +33,8 @@ class Source:
     tree: ast.Module | None
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     spans: dict[Span, list[ast.AST]] = field(default_factory=dict)
+    around: dict[Span, ast.AST | None] = field(default_factory=dict)
+    """Smallest node around a span that is no node's own, once it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,35 @@ class Site:
     """The instruction is a call (and not, say, the jump that follows it)."""
 
 
-_sources: OrderedDict[str, tuple[str, Source]] = OrderedDict()
+_sources: OrderedDict[str, tuple[list[str], str, Source]] = OrderedDict()
 
 
 def source_of(filename: str) -> Source:
     """Lines and tree of a file or cell, from linecache; cached until the text changes."""
     lines = linecache.getlines(filename)
-    text = "".join(lines)
     cached = _sources.get(filename)
-    if cached is None or cached[0] != text:
-        cached = (text, _parse(text, lines))
-        _sources[filename] = cached
-        while len(_sources) > _KEPT_FILES:
-            _sources.popitem(last=False)
-    return cached[1]
+    if cached is not None and cached[0] is lines:  # linecache hands out the same list until the file changes
+        return cached[2]
+    text = "".join(lines)
+    if cached is None or cached[1] != text:
+        cached = (lines, text, _parse(text, lines))
+    _sources[filename] = (lines, *cached[1:])
+    while len(_sources) > _KEPT_FILES:
+        _sources.popitem(last=False)
+    return cached[2]
+
+
+@functools.lru_cache(maxsize=128)
+def positions_of(code: types.CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    """Span of every instruction of a code object."""
+    return list(code.co_positions())
+
+
+def line_of(code: types.CodeType, lasti: int) -> int:
+    """Line of the instruction at byte offset `lasti`; that of the definition where it has none."""
+    positions = positions_of(code)
+    index = max(lasti, 0) // 2
+    return (positions[index][0] if index < len(positions) else None) or code.co_firstlineno
 
 
 def _parse(text: str, lines: list[str]) -> Source:
@@ -106,17 +123,19 @@ def span_of(node: ast.AST) -> Span | None:
 def site_of(code: types.CodeType, lasti: int) -> Site | None:
     """The expression at byte offset `lasti` of `code`; None where not even a line is known."""
     index = max(lasti, 0) // 2
-    spans = [_full(p) for p in itertools.islice(code.co_positions(), index + 1)]
-    if not spans:
+    positions = positions_of(code)
+    if not positions:
         return None
-    span, line = spans[-1], _line(code, index)
+    index = min(index, len(positions) - 1)
+    span, line = _full(positions[index]), positions[index][0]
     source = source_of(code.co_filename)
     if span is None:
         return _line_site(code, line, source) if line else None
     node = _node_at(source, span)
     opname = _opname(code, index)
     if node is not None:
-        node = _refine(source, node, spans[:-1], jump="JUMP" in opname)
+        before = [_full(p) for p in positions[max(index - _LOOK_BACK, 0) : index]]
+        node = _refine(source, node, before, jump="JUMP" in opname)
         span = span_of(node) or span
     return Site(_where(code, span, source), node, source, opname.startswith("CALL"))
 
@@ -124,18 +143,18 @@ def site_of(code: types.CodeType, lasti: int) -> Site | None:
 def _opname(code: types.CodeType, index: int) -> str:
     # Used only to tell calls and jumps from the rest: these two words are in the names of every version.
     try:
-        return dis.opname[code.co_code[index * 2]]
+        return dis.opname[_instructions(code)[index * 2]]
     except IndexError:
         return ""
 
 
+@functools.lru_cache(maxsize=128)
+def _instructions(code: types.CodeType) -> bytes:
+    return code.co_code  # made anew each time it is asked for
+
+
 def _full(position: tuple[int | None, ...]) -> Span | None:
     return None if None in position else position  # type: ignore[return-value]
-
-
-def _line(code: types.CodeType, index: int) -> int | None:
-    position = next(itertools.islice(code.co_positions(), index, None), (None,))
-    return position[0]
 
 
 def _line_site(code: types.CodeType, line: int, source: Source) -> Site:
@@ -150,8 +169,10 @@ def _node_at(source: Source, span: Span) -> ast.AST | None:
     if nodes:
         # A statement and its only expression share a span: the expression is meant.
         return next((n for n in nodes if isinstance(n, ast.expr)), nodes[0])
-    inside = [(s, n) for s, ns in source.spans.items() if _contains(s, span) for n in ns[-1:]]
-    return min(inside, key=lambda item: _size(item[0]), default=(None, None))[1]
+    if span not in source.around:
+        inside = [(s, n) for s, ns in source.spans.items() if _contains(s, span) for n in ns[-1:]]
+        source.around[span] = min(inside, key=lambda item: _size(item[0]), default=(None, None))[1]
+    return source.around[span]
 
 
 def _contains(outer: Span, inner: Span) -> bool:
@@ -252,7 +273,7 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
 
 def _last_evaluated(operands: list[ast.expr], before: list[Span | None]) -> ast.expr | None:
     places = {span_of(operand): operand for operand in operands}
-    for span in itertools.islice(reversed(before), _LOOK_BACK):
+    for span in reversed(before):
         if span in places:
             return places[span]
     return None
