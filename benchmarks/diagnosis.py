@@ -10,7 +10,8 @@ For each size, functions of that many equations on an array of `--shape` floats 
             off: locating, recording runs, search for static arguments, findings; without and with fixes
 * good:     a form that traces, under `jitmagic.check`: traces are counted, and timed beside one bare `.trace`
 
-Prints CPU seconds of the process (the machine may be shared), ratios and the exponent of growth between the sizes. Conditions are printed first.
+Prints CPU seconds of the process (the machine may be shared), ratios and the exponent of growth between the sizes.
+Conditions are printed first.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def main() -> None:
     import jax
 
     print(f"jax {jax.__version__}, Python {platform.python_version()}, {jax.default_backend()}, "
-          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, array of {asked.shape} float32, cold processes")  # fmt: skip
+          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.shape} float32, cold processes")  # fmt: skip
     for form in asked.forms:
         print_form(form, asked.sizes, asked.shape)
 
@@ -129,7 +130,9 @@ def print_form(form: str, sizes: list[int], shape: int) -> None:
                 exponent = math.log(seconds[kind] / before[kind]) / math.log(size / sizes[0])
                 grown = f"  grows as n^{exponent:.2f}"
             more = f"  traces {got[kind]['traces']}" if "traces" in got[kind] else ""
-            print(f"  {kind:9s}{seconds[kind]:8.3f} s  {seconds[kind] / seconds[base]:5.2f} x {base}{grown}{more}")
+            print(
+                f"  {kind:9s}{seconds[kind]:8.3f} s  {seconds[kind] / seconds[base]:5.2f} x {base}{grown}{more}"
+            )
         before = before or seconds
 
 

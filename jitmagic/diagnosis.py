@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,7 @@ def diagnose_failure(
     """Add what can be known about a failed call to what the checker has seen."""
     from jitmagic.tracing import locate
 
-    first = locate.locate(exc)
-    first = replace(first, leaves=_state_paths(checker, args, kwargs, first.leaves))
+    first = _in_the_users_names(checker, args, kwargs, locate.locate(exc))
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if not _is_new(checker, first, args, kwargs):
         return
@@ -84,15 +84,16 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
         checker.failed_inside(what, exc)
 
 
-def _state_paths(checker: Subject, args: Any, kwargs: Any, leaves: Sequence[str]) -> tuple[str, ...]:
-    """The hidden arguments of a stateful function by the names the user knows them by."""
+def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
+    """The hidden arguments of what is traced by the names that the user knows them by."""
     paths = checker.dynamic_paths(args) if checker._compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
     if checker.framework:
         from jitmagic.tracing.foreign import leaf_names
 
         hidden |= leaf_names(checker.fn, args, kwargs)
-    return tuple(hidden.get(leaf, leaf) for leaf in leaves)
+    message = re.sub(r"_dyn\d+|_leaves\[\d+\]", lambda m: hidden.get(m[0], m[0]), problem.message)
+    return replace(problem, leaves=tuple(hidden.get(leaf, leaf) for leaf in problem.leaves), message=message)
 
 
 def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:

@@ -57,7 +57,8 @@ def record(
     `static`: parameters or leaf paths that stay plain values. `constants`: id of a closed-over array -> path,
     so that its path stands among the leaves. `budget_s`: seconds after which the run is given up at the next
     operation. `reach_inside` runs without jit, so that bodies of loops, branches and inner jitted functions
-    are run too. `find_nan` looks at every result for the first that is not finite. Never raises for what `fn` raises (KeyboardInterrupt passes).
+    are run too. `find_nan` looks at every result for the first that is not finite. Never raises for what `fn`
+    raises (KeyboardInterrupt passes).
     """
     while compat.is_jitted(fn) and hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__

@@ -1,0 +1,121 @@
+"""Functions that the user's own code compiles, with jax or with a framework: watched, and run as they are."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from jitmagic.tracing.stages import counted
+
+FOUND = [
+    ("g = jax.jit(f)", "def f(t):\n    return t.sum()", "for n in (3, 5, 7): g(jnp.ones(n))", "recompile-shape", "t"),
+    ("g = jax.jit(f, static_argnums=1)", "def f(x, n):\n    return x * n", "for n in range(4): g(1.0, n)", "recompile-static", "n"),
+    ("g = functools.partial(jax.jit, static_argnames='n')(f)", "def f(x, *, n):\n    return x * n", "for n in range(4): g(1.0, n=n)", "recompile-static", "n"),
+    ("g = jax.jit(f)", "def f(s, x):\n    return s * 0.5 + x", "s = 0.0\nfor _ in range(3): s = g(s, jnp.float32(1))", "recompile-weak-type", "s"),
+    ("g = jax.jit(f)", "w = 2.0\ndef f(x):\n    return x * w", "g(1.0)\nw = 3.0\ng(1.0)", "stale-constant", "w"),
+    ("g = jax.jit(jax.value_and_grad(f))", "def f(x):\n    if x > 1:\n        return x\n    return x * 2", "g(1.0)", "tracer-bool", "x"),
+    ("g = jax.jit(lambda x, n: sum(x * i for i in range(n)))", "f = None", "g(1.0, 3)", "tracer-int", "n"),
+    ("g = nnx.jit(f)", "from flax import nnx\ndef f(m, x):\n    if m(x).sum() > 0:\n        return x\n    return m(x)", "g(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), jnp.ones(2))", "tracer-bool", "m.kernel.value"),
+    ("g = eqx.filter_jit(f)", "import equinox as eqx\ndef f(m, x):\n    print(x)\n    return m(x)", "g(eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0)), jnp.ones(2))", "trace-time-print", "x"),
+    ("g = bm.jit(f)", "import brainpy.math as bm\nv = bm.Variable(bm.zeros(2))\ndef f(x):\n    return x + np.random.rand() + v.value", "g(1.0)", "hidden-rng", "np.random.rand"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("jitted", "definition", "calls", "kind", "culprit"), FOUND)
+@pytest.mark.parametrize("earlier", [False, True], ids=["same cell", "earlier cell"])
+def test_what_is_jitted_by_hand_is_watched(notebook, jitted, definition, calls, kind, culprit, earlier):
+    notebook.ok(f"import functools\n{definition}\n{jitted}" if earlier else "import functools")
+    body = calls if earlier else f"{definition}\n{jitted}\n{calls}"
+    notebook.run(f"%%jitcheck -q\n{body}")
+    found = [f for f in notebook.report().findings if f.kind == kind]
+    assert len(found) == 1 and culprit in found[0].culprits, notebook.report().findings
+    assert found[0].span is not None
+
+
+CLEAN = [
+    "@jax.jit\ndef f(x, flag=None):\n    return x if flag is None else x * flag\nf(1.0); f(2.0); f(3.0)",
+    "from jax.nn import relu\nf = jax.jit(lambda a, b: relu(a @ b))\nf(jnp.ones((2, 3)), jnp.ones((3, 2)))",
+    "import equinox as eqx\nm = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))\n@eqx.filter_jit\ndef f(m, x):\n    return jax.vmap(m)(x)\nf(m, jnp.ones((3, 2)))",
+    "from flax import nnx\nm = nnx.BatchNorm(2, rngs=nnx.Rngs(0))\n@nnx.jit\ndef f(m, x):\n    return m(x)\n[f(m, jnp.ones((3, 2))) for _ in range(3)]",
+    "import brainpy.math as bm\nv = bm.Variable(bm.zeros(2))\n@bm.jit\ndef f(x):\n    v.value = v.value + x\n    return v.value\nf(1.0); f(2.0)",
+    "class M:\n    def __init__(self, f):\n        self.f = jax.jit(f)\nm = M(lambda v: v * 2)\nm.f(1.0); m.f(2.0)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", CLEAN)
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
+def test_good_code_that_jits_by_itself_is_left_alone(notebook, cell, magic):
+    notebook.ok(f"{magic}\n{cell}")
+    assert notebook.kinds("error", "warning") == []
+
+
+def test_the_compiled_function_goes_on_running_compiled(notebook):
+    notebook.ok("%%jitcheck -q\n@jax.jit\ndef f(x):\n    return x * 2")
+    with counted() as counts:
+        notebook.ok("[f(jnp.ones(2) * i) for i in range(3)]")
+    assert counts.compiles("f") == 1
+
+
+def test_a_cell_without_a_function_may_use_one_that_is_compiled(notebook):
+    notebook.ok("fast = jax.jit(lambda x: x + 1)")
+    notebook.ok("%%jitcheck -q\ny = fast(1.0)")
+    assert float(notebook.ns["y"]) == 2.0 and notebook.report().functions[0].calls == 1
+
+
+LATER = [
+    ("@jax.jit\ndef f(x):\n    if x > 0:\n        return x\nf(1.0)", "tracer-bool", "if x > 0:", "x"),
+    ("g = jax.jit(lambda x: x, static_argnames='mode')", "bad-static-spec", "g = jax.jit(lambda x: x, static_argnames='mode')", None),
+    ("import functools\n@functools.partial(jax.jit, static_argnames=['mod'])\ndef f(x, mode):\n    return x", "bad-static-spec", "@functools.partial(jax.jit, static_argnames=['mod'])", "mode"),
+    ("step = jax.jit(lambda p: p * 2, donate_argnums=0)\nw = jnp.ones(3)\nnew = step(w)\nw.sum()", "donated-reuse", "w.sum()", "w"),
+    ("@jax.jit\ndef f(x, name):\n    return x\nf(1.0, 'tanh')", "invalid-jax-type", "def f(x, name):", "name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "kind", "line", "culprit"), LATER)
+def test_the_post_mortem_of_a_plain_cell(notebook, cell, kind, line, culprit):
+    notebook.error(cell)
+    notebook.run("undefined_name")  # what came after does not hide it
+    found = [f for f in notebook.report().findings if f.severity == "error"]
+    assert [f.kind for f in found] == [kind]
+    assert found[0].span is not None and found[0].span.source == line
+    assert culprit is None or culprit in found[0].culprits
+
+
+def test_an_array_read_after_it_was_given_away_names_the_function_and_its_argument(notebook):
+    notebook.ok(
+        "%%jit -q --no-time --donate p\ndef step(p, g):\n    return p - g\nw = jnp.ones(3)\nstep(w, jnp.ones(3))"
+    )
+    notebook.error("w.sum()")
+    [found] = [f for f in notebook.report().findings if f.kind == "donated-reuse"]
+    assert found.span is not None and found.span.source == "def step(p, g):"
+    assert found.culprits[:2] == ("p", "w") and "`w.sum()`" in found.message
+
+
+def test_an_exception_of_the_users_own_has_no_post_mortem(notebook):
+    notebook.error("1 / 0")
+    assert notebook.report().findings == ()
+
+
+def test_checks_leave_nothing_behind(notebook):
+    notebook.ok("def f(x):\n    if x[0] > 0:\n        x = x + 1\n    return float(x.sum()) + np.cos(x)")
+    notebook.ok("import jitmagic\nx = jnp.ones(8)\nfor _ in range(3): jitmagic.check(f, x)")
+    counts = []
+    for _ in range(2):
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+        notebook.ok("for _ in range(25): report = jitmagic.check(f, x)")
+    gc.collect()
+    assert len(gc.get_objects()) - counts[1] <= counts[1] - counts[0] + 10 < 200
+
+
+def test_a_report_of_a_failure_keeps_no_array_tracer_or_frame(notebook):
+    notebook.ok("import jitmagic, weakref\nclass Marked: pass")
+    notebook.ok(
+        "def outer():\n    mark = Marked()\n    x = jnp.ones(8)\n"
+        "    def f(x):\n        mark\n        return x if x[0] > 0 else np.cos(x)\n"
+        "    return jitmagic.check(f, x), weakref.ref(mark), weakref.ref(x)\nreport, mark, array = outer()"
+    )
+    gc.collect()
+    assert notebook.ns["mark"]() is None and notebook.ns["array"]() is None
+    assert [f.kind for f in notebook.ns["report"].findings if f.severity == "error"]
