@@ -208,6 +208,22 @@ def split_calls(text: str) -> list[str]:
     return [ast.get_source_segment(text, node) or "" for node in tree.body]
 
 
+def compile_inside(tree: ast.Module) -> set[str]:
+    """Functions that compile something, or call what the cell compiles: they are not for jit as a whole."""
+    found = definitions(tree)
+    compiled = {d.name for d in found if d.jitted}
+    for node in _statements(tree.body):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
+            compiled |= set(bound_names(node))
+    callers = {
+        n.name for n in _statements(tree.body)
+        if isinstance(n, ast.FunctionDef) and n.name not in compiled and any(
+            isinstance(c, ast.Call) and getattr(c.func, "id", "") in compiled for s in n.body for c in ast.walk(s)
+        )
+    }  # fmt: skip
+    return {d.name for d in found if d.jits_inside} | callers
+
+
 def uses_jit(tree: ast.AST) -> bool:
     """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
     names = ("jit", "filter_jit", "pjit")

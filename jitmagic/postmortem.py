@@ -59,7 +59,7 @@ def report_of(
     found = rules.run(evidence, rules.Settings())
     cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
     if namespace is not None and cell:
-        found = _with_fixes(found, evidence, cell, sources, namespace)
+        found = with_fixes(found, evidence, cell, sources, namespace)
     findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
     empty = conclusions.assemble([])
     return Report(
@@ -166,7 +166,7 @@ def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evid
 # -- corrections of the whole cell
 
 
-def _with_fixes(
+def with_fixes(
     found: tuple[Finding, ...],
     evidence: ev.Evidence,
     cell: str,

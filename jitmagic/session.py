@@ -26,7 +26,7 @@ from jitmagic.watched import compiled_already
 
 if TYPE_CHECKING:
     from jitmagic import checking
-    from jitmagic.report import FunctionReport, Report
+    from jitmagic.report import Finding, FunctionReport, Report
 
 
 @dataclass(frozen=True)
@@ -461,7 +461,7 @@ class Session:
     def _settings_for(self, target: str, request: Request) -> Settings:
         """Under `%%jitcheck`, what a function jits by itself is watched as it runs: the whole is not for jit."""
         tree = self.running.tree
-        inside = {d.name for d in cells.definitions(tree) if d.jits_inside} if tree is not None else set()
+        inside = cells.compile_inside(tree) if tree is not None else set()
         return replace(request.settings, diagnose=request.kind == "jit" or target not in inside)
 
     def _call_source(self) -> tuple[str, str | None]:
@@ -557,9 +557,22 @@ class Session:
 
         if self.watcher is None:
             return known
-        found = events.findings(self.watcher.events, checkers)
+        found = tuple(map(self._corrected, events.findings(self.watcher.events, checkers)))
         kept = [f for f in known.findings if not any(events.is_same(f, g) for g in found)]
         return replace(known, findings=tuple([*kept, *found])) if found else known
+
+    def _corrected(self, finding: Finding) -> Finding:
+        """A finding about a function that nobody watches, with fixes tried on the whole cell."""
+        from jitmagic import evidence as ev
+        from jitmagic.postmortem import with_fixes
+
+        run = self.last
+        if finding.fixes or run is None or finding.span is None or finding.span.cell is not None:
+            return finding
+        function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
+        return with_fixes(
+            (finding,), ev.Evidence(function), run.source.text, self.sources, self.shell.user_ns
+        )[0]
 
     # -- single calls and exceptions
 

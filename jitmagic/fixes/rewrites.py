@@ -42,7 +42,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         return
     search = Search(evidence, prover)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
-        again = search._next_place(evidence.function.cell, _trial(prover).cell(evidence.function.cell), ())
+        again = search._next_place(evidence.function.cell, trial_of(prover).cell(evidence.function.cell), ())
         place = again or place
     prover.__dict__["_trail"] = search.trail
     for path, outcome in itertools.islice(search.run(place), KEEP):
@@ -74,7 +74,7 @@ def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
 def _fails_plainly(prover: Prover) -> bool:
     """The error is the function's own: it comes without jit too."""
     try:
-        _trial(prover).wanted()
+        trial_of(prover).wanted()
     except Exception:
         return True
     return False
@@ -115,7 +115,7 @@ def _place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
 
 
 def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
-    trial = _trial(prover)
+    trial = trial_of(prover)
     static = prover.checker.options.static_parameters(prover.checker.fn)
     return {
         "function": evidence.function.name, "modules": _modules(prover), "static": static, "probe": trial.probe,
@@ -134,7 +134,8 @@ def _scalars(evidence: Evidence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(leaf.argument for leaf in leaves if leaf.argument not in others))
 
 
-def _trial(prover: Prover) -> Any:
+def trial_of(prover: Prover) -> Any:
+    """The trial of this prover's function; one for all families, so that plain results are computed once."""
     from jitmagic.fixes.trial import Trial
 
     found = prover.__dict__.get("trial")
@@ -194,7 +195,7 @@ class Search:
         self.attempts += 1
         steps, began = [*path, candidate], time.perf_counter()
         static = tuple(n for c in steps for n in c.static)
-        outcome = _trial(self.prover).cell(
+        outcome = trial_of(self.prover).cell(
             candidate.cell, static=static,
             changes_result=any(c.changes_result for c in steps), effects=any(c.effects for c in steps),
             covers=any(c.covers for c in steps),

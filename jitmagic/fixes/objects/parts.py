@@ -267,13 +267,23 @@ def _call(source: str, evidence: Evidence, name: str, parts: Sequence[Part]) -> 
             continue
         given = text.code(node)
         given = given if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) else f"({given})"
-        new = [_with(p.code, name, given) for p in parts]
+        new = [_entry(text, node, p, name) or _with(p.code, name, given) for p in parts]
         keyword = next((k for k in call.keywords if k.value is node), None)
         if keyword is not None:
             text.replace(keyword, ", ".join(f"{p.name}={e}" for p, e in zip(parts, new, strict=True)))
         else:
             text.replace(node, ", ".join(new))
     return text.result()
+
+
+def _entry(text: Text, node: ast.expr, part: Part, name: str) -> str:
+    """The value in a dict display for `name["key"]`."""
+    wanted = ast.parse(part.code, mode="eval").body
+    if isinstance(node, ast.Dict) and isinstance(wanted, ast.Subscript) and ast.unparse(wanted.value) == name:
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is not None and ast.unparse(key) == ast.unparse(wanted.slice):
+                return text.code(value)
+    return ""
 
 
 def _with(code: str, name: str, given: str) -> str:

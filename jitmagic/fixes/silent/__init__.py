@@ -29,6 +29,7 @@ def families(kind: str) -> tuple[Family, ...]:
         keys,
         loops,
         numbers,
+        padding,
         states,
         widths,
     )
@@ -43,7 +44,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "recompile-weak-type": (calls.propose,),
         "recompile-new-function": (calls.propose, hoisting.propose),
         "recompile-static": (calls.propose,),
-        "recompile-shape": (),
+        "recompile-shape": (padding.propose,),
         "donated-reuse": (calls.propose,),
         "unrolled-loop": (loops.propose,),
         "nan": (numbers.propose,),

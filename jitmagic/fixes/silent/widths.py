@@ -26,9 +26,61 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
                 yield Fix(title=title, applicability="safe", verified=True,
                           evidence="traced; equal to the run without jit", cell=cell)  # fmt: skip
                 return
-    yield from _as_floats(finding, evidence, prover)
+    if finding.kind == "dtype-truncation" and line:
+        yield from _narrow(finding, evidence, prover)
+    if any(_kind_of(evidence, n) == "i" for n in finding.culprits):
+        yield from _as_floats(finding, evidence, prover)
     if finding.kind == "dtype-truncation":
         yield from _on_the_host(finding, evidence, prover)
+
+
+NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+
+
+def _narrow(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The 32-bit type that jax gives anyway, by its name; 64 bits for the whole session are shown beside."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    for node in ast.walk(function) if function is not None else ():
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in NARROW
+            and ast.unparse(node.value) in ("jnp", "np", "jax.numpy")
+        ):
+            text.replace(node, f"{text.code(node.value)}.{NARROW[node.attr]}")
+        elif isinstance(node, ast.Constant) and node.value in NARROW:
+            text.replace(node, f'"{NARROW[node.value]}"')
+    if not text.changes:
+        return
+    cell = text.result()
+    if _equal(prover, cell, trial.history(prover)) and not _truncates(prover, cell):
+        yield Fix(
+            title="ask for 32 bits, which is what jax computes with here", applicability="safe", verified=True,
+            evidence="traced; equal to the run without jit; nothing is cut any more", cell=cell,
+        )  # fmt: skip
+    yield Fix(
+        title='or compute with 64 bits: jax.config.update("jax_enable_x64", True) before the first array is made',
+        applicability="display", evidence="not tried: it holds for the whole session",
+    )  # fmt: skip
+
+
+def _truncates(prover: Prover, cell: str) -> bool:
+    """jax warns that a type of 64 bits is cut."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trial.play(prover, cell, trial.history(prover))
+    return any("truncated" in str(w.message) for w in said)
+
+
+def _kind_of(evidence: Evidence, name: str) -> str:
+    """`i` where whole numbers were passed for the parameter, `f` for others; empty where it is none."""
+    for call in evidence.calls:
+        for leaf in call.leaves:
+            if leaf.argument == name:
+                return "i" if leaf.python_type == "int" or leaf.dtype.startswith(("int", "uint")) else "f"
+    return ""
 
 
 def _equal(prover: Prover, cell: str, sources: list[str]) -> bool:
@@ -155,8 +207,10 @@ def _templates(evidence: Evidence, name: str) -> Iterator[str]:
         if isinstance(node, ast.BinOp) and isinstance(node.left, ast.Name) and node.left.id == name:
             if isinstance(node.right, ast.Constant) and isinstance(node.op, ast.Mod):
                 yield f"({{}} % {node.right.value!r}).astype(np.int32)"
-    yield "np.asarray({}).astype(np.int32)"
-    yield "np.asarray({}).astype(np.float32)"
+    kind = "int32" if _kind_of(evidence, name) == "i" else "float32"
+    yield f"np.asarray({{}}).astype(np.{kind})"
+    if kind == "int32":
+        yield "float({})"
 
 
 def _same_calls(prover: Prover, old: list[str], new: list[str]) -> bool:

@@ -1,0 +1,291 @@
+"""Arrays that come in many lengths, padded to a few: a mask keeps the padding out of sums and means."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+REDUCTIONS = {"mean": "", "sum": "", "prod": "", "any": "", "all": "", "std": "", "var": "",
+              "max": "-jnp.inf", "min": "jnp.inf"}  # fmt: skip
+"""Reductions that take `where=`, and the `initial=` that some of them need with it."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Axis of each argument that varies, and the length that it has in each call kept."""
+
+    axes: Mapping[str, int]
+    ranks: Mapping[str, int]
+    sizes: tuple[int, ...]
+
+    @property
+    def unit(self) -> int:
+        """Lengths are rounded up to a multiple of this: the power of two above all that were seen."""
+        return 1 << max(max(self.sizes) - 1, 7).bit_length()
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For recompile-shape: the function over padded arrays, compiled once, and a wrapper that pads."""
+    options = prover.checker.options
+    lengths = _lengths(evidence, prover)
+    declared = (
+        options.static_argnames,
+        options.static_argnums,
+        options.donate_argnames,
+        options.donate_argnums,
+    )
+    if lengths is None or any(declared) or "." in evidence.function.name:
+        return
+    cell = _padded_cell(evidence, prover, lengths)
+    if cell is None:
+        return
+    words = _proved(evidence, prover, cell, lengths)
+    if words:
+        yield Fix(
+            title=f"pad to a multiple of {lengths.unit}, with a mask for what counts: "
+            f"one compilation for every {lengths.unit} lengths",
+            applicability="unsafe", verified=True, evidence=words, cell=cell,
+        )  # fmt: skip
+
+
+def _lengths(evidence: Evidence, prover: Prover) -> Lengths | None:
+    """None where more than one length varies, or what varies is not an axis of an argument."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    order = evidence.function.parameters
+    for sample in prover.samples:
+        if sample.kwargs:
+            return None
+        for name, value in zip(order, sample.args, strict=False):
+            if not hasattr(value, "shape"):
+                continue
+            shapes.setdefault(name, []).append(tuple(value.shape))
+    axes: dict[str, int] = {}
+    sizes: set[tuple[int, ...]] = set()
+    for name, seen in shapes.items():
+        if len(set(seen)) == 1:
+            continue
+        if len(seen) != len(prover.samples) or len({len(s) for s in seen}) != 1:
+            return None
+        varying = [k for k in range(len(seen[0])) if len({s[k] for s in seen}) > 1]
+        if len(varying) != 1:
+            return None
+        axes[name] = varying[0]
+        sizes.add(tuple(s[varying[0]] for s in seen))
+    ranks = {n: len(s[0]) for n, s in shapes.items()}
+    return Lengths(axes, ranks, sizes.pop()) if len(sizes) == 1 else None
+
+
+# --- the new cell
+
+
+def _padded_cell(evidence: Evidence, prover: Prover, lengths: Lengths) -> str | None:
+    text = Text(evidence.function.cell)
+    name = evidence.function.name
+    function = text.function(name)
+    if function is None or function.decorator_list or function.args.vararg or function.args.kwarg:
+        return None
+    inner, count = text.fresh(f"{name}_padded"), text.fresh("n", "count", "length")
+    keep = text.fresh("keep", "mask", "counts")
+    masked = _mask(text, function, prover, lengths, keep)
+    counted = _count(text, function, lengths, count) or masked
+    first, axis = next(iter(lengths.axes.items()))
+    start = text.span(function)[0]
+    head = text.source[start:].index("(") + start
+    at = [text.span(n)[1] for n in (*function.args.posonlyargs, *function.args.args, *function.args.defaults)]
+    if function.args.defaults or function.args.kwonlyargs or not at:
+        return None
+    if counted:
+        text.changes.append((max(at), max(at), f", {count}"))
+    text.changes.append((start, head, f"@jax.jit\ndef {inner}"))
+    if masked:
+        body = _first(function)
+        text.before(body, [f"{keep} = jnp.arange({first}.shape[{axis}]) < {count}"])
+    cell = text.result().rstrip("\n")
+    outside = _wrapper(name, inner, count, [a.arg for a in (*function.args.posonlyargs, *function.args.args)],
+                       lengths, _result_axis(prover, lengths), counted)  # fmt: skip
+    return f"{cell}\n\n\n{outside}" if text.tree.body[-1] is function else _after(cell, inner, outside)
+
+
+def _after(cell: str, inner: str, outside: str) -> str:
+    """The wrapper behind the function, before what follows in the cell."""
+    text = Text(cell)
+    node = text.function(inner)
+    assert node is not None
+    end = text.span(node)[1]
+    return f"{cell[:end]}\n\n\n{outside.rstrip()}{cell[end:]}\n"
+
+
+def _first(function: FunctionNode) -> ast.stmt:
+    """The first statement behind the docstring."""
+    told = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+    return function.body[1] if told and len(function.body) > 1 else function.body[0]
+
+
+def _wrapper(
+    name: str, inner: str, count: str, order: Sequence[str], lengths: Lengths, result: int | None,
+    counted: bool,
+) -> str:  # fmt: skip
+    first, axis = next(iter(lengths.axes.items()))
+    given = []
+    for argument in order:
+        if argument not in lengths.axes:
+            given.append(argument)
+            continue
+        given.append(f"jnp.pad({argument}, {_widths(lengths.axes[argument], argument, lengths)})")
+    cut = "" if result is None else f"[{':, ' * result}:{count}]"
+    return (
+        f"def {name}({', '.join(order)}):\n"
+        f"    {count} = {first}.shape[{axis}]\n"
+        f"    more = -{count} % {lengths.unit}\n"
+        f"    return {inner}({', '.join([*given, count] if counted else given)}){cut}\n"
+    )
+
+
+def _widths(axis: int, argument: str, lengths: Lengths) -> str:
+    rank = lengths.ranks[argument]
+    pairs = ["(0, more)" if k == axis else "(0, 0)" for k in range(rank)]
+    return f"({', '.join(pairs)})" if rank > 1 else "(0, more)"
+
+
+# --- what the padding must not touch
+
+
+def _mask(text: Text, function: FunctionNode, prover: Prover, lengths: Lengths, keep: str) -> bool:
+    """Give `where=` to the reductions over the axis that varies; whether there was one."""
+    found = False
+    for call in (n for n in ast.walk(function) if isinstance(n, ast.Call)):
+        name = getattr(call.func, "attr", "")
+        given = {k.arg for k in call.keywords}
+        if name not in REDUCTIONS or "where" in given or "initial" in given:
+            continue
+        method = not ast.unparse(call.func).startswith(("jnp.", "jax.numpy."))
+        value = call.func.value if method else (call.args[0] if call.args else None)  # type: ignore[attr-defined]
+        axis = _axis_of(text, value, prover, lengths) if value is not None else None
+        if axis is None or not _reduces(call, axis, method):
+            continue
+        k, rank = axis
+        mask = keep if k == rank - 1 else f"{keep}[:{', None' * (rank - 1 - k)}]"
+        more = f", initial={REDUCTIONS[name]}" if REDUCTIONS[name] else ""
+        end = text.span(call)[1] - 1
+        comma = ", " if call.args or call.keywords else ""
+        text.changes.append((end, end, f"{comma}where={mask}{more}"))
+        found = True
+    return found
+
+
+def _axis_of(text: Text, node: ast.expr, prover: Prover, lengths: Lengths) -> tuple[int, int] | None:
+    """(axis, rank) of the expression where one axis has the length that varies, in every call kept."""
+    from jitmagic.fixes.rewrites import trial_of
+
+    start, end = text.span(node)
+    cell = f"{text.source[:start]}__seen({text.source[start:end]}){text.source[end:]}"
+    shapes = [s.shape for s in trial_of(prover).probe(cell)]
+    if len(shapes) != len(lengths.sizes) or len({len(s) for s in shapes}) != 1:
+        return None
+    axes = [k for k in range(len(shapes[0])) if tuple(s[k] for s in shapes) == lengths.sizes]
+    return (axes[0], len(shapes[0])) if len(axes) == 1 else None
+
+
+def _reduces(call: ast.Call, axis: tuple[int, int], method: bool) -> bool:
+    """The call reduces over that axis: all axes, or it is named."""
+    place = 0 if method else 1
+    named = next((k.value for k in call.keywords if k.arg == "axis"), None)
+    named = named or (call.args[place] if len(call.args) > place else None)
+    if named is None:
+        return True
+    with contextlib.suppress(ValueError):
+        value = ast.literal_eval(named)
+        axes = value if isinstance(value, tuple) else (value,)
+        return axis[0] in [a % axis[1] for a in axes]
+    return False
+
+
+def _count(text: Text, function: FunctionNode, lengths: Lengths, count: str) -> bool:
+    """`len(x)` and `x.shape[k]` as the number that counts; whether there was one."""
+    before = len(text.changes)
+    for node in ast.walk(function):
+        code = ast.unparse(node) if isinstance(node, (ast.Call, ast.Subscript)) else ""
+        for name, axis in lengths.axes.items():
+            whole = (f"{name}.shape[{axis}]", *((f"len({name})",) if axis == 0 else ()))
+            if code in whole:
+                text.replace(node, count)
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "size"
+            and ast.unparse(node.value) in lengths.axes
+        ):
+            if lengths.ranks[ast.unparse(node.value)] == 1:
+                text.replace(node, count)
+    return len(text.changes) > before
+
+
+def _result_axis(prover: Prover, lengths: Lengths) -> int | None:
+    """The axis of the result that has the length that varies; None where none has. Raises LookupError for others."""
+    shapes = [getattr(r, "shape", None) for r in prover.plain_results()]
+    if any(s is None for s in shapes):
+        raise LookupError("the result is no array")
+    axes = [k for k in range(len(shapes[0])) if tuple(s[k] for s in shapes if len(s) > k) == lengths.sizes]  # type: ignore[arg-type]
+    return axes[0] if axes else None
+
+
+# --- the proof
+
+
+def _proved(evidence: Evidence, prover: Prover, cell: str, lengths: Lengths) -> str | None:
+    """One trace for what took one each; the same results on the calls kept, and on random numbers of their shapes."""
+    import jax
+    import numpy as np
+
+    name = evidence.function.name
+    with contextlib.suppress(Exception):
+        traces: list[int] = []
+        namespace = {**prover.checker.namespace, "__traced": traces.append}
+        with trial.aside(prover):
+            exec(compile(_counting(cell, name), "<jitmagic fix>", "exec"), namespace)
+        new = namespace[name]
+        draw = np.random.default_rng(0)
+        with trial.aside(prover):
+            for sample in prover.samples:
+                other = [_random(a, draw) for a in sample.args]
+                for args in (sample.args, other):
+                    wanted, got = prover.checker.fn(*args), jax.block_until_ready(new(*args))
+                    if not trial.same(wanted, got):
+                        return None
+        if len(traces) < len(prover.samples):
+            number = len(set(lengths.sizes))
+            return (
+                f"traced {len(traces)} time{'s' * (len(traces) > 1)} for {number} lengths; equal to the run without "
+                f"jit on {len(prover.samples)} calls, and on random numbers"
+            )
+    return None
+
+
+def _random(value: Any, draw: Any) -> Any:
+    """Other numbers of the same shape and type; what is no array of floats stays."""
+    import jax.numpy as jnp
+
+    if getattr(value, "shape", ()) and jnp.issubdtype(value.dtype, jnp.floating):
+        return jnp.asarray(draw.normal(size=value.shape), value.dtype)
+    return value
+
+
+def _counting(cell: str, name: str) -> ast.Module:
+    """The cell's definitions, with each trace of the padded function counted."""
+    tree = ast.parse(cell)
+    kept = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    tree.body = [s for s in tree.body if isinstance(s, kept)]
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(f"{name}_padded"):
+            node.body.insert(0, ast.parse("__traced(1)").body[0])
+    return ast.fix_missing_locations(tree)
