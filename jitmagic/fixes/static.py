@@ -37,9 +37,9 @@ def _make_static(finding: Finding, evidence: Evidence, prover: Prover) -> Iterab
     names = {_root(leaf) for leaf in evidence.static_verified or ()}
     if search is None or search.leaves is None or not names & {_root(c) for c in finding.culprits}:
         return
+    numbers = _numbers(search.argnames, search.argnums, evidence)
     options = replace(
-        prover.checker.options,
-        static_argnames=tuple(search.argnames), static_argnums=tuple(search.argnums),
+        prover.checker.options, static_argnames=tuple(search.argnames), static_argnums=numbers,
     )  # fmt: skip
     proof = prover.options(options)
     if not proof.holds:
@@ -51,8 +51,14 @@ def _make_static(finding: Finding, evidence: Evidence, prover: Prover) -> Iterab
         verified=True,
         evidence=proof.words,
         static_argnames=tuple(search.argnames) or None,
-        static_argnums=tuple(search.argnums) or None,
+        static_argnums=numbers or None,
     )
+
+
+def _numbers(names: Sequence[str], numbers: Sequence[int], evidence: Evidence) -> tuple[int, ...]:
+    """The positions, those of the names too where there are any: with both given, jax infers neither."""
+    order = evidence.function.parameters
+    return tuple(dict.fromkeys((*numbers, *(order.index(n) for n in names if n in order)))) if numbers else ()
 
 
 def _declared(evidence: Evidence) -> set[str]:

@@ -117,7 +117,10 @@ class Trial:
             samples = self.prover.samples
             try:
                 self._wanted = [run(s) for s in samples], "equal to the run without jit"
-            except Exception:
+            except Exception as exc:
+                if "JAX arrays are immutable" in str(exc):
+                    self._wanted = [run(_as_numpy(s)) for s in samples], "equal to the run on NumPy arrays"
+                    return self._wanted
                 with jax.disable_jit(), _vmap_as_loop():
                     self._wanted = [run(s) for s in samples], "equal to the run with loops in Python"
         return self._wanted
@@ -133,7 +136,8 @@ class Trial:
     def _changed_arguments(self) -> list[list[Any]]:
         """For each kept call, what the plain function leaves in numpy arguments that it writes into."""
         if self._changed is None:
-            self._changed = [self._changes_of(s) for s in self.prover.samples]
+            numpy = self._wanted is not None and "NumPy" in self._wanted[1]
+            self._changed = [self._changes_of(_as_numpy(s) if numpy else s) for s in self.prover.samples]
         return self._changed
 
     def _changes_of(self, sample: Sample) -> list[Any]:
@@ -473,6 +477,23 @@ def _vmap_as_loop() -> Iterator[None]:
         yield
     finally:
         jax.vmap = original
+
+
+def _as_numpy(sample: Sample) -> Sample:
+    """The call with copies in NumPy, which may be written into, in place of the arrays of jax."""
+    import jax
+    import numpy as np
+
+    def plain(value: Any) -> Any:
+        return np.array(value) if isinstance(value, jax.Array) and not _is_key(value) else value
+
+    return replace(sample, args=jax.tree.map(plain, sample.args), kwargs=jax.tree.map(plain, sample.kwargs))
+
+
+def _is_key(value: Any) -> bool:
+    import jax
+
+    return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _calls(number: int) -> str:

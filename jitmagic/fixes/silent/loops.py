@@ -147,23 +147,40 @@ def _collected(
         for n in names.stores(body)
         if n not in own and (n in names.exposed(body, own) or _read_after(function, loop, n))
     ]
-    state = ", ".join(carried) + ("," if len(carried) == 1 else "")
-    step, row = text.fresh("step", "body"), text.code(loop.target)
+    value, row = text.code(call.args[0]), text.code(loop.target)
     looped = text.code(loop.iter)
     is_range = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "range"
     xs = f"jnp.arange{looped.removeprefix('range')}" if is_range else looped
-    head = [f"def {step}(state, {row if row.isidentifier() else 'row'}):"]
+    indent = " " * loop.col_offset
+    for stacking in (n for n in ast.walk(function) if isinstance(n, ast.Call) and len(n.args) == 1):
+        if (
+            ast.unparse(stacking.args[0]) == out
+            and ast.unparse(stacking.func) in STACKS
+            and not stacking.keywords
+        ):
+            text.replace(stacking, out)
+    text.remove(started)
+    if not carried and not body and row.isidentifier():
+        text.replace(loop, f"{out} = jax.vmap(lambda {row}: {value})({xs})")
+        yield "map over the rows with jax.vmap", text.result()
+        return
+    state = ", ".join(carried)
+    first = state if len(carried) == 1 else "state" if carried else "_"
+    step = text.fresh("step", "body")
+    head = [f"def {step}({first}, {row if row.isidentifier() else 'row'}):"]
     if not row.isidentifier():
         head.append(f"    {row} = row")
-    if carried:
+    if len(carried) > 1:
         head.append(f"    {state} = state")
     head += [f"    {x}" for x in body.splitlines()]
-    head.append(f"    return ({state}), {text.code(call.args[0])}")
-    start = f"({state})" if carried else "()"
-    head.append(f"{start if carried else '_'}, {out} = jax.lax.scan({step}, {start}, {xs})")
-    indent = " " * loop.col_offset
-    text.replace(loop, f"\n{indent}".join(head)).remove(started)
+    given = {0: "None", 1: state}.get(len(carried), f"({state})")
+    head += [f"    return {given}, {value}", ""]
+    head.append(f"{given if carried else '_'}, {out} = jax.lax.scan({step}, {given}, {xs})")
+    text.replace(loop, "\n".join([head[0], *(f"{indent}{x}" if x else x for x in head[1:])]))
     yield "loop with jax.lax.scan, which stacks the results", text.result()
+
+
+STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array")
 
 
 def _read_after(function: ast.AST, loop: ast.AST, name: str) -> bool:
