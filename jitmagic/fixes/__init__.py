@@ -61,11 +61,20 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
         for f in fixes
     ]
     kept.sort(key=lambda f: f.applicability == "display")
+    if not any(_flags(f, evidence) for f in kept):
+        kept.sort(key=lambda f: ("safe", "unsafe", "display").index(f.applicability))
     leaves = {leaf.path: leaf for call in evidence.calls for leaf in call.leaves}
     culprits = [leaves[c] for c in finding.culprits if c in leaves]
     if any(leaf.shape or leaf.kind in ("array", "numpy") for leaf in culprits):
         kept.sort(key=lambda f: not f.cell)
     return kept
+
+
+def _flags(fix: Fix, evidence: Evidence) -> bool:
+    """The fix makes a flag or a text static, which is what static arguments are for."""
+    names = set(fix.static_argnames or ()) - set(evidence.options.static_argnames)
+    leaves = [x for call in evidence.calls for x in call.leaves if x.argument in names]
+    return bool(leaves) and all(x.python_type in ("bool", "str") for x in leaves)
 
 
 def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:

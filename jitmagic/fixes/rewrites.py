@@ -110,11 +110,11 @@ def _place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
         text=text, kind=finding.kind, line=line, column=span.column, end_line=span.end_line - offset,
         end_column=span.end_column, names=(*finding.culprits, *(problem.locals if problem else ())),
         message=f"{problem.exception}: {problem.message}" if problem is not None and same else finding.detail,
-        **_setting(evidence, prover),
+        **setting(evidence, prover),
     )  # fmt: skip
 
 
-def _setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
+def setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
     trial = trial_of(prover)
     static = prover.checker.options.static_parameters(prover.checker.fn)
     return {
@@ -220,13 +220,13 @@ class Search:
         where = problem.where
         if where is None or where.file != outcome.file:
             return None
-        setting = _setting(self.evidence, self.prover)
-        setting["static"] = setting["static"] | set(static)
+        known = setting(self.evidence, self.prover)
+        known["static"] = known["static"] | set(static)
         return Place(
             text=cell, kind=kind_of(self.evidence, problem), line=where.line, column=where.column,
             end_line=where.end_line, end_column=where.end_column,
             names=tuple(dict.fromkeys((*problem.locals, *problem.leaves))),
-            message=f"{type(outcome.error).__name__}: {outcome.error}", **setting,
+            message=f"{type(outcome.error).__name__}: {outcome.error}", **known,
         )  # fmt: skip
 
 

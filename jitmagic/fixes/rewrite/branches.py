@@ -8,7 +8,7 @@ from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import _only_raises, _stripped, truth
+from jitmagic.fixes.rewrite.conditions import only_raises, stripped, truth
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 WHERE = "choose with jnp.where in place of `if`"
@@ -31,7 +31,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     returns = place.cell.own(top, cst.Return)
     if returns:
         yield from _returning(place, top)
-    elif not _only_raises(top):
+    elif not only_raises(top):
         yield from _assigning(place, top)
 
 
@@ -72,11 +72,11 @@ def parts(statement: Any) -> tuple[list[Any], list[Any]]:
     elif isinstance(orelse, cst.If):
         other = [orelse]
     else:
-        other = _body(orelse)
-    return _body(statement), other
+        other = body_of(orelse)
+    return body_of(statement), other
 
 
-def _body(node: Any) -> list[Any]:
+def body_of(node: Any) -> list[Any]:
     import libcst as cst
 
     if isinstance(node.body, cst.IndentedBlock):
@@ -177,7 +177,7 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
     if order is None:
         return None
     then, other = {s.name: s.value for s in a}, {s.name: s.value for s in b}
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     chosen = [n for n in order if n in then and n in other or n in live or n in before]
     out: list[Step] = []
     late = [
@@ -193,7 +193,7 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
         elif name not in before and (name not in then or name not in other):
             return None
         else:
-            values = _stripped(then.get(name, name)), _stripped(other.get(name, name))
+            values = stripped(then.get(name, name)), stripped(other.get(name, name))
             if values[0] == values[1]:
                 out.append(Step(name, values[0]))
             else:
@@ -223,7 +223,7 @@ def _swapped(
     stored = [place.cell.code(e.value) for e in target.elements]
     if len(stored) != len(value.elements) or not set(stored) <= set(before):
         return None
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     out: list[Step] = []
     if not names.constant(test):
         name = names.fresh("condition", place.taken)
@@ -320,7 +320,7 @@ def bound_before(place: Place, statement: Any) -> set[str]:
         name = node.name.value if isinstance(node, cst.FunctionDef) else node.value
         if where_.start.line < start:
             found.add(name)
-    stored = set(names.stores("\n".join(place.cell.code(s) for s in _body(scope))))
+    stored = set(names.stores("\n".join(place.cell.code(s) for s in body_of(scope))))
     parameters = {p.name.value for p in place.cell.within(scope.params, cst.Param)}
     return found & (stored | parameters)
 
@@ -368,7 +368,7 @@ def _as_cond(place: Place, statement: Any, live: Collection[str], before: Collec
         body = indented(f"{text.rstrip()}\nreturn {result}\n")
         defs += f"def {name}({', '.join(parameters)}):\n{body}\n"
         functions.append(name)
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     return f"{defs}{result} = {call(f'{place.lax}.cond', test, *functions, *parameters)}\n"
 
 
@@ -433,7 +433,7 @@ def _tail(place: Place, statements: Sequence[Any]) -> Tail | None:
     before: list[str] = []
     for i, statement in enumerate(statements):
         if isinstance(statement, cst.If) and place.cell.own(statement, cst.Return, cst.Raise):
-            if _only_raises(statement):
+            if only_raises(statement):
                 before.append(_line(place, statement))
                 continue
             joined = _joined(place, statement, statements[i + 1 :])
@@ -447,7 +447,7 @@ def _tail(place: Place, statements: Sequence[Any]) -> Tail | None:
                 if isinstance(value, cst.Tuple)
                 else ()
             )
-            return Tail(tuple(before), _stripped(place.cell.code(value)), values)
+            return Tail(tuple(before), stripped(place.cell.code(value)), values)
         if not _harmless(place, statement):
             return None
         before.append(_line(place, statement))
@@ -474,7 +474,7 @@ def _harmless(place: Place, statement: Any) -> bool:
         a, b = parts(statement)
         return all(_harmless(place, s) for s in (*a, *b))
     if isinstance(statement, cst.For):
-        return statement.orelse is None and all(_harmless(place, s) for s in _body(statement))
+        return statement.orelse is None and all(_harmless(place, s) for s in body_of(statement))
     return isinstance(statement, cst.FunctionDef)
 
 
@@ -502,7 +502,7 @@ def _joined(place: Place, statement: Any, rest: Sequence[Any]) -> Tail | None:
         return None
     if then.bound & (other.reads | other.bound) or other.bound & names.loads(then.value):
         return None
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     pairs = then.values and other.values and len(then.values) == len(other.values)
     before: list[str] = []
     if (then.bound | other.bound) & names.loads(test) or (pairs and not names.constant(test)):
@@ -550,5 +550,5 @@ def _returning_cond(place: Place, statement: Any, rest: Sequence[Any]) -> str | 
         name = names.fresh(word, place.taken)
         defs += f"def {name}({', '.join(parameters)}):\n{indented(text)}\n"
         functions.append(name)
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     return f"{defs}return {call(f'{place.lax}.cond', test, *functions, *parameters)}\n"

@@ -64,14 +64,14 @@ def truth(place: Place, node: cst.BaseExpression) -> str:
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         inner = truth(place, node.expression)
         if _surely_array(place, node.expression):
-            return f"~{names.wrapped(_stripped(inner))}"
-        return f"{place.jnp}.logical_not({_stripped(inner)})"
+            return f"~{names.wrapped(stripped(inner))}"
+        return f"{place.jnp}.logical_not({stripped(inner)})"
     if isinstance(node, cst.Comparison):
         return _comparison(place, node)
     return place.cell.code(node)
 
 
-def _stripped(text: str) -> str:
+def stripped(text: str) -> str:
     """Without parentheses around the whole."""
     text = text.strip()
     while text.startswith("(") and names._closes_at_end(text):
@@ -104,7 +104,7 @@ def _joined(place: Place, node: Any) -> str:
     while len(parts) > 1 and not _maybe_traced(place, parts[0]):
         python.append(place.cell.code(parts.pop(0)))
     sign, function = ("&", "logical_and") if kind is cst.And else ("|", "logical_or")
-    texts = [_stripped(truth(place, p)) for p in parts]
+    texts = [stripped(truth(place, p)) for p in parts]
     if all(is_boolean(place, p) for p in parts):
         whole = f" {sign} ".join(names.wrapped(t) for t in texts)
     else:
@@ -246,7 +246,7 @@ def _membership(place: Place, left: Any, right: Any, negated: bool) -> str:
     if isinstance(right, (cst.Tuple, cst.List, cst.Set)) and 0 < len(right.elements) <= 4:
         sign, glue = ("!=", " & ") if negated else ("==", " | ")
         tests = [f"({x} {sign} {code(e.value)})" for e in right.elements]
-        return glue.join(tests) if len(tests) > 1 else _stripped(tests[0])
+        return glue.join(tests) if len(tests) > 1 else stripped(tests[0])
     if isinstance(right, cst.Call) and getattr(right.func, "value", "") == "range" and len(right.args) <= 2:
         bounds = [code(a.value) for a in right.args]
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
@@ -275,7 +275,11 @@ def _conditional_expressions(place: Place) -> Iterator[Candidate]:
     new = choice(place, ifexp)
     yield Candidate("choose with jnp.where in place of the conditional expression", place.cell.edit({ifexp: new}),
                     cost="both values are computed")  # fmt: skip
-    test = _stripped(truth(place, ifexp.test))
+    test = stripped(truth(place, ifexp.test))
+    guarded = _guarded_division(place, ifexp, test)
+    if guarded is not None:
+        yield Candidate("choose with jnp.where, and divide by 1 where the divisor is not used",
+                        place.cell.edit({ifexp: guarded}))  # fmt: skip
     then, other = code(ifexp.body), code(ifexp.orelse)
     if isinstance(ifexp.body, cst.Call) and isinstance(ifexp.orelse, cst.Call):
         pass
@@ -283,6 +287,27 @@ def _conditional_expressions(place: Place) -> Iterator[Candidate]:
     yield Candidate(
         "choose with jax.lax.cond in place of the conditional expression", place.cell.edit({ifexp: new})
     )
+
+
+def _guarded_division(place: Place, ifexp: Any, test: str) -> str | None:
+    """`a / b if b != 0 else c` with a divisor that is never zero: both values are computed, and so is `a / b`."""
+    import libcst as cst
+
+    compared = ifexp.test.left if isinstance(ifexp.test, cst.Comparison) else ifexp.test
+    name = place.cell.code(compared)
+    divisors = [
+        n.right for n in place.cell.within(ifexp.body, cst.BinaryOperation)
+        if isinstance(n.operator, (cst.Divide, cst.FloorDivide, cst.Modulo)) and place.cell.code(n.right) == name
+    ]  # fmt: skip
+    if len(divisors) != 1:
+        return None
+    whole, safe = place.cell.code(ifexp.body), f"{place.jnp}.where({test}, {name}, 1)"
+    at = place.cell.positions[divisors[0]].start, place.cell.positions[ifexp.body].start
+    if at[0].line != at[1].line:
+        return None
+    start = at[0].column - at[1].column
+    then = f"{whole[:start]}{safe}{whole[start + len(name) :]}"
+    return f"{place.jnp}.where({test}, {then}, {stripped(place.cell.code(ifexp.orelse))})"
 
 
 def _asks(place: Place, ifexp: Any) -> bool:
@@ -300,9 +325,9 @@ def choice(place: Place, ifexp: Any) -> str:
     def side(node: Any) -> str:
         if isinstance(node, cst.IfExp) and _maybe_traced(place, node.test):
             return choice(place, node)
-        return _stripped(place.cell.code(node))
+        return stripped(place.cell.code(node))
 
-    test = _stripped(truth(place, ifexp.test))
+    test = stripped(truth(place, ifexp.test))
     return f"{place.jnp}.where({test}, {side(ifexp.body)}, {side(ifexp.orelse)})"
 
 
@@ -385,7 +410,7 @@ def builtin_call(place: Place, call: Any) -> str | None:
                 else args[0]
             )
             if isinstance(value, cst.GeneratorExp):
-                inside = f"{jnp}.array([{_stripped(args[0] or '')}])"
+                inside = f"{jnp}.array([{stripped(args[0] or '')}])"
             return f"{jnp}.{name}({inside})"
         whole = args[0] or ""
         for other in args[1:]:
@@ -394,7 +419,7 @@ def builtin_call(place: Place, call: Any) -> str | None:
     value = call.args[0].value
     inside = args[0] or ""
     if isinstance(value, cst.GeneratorExp):
-        inside = f"{jnp}.array([{_stripped(inside)}])"
+        inside = f"{jnp}.array([{stripped(inside)}])"
     elif isinstance(value, (cst.List, cst.Tuple, cst.ListComp)):
         inside = f"{jnp}.array({inside})"
     return f"{jnp}.{_BUILTINS[name]}({', '.join([inside, *[a or '' for a in args[1:]]])})"
@@ -407,7 +432,7 @@ def _checks(place: Place) -> Iterator[Candidate]:
     import libcst as cst
 
     statement = place.cell.statement(place.path[0]) if place.path else None
-    if isinstance(statement, cst.If) and _only_raises(statement) and _in_header(place, statement):
+    if isinstance(statement, cst.If) and only_raises(statement) and _in_header(place, statement):
         yield from _guard(place, statement)
     elif isinstance(statement, cst.SimpleStatementLine):
         small = next((s for s in statement.body if isinstance(s, cst.Assert)), None)
@@ -419,7 +444,7 @@ def _in_header(place: Place, statement: Any) -> bool:
     return any(n is statement.test for n in place.path)
 
 
-def _only_raises(statement: Any) -> bool:
+def only_raises(statement: Any) -> bool:
     import libcst as cst
 
     if statement.orelse is not None or not isinstance(statement.body, cst.IndentedBlock):
@@ -429,14 +454,14 @@ def _only_raises(statement: Any) -> bool:
 
 
 def _guard(place: Place, statement: Any) -> Iterator[Candidate]:
-    test = _stripped(truth(place, statement.test))
+    test = stripped(truth(place, statement.test))
     body = place.cell.block(statement.body.body)
     yield from _with_callback(place, statement, f"if failed:\n{indented(body)}", "failed", test, body)
     yield from _with_nan(place, statement, test, negate=False)
 
 
 def _assertion(place: Place, statement: Any, small: Any) -> Iterator[Candidate]:
-    test = _stripped(truth(place, small.test))
+    test = stripped(truth(place, small.test))
     message = place.cell.code(small.msg) if small.msg is not None else ""
     body = f"assert holds, {message}\n" if message else "assert holds\n"
     yield from _with_callback(place, statement, body, "holds", test, message)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.branches import _body, bound_before, call, live_after, rebound
+from jitmagic.fixes.rewrite.branches import body_of, bound_before, call, live_after, rebound
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import _stripped, truth
+from jitmagic.fixes.rewrite.conditions import stripped, truth
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 WHILE = "loop with jax.lax.while_loop"
@@ -24,7 +24,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind in ("tracer-bool", "tracer-hash"):
         for node in place.path:
             if isinstance(node, cst.While) and any(n is node.test for n in place.path):
-                yield from _while(place, node)
+                yield from while_statement(place, node)
                 return
             if isinstance(node, cst.If) and any(n is node.test for n in place.path):
                 yield from _leaving(place, node)
@@ -32,7 +32,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     elif place.kind in ("tracer-int", "dynamic-shape", "user-error"):
         for node in place.path:
             if isinstance(node, cst.For):
-                yield from _for(place, node)
+                yield from for_loop(place, node)
                 return
         yield from _generated_sum(place)
 
@@ -112,14 +112,14 @@ def _single(text: str, name: str) -> str | None:
     return None
 
 
-def _while(place: Place, loop: Any) -> Iterator[Candidate]:
+def while_statement(place: Place, loop: Any) -> Iterator[Candidate]:
     if loop.orelse is not None:
         return
     if _has_break(place, loop):
         yield from _with_break(place, loop)
         return
-    test = _stripped(truth(place, loop.test))
-    body = _carried(place, loop, _body(loop), test)
+    test = stripped(truth(place, loop.test))
+    body = _carried(place, loop, body_of(loop), test)
     if body is None:
         return
     yield Candidate(WHILE, place.cell.edit({loop: while_loop(place, test, body)}))
@@ -160,7 +160,7 @@ def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
     call_ = loop.iter
     if not isinstance(call_, cst.Call) or getattr(call_.func, "value", "") != "range":
         return None
-    arguments = [_stripped(place.cell.code(a.value)) for a in call_.args]
+    arguments = [stripped(place.cell.code(a.value)) for a in call_.args]
     if any(a.keyword or a.star for a in call_.args) or not 1 <= len(arguments) <= 3:
         return None
     if len(arguments) == 1:
@@ -168,7 +168,7 @@ def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
     return arguments[0], arguments[1], arguments[2] if len(arguments) == 3 else "1"
 
 
-def _for(place: Place, loop: Any) -> Iterator[Candidate]:
+def for_loop(place: Place, loop: Any) -> Iterator[Candidate]:
     import libcst as cst
 
     bounds = _range(place, loop)
@@ -178,7 +178,7 @@ def _for(place: Place, loop: Any) -> Iterator[Candidate]:
         yield from _with_break(place, loop)
         return
     index = loop.target.value
-    body = _carried(place, loop, _body(loop), own=(index,))
+    body = _carried(place, loop, body_of(loop), own=(index,))
     if body is None or index in live_after(place, loop):
         return
     start, stop, step = bounds
@@ -191,7 +191,7 @@ def fori_loop(place: Place, index: str, start: str, stop: str, step: str, body: 
     if step == "-1":
         turn = names.fresh("turn", place.taken)
         text = f"{index} = {start} - {turn}\n{text}"
-        inner = _stripped(stop)
+        inner = stripped(stop)
         low, high = "0", f"{start} + 1" if inner == "-1" else f"{start} - {names.wrapped(stop)}"
     elif step != "1":
         turn = names.fresh("turn", place.taken)
@@ -261,6 +261,8 @@ def _leaving(place: Place, statement: Any) -> Iterator[Candidate]:
                 yield from _continuing(place, statement, node)
             elif _has_break(place, node) and place.cell.own(statement, cst.Break):
                 yield from _with_break(place, node)
+            elif place.cell.own(statement, cst.Return):
+                yield from _with_return(place, node, statement)
             return
         if isinstance(node, cst.FunctionDef):
             return
@@ -280,7 +282,7 @@ def _continuing(place: Place, statement: Any, loop: Any) -> Iterator[Candidate]:
     import libcst as cst
 
     block, index = place.cell.siblings(statement)
-    if block is not loop.body or statement.orelse is not None or len(_body(statement)) != 1:
+    if block is not loop.body or statement.orelse is not None or len(body_of(statement)) != 1:
         return
     if not place.cell.own(statement, cst.Continue) or index + 1 == len(block.body):
         return
@@ -296,27 +298,27 @@ def _negated(place: Place, test: Any) -> str:
     import libcst as cst
 
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return _stripped(place.cell.code(test.expression))
-    return f"not {names.wrapped(_stripped(place.cell.code(test)))}"
+        return stripped(place.cell.code(test.expression))
+    return f"not {names.wrapped(stripped(place.cell.code(test)))}"
 
 
 def _with_break(place: Place, loop: Any) -> Iterator[Candidate]:
     """A loop with one `if c: break` on its top level, as a while loop that carries whether it is done."""
     import libcst as cst
 
-    statements = _body(loop)
+    statements = body_of(loop)
     at = [i for i, s in enumerate(statements) if isinstance(s, cst.If) and place.cell.own(s, cst.Break)]
     if len(at) != 1 or loop.orelse is not None:
         return
     leave = statements[at[0]]
-    inner = _body(leave)
+    inner = body_of(leave)
     if leave.orelse is not None or not isinstance(inner[-1].body[-1], cst.Break) or len(inner[-1].body) != 1:
         return
     if len(place.cell.own(loop, cst.Break, cst.Continue)) != 1:
         return
     done = names.fresh("done", place.taken)
     head, tail = statements[: at[0]], statements[at[0] + 1 :]
-    text = rebound(place, head) + f"{done} = {_stripped(truth(place, leave.test))}\n"
+    text = rebound(place, head) + f"{done} = {stripped(truth(place, leave.test))}\n"
     if len(inner) > 1:
         text += f"if {done}:\n{indented(rebound(place, inner[:-1]))}"
         if tail:
@@ -326,24 +328,89 @@ def _with_break(place: Place, loop: Any) -> Iterator[Candidate]:
     yield from _until_done(place, loop, text, done)
 
 
+def _turns(place: Place, loop: Any) -> tuple[str, tuple[str, str, str], str] | None:
+    """The counter of a `for`, start, stop and step of it, and what each turn takes by it from the rows of an array."""
+    import libcst as cst
+
+    bounds = _range(place, loop)
+    if bounds is not None:
+        return (loop.target.value, bounds, "") if isinstance(loop.target, cst.Name) else None
+    looped, target, code = loop.iter, loop.target, place.cell.code
+    index = names.fresh("i", place.taken)
+    function = getattr(looped.func, "value", "") if isinstance(looped, cst.Call) else ""
+    if function == "enumerate" and isinstance(target, cst.Tuple) and len(looped.args) == 1:
+        index = code(target.elements[0].value)
+        rows = [(code(target.elements[1].value), code(looped.args[0].value))]
+    elif function == "zip" and isinstance(target, cst.Tuple) and len(target.elements) == len(looped.args):
+        rows = [(code(t.value), code(a.value)) for t, a in zip(target.elements, looped.args, strict=True)]
+    elif isinstance(looped, (cst.Name, cst.Attribute)) and isinstance(target, cst.Name):
+        rows = [(target.value, code(looped))]
+    else:
+        return None
+    taken = "".join(f"{name} = {array}[{index}]\n" for name, array in rows)
+    return index, ("0", f"len({rows[0][1]})", "1"), taken
+
+
+def _with_return(place: Place, loop: Any, leave: Any) -> Iterator[Candidate]:
+    """`for …: if c: return a` and `return b` behind it: the loop stops where the condition holds, then `a` or `b`."""
+    import libcst as cst
+
+    statements, (block, at) = body_of(loop), place.cell.siblings(loop)
+    rest = block.body[at + 1 :]
+    inner = body_of(leave)
+    last = rest[0].body[-1] if len(rest) == 1 and isinstance(rest[0], cst.SimpleStatementLine) else None
+    found = inner[0].body[-1] if len(inner) == 1 and isinstance(inner[0], cst.SimpleStatementLine) else None
+    plain = all(isinstance(r, cst.Return) and r.value is not None for r in (last, found))
+    if not plain or leave.orelse is not None or leave is not statements[-1] or loop.orelse is not None:
+        return
+    if not isinstance(loop, cst.For) or len(place.cell.own(loop, cst.Return)) != 1 or _has_break(place, loop):
+        return
+    turns = _turns(place, loop)
+    if turns is None or turns[1][2] != "1":
+        return
+    index, (start, stop, _), head = turns
+    done = names.fresh("found", place.taken)
+    text = head + rebound(place, statements[:-1]) + f"{done} = {stripped(truth(place, leave.test))}\n"
+    text += f"{index} = {place.jnp}.where({done}, {index}, {index} + 1)\n"
+    before = bound_before(place, loop)
+    bound = [n for n in names.stores(text) if n not in (index, done)]
+    reads = names.loads(place.cell.code(found.value)) | names.loads(place.cell.code(last.value))  # type: ignore[union-attr]
+    taken = set(names.stores(head)) if head else set()
+    carried = [n for n in bound if (n in names.exposed(text, (index,)) or n in reads) and n not in taken]
+    if not set(carried) <= before:
+        return
+    test = f"({index} < {stop}) & ~{done}"
+    loop_text = while_loop(
+        place, test, Body(text, (index, done, *carried)), [start, f"{place.jnp}.array(False)", *carried]
+    )
+    values = [stripped(place.cell.code(r.value)) for r in (found, last)]  # type: ignore[union-attr]
+    after = head if taken & reads else ""
+    new = f"{loop_text}{after}return {call(f'{place.jnp}.where', done, *values)}\n"
+    yield Candidate(
+        "loop with jax.lax.while_loop, which stops where the loop would return",
+        place.cell.edit({loop: new, rest[0]: None}),
+    )
+
+
 def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candidate]:
     import libcst as cst
 
     index, starts, head = "", [], ""
     if isinstance(loop, cst.For):
-        bounds = _range(place, loop)
-        if bounds is None or not isinstance(loop.target, cst.Name):
+        turns = _turns(place, loop)
+        if turns is None:
             return
-        index = loop.target.value
-        start, stop, step = bounds
-        if index in live_after(place, loop):
+        index, (start, stop, step), head = turns
+        own_target = index == getattr(loop.target, "value", "")
+        if own_target and index in live_after(place, loop):
             return  # after a break it has another value than a counter
+        text = head + text
         sign = ">" if step.startswith("-") else "<"
         test = f"({index} {sign} {stop}) & ~{done}"
         text = text.rstrip() + f"\n{index} = {index} + {names.wrapped(step)}\n"
         starts = [start]
     else:
-        own = _stripped(truth(place, loop.test))
+        own = stripped(truth(place, loop.test))
         test = f"~{done}" if own in ("True", "1") else f"{names.wrapped(own)} & ~{done}"
     bound = names.stores(text)
     live, before = live_after(place, loop), bound_before(place, loop)
@@ -354,5 +421,5 @@ def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candi
     own_names = [*([index] if index else []), done]
     starts = [*starts, f"{place.jnp}.array(False)", *carried]
     yield Candidate(BREAK, place.cell.edit(
-        {loop: head + while_loop(place, test, Body(text, (*own_names, *carried)), starts)}
+        {loop: while_loop(place, test, Body(text, (*own_names, *carried)), starts)}
     ))  # fmt: skip

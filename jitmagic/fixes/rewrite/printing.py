@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import _stripped, assigned
+from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 TITLE = "print with jax.debug.print, at every call"
@@ -20,6 +20,9 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind not in ("tracer-format", "trace-time-print", "tracer-array-conversion", "frozen-side-effect",
                           "tracer-int", "tracer-bool"):  # fmt: skip
         return
+    if place.kind == "tracer-bool":
+        yield from _under_a_condition(place)
+        return
     prints = [c for c in place.on_line(cst.Call) if place.cell.code(c.func) == "print"]
     if not prints and place.kind in ("tracer-format", "trace-time-print"):
         yield from _formatted_before(place)
@@ -29,6 +32,41 @@ def candidates(place: Place) -> Iterator[Candidate]:
         new = debug_print(place, call)
         if new is not None:
             yield Candidate(TITLE, place.cell.edit({call: new}))
+
+
+def _under_a_condition(place: Place) -> Iterator[Candidate]:
+    """`if c: print(x)` as a `jax.debug.print` under `jax.lax.cond`."""
+    import libcst as cst
+
+    from jitmagic.fixes.rewrite.conditions import truth
+
+    statement = next(
+        (n for n in place.path if isinstance(n, cst.If) and any(m is n.test for m in place.path)), None
+    )
+    if statement is None or statement.orelse is not None or not isinstance(statement.body, cst.IndentedBlock):
+        return
+    printed: list[str] = []
+    for line in statement.body.body:
+        small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+        call = small.value if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call) else None
+        if call is None:
+            return
+        name = place.cell.code(call.func)
+        text = debug_print(place, call) if name == "print" else None
+        if name.endswith("debug.print"):
+            text = place.cell.code(call)
+        if text is None:
+            return
+        printed.append(text)
+    test = stripped(truth(place, statement.test))
+    title = "print with jax.debug.print, where the condition holds"
+    if len(printed) == 1:
+        new = f"{place.lax}.cond({test}, lambda: {printed[0]}, lambda: None)\n"
+    else:
+        show = names.fresh("show", place.taken)
+        body = "".join(f"    {p}\n" for p in printed)
+        new = f"def {show}():\n{body}\n{place.lax}.cond({test}, {show}, lambda: None)\n"
+    yield Candidate(title, place.cell.edit({statement: new}))
 
 
 def _outside(place: Place) -> Iterator[Candidate]:
@@ -241,7 +279,7 @@ class _Template:
     def _field(self, node: Any, spec: str) -> str:
         import libcst as cst
 
-        code = _stripped(self.place.cell.code(node))
+        code = stripped(self.place.cell.code(node))
         tail = f":{spec}" if spec else ""
         traced = names.traced_in(code, self.place.traced) or f"{self.place.jnp}." in code
         if not traced and isinstance(node, (cst.Integer, cst.Float)):

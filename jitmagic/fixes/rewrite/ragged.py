@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import _stripped
+from jitmagic.fixes.rewrite.conditions import stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 TITLE = "keep the whole array, and mask where it is reduced"
@@ -180,7 +180,7 @@ class _Lowering:
             return None
         if self._rank(inner.args[0].value) != 1:
             return None
-        mask = _stripped(self.place.cell.code(inner.args[0].value))
+        mask = stripped(self.place.cell.code(inner.args[0].value))
         length = f"{names.wrapped(mask)}.shape[0]"
         return Masked(f"{self.place.jnp}.arange({length})", self._use(mask), 1)
 
@@ -208,8 +208,8 @@ class _Lowering:
         whole = self._rank(node.value)
         if rest and plain and rank == 1:
             inside = ", ".join([":", *(code(e.slice) for e in rest)])
-            return Masked(f"{names.wrapped(code(node.value))}[{inside}]", _stripped(code(index)), 1)
-        mask = _stripped(code(index))
+            return Masked(f"{names.wrapped(code(node.value))}[{inside}]", stripped(code(index)), 1)
+        mask = stripped(code(index))
         if mask.startswith((f"{self.place.alias('numpy')}.asarray(", f"{self.place.alias('numpy')}.array(")):
             mask = mask.partition("(")[2][:-1]
         return Masked(code(node.value), mask, rank, rank == whole and rank > 1)
@@ -232,9 +232,9 @@ class _Lowering:
         place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[0])"
         tests = []
         if piece.lower is not None:
-            tests.append(f"{place} >= {_stripped(code(piece.lower))}")
+            tests.append(f"{place} >= {stripped(code(piece.lower))}")
         if piece.upper is not None:
-            tests.append(f"{place} < {_stripped(code(piece.upper))}")
+            tests.append(f"{place} < {stripped(code(piece.upper))}")
         mask = tests[0] if len(tests) == 1 else " & ".join(f"({t})" for t in tests)
         return Masked(base, mask, 1)
 
@@ -289,8 +289,8 @@ class _Lowering:
         }  # fmt: skip
         out: Masked = handlers.get(type(node), self._other)(node)
         if node.lpar and out.mask is None:
-            return Masked(f"({_stripped(out.text)})")
-        return out if not node.lpar else Masked(f"({_stripped(out.text)})", out.mask, out.rank, out.flat)
+            return Masked(f"({stripped(out.text)})")
+        return out if not node.lpar else Masked(f"({stripped(out.text)})", out.mask, out.rank, out.flat)
 
     def _other(self, node: Any) -> Masked:
         """Any other expression: its parts must be dense."""
@@ -415,7 +415,7 @@ class _Lowering:
         return f"{inner}[{', '.join([*([':'] * value.rank), *(['None'] * extra)])}]"
 
     def _zeroed(self, node: Any, value: Masked, fill: str = "0") -> str:
-        return f"{self.place.jnp}.where({self._spread(node, value)}, {_stripped(value.text)}, {fill})"
+        return f"{self.place.jnp}.where({self._spread(node, value)}, {stripped(value.text)}, {fill})"
 
     # -- calls
 
@@ -448,7 +448,7 @@ class _Lowering:
         if name.startswith(f"{self.place.jnp}."):
             library = "jax.numpy"
         if last in ("extract", "compress") and library == "jax.numpy" and len(positional) == 2:
-            mask = _stripped(self.place.cell.code(positional[0].value))
+            mask = stripped(self.place.cell.code(positional[0].value))
             return Masked(self._dense(positional[1].value), self._use(mask), 1)
         first = positional[0].value
         if not self._concerned(first) or all(not self._concerned(a.value) for a in call.args):
@@ -489,12 +489,12 @@ class _Lowering:
         for a in call.args:
             part = self.lower(a.value)
             parts.append(part)
-            texts.append((f"{a.keyword.value}=" if a.keyword else "") + _stripped(part.text))
+            texts.append((f"{a.keyword.value}=" if a.keyword else "") + stripped(part.text))
         return self._together(f"{name}({', '.join(texts)})", *parts)
 
     def _other_call(self, call: Any) -> Masked:
         texts = [
-            f"{a.star}{a.keyword.value + '=' if a.keyword else ''}{_stripped(self._dense(a.value))}"
+            f"{a.star}{a.keyword.value + '=' if a.keyword else ''}{stripped(self._dense(a.value))}"
             for a in call.args
         ]
         function = call.func
@@ -523,7 +523,7 @@ class _Lowering:
     def _reduced(self, call: Any, name: str, node: Any, value: Masked, rest: Sequence[Any]) -> Masked:
         jnp, code = self.place.jnp, self.place.cell.code
         name = {"amax": "max", "amin": "min"}.get(name, name)
-        text = _stripped(value.text)
+        text = stripped(value.text)
         axis = next((code(a.value) for a in rest if a.keyword and a.keyword.value == "axis"), None)
         positional = [a for a in rest if a.keyword is None]
         if name not in ("dot", "vdot", "percentile", "quantile", "norm") and positional:
@@ -568,7 +568,7 @@ class _Lowering:
     def _extreme(self, node: Any, value: Masked, name: str) -> str:
         seen = self._seen(node)
         whole = any(s.dtype.startswith(("int", "uint")) for s in seen)
-        jnp, text = self.place.jnp, _stripped(value.text)
+        jnp, text = self.place.jnp, stripped(value.text)
         if whole:
             side = "min" if name == "max" else "max"
             return self._zeroed(node, value, f"{jnp}.iinfo({names.wrapped(text)}.dtype).{side}")

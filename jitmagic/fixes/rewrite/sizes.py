@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import _stripped, assigned
+from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 KINDS = ("tracer-int", "dynamic-shape", "tracer-array-conversion", "user-error")
@@ -198,7 +198,7 @@ def window(place: Place, piece: Any) -> tuple[str, str] | None:
     lower = piece.lower
     if lower is None:
         return None
-    a, b = _stripped(place.cell.code(lower)), _stripped(place.cell.code(piece.upper))
+    a, b = stripped(place.cell.code(lower)), stripped(place.cell.code(piece.upper))
     width = difference(b, a)
     if width is None or names.traced_in(width, place.traced):
         return None
@@ -256,7 +256,7 @@ def dynamic_slice(place: Place, node: Any) -> str | None:
     """`x[a:a + n]` as `dynamic_slice_in_dim`, axis by axis; other indices follow behind."""
     import libcst as cst
 
-    text, rest, moved = _stripped(place.cell.code(node.value)), [], False
+    text, rest, moved = stripped(place.cell.code(node.value)), [], False
     text = names.wrapped(text)
     for axis, element in enumerate(node.slice):
         piece = element.slice

@@ -51,14 +51,24 @@ def _base_and_index(place: Place, target: Any) -> tuple[str | None, str]:
 
     indices: list[str] = []
     node = target
-    while isinstance(node, cst.Subscript):
+    while isinstance(node, cst.Subscript) and not _is_text(node):
         indices.insert(0, "".join(place.cell.code(e) for e in node.slice).strip().rstrip(","))
         node = node.value
     if isinstance(node, cst.Name):
         return node.value, ", ".join(indices)
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
         return place.cell.code(node), ", ".join(indices)
+    if indices and isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
+        return place.cell.code(node), ", ".join(indices)
     return None, ""
+
+
+def _is_text(node: Any) -> bool:
+    """`params["w"]`: an entry of a dict, not of an array."""
+    import libcst as cst
+
+    index = node.slice[0].slice
+    return len(node.slice) == 1 and isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
 def _masked(place: Place, base: str, index: str, method: str, value: str) -> str | None:
@@ -352,15 +362,23 @@ def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
     """`x.at[i].set(v)` as a statement of its own changes nothing: bind the result."""
     import libcst as cst
 
-    for line in lines:
+    around = (
+        place.cell.own(place.innermost, cst.SimpleStatementLine) if place.innermost is not None else lines
+    )
+    changes: dict[Any, str | None] = {}
+    bases: list[str] = []
+    for line in around:
         for small in line.body:
             if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
                 continue
             code = place.cell.code(small.value)
             base, at, _ = code.partition(".at[")
             if at and all(part.isidentifier() for part in base.split(".")):
-                yield Candidate(f"bind the new array to {base} again", place.cell.edit({small: f"{base} = {code}"}),
-                                "safe", changes_result=True)  # fmt: skip
+                changes[small] = f"{base} = {code}"
+                bases.append(base)
+    if any(line in around and any(s in changes for s in line.body) for line in lines):
+        yield Candidate(f"bind the new array to {' and '.join(dict.fromkeys(bases))} again", place.cell.edit(changes),
+                        "safe", changes_result=True)  # fmt: skip
 
 
 def _unreturned(place: Place) -> Iterator[Candidate]:

@@ -59,10 +59,10 @@ def _fori(
     place = _place(source, line, finding, evidence, prover)
     for node in place.path:
         if isinstance(node, cst.For):
-            yield from ((c.title, place.with_imports(c.cell)) for c in families._for(place, node))
+            yield from ((c.title, place.with_imports(c.cell)) for c in families.for_loop(place, node))
             return
         if isinstance(node, cst.While):
-            yield from ((c.title, place.with_imports(c.cell)) for c in families._while(place, node))
+            yield from ((c.title, place.with_imports(c.cell)) for c in families.while_statement(place, node))
             return
 
 
@@ -75,7 +75,7 @@ def _place(source: str, line: int, finding: Finding, evidence: Evidence, prover:
         kind="tracer-int",
         line=line,
         names=finding.culprits,
-        **rewrites._setting(evidence, prover),
+        **rewrites.setting(evidence, prover),
     )
 
 

@@ -232,10 +232,11 @@ def _count(text: Text, function: FunctionNode, lengths: Lengths, count: str) -> 
 
 def _result_axis(prover: Prover, lengths: Lengths) -> int | None:
     """The axis of the result that has the length that varies; None where none has. Raises LookupError for others."""
-    shapes = [getattr(r, "shape", None) for r in prover.plain_results()]
-    if any(s is None for s in shapes):
+    results = prover.plain_results()
+    if not all(hasattr(r, "shape") for r in results):
         raise LookupError("the result is no array")
-    axes = [k for k in range(len(shapes[0])) if tuple(s[k] for s in shapes if len(s) > k) == lengths.sizes]  # type: ignore[arg-type]
+    shapes = [tuple(r.shape) for r in results]
+    axes = [k for k in range(len(shapes[0])) if tuple(s[k] for s in shapes if len(s) > k) == lengths.sizes]
     return axes[0] if axes else None
 
 
