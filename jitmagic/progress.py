@@ -15,47 +15,81 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(
-    what: str, quiet: Callable[[], bool] = lambda: False, board: Callable[[str | None], None] | None = None
+    what: str,
+    quiet: Callable[[], bool] = lambda: False,
+    board: Callable[[str | None], None] | None = None,
+    after: str = "",
 ) -> Iterator[None]:
     """Show `what` with the seconds gone by while the block takes longer than a second; removed at its end.
 
-    In a kernel `board` takes the line (None: take it away); without one it is a display of its own.
+    `after` stands behind the seconds. In a kernel `board` takes the line (None: take it away); without one it is
+    a display of its own.
 
     The line is written by a thread of its own, so it lives while XLA compiles without the interpreter lock.
     """
-    done = threading.Event()
-    line = _Line(what, board)
-    thread = threading.Thread(target=_run, args=(done, line), daemon=True)
-    if not quiet():
-        thread.start()
+    if quiet():
+        yield
+        return
+    line = _Line(what, board, after)
+    _ticker.show(line)
     try:
         yield
     finally:
-        done.set()
-        if thread.ident is not None:
-            thread.join()
+        _ticker.hide(line)
+
+
+class _Ticker:
+    """The thread that writes the lines: one for the process, because starting one takes as long as a small trace."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.line: _Line | None = None
+        self.thread: threading.Thread | None = None
+
+    def show(self, line: _Line) -> None:
+        """Write this line from its second second on; the one before it stays away."""
+        with self.changed:
+            self.line = line
+            if self.thread is None or not self.thread.is_alive():  # a fork leaves it behind
+                self.thread = threading.Thread(target=self._run, name="jitmagic progress", daemon=True)
+                self.thread.start()
+            self.changed.notify_all()
+
+    def hide(self, line: _Line) -> None:
+        """Take the line away; nothing is written of it from now on."""
+        with self.changed:
+            if self.line is line:
+                self.line = None
+            self.changed.notify_all()
             line.remove()
 
+    def _run(self) -> None:
+        with self.changed:
+            while True:
+                self.changed.wait_for(lambda: self.line is not None)
+                self._follow(self.line)
 
-def _run(done: threading.Event, line: _Line) -> None:
-    if done.wait(AFTER_S):
-        return
-    while True:
-        line.update()
-        if done.wait(EVERY_S):
-            return
+    def _follow(self, line: _Line | None) -> None:
+        """Write one line, again and again, until another one or none is to be shown."""
+        wait = AFTER_S
+        while line is not None and not self.changed.wait_for(lambda: self.line is not line, wait):
+            line.update()
+            wait = EVERY_S
+
+
+_ticker = _Ticker()
 
 
 class _Line:
     """One line of output that is written over: a display in a notebook, a carriage return in a terminal."""
 
-    def __init__(self, what: str, board: Callable[[str | None], None] | None = None) -> None:
-        self.what, self.start, self.board = what, time.monotonic(), board
+    def __init__(self, what: str, board: Callable[[str | None], None] | None = None, after: str = "") -> None:
+        self.what, self.board, self.after, self.start = what, board, after, time.monotonic()
         self.handle: Any = None
         self.written = False
 
     def update(self) -> None:
-        text = f"{self.what}, {time.monotonic() - self.start:.0f} s"
+        text = f"{self.what}, {time.monotonic() - self.start:.0f} s{self.after}"
         try:
             if _in_kernel():
                 self._display(text)

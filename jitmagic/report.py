@@ -113,6 +113,8 @@ class Stages:
     trace_s: float | None = None
     lower_s: float | None = None
     compile_s: float | None = None
+    cached: bool | None = None
+    """The persistent compilation cache had the program; None where jax did not ask it."""
 
 
 @dataclass(frozen=True)

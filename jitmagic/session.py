@@ -507,7 +507,12 @@ class Session:
     def _progress(self, name: str) -> Any:
         from jitmagic import progress
 
-        return lambda stage: progress.shown(f"{name}: {stage}", self._quiet, self._tell)
+        def shown(stage: str) -> Any:
+            last = self.ledger.last(name, stage) if self.ledger is not None else None
+            before = f" ({last:.0f} s last time)" if last is not None and last >= 1 else ""
+            return progress.shown(f"{name}: {stage}", self._quiet, self._tell, before)
+
+        return shown
 
     def _tell(self, line: str | None) -> None:
         """Progress in the run's display, below the report where one is there; nothing moves when it goes."""

@@ -47,7 +47,7 @@ def test_dict_form_is_the_contracts():
         "lines",
     } <= set(function)
     assert function["state"][0]["shape"] == [10, 3] and function["state"][0]["stale"] is True
-    assert set(function["stages"]) == {"trace_s", "lower_s", "compile_s"}
+    assert {"trace_s", "lower_s", "compile_s"} <= set(function["stages"])
     assert {"median_s", "mean_s", "std_s", "loops", "repeats"} <= set(function["timing"]["eager"])
     finding = data["findings"][0]
     contract = {"code", "kind", "severity", "function", "message", "span", "culprits", "fixes"}

@@ -16,6 +16,7 @@ CLOCKS = frozenset(
 )
 _MAGIC = re.compile(r"^(\s*)[%!]")
 _TIMEIT = re.compile(r"^\s*%%?(?:timeit|time)\b(.*)")
+_ANY = re.compile(rf"\b(?:{'|'.join(CLOCKS)})\(")
 _WAITS = "block_until_ready"
 _READS = frozenset("float int bool asarray array print item tolist".split())
 """Calls that read a value and so wait for it."""
@@ -35,13 +36,13 @@ class Clocked:
 def clocked(source: str, name: str) -> list[Clocked]:
     """Stretches of a cell that are timed by hand and call `name`."""
     found = [*_timeits(source, name)]
+    if _ANY.search(source) is None:
+        return found
     try:
         tree = ast.parse(_without_magics(source))
     except SyntaxError:
         return found
-    calls = sorted(
-        getattr(n, "lineno", 0) for n in ast.walk(tree) if _calls(n, name) and not _inside_def(tree, n)
-    )
+    calls = sorted(getattr(n, "lineno", 0) for n in _outside_functions(tree) if _calls(n, name))
     for body in _bodies(tree):
         found += [
             Clocked(a, b, bool(calls) and a <= calls[0] <= b, waits) for a, b, waits in _stretches(body, name)
@@ -103,12 +104,12 @@ def _calls(node: ast.AST, name: str) -> bool:
     )
 
 
-def _inside_def(tree: ast.Module, node: ast.AST) -> bool:
-    return any(
-        node in ast.walk(d)
-        for d in ast.walk(tree)
-        if isinstance(d, (ast.FunctionDef, ast.Lambda, ast.ClassDef))
-    )
+def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs with the cell itself."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield child
+            yield from _outside_functions(child)
 
 
 def _last(node: ast.AST) -> str:

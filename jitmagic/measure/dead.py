@@ -15,9 +15,11 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
     """`(line, count)` of operations that compute and reach no result, of lines of `file`, in order.
 
     What writes to the outside (a print, a callback) is used by itself."""
-    before = _counts(walk(closed_jaxpr, file).operations)
     body = open_jaxpr(closed_jaxpr)
     alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
+    if _size(alive) == _size(body):
+        return ()
+    before = _counts(walk(closed_jaxpr, file).operations)
     after = _counts(walk(alive, file).operations)
     lost = {line: count - after.get(line, 0) for line, count in before.items()}
     return tuple(sorted((line, count) for line, count in lost.items() if count > 0))
@@ -25,3 +27,13 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
 
 def _counts(operations: list[Operation]) -> Counter[int]:
     return Counter(op.line for op in operations if op.line is not None and flops(op.eqn) > 0)
+
+
+def _size(body: Any) -> int:
+    """Equations, those of inner programs included."""
+    return sum(1 + sum(map(_size, _inner(eqn))) for eqn in body.eqns)
+
+
+def _inner(eqn: Any) -> list[Any]:
+    values = [v for p in eqn.params.values() for v in (p if isinstance(p, (tuple, list)) else (p,))]
+    return [open_jaxpr(v) for v in values if hasattr(open_jaxpr(v), "eqns")]

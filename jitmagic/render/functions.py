@@ -196,5 +196,8 @@ def _stages(function: FunctionReport) -> Section | None:
     title = (Run("stages:", "strong"), Run(f" {counts}{total}" if function.calls else total[1:]))
     most = max((s for _, s in known), default=0.0) or 1.0
     rows = tuple(((Run(name),), (Run(units.seconds(s)),), Bar(s / most)) for name, s in known)
-    parts = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
+    parts: tuple[Part, ...] = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
+    if stages.cached is not None:
+        served = "served by the persistent compilation cache, so this is no time of compiling"
+        parts += (Para((Run(served if stages.cached else "not in the persistent compilation cache"),)),)
     return Section(title, parts, fold=True)

@@ -156,16 +156,24 @@ def first_use(source: Source, name: str) -> Where | None:
 
 def _source(function: Function, tree: ast.Module, text: str, lines: int, columns: int) -> Source:
     names = dict(CONVENTIONS)
-    for part in (_tree(function.cell), tree):
-        names.update(_imports(part) if part else {})
+    for part in (function.cell, text):
+        names.update(_imported(part))
     return Source(tree, tuple(text.splitlines()), function, lines, columns, names)
 
 
+@functools.lru_cache(maxsize=8)
 def _tree(text: str) -> ast.Module | None:
     try:
         return ast.parse(text) if text.strip() else None
     except (SyntaxError, ValueError):
         return None
+
+
+@functools.lru_cache(maxsize=32)
+def _imported(text: str) -> dict[str, str]:
+    """Names that a text imports; every rule asks about the same cell."""
+    tree = _tree(text)
+    return _imports(tree) if tree is not None else {}
 
 
 def _imports(tree: ast.AST) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.program import walk
@@ -111,11 +112,26 @@ def _finite(value: Any) -> bool:
         return not isinstance(value, float) or value - value == 0.0
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) or not jnp.issubdtype(dtype, jnp.inexact):
         return True
-    return bool(jnp.isfinite(value).all())
+    return bool(_numbers(value).isfinite(_near(value)).all())
 
 
 def _has_nan(value: Any) -> bool:
-    return bool(jnp.isnan(value).any())
+    return bool(_numbers(value).isnan(_near(value)).any())
+
+
+def _numbers(value: Any) -> Any:
+    """NumPy where the array lies in the memory of the host: nothing is copied, and nothing has to be compiled."""
+    return np if _on_host(value) else jnp
+
+
+def _near(value: Any) -> Any:
+    return np.asarray(value) if _on_host(value) else value
+
+
+def _on_host(value: Any) -> bool:
+    return not isinstance(value, jax.Array) or (
+        value.is_fully_addressable and all(d.platform == "cpu" for d in value.devices())
+    )
 
 
 __all__ = ["CannotEvaluate", "first_not_finite", "is_finite"]

@@ -21,10 +21,9 @@ from jitmagic.report import Compilation, Origin, Reason, Session
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import call_leaves
 from jitmagic.tracing.locate import is_user_file
-from jitmagic.tracing.stages import COMPILE, TRACE
+from jitmagic.tracing.stages import CACHE_HIT, COMPILE, TRACE
 
 LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-CACHE_HIT = "/jax/compilation_cache/cache_hits"
 MOST = 5000
 """Compilations that are kept."""
 
@@ -103,6 +102,12 @@ class Ledger:
     def session(self) -> Session:
         """What was heard so far, as plain data."""
         return Session(tuple(e.frozen() for e in self._entries), self.since, self._left_out)
+
+    def last(self, function: str, stage: str) -> float | None:
+        """Seconds that a stage (`tracing`, `lowering`, `compiling`) of this function took when it last ran."""
+        name = {"tracing": "trace_s", "lowering": "lower_s", "compiling": "compile_s"}.get(stage, "")
+        found = (getattr(e, name, None) for e in reversed(self._entries) if e.function == function)
+        return next((seconds for seconds in found if seconds is not None), None)
 
     # -- events
 

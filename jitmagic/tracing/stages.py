@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +15,8 @@ from jitmagic.tracing import compat
 
 TRACE = "/jax/core/compile/jaxpr_trace_duration"
 COMPILE = "/jax/core/compile/backend_compile_duration"
+CACHE_ASKED = "/jax/compilation_cache/compile_requests_use_cache"
+CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
 
 @dataclass(eq=False)
@@ -33,6 +37,17 @@ class Counts:
         name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
         names = (name, f"jit({name})", f"jit_{name}")
         return sum(s == stage and n in names for s, n, _ in self.events)
+
+
+_served: list[list[bool]] = []
+
+
+def _cache_answered(event: str, **details: str | int) -> None:
+    for answers in _served:
+        if event == CACHE_ASKED:
+            answers[:] = [False]
+        elif event == CACHE_HIT:
+            answers[:] = [True]
 
 
 _listening: list[Counts] = []
@@ -56,6 +71,7 @@ def listen() -> None:
         import jax
 
         jax.monitoring.register_event_duration_secs_listener(_listen)
+        jax.monitoring.register_event_listener(_cache_answered)
         _registered = True
 
 
@@ -112,8 +128,83 @@ def run_stages(
     if not compile:
         return Staged(traced, None, Stages(trace_s=seconds[0]))
     lowered = stage("lowering", traced.lower)
-    compiled = stage("compiling", lowered.compile)
-    return Staged(traced, compiled, Stages(*seconds))
+    name = str(getattr(traced, "fun_name", "") or "the function")
+    if _unfinished(name):
+        stage("waiting for the compilation that was interrupted", _pending[name].wait)
+        seconds.pop()
+    with served() as hits:
+        compiled = stage("compiling", lambda: _interruptibly(name, lowered.compile))
+    trace_s, lower_s, compile_s = seconds
+    return Staged(traced, compiled, Stages(trace_s, lower_s, compile_s, hits[0] if hits else None))
+
+
+POLL_S = 0.1
+
+_pending: dict[str, threading.Event] = {}
+"""Compilations that were interrupted and go on, by the name of the function; set when they are done."""
+
+
+def _unfinished(name: str) -> bool:
+    return name in _pending and not _pending[name].is_set()
+
+
+def _interruptibly(name: str, compile: Callable[[], Any]) -> Any:
+    """The compiled program, made in a thread of its own so that an interrupt ends the wait at once.
+
+    XLA cannot be stopped: the thread goes on, and a later call waits for it and takes what it made."""
+    if threading.current_thread() is not threading.main_thread():
+        return compile()
+    done: list[Any] = []
+    finished = threading.Event()  # an interrupted `join` takes the thread for ended
+
+    def run() -> None:
+        try:
+            done.append((compile(), None))
+        except BaseException as exc:
+            done.append((None, exc))
+        finally:
+            finished.set()
+
+    # the settings that hold in this thread (`with jax.default_device(...)`) belong to the trace and the lowering
+    worker = threading.Thread(
+        target=contextvars.copy_context().run, args=(run,), name=f"compile {name}", daemon=True
+    )
+    start = time.perf_counter()
+    try:
+        worker.start()
+        while not finished.wait(POLL_S):  # a signal just before an endless wait would be seen after it only
+            pass
+    except KeyboardInterrupt:
+        if finished.is_set():
+            raise
+        _pending[name] = finished
+        gone = time.perf_counter() - start
+        raise KeyboardInterrupt(
+            f"interrupted after {gone:.0f} s of compiling {name}. XLA can't be stopped: it goes on in the background "
+            f"and keeps its cores busy until it is done; the next call of {name} with such arguments waits for it and "
+            f"compiles nothing anew"
+        ) from None
+    result, error = done[0]
+    if error is not None:
+        raise error
+    return result
+
+
+@contextmanager
+def served() -> Iterator[list[bool]]:
+    """Whether the persistent compilation cache served what is compiled in the block: `[True]`, or `[False]` where
+    it was asked in vain; empty where it was not asked."""
+    import jax
+
+    listen()
+    answers: list[bool] = []
+    _served.append(answers)
+    try:
+        yield answers
+    finally:
+        _served[:] = [a for a in _served if a is not answers]
+        if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
+            answers.clear()
 
 
 def equation_count(closed: Any) -> int:

@@ -123,3 +123,15 @@ def test_nothing_is_heard_after_the_end() -> None:
     ledger.stop()
     jax.jit(lambda x: x * 9)(X)
     assert ledger.session().compilations == ()
+
+
+def test_how_long_a_stage_took_last_time(ledger: Ledger) -> None:
+    def f(x: Any) -> Any:
+        return x * 31
+
+    assert ledger.last("f", "compiling") is None
+    jax.jit(f)(X)
+    name = "test_how_long_a_stage_took_last_time.<locals>.f".rpartition(".")[2]
+    (made,) = [c for c in ledger.session().compilations if c.function == name]
+    assert ledger.last(name, "compiling") == made.compile_s and ledger.last(name, "tracing") == made.trace_s
+    assert ledger.last(name, "waiting") is None

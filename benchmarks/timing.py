@@ -1,0 +1,243 @@
+"""Is a reported time right, and what does the report itself cost?
+
+    python benchmarks/timing.py                  both tables
+    python benchmarks/timing.py --pyperf         the first one against pyperf too (minutes)
+
+The first table runs ten functions from microseconds to a second under `%%jit` in a real IPython, and beside each
+the same compiled function under `timeit`, blocking on each result, before and after. The figures are ratios of
+medians taken side by side in one process.
+
+The second table runs cells under `%%jit --no-time` and compares with what the function takes by itself: one trace
+and compilation, one compiled call, one call without jit. Both start from cleared caches and alternate; extra time
+is allowed up to 15 % and 50 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from traitlets.config import Config
+
+SETUP = "import jax, jax.numpy as jnp, numpy as np\nr = np.random.default_rng(0)\n"
+
+FUNCTIONS: dict[str, tuple[str, str]] = {
+    "add": ("return x + 1", "jnp.ones(4)"),
+    "sine": ("return jnp.sin(x) * 2", "jnp.ones(20_000)"),
+    "softmax": ("return jax.nn.softmax(x)", "jnp.ones((64, 256))"),
+    "sort": ("return jnp.sort(x)", "jnp.asarray(r.standard_normal(3_000))"),
+    "product": ("return x @ x", "jnp.ones((256, 256))"),
+    "scan": (
+        "return jax.lax.scan(lambda c, _: (jnp.tanh(c @ x), None), x, None, 100)[0]",
+        "jnp.ones((64, 64)) / 64",
+    ),
+    "network": (
+        "return jax.grad(lambda w: jnp.mean(jnp.tanh(jnp.tanh(x @ w) @ w) ** 2))(w0)\nw0 = jnp.ones((128, 128)) / 128",
+        "jnp.ones((512, 128))",
+    ),
+    "fft": ("return jnp.abs(jnp.fft.fft2(x))", "jnp.ones((1024, 1024))"),
+    "large product": ("return x @ x @ x", "jnp.ones((1500, 1500))"),
+    "long loop": ("return jax.lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c) + i, x)", "jnp.ones(40_000)"),
+}
+"""Body and argument."""
+
+CELLS: dict[str, str] = {
+    "one line": "def f(x):\n    return jnp.sin(x) * 2\nf(jnp.ones(100))",
+    "two results": (
+        "def f(x, y):\n    return {'a': x @ y, 'b': (x + y).sum()}\nf(jnp.ones((30, 30)), jnp.ones((30, 30)))"
+    ),
+    "constants": (
+        "w = jnp.ones((50, 50))\nb = jnp.zeros(50)\n"
+        "def f(x):\n    return jnp.tanh(x @ w + b)\nf(jnp.ones((8, 50)))"
+    ),
+    "network": (
+        "def loss(p, x, y):\n    for w, b in p:\n        x = jnp.tanh(x @ w + b)\n    return jnp.mean((x - y) ** 2)\n"
+        "def f(p, x, y):\n    g = jax.grad(loss)(p, x, y)\n    return jax.tree.map(lambda a, b: a - 0.1 * b, p, g)\n"
+        "f([(jnp.ones((20, 20)), jnp.zeros(20))] * 10, jnp.ones((64, 20)), jnp.zeros((64, 20)))"
+    ),
+    "scan": (
+        "def f(x):\n    def step(c, _):\n        c = jnp.tanh(c @ c)\n        return c, c.sum()\n"
+        "    return jax.lax.scan(step, x, None, 50)\nf(jnp.ones((20, 20)))"
+    ),
+    "long": (
+        "def f(x):\n"
+        + "".join(f"    x = jnp.sin(x) * 0.9 + {i}\n" for i in range(100))
+        + "    return x\nf(jnp.ones(100))"
+    ),
+}
+
+
+def shell() -> InteractiveShell:
+    """A real IPython with the extension loaded."""
+    config = Config()
+    config.HistoryManager.enabled = False
+    made = InteractiveShell.instance(config=config)
+    made.run_cell("%load_ext jitmagic\n" + SETUP).raise_error()
+    return made
+
+
+def run(ip: InteractiveShell, source: str) -> Any:
+    """One cell, its output kept back; its value."""
+    with capture_output():
+        result = ip.run_cell(source)
+    result.raise_error()
+    return result.result
+
+
+# -- is the time right?
+
+
+def reference_s(call: Callable[[], Any]) -> float:
+    """Median seconds of one call, by timeit, blocking on each result."""
+    timer = timeit.Timer(lambda: jax.block_until_ready(call()))
+    number, _ = timer.autorange()
+    return statistics.median(timer.repeat(7, number)) / number
+
+
+def reported(ip: InteractiveShell, name: str) -> tuple[float, Callable[[], Any]]:
+    """The median of the report, and the compiled call that it is about."""
+    body, argument = FUNCTIONS[name]
+    first, _, rest = body.partition("\n")
+    ip.user_ns["arg"] = eval(argument, ip.user_ns)
+    cell = f"%%jit -q\n{rest}\ndef f(x):\n    {first}\nf(arg)"
+    run(ip, cell)
+    report = run(ip, "%jitcheck -o")
+    median = report.functions[0].timing.jit.median_s
+    compiled = ip.user_ns["f"]._checker.compiled_for(())
+    return median, lambda: compiled(ip.user_ns["arg"])
+
+
+def agreement(ip: InteractiveShell, name: str, rounds: int) -> tuple[float, float, float]:
+    """Reported median, reference, and the median over the rounds of their ratio."""
+    ours, theirs, ratios = [], [], []
+    for _ in range(rounds):
+        median, call = reported(ip, name)
+        jax.block_until_ready(call())
+        after = reference_s(call)
+        before = theirs[-1] if theirs else after
+        ours.append(median)
+        theirs.append(after)
+        # a drifting machine moves both neighbours of a measurement
+        ratios.append(median / statistics.mean((before, after)))
+    return statistics.median(ours), statistics.median(theirs), statistics.median(ratios)
+
+
+def pyperf_s(name: str) -> float:
+    """Median seconds by pyperf, in processes of its own."""
+    body, argument = FUNCTIONS[name]
+    first, _, rest = body.partition("\n")
+    setup = f"{SETUP}{rest}\ndef f(x):\n    {first}\nf = jax.jit(f)\narg = {argument}\njax.block_until_ready(f(arg))"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        options = ["-p", "5", "-n", "3", "-w", "1", "-q", "--copy-env", "-o", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "pyperf",
+            "timeit",
+            *options,
+            "-s",
+            setup,
+            "jax.block_until_ready(f(arg))",
+        ]
+        subprocess.run(command, check=True, capture_output=True)
+        import pyperf
+
+        return float(pyperf.Benchmark.load(str(out)).median())
+
+
+# -- what does the report cost?
+
+
+clock: Callable[[], float] = time.perf_counter
+"""`--cpu` takes the seconds of all cores in place of those that went by: for a machine that others use too."""
+
+
+def alone_s(ip: InteractiveShell, source: str) -> float:
+    """Seconds for the function by itself: trace, compile and call, and one call without jit."""
+    definition, _, call = source.rpartition("\n")
+    name, arguments = call.split("(", 1)
+    ip.user_ns["arguments"] = eval(f"({arguments[:-1]},)", ip.user_ns)
+    jax.clear_caches()
+    start = clock()
+    exec(definition, ip.user_ns)
+    fn = ip.user_ns[name]
+    jax.block_until_ready(jax.jit(fn)(*ip.user_ns["arguments"]))
+    jax.block_until_ready(fn(*ip.user_ns["arguments"]))
+    return clock() - start
+
+
+def magic_s(ip: InteractiveShell, source: str) -> float:
+    """Seconds of the cell under `%%jit --no-time`, the report included."""
+    definition, _, call = source.rpartition("\n")
+    name = call.split("(", 1)[0]
+    flag = f"-f {name} "
+    jax.clear_caches()
+    start = clock()
+    run(ip, f"%%jit {flag}--no-time\n{definition}\ny = {name}(*arguments)")
+    return clock() - start
+
+
+def overhead(ip: InteractiveShell, source: str, rounds: int) -> tuple[float, float]:
+    """Median seconds alone, and the median of the extra seconds under the magic, in pairs."""
+    alone_s(ip, source), magic_s(ip, source)
+    pairs = [(alone_s(ip, source), magic_s(ip, source)) for _ in range(rounds)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b - a for a, b in pairs)
+
+
+def main() -> None:
+    """Print the tables; the exit status is 1 where one of the bounds does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("agreement", "overhead"), help="one of the tables")
+    parser.add_argument("--pyperf", action="store_true", help="compare with pyperf too")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--cpu", action="store_true", help="the second table in seconds of all cores")
+    options = parser.parse_args()
+    global clock
+    clock = time.process_time if options.cpu else time.perf_counter
+    ip = shell()
+    print(
+        f"jax {jax.__version__}, Python {sys.version.split()[0]}, {jax.default_backend()}, {options.rounds} rounds"
+    )
+    table: dict[str, Any] = {}
+    ok = True
+    if options.only != "overhead":
+        print(
+            f"\n{'':16}{'reported':>12}{'timeit':>12}{'ratio':>8}"
+            + (f"{'pyperf':>12}" if options.pyperf else "")
+        )
+        for name in FUNCTIONS:
+            ours, theirs, ratio = agreement(ip, name, options.rounds)
+            other = pyperf_s(name) if options.pyperf else None
+            ok &= 0.9 <= ratio <= 1.1
+            tail = f"{other * 1e6:10.1f}us" if other is not None else ""
+            print(f"{name:16}{ours * 1e6:10.1f}us{theirs * 1e6:10.1f}us{ratio:8.2f}{tail}", flush=True)
+            table[name] = {"reported_s": ours, "timeit_s": theirs, "ratio": ratio, "pyperf_s": other}
+    if options.only != "agreement":
+        print(f"\n{'':16}{'alone':>12}{'extra':>12}{'allowed':>12}")
+        for name, source in CELLS.items():
+            alone, extra = overhead(ip, source, options.rounds)
+            allowed = 0.15 * alone + 0.05
+            ok &= extra <= allowed
+            print(f"{name:16}{alone * 1e3:10.1f}ms{extra * 1e3:10.1f}ms{allowed * 1e3:10.1f}ms", flush=True)
+            table[f"--no-time, {name}"] = {"alone_s": alone, "extra_s": extra, "allowed_s": allowed}
+    if options.json:
+        Path(options.json).write_text(json.dumps(table, indent=1), "utf-8")
+    sys.exit(not ok)
+
+
+if __name__ == "__main__":
+    main()
