@@ -203,7 +203,7 @@ def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> l
     most = max(map(weight, chosen)) or 1.0
     total = sum(map(weight, costs)) or 1.0
     shown = tuple(_cost_row(c, _source(c.line, lines), weight(c) / most, weight(c) / total) for c in chosen)
-    head = ("line", "source", "equations", "flop", "bytes", "share", "", "fused with", "constants")
+    head = ("line", "source", "equations", "flop", "bytes", "share", "", "fused with, reads")
     table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4, 5}))]
     if len(costs) > rows:
         table.append(Para((Run(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
@@ -219,9 +219,9 @@ def _cost_row(cost: LineCost, source: str, share: float, part: float) -> Cells:
     flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
     words = (str(cost.equations), flops, size, f"{part:.0%}".replace("%", " %"))
     fused = f"line {units.listed([str(n) for n in cost.fused_with], 4)}" if cost.fused_with else ""
-    names = units.listed([brief(n, 20) for n in cost.constants], 3)
-    return ((Run(str(cost.line)),), (Run(source, "code"),), *((Run(w),) for w in words), Bar(share),
-            (Run(fused),), (Run(names),))  # fmt: skip
+    names = units.listed([f"`{brief(n, 20)}`" for n in cost.constants], 3)
+    more = runs(", ".join(filter(None, (fused, names))))
+    return ((Run(str(cost.line)),), (Run(source, "code"),), *((Run(w),) for w in words), Bar(share), more)
 
 
 def _detail(cost: LineCost, source: str) -> Section:

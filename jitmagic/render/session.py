@@ -14,7 +14,7 @@ from jitmagic.report import Compilation, Session
 GROUPS = 12
 ROWS = 60
 
-ORIGINS = {"operation": "operations outside jit", "check": "checks of jitmagic"}
+ORIGINS = {"operation": "operations outside jit"}
 """Names of what belongs to no function of the user's."""
 
 REASONS = {
@@ -45,14 +45,20 @@ class Group:
         return sum(c.seconds for c in self.made)
 
 
+def asked_for(session: Session) -> list[Compilation]:
+    """What the user's code made; checks of ours are told apart."""
+    return [c for c in session.compilations if c.origin != "check"]
+
+
 def verdict(session: Session) -> Verdict:
     """`3min 12s compiling, 80 % in cell 7: weak types`."""
-    total = sum(c.seconds for c in session.compilations)
+    made = asked_for(session)
+    total = sum(c.seconds for c in made)
     if not total:
         return Verdict("·", "note", "session", (Run("nothing was traced or compiled yet"),))
-    counted = units.counted(len(session.compilations), "program")
+    counted = units.counted(len(made), "program")
     words = f"{units.seconds(total)} of tracing and compiling for {counted}"
-    cell, share, why = _most(session, total)
+    cell, share, why = _most(made, total)
     if cell is not None:
         words += f", {share:.0%} in cell {cell}".replace("%", " %") + (f": {why}" if why else "")
     avoidable = any(
@@ -61,10 +67,10 @@ def verdict(session: Session) -> Verdict:
     return Verdict("!" if avoidable else "·", "warning" if avoidable else "note", "session", (Run(words),))
 
 
-def _most(session: Session, total: float) -> tuple[int | None, float, str]:
+def _most(compilations: Sequence[Compilation], total: float) -> tuple[int | None, float, str]:
     """The dearest cell, its share, and what most of its time went into."""
     cells: dict[int | None, list[Compilation]] = {}
-    for made in session.compilations:
+    for made in compilations:
         cells.setdefault(made.cell, []).append(made)
     cell, held = max(cells.items(), key=lambda item: sum(c.seconds for c in item[1]))
     reasons: dict[str, float] = {}
@@ -76,10 +82,11 @@ def _most(session: Session, total: float) -> tuple[int | None, float, str]:
 
 def parts(session: Session) -> tuple[Part, ...]:
     """By cell and function; then each program in order, with its place in the whole."""
-    total = sum(c.seconds for c in session.compilations)
+    mine = asked_for(session)
+    total = sum(c.seconds for c in mine)
     if not total:
         return ()
-    made: list[Part] = [_groups(session.compilations, total), _timeline(session.compilations, total)]
+    made: list[Part] = [_groups(mine, total), _timeline(mine)]
     made += [Para(runs(text)) for text in _remarks(session)]
     return tuple(made)
 
@@ -127,7 +134,7 @@ def why(made: Compilation, values: bool = True) -> str:
         case "first":
             return "first call"
         case "new-function":
-            return "a new function object, made where it is called"
+            return "a new function object"
         case "redefined":
             return "defined anew: its cell ran again"
         case "device":
@@ -144,24 +151,23 @@ def why(made: Compilation, values: bool = True) -> str:
             return f"new {reason}{of}{change}"
 
 
-def _timeline(compilations: Sequence[Compilation], total: float) -> Section:
+def _timeline(compilations: Sequence[Compilation]) -> Section:
     """Each program with a strip that shows its part of all seconds, idle time left out."""
-    shown = [c for c in compilations if c.origin not in ORIGINS]
+    functions = [c for c in compilations if c.origin not in ORIGINS]
+    shown = functions
     if len(shown) > ROWS:
         least = sorted((c.seconds for c in shown), reverse=True)[ROWS - 1]
         shown = [c for c in shown if c.seconds >= least][:ROWS]
-    places: dict[int, float] = {}
-    at = 0.0
-    for made in compilations:
-        places[id(made)] = at
+    total = sum(c.seconds for c in shown) or 1.0
+    rows, at = [], 0.0
+    for made in shown:
+        rows.append(_row(made, at, total))
         at += made.seconds
-    rows = tuple(_row(c, places[id(c)], total) for c in shown)
-    head = ("at", "cell", "line", "function", "trace", "lower", "compile", "why", "")
+    head = ("at", "cell", "function", "trace", "lower", "compile", "in turn", "why")
     title = (Run("timeline:", "strong"), Run(" each program in order; the bars leave out the time between"))
-    inner: list[Part] = [Table(head, rows, frozenset({0, 1, 2, 4, 5, 6}))] if rows else []
-    hidden = len(compilations) - len(shown)
-    if hidden:
-        inner.append(Para((Run(f"… {units.counted(hidden, 'program')} more in the report's data"),)))
+    inner: list[Part] = [Table(head, tuple(rows), frozenset({0, 1, 3, 4, 5}))] if rows else []
+    if hidden := len(functions) - len(shown):
+        inner.append(Para((Run(f"… {units.counted(hidden, 'shorter one')} in the report's data"),)))
     return Section(title, tuple(inner), fold=len(rows) > 12)
 
 
@@ -178,14 +184,19 @@ def _row(made: Compilation, place: float, total: float) -> tuple[Cell, ...]:
     cached = [Run(" (from the persistent cache)")] if made.cached else []
     strip = Strip(tuple(stages), words=f"{units.seconds(made.seconds)} of {units.seconds(total)}")
     number, name = _where(made.cell, made.function, made)
-    line = (Run(str(made.line) if made.line else ""),)
-    return ((Run(units.seconds(made.start_s)),), number, line, name, *times,
-            (*runs(why(made)), *cached), strip)  # fmt: skip
+    return ((Run(units.seconds(made.start_s)),), number, name, *times, strip, (*runs(why(made)), *cached))
 
 
 def _remarks(session: Session) -> list[str]:
     cached = [c for c in session.compilations if c.cached]
     remarks = []
+    checks = [c for c in session.compilations if c.origin == "check"]
+    if checks:
+        seconds = units.seconds(sum(c.seconds for c in checks))
+        count = units.counted(len(checks), "program")
+        remarks.append(
+            f"checks of jitmagic took {seconds} more, for {count}: runs without jit, fixes that were tried"
+        )
     if cached:
         remarks.append(f"the persistent compilation cache served {units.counted(len(cached), 'program')}")
     traced = [c for c in session.compilations if c.compile_s is None and c.origin != "check"]

@@ -13,7 +13,7 @@ from jitmagic.render.escape import for_html, one_line
 WIDTH, HEIGHT = 200, 14
 """Pixels of a strip."""
 
-COLUMNS = 20
+COLUMNS = 18
 """Characters of a strip."""
 
 LIGHT = {"error": "#d9534f", "warning": "#b8860b", "note": "#5b8def", "ok": "#2e9e57", "plain": "#8a8f96"}

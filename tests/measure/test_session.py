@@ -68,17 +68,21 @@ def storm() -> Report:
         )
         for i in range(10)
     ]
-    made += [Compilation("add", "operation", 7, 2, 90.0, None, None, 0.5), Compilation("f", "check", 7)]
+    made += [
+        Compilation("add", "operation", 7, 2, 90.0, None, None, 0.5),
+        Compilation("f", "check", 7, compile_s=9.0),
+    ]
     return Report(session=Session(tuple(made), 3, 2))
 
 
 def test_the_first_line_says_where_the_time_went():
     found = text(storm())
     assert found.splitlines()[0].startswith(
-        "! session  3min 20s of tracing and compiling for 13 programs, 80 %"
+        "! session  3min 20s of tracing and compiling for 12 programs, 80 %"
     )
     assert "in cell 7: weak types" in " ".join(found.split())
     assert "10 × weak type of lr" in text(storm(), width=200)
+    assert "checks of jitmagic took 9 s more, for 1 program" in found
     assert "heard since cell 3" in found and "2 programs over the limit" in found
 
 
