@@ -205,7 +205,11 @@ class Panel:
             checker = self._checker(rehearse=True)
             checker.settings = replace(checker.settings, compile=True, time=True)
             with quiet.undone(checker.reach(self.sample.args, self.sample.kwargs)), quiet.held_back():
-                checker.call(self.sample.args, self.sample.kwargs)
+                try:
+                    checker.call(self.sample.args, self.sample.kwargs)
+                except Exception:
+                    if not checker.seen.problems:
+                        raise
             self._show(checker)
 
         self._run("compiling and timing", work)

@@ -114,6 +114,14 @@ def test_compile_and_time(panel):
     assert not any(b.disabled for b in panel.buttons)
 
 
+def test_timing_what_fails_shows_the_diagnosis(panel):
+    panel.roles["n"].value = "dynamic"
+    panel.verdict.value = ""
+    panel.time()
+    assert "fails to trace: 1 problem" in panel.verdict.value
+    assert panel.report.functions[0].timing.jit is None
+
+
 def test_two_things_never_run_at_once(panel):
     panel._busy.acquire()
     try:
