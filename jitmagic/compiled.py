@@ -19,7 +19,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -219,7 +219,9 @@ class Stateful:
         self.touched: dict[str, Write] = {}
         """What traces changed as a side effect, by path: no frozen values."""
         self.call = self._public()
-        self._build(self._leaves())
+        found = self._leaves()
+        self._check_options(found)
+        self._build(found)
 
     def bound(self) -> Callable[..., Any]:
         """The user's function without its receiver."""
@@ -284,6 +286,16 @@ class Stateful:
         self.compiled = self._jitted()
         codegen.become(self.call, codegen.generic(self._call, self.name, self.cells))
 
+    def _check_options(self, found: Sequence[Place]) -> None:
+        """Names and numbers that the function does not have are an error now, as in `jax.jit`."""
+        state = {p.path for p in (*found, *self._tops())}
+        above = tuple(n for n in self.options.donate_argnames if not self._is_state(n, state))
+        replace(self.options, donate_argnames=above).jit(self.bound())
+
+    @staticmethod
+    def _is_state(name: str, state: Collection[str]) -> bool:
+        return any(paths.at_or_below(p, [name]) or paths.at_or_below(name, [p]) for p in state)
+
     def _jitted(self) -> Any:
         count = len(self.places)
         traced = codegen.with_state(self.parameters, count, self._traced, self.name)
@@ -322,9 +334,10 @@ class Stateful:
                 _active.stack.pop()
 
                 def put_back() -> None:
-                    held.restore()
+                    leave = done and not held.appeared
+                    held.restore(leave_effects=leave)
                     before.restore(only_tracers=done)
-                    held.restore()
+                    held.restore(leave_effects=leave)
 
                 _surely(put_back)
 
@@ -517,7 +530,8 @@ class Stateful:
 
     def _public(self) -> Any:
         call = codegen.generic(self._call, self.name, self.cells)
-        functools.update_wrapper(call, self.fn, updated=())
+        own = ("__dict__",) if isinstance(self.fn, types.FunctionType) else ()
+        functools.update_wrapper(call, self.fn, updated=own)
         call.lower = self._staged("lower")  # type: ignore[attr-defined]
         call.trace = self._staged("trace")  # type: ignore[attr-defined]
         call.eval_shape = lambda *a, **k: self._staged("eval_shape")(*a, **k)[0]  # type: ignore[attr-defined]

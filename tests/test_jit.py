@@ -688,6 +688,39 @@ class TestOptions:
         g.clear_cache()
         assert float(g(1.0)) == 3.0 and traces.count == 2
 
+    @pytest.mark.parametrize(
+        "options",
+        [{"static_argnames": "k"}, {"donate_argnames": "k"}, {"static_argnums": 3}, {"donate_argnums": 7}],
+    )
+    def test_an_argument_that_is_not_there(self, options):
+        put(w=jnp.float32(1.0))
+
+        def f(x):
+            return x * w
+
+        with pytest.raises(ValueError):
+            jax.jit(f, **options)
+        with pytest.raises(ValueError):
+            jitmagic.jit(f, dyn_vars="w", **options)
+
+    def test_numbers_and_names_that_disagree(self):
+        put(w=jnp.float32(1.0))
+
+        def f(x, y):
+            return x * w + (len(y) if isinstance(y, str) else y)
+
+        g = jitmagic.jit(f, dyn_vars="w", static_argnums=1, static_argnames=())
+        assert float(g(2.0, "foo")) == 5.0 and float(g(1.0, y=2)) == 3.0
+
+    def test_attributes_of_the_function(self):
+        put(w=jnp.float32(1.0))
+
+        def f(x):
+            return x * w
+
+        f.unit = "mV"
+        assert jitmagic.jit(f, dyn_vars="w").unit == "mV"
+
     def test_device(self):
         put(w=jnp.float32(2.0))
 

@@ -168,6 +168,8 @@ class Region:
     def __init__(self, tree: Tree, around: Sequence[Place] = (), *, appearing: bool = True) -> None:
         """`around` is looked at as well: with `appearing`, for variables that the trace puts there."""
         self.appearing = appearing
+        self.appeared = False
+        """The trace has put variables where there were none."""
         self.held: dict[int, Held] = {}
         self.bindings = [Binding(n.place, n.place.look(), True) for n in tree.roots.values()]
         for node in tree.roots.values():
@@ -212,32 +214,46 @@ class Region:
         for binding in self.bindings:
             binding.seeded = binding.place.look()
 
-    def restore(self) -> None:
-        """Put everything back as it was before the trace."""
+    def restore(self, *, leave_effects: bool = False) -> None:
+        """Put everything back as it was before the trace. With `leave_effects`, what the trace did besides variables
+        stays, as after a trace of `jax.jit`, except for traced values."""
         for b in self.bindings:
-            if b.place.look() is not b.original and b.place.origin != "argument":
+            now = b.place.look()
+            if now is b.original or b.place.origin == "argument":
+                continue
+            if not leave_effects or b.known or values.contains_tracer(now):
                 b.place.delete() if b.original is MISSING else b.place.put(b.original)
         for held in self.held.values():
             now = held.now()
-            if now.keys() != held.original.keys() or any(now[k] is not v for k, v in held.original.items()):
-                _put_back(held, now)
+            changed = [
+                k
+                for k in {**held.original, **now}
+                if now.get(k, MISSING) is not held.original.get(k, MISSING)
+            ]
+            if leave_effects and not held.known:
+                changed = [k for k in changed if k in held.ways or values.contains_tracer(now.get(k))]
+            if changed:
+                _put_back(held, changed if leave_effects and not held.known else None)
 
     def changes(self) -> Iterator[tuple[Place, Held | None, Key | None, Any]]:
-        """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed."""
+        """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed.
+
+        Where variables appear, all that the trace changed belongs to it: `model.built = True`, say."""
+        found = list(self._changes())
+        self.appeared = self.appearing and any(not known and holds_state(new) for known, (*_, new) in found)
+        yield from (change for known, change in found if known or self.appeared)
+
+    def _changes(self) -> Iterator[tuple[bool, tuple[Place, Held | None, Key | None, Any]]]:
         for b in self.bindings:
             now = b.place.look()
-            if now is not b.seeded and b.place.origin != "argument" and (b.known or self._appears(now)):
-                yield b.place, None, None, now
+            if now is not b.seeded and b.place.origin != "argument":
+                yield b.known, (b.place, None, None, now)
         for held in self.held.values():
             now = held.now()
             for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
                 new = now.get(key, MISSING)
-                known = held.known or key in held.ways
-                if new is not held.seeded.get(key, MISSING) and (known or self._appears(new)):
-                    yield self._place(held, key), held, key, new
-
-    def _appears(self, value: Any) -> bool:
-        return self.appearing and holds_state(value)
+                if new is not held.seeded.get(key, MISSING):
+                    yield held.known or key in held.ways, (self._place(held, key), held, key, new)
 
     @staticmethod
     def _place(held: Held, key: Key) -> Place:
@@ -265,18 +281,33 @@ def holds_state(value: Any) -> bool:
     return any(p.adapter is not None and p.adapter.is_state for p in paths.leaves_below(place))
 
 
-def _put_back(held: Held, now: dict[Key, Any]) -> None:
+def _put_back(held: Held, keys: Sequence[Key] | None) -> None:
+    """Contents as they were: all of them, in order, or those of some keys."""
     value, old = held.value, held.original
-    if held.keys is None and is_a(value, dict):
-        items = {k: v for (kind, k), v in old.items() if kind == "item"}
+    sequence = is_a(value, list | collections.deque) and any(k[0] == "item" for k in keys or ())
+    if keys is None or sequence:
+        _put_back_items(held)
+    if keys is None:
+        now = held.now()
+        keys = [*old, *(k for k in now if k not in old)]
+    for key in keys:
+        if not (sequence and key[0] == "item") and (wanted := old.get(key, MISSING)) is not _child(
+            value, key
+        ):
+            put(value, key, wanted)
+
+
+def _put_back_items(held: Held) -> None:
+    value, old = held.value, held.original
+    if held.keys is not None:
+        return
+    items = {k: v for (kind, k), v in old.items() if kind == "item"}
+    if is_a(value, dict):
         if list(items) != list(dict.keys(value)):
             dict.clear(value)  # to keep the order
         dict.update(value, items)
-    elif held.keys is None and is_a(value, list):
-        list.__setitem__(value, slice(None), [v for (kind, _), v in old.items() if kind == "item"])
-    elif held.keys is None and is_a(value, collections.deque):
+    elif is_a(value, list):
+        list.__setitem__(value, slice(None), list(items.values()))
+    elif is_a(value, collections.deque):
         value.clear()
-        value.extend(v for (kind, _), v in old.items() if kind == "item")
-    for key in [*old, *(k for k in now if k not in old)]:
-        if (wanted := old.get(key, MISSING)) is not _child(value, key):
-            put(value, key, wanted)
+        value.extend(items.values())
