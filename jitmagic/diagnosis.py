@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 UNRECORDED = ("static-spec", "donated", "aux-data", "user", "leak", "carry")
 """What leaves nothing more to see: the run would end there too, or the call cannot be made."""
 
+UNASKED = (
+    "user",
+    "other",
+    "leak",
+    "carry",
+    "invalid-type",
+    "donated",
+    "aux-data",
+    "unhashable-static",
+    "static-spec",
+)
+"""Ends of a run that are no question to a traced value."""
+
 UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-static", "aux-data")
 """Where static arguments are no answer."""
 
@@ -115,7 +128,10 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
                 static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
                 find_nan=False,
             )  # fmt: skip
-        ended_by = run.problems[-1:] if run.error is not None else ()
+        # What ends the run without jit may be no problem of a trace; a question inside a loop that jax traces is.
+        ended_by = (
+            run.problems[-1:] if run.error is not None and (inside or run.problems[-1].op in UNASKED) else ()
+        )
         seen = [p for p in run.problems if p not in ended_by and (p.where is None or p.where.file in files)]
         found = _joined(found, seen)
         if run.note and (inside or run.error is None):

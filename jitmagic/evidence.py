@@ -271,7 +271,9 @@ class TypeTest:
     name: str
     where: Where
     swallows: bool = False
-    """It is a `try` whose handler takes jax's own errors for an answer."""
+    """It is a `try` whose handler takes jax's own errors for an answer; `where` is the handler."""
+    asked: str = ""
+    """Of such a `try`, the line that asks a traced value."""
 
 
 @dataclass(frozen=True)

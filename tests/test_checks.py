@@ -549,3 +549,90 @@ def test_a_rehearsal_that_takes_too_long_is_stopped_and_said(notebook):
     notebook.ok("report = %jitcheck -o endless(1.0)")
     assert any("stopped after 0.3 s" in n for f in notebook.ns["report"].functions for n in f.notes)
     notebook.ok("%config JitMagics.budget = 10.0")
+
+
+ELEVEN = """
+TABLE = {0: 1.0, 3: 2.0}
+def f(x, n, mask, d):
+    y = jnp.sin(x)
+    if x.sum() > 0:
+        y = y + 1
+    for i in range(n):
+        y = y * 0.5
+    z = np.cos(x)
+    total = float(y.sum())
+    head = x[:n]
+    kept = x[mask]
+    w = TABLE[n]
+    text = f"{y[0]:.2f}"
+    y[0] = 0.0
+    grid = jnp.zeros(n)
+    first = x[0].item()
+    while y[1] > 4:
+        y = y - 1
+    assert d > 0
+    best = [1, 2, 3][d]
+    m = max(x[0], x[1])
+    return y.sum() + z.sum() + total + head.sum() + kept.sum() + w + grid.sum() + first + best + m
+"""
+
+
+def test_one_pass_lists_every_problem_of_a_long_function(notebook):
+    from jitmagic import checking, conclusions, rules
+    from jitmagic.settings import Settings
+
+    notebook.ok(ELEVEN)
+    checker = checking.Checker(notebook.ns["f"], settings=Settings(compile=False, budget=240.0))
+    arguments = "(jnp.arange(3.0), 3, jnp.array([True, False, True]), jnp.int32(1))"
+    checker.diagnose(notebook.ok(arguments), {})
+    findings = [f for f in rules.run(conclusions.evidence_of(checker)) if f.severity == "error"]
+    found = {(f.kind, f.span.source) for f in findings}
+    assert found == {
+        ("tracer-bool", "if x.sum() > 0:"), ("tracer-int", "for i in range(n):"),
+        ("tracer-array-conversion", "z = np.cos(x)"), ("tracer-array-conversion", "total = float(y.sum())"),
+        ("dynamic-shape", "head = x[:n]"), ("dynamic-shape", "kept = x[mask]"), ("tracer-hash", "w = TABLE[n]"),
+        ("tracer-format", 'text = f"{y[0]:.2f}"'), ("in-place-update", "y[0] = 0.0"),
+        ("dynamic-shape", "grid = jnp.zeros(n)"), ("tracer-array-conversion", "first = x[0].item()"),
+        ("tracer-bool", "while y[1] > 4:"), ("tracer-bool", "assert d > 0"),
+        ("tracer-int", "best = [1, 2, 3][d]"), ("tracer-bool", "m = max(x[0], x[1])"),
+    }  # fmt: skip
+    assert len(findings) == len(found)
+
+
+def test_where_the_recording_run_cannot_serve_one_problem_is_shown_and_the_report_says_so(
+    notebook, monkeypatch
+):
+    from jitmagic.tracing import recording
+
+    monkeypatch.setattr(recording, "available", lambda: False)
+    notebook.error(
+        "%%jit -q --no-time\ndef f(x):\n    if x > 0:\n        return np.cos(x)\n    return x\nf(1.0)"
+    )
+    report = notebook.report()
+    assert [f.kind for f in report.findings if f.severity == "error"] == ["tracer-bool"]
+    assert any("one at a time" in n for n in report.functions[0].notes)
+
+
+def test_a_failure_that_is_known_is_not_looked_into_again(notebook, monkeypatch):
+    from jitmagic.tracing import recording
+
+    runs = []
+    record = recording.record
+    monkeypatch.setattr(recording, "record", lambda *a, **k: runs.append(1) or record(*a, **k))
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x if x > 0 else -x")
+    for _ in range(3):
+        notebook.error("f(1.0)")
+    assert len(runs) == 1
+    notebook.error("f(jnp.float32(1))")
+    assert len(runs) == 2
+
+
+def test_a_class_that_refuses_descriptions_in_place_of_arrays_is_called_as_without_us(notebook):
+    notebook.ok(
+        "@jax.tree_util.register_pytree_node_class\nclass V:\n"
+        "    def __init__(self, x):\n        self.x = jnp.asarray(x)\n"
+        "    def tree_flatten(self):\n        return (self.x,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, children):\n        return cls(*children)"
+    )
+    notebook.ok("%%jit -q --no-time\ndef f(v):\n    return v.x * 2\nassert f(V(jnp.ones(2)))[0] == 2")
+    assert notebook.kinds("error", "warning") == []

@@ -93,11 +93,10 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     name = evidence.function.name
     values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
     tests = evidence.silent.tests if evidence.silent else ()
-    if where is not None and any(t.where == where and t.swallows for t in tests):
-        why = (
-            f"; {quoted(where.source)} asks for a value, and the `except` around it takes the error of jax for an "
-            "answer"
-        )
+    swallowing = next((t for t in tests if t.where == where and t.swallows), None)
+    if where is not None and swallowing is not None:
+        asked = f"{quoted(swallowing.asked)} asks for a value" if swallowing.asked else "a value is asked for"
+        why = f"; {asked}, and {quoted(where.source)} takes the error of jax for an answer"
         help = "use `jnp.where` or `jax.lax.cond` there, or catch only the exceptions that are meant"
     elif tested:
         seen = quoted(where.text if where else tested)

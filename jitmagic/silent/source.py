@@ -208,9 +208,12 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Try) and _swallowing(node):
+        elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
-            yield TypeTest(names[0] if names else "", code.where(_asking(node), head=True), swallows=True)
+            asked = code.where(_asking(node), head=True).source
+            yield TypeTest(
+                names[0] if names else "", code.where(handler, head=True), swallows=True, asked=asked
+            )
 
 
 _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",

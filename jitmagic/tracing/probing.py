@@ -82,7 +82,13 @@ def is_probe(frame: types.FrameType | None) -> bool:
         if is_user_file(frame.f_code.co_filename):
             break
         frame = frame.f_back
-    return any(expects_refusal(f) for f in path)
+    return any(expects_refusal(f) for f in path if not _runs_as_python(f))
+
+
+def _runs_as_python(frame: types.FrameType) -> bool:
+    """jax's own loop, which without jit asks its condition itself and is ready to compile the loop instead."""
+    name = frame.f_code.co_filename.replace("\\", "/")
+    return frame.f_code.co_name == "while_loop" and "/lax/control_flow/" in name
 
 
 def is_indexing(frame: types.FrameType) -> bool:

@@ -21,6 +21,7 @@ from jitmagic.evidence import Problem
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
+from jitmagic.tracing.loops import counting
 from jitmagic.tracing.recorder import OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
 
@@ -78,8 +79,12 @@ def _record(
     note, complete = "", True
     try:
         args, kwargs = _shadowed(trace, fn, args, kwargs, static)
-        mode = jax.disable_jit() if recorder.inside else contextlib.nullcontext()
-        with answering_tracers(), compat.full_tracebacks(), mode, compat.set_current_trace(trace):
+        with contextlib.ExitStack() as stack:
+            if recorder.inside:
+                stack.enter_context(jax.disable_jit())
+                stack.enter_context(counting(functools.partial(_counted, trace)))
+            for context in (answering_tracers(), compat.full_tracebacks(), compat.set_current_trace(trace)):
+                stack.enter_context(context)
             fn(*args, **kwargs)
     except OutOfBudget:
         complete, note = False, f"the recording run was stopped after {recorder.budget_s:g} s"
@@ -94,6 +99,13 @@ def _record(
     nan = recorder.first_nan or recorder.first_inf
     text = f"{type(error).__name__}: {error}" if error is not None else None
     return Recording(problems, nan, text, complete, note)
+
+
+def _counted(trace: ShadowTrace, value: Any) -> Any:
+    """A plain number as the loop would trace it; anything else as it is."""
+    if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)) and _traceable(value):
+        return trace.stage_value(value)
+    return value
 
 
 def _forget(recorder: Recorder) -> None:

@@ -113,7 +113,8 @@ def run_stages(
 ) -> Staged:
     """Trace, lower and compile; jax keeps the result, so the call that follows compiles nothing.
 
-    `progress(stage)` is a context manager around each stage. Exceptions of the stages pass through.
+    `progress(stage)` is a context manager around each stage. Exceptions of the trace pass through; where only
+    lowering or compiling fails, `compiled` is None and the call that follows tells.
     """
     seconds: list[float] = []
 
@@ -127,7 +128,12 @@ def run_stages(
     traced = stage("tracing", lambda: jitted.trace(*args, **kwargs))
     if not compile:
         return Staged(traced, None, Stages(trace_s=seconds[0]))
-    lowered = stage("lowering", traced.lower)
+    try:
+        lowered = stage("lowering", traced.lower)
+    except Exception:
+        # `lower` puts descriptions into the user's pytree classes, which may refuse them where a call works;
+        # what fails in the call too is raised there.
+        return Staged(traced, None, Stages(trace_s=seconds[0]))
     name = str(getattr(traced, "fun_name", "") or "the function")
     if _unfinished(name):
         stage("waiting for the compilation that was interrupted", _pending[name].wait)

@@ -77,7 +77,11 @@ def test_one_pass_finds_everything() -> None:
     names = cell(LONG)
     mask = jnp.array([True, False, True])
     run = record(
-        names["f"], (X, 3, True), {"mask": mask, "cfg": {"lo": 1}}, constants={id(names["SCALE"]): "SCALE"}
+        names["f"],
+        (X, 3, True),
+        {"mask": mask, "cfg": {"lo": 1}},
+        constants={id(names["SCALE"]): "SCALE"},
+        budget_s=60,
     )
     assert run.complete and run.error is None, run
     assert seen(run) == FOUND
@@ -210,3 +214,42 @@ def test_helpers_jitted_by_the_user_work_afterwards() -> None:
             ("shape", "jnp.zeros(n)", ("n",))
         ]
     assert np.allclose(names["g"](X), 2 * X)
+
+
+LOOPS = """
+def f(x, n):
+    y = jnp.zeros(n)
+    def body(i, c):
+        if i > 1:
+            return c + x
+        return c
+    a = jax.lax.fori_loop(0, 3, body, 0.0)
+    def step(c):
+        if c[0] > 2:
+            return c[0] + 1, c[1]
+        return c[0] + 1, c[1] * 2
+    b = jax.lax.while_loop(lambda c: c[0] < 4, step, (0, a))
+    def grow(carry, t):
+        if carry > 0:
+            return carry, t
+        return carry + 1, t
+    return jax.lax.scan(grow, 0, jnp.arange(3.0)), b
+"""
+
+
+def test_counters_and_first_states_of_loops_are_traced_values() -> None:
+    before = jax.lax.fori_loop, jax.lax.while_loop, jax.lax.scan
+    run = record(function(LOOPS), (1.0, 3), {}, reach_inside=True, budget_s=60)
+    assert run.error is None
+    assert [p.where.source for p in run.problems if p.where] == [
+        "y = jnp.zeros(n)", "if i > 1:", "if c[0] > 2:", "if carry > 0:"
+    ]  # fmt: skip
+    assert (jax.lax.fori_loop, jax.lax.while_loop, jax.lax.scan) == before
+
+
+def test_a_list_times_a_traced_number() -> None:
+    run = record(function("def f(x, n):\n    return [x] * n, n * (1, 2)\n"), (1.0, 3), {}, budget_s=60)
+    assert run.error is None
+    assert [(p.op, p.where.text, p.leaves) for p in run.problems if p.where] == [
+        ("index", "[x] * n", ("n",)), ("index", "n * (1, 2)", ("n",))
+    ]  # fmt: skip

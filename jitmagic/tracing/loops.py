@@ -1,0 +1,43 @@
+"""Loops of `jax.lax` whose counters and first states carry values that know they are traced.
+
+Without jit a loop counter is a plain number, so a question to it would not be noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+
+@contextlib.contextmanager
+def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
+    """While the block runs, `jax.lax.fori_loop`, `while_loop` and `scan` start with `shadowed(leaf)` for each leaf
+    of their state, and `fori_loop` hands its body a shadowed counter. For one run at a time: `jax.lax` is patched."""
+    lax: Any = jax.lax
+    originals = {name: getattr(lax, name) for name in ("fori_loop", "while_loop", "scan")}
+
+    def started(state: Any) -> Any:
+        return jax.tree.map(shadowed, state)
+
+    def fori_loop(lower: Any, upper: Any, body_fun: Any, init_val: Any, **options: Any) -> Any:
+        def body(i: Any, state: Any) -> Any:
+            return body_fun(shadowed(i), state)
+
+        return originals["fori_loop"](lower, upper, body, started(init_val), **options)
+
+    def while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
+        return originals["while_loop"](cond_fun, body_fun, started(init_val))
+
+    def scan(f: Any, init: Any, *args: Any, **options: Any) -> Any:
+        return originals["scan"](f, started(init), *args, **options)
+
+    try:
+        for patch in (fori_loop, while_loop, scan):
+            setattr(lax, patch.__name__, patch)
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(lax, name, original)
