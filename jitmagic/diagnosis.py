@@ -129,9 +129,8 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
                 find_nan=False,
             )  # fmt: skip
         # What ends the run without jit may be no problem of a trace; a question inside a loop that jax traces is.
-        ended_by = (
-            run.problems[-1:] if run.error is not None and (inside or run.problems[-1].op in UNASKED) else ()
-        )
+        last = run.problems[-1:] if run.error is not None else ()
+        ended_by = [p for p in last if inside or p.op in UNASKED]
         seen = [p for p in run.problems if p not in ended_by and (p.where is None or p.where.file in files)]
         found = _joined(found, seen)
         if run.note and (inside or run.error is None):

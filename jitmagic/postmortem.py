@@ -13,7 +13,7 @@ from jitmagic import evidence as ev
 from jitmagic.facts import function_facts
 from jitmagic.options import JitOptions
 from jitmagic.report import CellText, Finding, Report
-from jitmagic.rules.base import covers
+from jitmagic.rules.base import covers, root
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -102,10 +102,11 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
 
         inner, own = unwrap_jitted(getattr(fn, "_checker", None).original if hasattr(fn, "_checker") else fn)  # type: ignore[union-attr]
         own = JitOptions.of(**site.declared) if site.declared else own
+        calls = (ev.Call(_told_leaves(error, problem), "failed"),)
         function = replace(
             function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cells.body_of(cell)
         )
-        return ev.Evidence(function=function, options=_options(own or JitOptions()), problems=(problem,))
+        return ev.Evidence(function=function, options=_options(own or JitOptions()), problems=(problem,), calls=calls)
     name = (site.name if site is not None else "") or _name(
         error, where.function if where is not None else ""
     )
@@ -115,7 +116,17 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
         parameters=site.parameters if site is not None else (),
     )  # fmt: skip
     options = _options(JitOptions.of(**site.declared)) if site is not None else ev.Options()
-    return ev.Evidence(function=function, options=options, problems=(problem,))
+    calls = (ev.Call(_told_leaves(error, problem), "failed"),)
+    return ev.Evidence(function=function, options=options, problems=(problem,), calls=calls)
+
+
+def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ...]:
+    """The argument that jax refused, as far as its message describes it."""
+    kind = re.search(r"problematic value is of type <class '([^']+)'>", str(error))
+    if kind is None or len(problem.leaves) != 1:
+        return ()
+    path = problem.leaves[0]
+    return (ev.Leaf(path, root(path), "other", kind[1].rpartition(".")[2]),)
 
 
 def _options(options: JitOptions) -> ev.Options:

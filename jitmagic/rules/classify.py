@@ -98,9 +98,12 @@ def of_kind(evidence: Evidence, kind: str) -> Iterator[Problem]:
 
 
 def offenders(evidence: Evidence, problem: Problem) -> tuple[Leaf, ...]:
-    """The argument leaves that `problem` names, as the newest call had them."""
-    newest = evidence.calls[-1].leaves if evidence.calls else ()
-    return tuple(x for x in newest if any(covers(p, x.path) for p in problem.leaves) and x.kind == "other")
+    """The argument leaves that `problem` names, as the newest call had them in which they were no arrays."""
+    for call in reversed(evidence.calls):
+        named = (x for x in call.leaves if any(covers(p, x.path) for p in problem.leaves))
+        if found := tuple(x for x in named if x.kind == "other"):
+            return found
+    return ()
 
 
 def is_users_object(value: Leaf) -> bool:
