@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
@@ -40,7 +41,8 @@ def findings_of(subject: Subject) -> tuple[report.Finding, ...]:
     from jitmagic import fixes, rules
 
     evidence = evidence_of(subject)
-    key = (evidence, len(subject.seen.samples))
+    # Notes say what the search for fixes left out: they are no reason to search again.
+    key = (replace(evidence, notes=()), len(subject.seen.samples))
     if subject.concluded is None or subject.concluded[0] != key:
         found: tuple[report.Finding, ...] = ()
         try:
