@@ -198,7 +198,7 @@ class Search:
         outcome = trial_of(self.prover).cell(
             candidate.cell, static=static,
             changes_result=any(c.changes_result for c in steps), effects=any(c.effects for c in steps),
-            covers=any(c.covers for c in steps),
+            covers=any(c.covers for c in steps), raises=any(c.raises for c in steps),
         )  # fmt: skip
         self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
         if outcome.holds and not (place and _still_silent(place, outcome)):

@@ -189,7 +189,7 @@ class Trial:
 
     def cell(
         self, cell: str, *, static: Sequence[str] = (), changes_result: bool = False, effects: bool = False,
-        covers: bool = False,
+        covers: bool = False, raises: bool = False,
     ) -> Outcome:  # fmt: skip
         """Whether the function of the corrected cell traces and gives what the plain one gives."""
         from jitmagic.measure.compare import compare
@@ -247,7 +247,29 @@ class Trial:
                     words = f"traced; holds the values of the run without jit on {_calls(len(samples))}"
                     return Outcome(True, words, printed=text, exact=False)
                 return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
-        return Outcome(True, f"traced; {how} on {_calls(len(samples))}", printed=text)
+        words = f"traced; {how} on {_calls(len(samples))}"
+        if raises:
+            told = self._raises(jitted, target)
+            if told is None:
+                return Outcome(False, "it does not raise where the plain function does")
+            words = f"{words}; {told}"
+        return Outcome(True, words, printed=text)
+
+    def _raises(self, jitted: Callable[..., Any], target: adopt.Classes) -> str | None:
+        """Words about the corrected function on values for which the plain one raises; None where it does not."""
+        from jitmagic.fixes import raising
+
+        def run(fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+            sample = replace(self.prover.samples[0], args=args, kwargs=kwargs)
+            if fn is jitted:
+                self._traced(fn, sample, target, io.StringIO())
+            else:
+                self._run(fn)(sample)
+
+        first = self.prover.samples[0]
+        return raising.tried(
+            functools.partial(run, self.checker.fn), functools.partial(run, jitted), first.args, first.kwargs
+        )
 
     def _traced(
         self, jitted: Callable[..., Any], sample: Sample, target: adopt.Classes, printed: io.StringIO

@@ -434,10 +434,32 @@ def _checks(place: Place) -> Iterator[Candidate]:
     statement = place.cell.statement(place.path[0]) if place.path else None
     if isinstance(statement, cst.If) and only_raises(statement) and _in_header(place, statement):
         yield from _guard(place, statement)
+    elif isinstance(statement, cst.If) and _in_header(place, statement) and _raises_else(statement):
+        yield _checked_first(place, statement)
     elif isinstance(statement, cst.SimpleStatementLine):
         small = next((s for s in statement.body if isinstance(s, cst.Assert)), None)
         if small is not None and len(statement.body) == 1:
             yield from _assertion(place, statement, small)
+
+
+def _raises_else(statement: Any) -> bool:
+    """`if c: …` with nothing but a `raise` behind `else`."""
+    import libcst as cst
+
+    orelse = statement.orelse
+    if not isinstance(orelse, cst.Else) or not isinstance(orelse.body, cst.IndentedBlock):
+        return False
+    last = orelse.body.body[-1]
+    own = isinstance(statement.body, cst.IndentedBlock)
+    return own and isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
+
+
+def _checked_first(place: Place, statement: Any) -> Candidate:
+    """`if not c: raise …` first, and what follows `if c` for every value."""
+    test = f"not {names.wrapped(stripped(place.cell.code(statement.test)))}"
+    refused = indented(place.cell.block(statement.orelse.body.body))
+    text = f"if {test}:\n{refused}{place.cell.block(statement.body.body)}"
+    return Candidate("check first, then go on", place.cell.edit({statement: text}))
 
 
 def _in_header(place: Place, statement: Any) -> bool:
@@ -480,7 +502,7 @@ def _with_callback(
     text = f"def {check}({header}):\n{indented(body)}\n{called}\n"
     yield Candidate(
         "check the values in jax.debug.callback, which raises while the compiled function runs",
-        place.cell.edit({statement: text}), "unsafe", "the error arrives as one of jax's runtime",
+        place.cell.edit({statement: text}), "unsafe", "the error arrives as one of jax's runtime", raises=True,
     )  # fmt: skip
 
 

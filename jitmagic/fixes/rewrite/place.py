@@ -30,6 +30,8 @@ class Candidate:
     """Parameters that have to be made static besides."""
     effects: bool = False
     """It keeps a write to the outside: the proof asks for the same writes."""
+    raises: bool = False
+    """A check moves into the compiled program: it is tried on values that fail it."""
     covers: bool = False
     """The result may hold more than that of the plain run, or be of a wider type: its values have to be there."""
     changes_result: bool = False
