@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from jitmagic import rules, subject
+from jitmagic import conclusions, rules, subject
 from jitmagic.checking import Checker
 from jitmagic.conclusions import evidence_of
 from jitmagic.fixes import rewrite, rewrites
 from jitmagic.fixes.prove import Prover
+from jitmagic.options import JitOptions
 from jitmagic.report import Fix
 from jitmagic.settings import CellSource, Settings
 from jitmagic.watched import Watched
@@ -29,7 +30,7 @@ def _failures_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched(
-    cell: str, calls: Sequence[str], name: str = "f", setup: str = ""
+    cell: str, calls: Sequence[str], name: str = "f", setup: str = "", static: Sequence[str] = ()
 ) -> tuple[Checker, dict[str, Any]]:
     """The checker of a cell's function after these calls, failing ones included, and the namespace."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -38,9 +39,20 @@ def watched(
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(compile(text, file, "exec"), namespace)
     source = CellSource("%%jit\n" + cell, cell)
-    checker = Checker(namespace[name], name, namespace=namespace, settings=Settings(time=False), cell=source)
-    namespace[name] = Watched(namespace[name], checker)
+    head, _, method = name.partition(".")
+    fn = vars(namespace[head])[method] if method else namespace[head]
+    checker = Checker(
+        fn, name, namespace=namespace, settings=Settings(time=False), cell=source,
+        options=JitOptions(static_argnames=tuple(static)),
+    )  # fmt: skip
+    if method:
+        setattr(namespace[head], method, Watched(fn, checker))
+    else:
+        namespace[head] = Watched(fn, checker)
+    ran: list[str] = []
+    checker.call_source, checker.history = (lambda: (ran[-1], None)), (lambda: list(calls))
     for call in calls:
+        ran.append(call)
         try:
             exec(call, namespace)
         except Exception:  # the diagnosis is what is wanted
@@ -54,6 +66,15 @@ def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") 
     evidence = evidence_of(checker)
     found = [f for f in rules.run(evidence, rules.Settings()) if f.severity != "note"]
     return [fix for finding in found for fix in rewrites.propose(finding, evidence, Prover(checker))]
+
+
+def corrections(
+    cell: str, calls: Sequence[str], name: str = "f", setup: str = "", static: Sequence[str] = ()
+) -> list[tuple[str, Fix]]:
+    """Kind of the finding and the fix, for each fix of each error and warning, as a report has them."""
+    checker, _ = watched(cell, calls, name, setup, static)
+    found = [f for f in conclusions.findings_of(checker) if f.severity != "note"]
+    return [(f.kind, fix) for f in found for fix in f.fixes or (Fix(title="none", applicability="display"),)]
 
 
 def findings_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") -> list[str]:

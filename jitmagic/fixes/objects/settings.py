@@ -20,10 +20,10 @@ COST = "each new one compiles again"
 
 def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
     """`static_argnames` for a frozen object of settings, or for a receiver that has no state at all."""
-    if not may_be_static(value):
-        return
     options = prover.checker.options
     receiver = evidence.function.is_method and evidence.function.parameters[:1] == (name,)
+    if not may_be_static(value) or not (receiver or adopt.fields(value)):
+        return
     if receiver:
         made = replace(options, static_argnums=(*options.static_argnums, 0))
     else:
@@ -47,6 +47,8 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
 def may_be_static(value: Any) -> bool:
     """No state can be frozen in it: it compares by what it holds and cannot change, or it holds nothing."""
     fields = adopt.fields(value)
+    if any(hasattr(type(value), n) for n in ("__iter__", "__next__", "__getitem__")):
+        return False  # it gives data
     if not fields:
         return True
     kind = type(value)

@@ -1,0 +1,156 @@
+"""Cells of a kind that people write: what is wrong, the calls, and what the correction has to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cell with its calls; `contains` is in the corrected cell or calls, `kind` the finding that is corrected."""
+
+    kind: str
+    cell: str
+    calls: tuple[str, ...]
+    contains: str
+    setup: str = ""
+    name: str = "f"
+    static: tuple[str, ...] = ()
+
+
+POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: jax.Array\n    y: float\n"
+
+CASES = {
+    "dataclass of the cell": Case(
+        "unregistered-pytree", POINT + "def f(p, k):\n    return p.x * p.y + k\n",
+        ("f(Point(jnp.ones(2), 3.0), 1.0)",), "@jax.tree_util.register_dataclass\n@dataclass",
+    ),
+    "settings in a dataclass": Case(
+        "unregistered-pytree",
+        "import dataclasses\n@dataclasses.dataclass\nclass Layer:\n    w: jax.Array\n    act: str = 'tanh'\n\n"
+        "def f(layer, x):\n    return getattr(jnp, layer.act)(x @ layer.w)\n",
+        ("f(Layer(jnp.eye(2)), jnp.ones(2))",), "dataclasses.field(default='tanh', metadata=dict(static=True))",
+    ),
+    "plain class": Case(
+        "unregistered-pytree",
+        "class Affine:\n    def __init__(self, w, b):\n        self.w = w\n        self.b = b\n\n"
+        "def f(m, x):\n    return m.w * x + m.b\n",
+        ("f(Affine(jnp.ones(2), 1.0), jnp.ones(2))",), "return cls(*children)",
+    ),
+    "class of another cell": Case(
+        "unregistered-pytree", "def f(p, k):\n    return p.x * p.y + k\n",
+        ("p = Point(jnp.ones(2), 3.0)", "f(p, 1.0)"), "f(p.x, p.y, 1.0)", setup=POINT,
+    ),
+    "data loader": Case(
+        "unregistered-pytree", "def f(rows, w):\n    first = next(iter(rows))  # a batch\n    return (first * w).sum()\n",
+        ("f(Rows(), 2.0)",), "f(next(iter(Rows())), 2.0)",
+        setup="class Rows:\n    def __iter__(self):\n        return iter([np.ones(3)])\n",
+    ),
+    "frozen settings": Case(
+        "unregistered-pytree", "def f(x, c):\n    return x * c.n\n", ("f(jnp.ones(2), C(3))",), "",
+        setup="from dataclasses import dataclass\n@dataclass(frozen=True)\nclass C:\n    n: int\n",
+    ),
+    "text in a dict": Case(
+        "invalid-jax-type", "def f(batch):\n    return batch['x'] * 2\n",
+        ("f({'x': jnp.ones(2), 'name': 'a'})",), "f(jnp.ones(2))",
+    ),
+    "dict as static": Case(
+        "unhashable-static", "def f(x, c):\n    for _ in range(c['n']):\n        x = x * c['s']\n    return x\n",
+        ("f(jnp.ones(2), {'n': 2, 's': 0.5})",), "f(jnp.ones(2), 2, 0.5)", static=("c",),
+    ),
+    "list as static": Case(
+        "unhashable-static", "def f(x, shape):\n    return x.reshape(shape)\n",
+        ("f(jnp.ones(4), [2, 2])",), "f(jnp.ones(4), (2, 2))", static=("shape",),
+    ),
+    "helper redefined": Case(
+        "stale-constant", "def f(x):\n    return act(x)\n",
+        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "def f(x, act):",
+        setup="act = lambda x: x * 2\n",
+    ),
+    "helper of a helper": Case(
+        "stale-constant", "def f(x):\n    return layer(x) + 1\n",
+        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "f.clear_cache()",
+        setup="act = lambda x: x * 2\ndef layer(x):\n    return act(x)\n",
+    ),
+    "branches of other dtype": Case(
+        "carry-mismatch", "def f(x):\n    return jax.lax.cond(x[0] > 0, lambda v: v.sum(), lambda v: 0, x)\n",
+        ("f(jnp.ones(3))",), "lambda v: 0.0",
+    ),
+    "branches of other structure": Case(
+        "carry-mismatch",
+        "def f(x, go):\n    def yes(x):\n        return {'a': x, 'b': x.sum()}\n    def no(x):\n        return {'a': x}\n"
+        "    return jax.lax.cond(go, yes, no, x)\n",
+        ("f(jnp.ones(3), False)",), "return {\"a\": x, \"b\": 0.0}",
+    ),
+    "many lengths": Case(
+        "recompile-shape", "def f(x):\n    return jnp.mean(x ** 2)\n",
+        ("f(jnp.ones(3))", "f(jnp.ones(4))", "f(jnp.ones(5))", "f(jnp.ones(6))"), "jnp.mean(x ** 2, where=keep)",
+    ),
+    "error taken for an answer": Case(
+        "jit-differs-from-eager",
+        "def f(x):\n    try:\n        n = int(x.sum())\n    except Exception:\n        n = 1\n    return x * n\n",
+        ("f(jnp.arange(3.0))",), "n = x.sum().astype(int)",
+    ),
+    "64 bits": Case(
+        "dtype-truncation", "def f(x):\n    return x.astype(jnp.float64).sum()\n", ("f(jnp.ones(3))",), "jnp.float32",
+    ),
+    "constant key": Case(
+        "hidden-rng", "def f(x):\n    key = jax.random.key(7)\n    return x + jax.random.normal(key, x.shape)\n",
+        ("f(jnp.ones(3))", "f(jnp.ones(3))"), "def f(x, key):",
+    ),
+    "break over rows": Case(
+        "tracer-bool",
+        "def f(xs, limit):\n    total = 0.0\n    for x in xs:\n        if x > limit:\n            break\n"
+        "        total = total + x\n    return total\n",
+        ("f(jnp.arange(5.0), 2.5)",), "lax.while_loop(",
+    ),
+    "return in a loop": Case(
+        "tracer-bool",
+        "def f(xs, x):\n    for i in range(len(xs)):\n        if xs[i] == x:\n            return i\n    return -1\n",
+        ("f(jnp.arange(5), 3)", "f(jnp.arange(5), 9)"), "return jnp.where(found, i, -1)",
+    ),
+    "division that is guarded": Case(
+        "tracer-bool", "def f(x, b):\n    g = x / b if b != 0 else 0.0\n    return g\n",
+        ("f(2.0, 0.0)", "f(2.0, 4.0)"), "x / jnp.where(b != 0, b, 1)",
+    ),
+    "print under a condition": Case(
+        "tracer-bool", "def f(x, i):\n    if i % 10 == 0:\n        print('step', i)\n    return x\n",
+        ("f(1.0, 20)",), 'lax.cond(i % 10 == 0, lambda: jax.debug.print("step {i}", i=i), lambda: None)',
+    ),
+    "set of constants": Case(
+        "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
+        ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",
+    ),
+    "function picked first": Case(
+        "tracer-int", "def f(x, i):\n    g = [jnp.sin, jnp.cos][i]\n    return g(x)\n",
+        ("f(jnp.ones(2), 1)",), "jax.lax.switch(i, [jnp.sin, jnp.cos], x)",
+    ),
+    "segments": Case(
+        "tracer-int", "def f(x, seg):\n    return jax.ops.segment_sum(x, seg)\n",
+        ("f(jnp.ones(3), jnp.array([0, 1, 1]))",), "num_segments=2",
+    ),
+    "entry of a dict": Case(
+        "in-place-update", "def f(p, g):\n    p['w'][0] -= g\n    return p\n",
+        ("f({'w': jnp.ones(3)}, 0.5)",), "p['w'] = p['w'].at[0].add(-g)",
+    ),
+    "two results thrown away": Case(
+        "in-place-update", "def f(x):\n    x.at[0].set(9.0)\n    x.at[1].add(1.0)\n    return x\n",
+        ("f(jnp.zeros(3))",), "x = x.at[0].set(9.0)\n    x = x.at[1].add(1.0)",
+    ),
+    "raise behind else": Case(
+        "tracer-bool",
+        "def f(x):\n    if x > 0:\n        y = jnp.log(x)\n    else:\n        raise ValueError('positive')\n    return y\n",
+        ("f(2.0)",), "jax.debug.callback(check, jnp.logical_not(x > 0))",
+    ),
+    "rows that are mapped": Case(
+        "unrolled-loop",
+        "def f(rows, w):\n    out = []\n    for r in rows:\n        out.append(jnp.tanh(r @ w))\n    return jnp.stack(out)\n",
+        ("f(jnp.ones((50, 3)), jnp.ones(3))",), "out = jax.vmap(lambda r: jnp.tanh(r @ w))(rows)",
+    ),
+    "steps that are scanned": Case(
+        "unrolled-loop",
+        "def f(v, xs):\n    out = []\n    for x in xs:\n        v = v + 0.1 * (x - v)\n        out.append(v)\n"
+        "    return jnp.stack(out)\n",
+        ("f(jnp.float32(0.0), jnp.ones(50))",), "v, out = jax.lax.scan(step, v, xs)",
+    ),
+}  # fmt: skip

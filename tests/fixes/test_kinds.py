@@ -1,0 +1,91 @@
+"""Every kind of correction on cells as people write them: proved, in good form, final."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitmagic.report import Fix
+from tests.fixes.cells import CASES, Case
+from tests.fixes.conftest import corrections
+
+
+def _first(case: Case) -> Fix:
+    for kind, fix in corrections(case.cell, case.calls, case.name, case.setup, case.static):
+        if kind == case.kind and fix.verified and fix.applicability != "display":
+            if case.contains in (fix.cell or "") + "\n".join(fix.calls or ()):
+                return fix
+    raise AssertionError(
+        [str(f) for _, f in corrections(case.cell, case.calls, case.name, case.setup, case.static)]
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_correction_is_proved_and_final(name: str) -> None:
+    case = CASES[name]
+    fix = _first(case)
+    assert fix.cell is None or (fix.diff and fix.cell != case.cell)
+    static = case.static if fix.static_argnames is None else fix.static_argnames
+    cell, calls = fix.cell or case.cell, fix.calls or case.calls
+    if fix.cell is not None and "@jax.jit" in fix.cell:
+        return  # the cell compiles by itself now: the function is called, not traced as a whole
+    left = corrections(cell, calls, case.name, case.setup, static)
+    assert [kind for kind, _ in left if kind == case.kind] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["class of another cell", "function picked first", "segments", "many lengths"]
+)
+def test_what_costs_something_is_not_called_safe(name: str) -> None:
+    fix = _first(CASES[name])
+    assert fix.applicability == "unsafe"
+    assert any(
+        word in fix.title for word in ("in place of", "clamped", "as in the calls seen", "one compilation")
+    )
+
+
+def test_object_that_the_function_writes_into_is_not_registered() -> None:
+    cell = (
+        "class Mean:\n    def __init__(self):\n        self.m = jnp.zeros(2)\n\n"
+        "    def add(self, x):\n        self.m = 0.9 * self.m + x\n        return self.m\n"
+    )
+    fixes = corrections(cell, ("m = Mean()", "m.add(jnp.ones(2))"), "Mean.add")
+    assert fixes and all(f.cell is None and f.dyn == ("self.m",) for _, f in fixes)
+
+
+def test_iterator_is_never_asked_for_a_proof() -> None:
+    cell = "def f(rows, w):\n    return (next(rows) * w).sum()\n"
+    setup = "asked = []\ndef gen():\n    while True:\n        asked.append(1)\n        yield np.ones(3)\nrows = gen()\n"
+    assert all(f.cell is None for _, f in corrections(cell, ("f(rows, 2.0)",), "f", setup))
+
+
+def test_check_that_cannot_fail_in_the_program_is_no_correction() -> None:
+    from jitmagic.fixes.raising import tried
+
+    def plain(args: tuple[float, ...], kwargs: object) -> None:
+        if args[0] < 0:
+            raise ValueError("negative")
+
+    def compiled(args: tuple[float, ...], kwargs: object) -> None:
+        pass
+
+    assert tried(plain, compiled, (1.0,), {}) is None
+    assert tried(plain, plain, (1.0,), {}) == "raises as the plain function does (ValueError)"
+    assert "no value" in str(tried(compiled, compiled, (1.0,), {}))
+
+
+STATIC = {
+    "@jax.jit": "@functools.partial(jax.jit, static_argnames=\"n\")",
+    "@functools.partial(jax.jit, static_argnames='mode')":
+        "@functools.partial(jax.jit, static_argnames=(\"mode\", \"n\"))",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("decorator", STATIC)
+def test_static_arguments_are_written_into_the_cells_own_jit(decorator: str) -> None:
+    from jitmagic.evidence import Evidence, Function
+    from jitmagic.fixes.declared import in_cell
+
+    cell = f"{decorator}\ndef f(x, n, mode):\n    return jnp.zeros(n) + x\n"
+    names = ("n",) if decorator == "@jax.jit" else ("mode", "n")
+    fix = in_cell(Fix(title="", static_argnames=names), Evidence(Function("f", "", "", 0, cell=cell)))
+    assert fix is not None and fix.cell == cell.replace(decorator, STATIC[decorator])
