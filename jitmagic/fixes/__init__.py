@@ -61,7 +61,7 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
         for f in fixes
     ]
     kept.sort(key=lambda f: f.applicability == "display")
-    if not any(_flags(f, evidence) for f in kept):
+    if finding.kind == "tracer-bool" and not any(_flags(f, evidence) for f in kept):
         kept.sort(key=lambda f: ("safe", "unsafe", "display").index(f.applicability))
     leaves = {leaf.path: leaf for call in evidence.calls for leaf in call.leaves}
     culprits = [leaves[c] for c in finding.culprits if c in leaves]

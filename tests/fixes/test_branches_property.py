@@ -76,6 +76,37 @@ class _Writer:
             lines += ["else:", *("    " + x for x in self.block(names, depth, False))]
         return lines
 
+    def loop(self, names: list[str]) -> list[str]:
+        """A loop whose end depends on the values, after at most six turns."""
+        r = self.random
+        leave = self.test(names)
+        turn = [f"{r.choice(names)} = {self.value(names)}", f"a = a * {r.choice(['0.5', '0.25'])}"]
+        if r.random() < 0.5:
+            turn += self.branch([*names, "k"], 0, False)
+        kind = r.randint(0, 3)
+        if kind == 0:
+            return [f"while {leave} and k < 6:", *("    " + x for x in (*turn, "k = k + 1"))]
+        if kind == 1:
+            return [
+                "while k < 6:",
+                *("    " + x for x in turn),
+                f"    if {leave}:",
+                "        break",
+                "    k = k + 1",
+            ]
+        if kind == 2:
+            return ["for i in range(6):", *("    " + x for x in turn), f"    if {leave}:", "        break"]
+        return ["for i in range(4):", f"    if {leave}:", "        continue", *("    " + x for x in turn)]
+
+    def looping(self) -> str:
+        """A function with a loop, a branch behind it, and a way out before it."""
+        early = [f"if {self.test(['a', 'b'])}:", f"    return {self.value(['a', 'b'])}"]
+        body = ["k = 0.0", "c = a - b", *self.loop(["a", "b", "c"])]
+        if self.random.random() < 0.4:
+            body = [*early, *body]
+        body += [*self.branch(["a", "b"], 1, self.random.random() < 0.4), "return a + b * c + k"]
+        return "def f(a, b):\n" + textwrap.indent("\n".join(body), "    ") + "\n"
+
     def function(self) -> str:
         body = [*self.branch(["a", "b"], 2, self.random.random() < 0.5), *self.block(["a", "b"], 1, False)]
         lines = [
@@ -99,6 +130,16 @@ def test_rewritten_function_equals_the_original_everywhere(seed: int) -> None:
     wanted = _run(cell, jit=False)
     # The proof sees one call only; the other inputs take other branches.
     for fix in fixes_of(cell, ["f(jnp.float32(0.7), jnp.float32(2.0))"]):
+        np.testing.assert_allclose(
+            _run(fix.cell or "", jit=True), wanted, rtol=1e-4, atol=1e-5, err_msg=fix.cell or ""
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rewritten_loop_equals_the_original_everywhere(seed: int) -> None:
+    cell = _Writer(1000 + seed).looping()
+    wanted = _run(cell, jit=False)
+    for fix in fixes_of(cell, ["f(jnp.float32(3.0), jnp.float32(-1.0))"]):
         np.testing.assert_allclose(
             _run(fix.cell or "", jit=True), wanted, rtol=1e-4, atol=1e-5, err_msg=fix.cell or ""
         )
