@@ -14,6 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
 from jitmagic.fixes import adopt
+from jitmagic.fixes.around import (
+    among,
+    arrays_undone,
+    as_numpy,
+    copied,
+    covered,
+    noting,
+    numpy_leaves,
+    of_jax,
+    shape_of,
+    vmap_as_loop,
+    without_tracers,
+)
 from jitmagic.fixes.rewrite.cells import Cell
 from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.watched import Watched, plainly
@@ -119,9 +132,9 @@ class Trial:
                 self._wanted = [run(s) for s in samples], "equal to the run without jit"
             except Exception as exc:
                 if "JAX arrays are immutable" in str(exc):
-                    self._wanted = [run(_as_numpy(s)) for s in samples], "equal to the run on NumPy arrays"
+                    self._wanted = [run(as_numpy(s)) for s in samples], "equal to the run on NumPy arrays"
                     return self._wanted
-                with jax.disable_jit(), _vmap_as_loop():
+                with jax.disable_jit(), vmap_as_loop():
                     self._wanted = [run(s) for s in samples], "equal to the run with loops in Python"
         return self._wanted
 
@@ -137,13 +150,13 @@ class Trial:
         """For each kept call, what the plain function leaves in numpy arguments that it writes into."""
         if self._changed is None:
             numpy = self._wanted is not None and "NumPy" in self._wanted[1]
-            self._changed = [self._changes_of(_as_numpy(s) if numpy else s) for s in self.prover.samples]
+            self._changed = [self._changes_of(as_numpy(s) if numpy else s) for s in self.prover.samples]
         return self._changed
 
     def _changes_of(self, sample: Sample) -> list[Any]:
         import numpy as np
 
-        arrays = _numpy_leaves(sample)
+        arrays = numpy_leaves(sample)
         if not arrays:
             return []
         before, after = [a.copy() for a in arrays], []
@@ -168,7 +181,7 @@ class Trial:
             with self._aside(sample):
                 out = jax.block_until_ready(fn(*args, **kwargs))
                 jax.effects_barrier()
-                return _copied(adopt.taken_apart(out, self._classes))
+                return copied(adopt.taken_apart(out, self._classes))
 
         return run
 
@@ -176,11 +189,11 @@ class Trial:
     def _aside(self, sample: Sample) -> Iterator[None]:
         reach = self.checker.reach(sample.args, sample.kwargs)
         with ExitStack() as stack:
-            stack.enter_context(_without_tracers(self.checker.namespace))
+            stack.enter_context(without_tracers(self.checker.namespace))
             stack.enter_context(quiet.undone(reach))
-            stack.enter_context(_arrays_undone(sample))
+            stack.enter_context(arrays_undone(sample))
             if self._noted is not None:
-                stack.enter_context(_noting(reach, self._noted))
+                stack.enter_context(noting(reach, self._noted))
             stack.enter_context(quiet.held_back())
             stack.enter_context(plainly())
             yield
@@ -218,7 +231,7 @@ class Trial:
         try:
             wanted, how = self.wanted()
         except Exception as exc:
-            if not _of_jax(exc) or changes_result or compare(plain, got):
+            if not of_jax(exc) or changes_result or compare(plain, got):
                 return Outcome(
                     False, f"the function without jit raises {type(exc).__name__}: nothing can be compared"
                 )
@@ -226,7 +239,7 @@ class Trial:
             return Outcome(True, words, printed=printed.getvalue(), proved=False)
         text = printed.getvalue()
         changed = self._changed_arguments()
-        if any(not _among(arrays, result) for arrays, result in zip(changed, got, strict=True)):
+        if any(not among(arrays, result) for arrays, result in zip(changed, got, strict=True)):
             return Outcome(False, "the array that the function changes is not given back")
         if changes_result:
             if compare(plain, got):
@@ -243,7 +256,7 @@ class Trial:
         for result in (got, plain):
             if differences := compare(wanted, result):
                 own = not how.endswith("without jit")  # the user's own branches cannot run as they are
-                if covers and own and result is got and _covered(wanted, got) and not compare(plain, got):
+                if covers and own and result is got and covered(wanted, got) and not compare(plain, got):
                     words = f"traced; holds the values of the run without jit on {_calls(len(samples))}"
                     return Outcome(True, words, printed=text, exact=False)
                 return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
@@ -282,7 +295,7 @@ class Trial:
         with self._aside(sample), redirect_stdout(printed), checking_leaks():
             out = jax.block_until_ready(jitted(*args, **kwargs))
             jax.effects_barrier()
-            return _copied(adopt.taken_apart(out, self._classes))
+            return copied(adopt.taken_apart(out, self._classes))
 
     def _jitted(
         self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]
@@ -316,7 +329,7 @@ class Trial:
 
         def note(value: Any) -> Any:
             for leaf in jax.tree.leaves(value)[:8]:
-                seen.append(_shape(leaf))
+                seen.append(shape_of(leaf))
             if not jax.tree.leaves(value):
                 seen.append(Shape((), "", type=type(value).__name__))
             return value
@@ -347,176 +360,6 @@ class Trial:
                 self._run(fn)(sample)
         except Exception:
             pass  # what was seen before it failed is still true
-
-
-@contextmanager
-def _noting(reach: Any, into: list[frozenset[str]]) -> Iterator[None]:
-    from jitmagic.state import snapshot
-
-    before = snapshot.take(reach)
-    yield
-    into.append(frozenset(w.path for w in before.changes()))
-
-
-@contextmanager
-def _without_tracers(namespace: dict[str, Any]) -> Iterator[None]:
-    """Dead tracers that an earlier trace left in the notebook's dicts and lists are out of the way."""
-    from jitmagic.tracing.compat import is_tracer
-
-    put_back: list[Callable[[], None]] = []
-    for value in list(namespace.values()):
-        if isinstance(value, dict) and value is not namespace:
-            items = [(k, v) for k, v in value.items() if not is_tracer(k)]  # a dead key cannot even be hashed
-            alive = [(k, v) for k, v in items if not is_tracer(v)]
-            if len(alive) != len(value):
-                _refill(value, alive)
-                put_back.append(functools.partial(_refill, value, items))
-        elif isinstance(value, list) and any(is_tracer(v) for v in value):
-            kept_list = list(value)
-            value[:] = [v for v in value if not is_tracer(v)]
-            put_back.append(functools.partial(value.__setitem__, slice(None), kept_list))
-    try:
-        yield
-    finally:
-        for restore in put_back:
-            restore()
-
-
-def _refill(target: dict[Any, Any], kept: Sequence[tuple[Any, Any]]) -> None:
-    target.clear()
-    target.update(kept)
-
-
-def _shape(leaf: Any) -> Shape:
-    import numpy as np
-
-    shape, dtype = tuple(np.shape(leaf)), str(getattr(leaf, "dtype", type(leaf).__name__))
-    try:
-        value = int(leaf) if not shape and dtype.startswith(("int", "uint")) else None
-    except Exception:
-        value = None
-    return Shape(shape, dtype, value, type(leaf).__module__.partition(".")[0])
-
-
-def _copied(value: Any) -> Any:
-    """Arrays that numpy may change later as copies."""
-    import jax
-    import numpy as np
-
-    return jax.tree.map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, value)
-
-
-@contextmanager
-def _arrays_undone(sample: Sample) -> Iterator[None]:
-    """Put back numpy arguments that a run writes into."""
-    arrays = _numpy_leaves(sample)
-    before = [a.copy() for a in arrays]
-    try:
-        yield
-    finally:
-        for array, old in zip(arrays, before, strict=True):
-            if array.flags.writeable:
-                array[...] = old
-
-
-def _numpy_leaves(sample: Sample) -> list[Any]:
-    import jax
-    import numpy as np
-
-    return [v for v in jax.tree.leaves((sample.args, sample.kwargs)) if isinstance(v, np.ndarray)]
-
-
-def _among(arrays: Sequence[Any], result: Any) -> bool:
-    """Whether each array is one of the leaves of the result."""
-    import jax
-    import numpy as np
-
-    leaves = [np.asarray(v) for v in jax.tree.leaves(result) if np.shape(v)]
-    return all(
-        any(v.shape == a.shape and np.allclose(v, a, 1e-4, 1e-5, equal_nan=True) for v in leaves)
-        for a in arrays
-    )
-
-
-def _covered(wanted: Any, got: Any) -> bool:
-    """Every value of `wanted` is at its place in `got`, which may hold more, in wider types and shapes."""
-    import numpy as np
-
-    if wanted is None:
-        return True
-    if isinstance(wanted, dict):
-        return isinstance(got, dict) and all(k in got and _covered(v, got[k]) for k, v in wanted.items())
-    if isinstance(wanted, (list, tuple)):
-        enough = isinstance(got, (list, tuple)) and len(got) >= len(wanted)
-        return enough and all(_covered(w, g) for w, g in zip(wanted, got, strict=False))
-    if isinstance(got, (list, tuple)):
-        return bool(got) and _covered(wanted, got[0])
-    try:
-        spread = np.broadcast_to(np.asarray(wanted), np.shape(got))
-        return bool(np.allclose(spread, np.asarray(got), 1e-4, 1e-5, equal_nan=True))
-    except (TypeError, ValueError):
-        return False
-
-
-def _of_jax(exc: BaseException) -> bool:
-    """The exception says that jax, not the user's arithmetic, could not go on."""
-    tracing = ("Tracer", "Concretization", "NonConcrete")
-    return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
-
-
-@contextmanager
-def _vmap_as_loop() -> Iterator[None]:
-    """`jax.vmap` over leading axes as a Python loop, so that the mapped function sees real values."""
-    import jax
-    import jax.numpy as jnp
-
-    def vmap(
-        fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any
-    ) -> Callable[..., Any]:
-        if out_axes != 0 or not (in_axes == 0 or isinstance(in_axes, (tuple, list))):
-            return original(fun, in_axes, out_axes, **options)
-
-        def mapped(*args: Any) -> Any:
-            axes = [0] * len(args) if in_axes == 0 else list(in_axes)
-            if any(a not in (0, None) for a in axes):
-                return original(fun, in_axes, out_axes, **options)(*args)
-            size = next(len(jax.tree.leaves(v)[0]) for v, a in zip(args, axes, strict=True) if a == 0)
-            rows = [
-                fun(
-                    *(
-                        v if a is None else jax.tree.map(lambda x, i=i: x[i], v)
-                        for v, a in zip(args, axes, strict=True)
-                    )
-                )
-                for i in range(size)
-            ]
-            return jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
-
-        return mapped
-
-    original: Any = jax.vmap
-    jax.vmap = vmap  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        jax.vmap = original
-
-
-def _as_numpy(sample: Sample) -> Sample:
-    """The call with copies in NumPy, which may be written into, in place of the arrays of jax."""
-    import jax
-    import numpy as np
-
-    def plain(value: Any) -> Any:
-        return np.array(value) if isinstance(value, jax.Array) and not _is_key(value) else value
-
-    return replace(sample, args=jax.tree.map(plain, sample.args), kwargs=jax.tree.map(plain, sample.kwargs))
-
-
-def _is_key(value: Any) -> bool:
-    import jax
-
-    return bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 
 def _calls(number: int) -> str:
