@@ -33,8 +33,8 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any) -> Eager:
 
 
 def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, inputs: list[Any]) -> None:
-    """The compiled result beside the plain one; where they part, the program itself is the judge: compiled without
-    the fusion known to go wrong, else operation by operation."""
+    """The compiled result beside the plain one; where they part, the program itself is the judge: operation by
+    operation, which also shows what rounding explains, and compiled without the fusion known to go wrong."""
     import jax
 
     from jitmagic.measure import compare, reference
@@ -43,14 +43,34 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
         return
     jaxpr, terms = staged.traced.jaxpr, reference.largest_reduction(staged.traced.jaxpr)
     found = compare.compare(eager.value, out, terms=terms)
-    if found and _mended(eager, out, jaxpr, inputs, terms):
-        remedy = "=".join(next(iter(reference.REMEDY.items())))
-        found = tuple(replace(d, compiler=True, remedy=remedy) for d in found)
-    elif found:
+    if found:
         program = reference.Program(jaxpr, inputs, subject.settings.budget / 4)
         leading = reference.Leading(program, len(jax.tree.leaves(out)))
         found = compare.compare(eager.value, out, reference=leading, terms=terms)
+        suspected = any(d.compiler for d in found) or not program.evaluated
+        if found and suspected and _mended(eager, out, jaxpr, inputs, terms):
+            remedy = "=".join(next(iter(reference.REMEDY.items())))
+            found = tuple(replace(d, compiler=True, remedy=remedy) for d in found)
+        if any(d.compiler for d in found):
+            found = _located(subject, found, jaxpr, inputs)
     subject.seen.differences = list(found)
+
+
+def _located(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:
+    """The differences with the line at which the compiled program first goes wrong."""
+    import linecache
+
+    from jitmagic.evidence import Where
+    from jitmagic.measure import parting
+
+    file = source_file(subject.fn)
+    line = parting.first_parting(jaxpr, inputs, file, subject.settings.budget / 4)
+    if line is None:
+        return found
+    text = linecache.getline(file, line).rstrip()
+    start = len(text) - len(text.lstrip())
+    where = Where(file, line, start, line, len(text), text.strip(), text.strip(), subject.name)
+    return tuple(replace(d, where=where) for d in found)
 
 
 def _mended(eager: Eager, out: Any, jaxpr: Any, inputs: list[Any], terms: int) -> bool:

@@ -295,7 +295,7 @@ class TestNothingIsLost:
         from jitmagic import progress
 
         @contextlib.contextmanager
-        def interrupted(what, quiet):
+        def interrupted(what, quiet, after=""):
             yield
             if what.endswith(stage):
                 raise KeyboardInterrupt

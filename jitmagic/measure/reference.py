@@ -71,6 +71,8 @@ class Program:
         self._args = list(flat_args)
         self._budget_s = budget_s
         self._clock = clock
+        self.evaluated = False
+        """It ran to its end at least once."""
 
     def __call__(self) -> list[Any]:
         """The result's leaves, each operation run by itself."""
@@ -86,7 +88,9 @@ class Program:
     def _run(self, noisy: bool) -> list[Any]:
         deadline = None if self._budget_s is None else self._clock() + self._budget_s
         evaluator = _Evaluator(noisy, deadline, self._clock)
-        return evaluator.run(self._jaxpr, evaluator.inputs(self._args))
+        results = evaluator.run(self._jaxpr, evaluator.inputs(self._args))
+        self.evaluated = True
+        return results
 
 
 def op_by_op(closed_jaxpr: Any, *flat_args: Any) -> list[Any]:

@@ -10,7 +10,10 @@ Mostly the Python code takes another path while jax traces: `type(x) is ...`, `i
 `try` see a placeholder instead of an array or a number. Or the arithmetic differs: Python integers are
 unlimited and NumPy uses 64 bits, while a compiled program has 32 bits unless `jax_enable_x64` is set.
 
-Small differences in the last digits are normal, because XLA reorders sums; they are not reported.
+Small differences in the last digits are normal, because XLA reorders sums; they are not reported. Where the
+operations of the program, run one by one, give the result without `jit` and rounding can't explain the
+difference, the compiler is at fault: the finding says so, with the first line that goes wrong and, where one
+was found by trying it, the compiler option that mends it.
 
 ## A cell with the problem
 
@@ -121,10 +124,12 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
             "",
             "look for Python code that acts on types or catches exceptions, and for integers over 32 bits",
         )
+    if difference.where is not None and where is None:
+        why += "; this is the first line that goes wrong"
     return RULE.finding(
         evidence,
         f"the compiled `{name}` gives another result than without jit{values if difference.jit else ''}{why}",
-        where=where or last_return(evidence) or evidence.function.where,
+        where=where or difference.where or last_return(evidence) or evidence.function.where,
         culprits=[tested] if tested else parameters_read(evidence),
         help=help,
         detail=f"largest difference {difference.worst:g}, allowed {difference.allowed:g} "

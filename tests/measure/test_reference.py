@@ -176,3 +176,98 @@ def test_noise_moves_by_one_unit(dtype):
 )
 def test_largest_reduction(f, terms):
     assert largest_reduction(traced(f, jnp.ones((20, 30)))) == terms
+
+
+B = jnp.ones((64, 64))
+HALVES = np.random.default_rng(3).standard_normal(3000).astype(np.float32)
+CANCELLING = np.random.default_rng(4).permutation(np.concatenate([HALVES, -HALVES * np.float32(1.0000001)]))
+
+
+def total(x):
+    return np.asarray(x, np.float64)
+
+
+PATTERNS = {
+    "largest": (
+        lambda y: jnp.max(jnp.log(y) + jnp.log(2 * y)),
+        jnp.full(4096, 3.0),
+        np.log(3.0) + np.log(6.0),
+    ),
+    "least": (lambda y: jnp.min(jnp.log(y) + jnp.log(2 * y)), jnp.full(4096, 3.0), np.log(3.0) + np.log(6.0)),
+    "layer": (lambda x: jnp.sum(jnp.tanh(x @ x) @ B), jnp.ones((64, 64)), 64.0**3),
+    "mean": (lambda x: jnp.mean(jnp.tanh(x @ x) @ B, axis=0), jnp.ones((64, 64)), np.full(64, 64.0)),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_other_patterns_of_the_same_fault(name):
+    """NumPy tells whether this compiler gets it wrong; where it does it is found, where it does not nothing is."""
+    f, x, truth = PATTERNS[name]
+    compiled, program = jax.jit(f)(x), traced(f, x)
+    wrong = not np.allclose(total(compiled), truth, rtol=1e-3)
+    found = compare(f(x), compiled, reference=Program(program, [x]), terms=largest_reduction(program))
+    assert bool(found) == wrong and all(d.compiler for d in found)
+
+
+def iterated(x):
+    for _ in range(60):
+        x = 3.9 * x * (1 - x) + jnp.sin(x) * 0.01
+    return x
+
+
+ORDINARY = {
+    "cancellation": (lambda b: jnp.sum(jnp.tanh(b)), CANCELLING),
+    "chaos": (iterated, np.linspace(0.1, 0.3, 500, dtype=np.float32)),
+    "softmax": (lambda a: jax.nn.logsumexp(a * 100, axis=-1), HALVES.reshape(30, 100)),
+    "normalised": (lambda a: (a - a.mean()) / jnp.sqrt(a.var() + 1e-12), HALVES),
+    "variance": (lambda a: jnp.var(a + 1e4), HALVES),
+    "half": (lambda a: jnp.sum(a.astype(jnp.float16)), HALVES),
+    "gradient": (jax.grad(lambda a: jnp.sum(jnp.tanh(a @ a.T) ** 2)), HALVES[:900].reshape(30, 30)),
+    "solve": (
+        lambda a: jnp.linalg.solve(a @ a.T + 1e-3 * jnp.eye(20), a[:, 0]),
+        HALVES[:380].reshape(20, 19),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_rounding_is_not_blamed_on_anybody(name):
+    f, x = ORDINARY[name][0], jnp.asarray(ORDINARY[name][1])
+    program = traced(f, x)
+    assert (
+        compare(f(x), jax.jit(f)(x), reference=Program(program, [x]), terms=largest_reduction(program)) == ()
+    )
+
+
+def test_the_first_line_that_goes_wrong(monkeypatch):
+    from jitmagic.measure import parting
+    from jitmagic.measure.program import open_jaxpr
+
+    def f(x):
+        y = x * 2 + 1
+        z = jnp.sin(y)
+        w = jnp.sum(z)
+        return w * 3
+
+    first = f.__code__.co_firstlineno
+    x, program = jnp.ones(5), traced(f, jnp.ones(5))
+    assert parting.first_parting(program, [x], __file__) is None
+    honest = parting._compiled
+
+    def broken(closed, index, args):
+        """A compiler that gets every sum wrong, and with it what is made of it."""
+        names = [e.primitive.name for e in open_jaxpr(closed).eqns[: index + 1]]
+        return [v * 1.5 if "reduce_sum" in names else v for v in honest(closed, index, args)]
+
+    monkeypatch.setattr(parting, "_compiled", broken)
+    assert parting.first_parting(program, [x], __file__) == first + 3
+    assert parting.first_parting(program, [x], __file__, budget_s=-1.0) is None
+
+
+def test_the_first_line_of_a_real_fault(notebook):
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(y):\n    a = jnp.log(y)\n    b = a + jnp.log(2 * y)\n    s = jnp.sum(b)\n    return s * 2\nf(jnp.full(4096, 3.0))"
+    )
+    wrong = [f for f in notebook.report().findings if f.kind == "jit-differs-from-eager"]
+    for finding in wrong:  # this compiler may be right
+        assert finding.span.line == 5 and "first line that goes wrong" in finding.message

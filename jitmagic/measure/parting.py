@@ -1,0 +1,98 @@
+"""The first line at which the compiled program and the same operations one by one part.
+
+A value in the middle of a compiled program can't be looked at without compiling another program: what is
+fused, and so what goes wrong, depends on what is returned. So prefixes of the program are compiled, each
+returning what its last operation gives, and the shortest one that goes wrong is found by bisection.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from jitmagic.measure.compare import compare
+from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
+from jitmagic.measure.reference import CannotEvaluate, _Evaluator, largest_reduction
+
+MOST_BYTES = 1 << 28
+"""Of the values kept; nothing is looked for beyond it."""
+
+
+def first_parting(
+    closed_jaxpr: Any,
+    flat_args: Sequence[Any],
+    file: str,
+    budget_s: float = 2.5,
+    clock: Callable[[], float] = time.perf_counter,
+) -> int | None:
+    """Line of `file` of the first operation whose compiled value is not that of the operations one by one.
+
+    None where the whole program agrees, no line is known, or it takes longer than `budget_s` seconds."""
+    if getattr(closed_jaxpr, "effects", None):
+        return None
+    deadline = clock() + budget_s
+    body = open_jaxpr(closed_jaxpr)
+    try:
+        wanted = _values(closed_jaxpr, flat_args, deadline, clock)
+    except CannotEvaluate:
+        return None
+    places = [i for i in range(len(body.eqns)) if i in wanted]
+    terms = largest_reduction(closed_jaxpr)
+
+    def wrong(at: int) -> bool:
+        index = places[at]
+        found = _compiled(closed_jaxpr, index, flat_args)
+        return bool(compare(wanted[index], found, terms=terms))
+
+    if not places or not wrong(len(places) - 1):
+        return None
+    low, high = 0, len(places) - 1
+    while low < high:
+        if clock() > deadline:
+            return None
+        middle = (low + high) // 2
+        low, high = (low, middle) if wrong(middle) else (middle + 1, high)
+    return inner_line(body.eqns[places[low]], file)
+
+
+def _values(
+    closed: Any, args: Sequence[Any], deadline: float, clock: Callable[[], float]
+) -> dict[int, list[Any]]:
+    """What each operation gives that gives rounded numbers, by its position."""
+    body = open_jaxpr(closed)
+    values: dict[Any, Any] = dict(zip(body.constvars, constants_of(closed), strict=True))
+    values.update(zip(body.invars, args, strict=True))
+    evaluator, size = _Evaluator(False, deadline, clock), 0
+    found: dict[int, list[Any]] = {}
+    for index, eqn in enumerate(body.eqns):
+        given = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
+        results = evaluator.equation(eqn, given)
+        values.update(zip(eqn.outvars, results, strict=True))
+        size += sum(int(getattr(r, "nbytes", 0)) for r in results)
+        if size > MOST_BYTES:
+            raise CannotEvaluate("the values in between take too much memory")
+        if any(jnp.issubdtype(getattr(r, "dtype", bool), jnp.inexact) for r in results):
+            found[index] = results
+    return found
+
+
+def _compiled(closed: Any, index: int, args: Sequence[Any]) -> list[Any]:
+    """What the operation at `index` gives in a compiled program that ends with it."""
+    body = open_jaxpr(closed)
+    constants = constants_of(closed)
+
+    def prefix(*given: Any) -> list[Any]:
+        values: dict[Any, Any] = dict(zip(body.constvars, constants, strict=True))
+        values.update(zip(body.invars, given, strict=True))
+        for eqn in body.eqns[: index + 1]:
+            inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
+            out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
+            values.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+        return [values[v] for v in body.eqns[index].outvars]
+
+    return list(jax.jit(prefix)(*args))
