@@ -3,9 +3,9 @@
     python benchmarks/timing.py                  both tables
     python benchmarks/timing.py --pyperf         the first one against pyperf too (minutes)
 
-The first table runs ten functions from microseconds to a second under `%%jit` in a real IPython, and beside each
-the same compiled function under `timeit`, blocking on each result, before and after. The figures are ratios of
-medians taken side by side in one process.
+The first table takes ten functions from microseconds to tenths of a second, compiled under `%%jit` in a real
+IPython, and the timing that the magic reports; after each of its batches `timeit` measures the same call, blocking
+on each result. The ratio is the median of those of neighbouring batches.
 
 The second table runs cells under `%%jit --no-time` and compares with what the function takes by itself: one trace
 and compilation, one compiled call, one call without jit. Both start from cleared caches and alternate; extra time
@@ -15,6 +15,7 @@ is allowed up to 15 % and 50 ms.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import subprocess
@@ -30,6 +31,8 @@ import jax
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from traitlets.config import Config
+
+from jitmagic.measure.timing import time_pair
 
 SETUP = "import jax, jax.numpy as jnp, numpy as np\nr = np.random.default_rng(0)\n"
 
@@ -49,7 +52,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {
     ),
     "fft": ("return jnp.abs(jnp.fft.fft2(x))", "jnp.ones((1024, 1024))"),
     "large product": ("return x @ x @ x", "jnp.ones((1500, 1500))"),
-    "long loop": ("return jax.lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c) + i, x)", "jnp.ones(40_000)"),
+    "long loop": ("return jax.lax.fori_loop(0, 1000, lambda i, c: jnp.sin(c) + i, x)", "jnp.ones(100_000)"),
 }
 """Body and argument."""
 
@@ -99,39 +102,35 @@ def run(ip: InteractiveShell, source: str) -> Any:
 # -- is the time right?
 
 
-def reference_s(call: Callable[[], Any]) -> float:
-    """Median seconds of one call, by timeit, blocking on each result."""
-    timer = timeit.Timer(lambda: jax.block_until_ready(call()))
-    number, _ = timer.autorange()
-    return statistics.median(timer.repeat(7, number)) / number
-
-
-def reported(ip: InteractiveShell, name: str) -> tuple[float, Callable[[], Any]]:
-    """The median of the report, and the compiled call that it is about."""
+def compiled_call(ip: InteractiveShell, name: str) -> Callable[[], Any]:
+    """The compiled call of a function that ran under the magic."""
     body, argument = FUNCTIONS[name]
     first, _, rest = body.partition("\n")
     ip.user_ns["arg"] = eval(argument, ip.user_ns)
-    cell = f"%%jit -q\n{rest}\ndef f(x):\n    {first}\nf(arg)"
-    run(ip, cell)
-    report = run(ip, "%jitcheck -o")
-    median = report.functions[0].timing.jit.median_s
-    compiled = ip.user_ns["f"]._checker.compiled_for(())
-    return median, lambda: compiled(ip.user_ns["arg"])
+    run(ip, f"%%jit -q --no-time\n{rest}\ndef f(x):\n    {first}\nf(arg)")
+    return functools.partial(ip.user_ns["f"]._checker.compiled_for(()), ip.user_ns["arg"])
 
 
-def agreement(ip: InteractiveShell, name: str, rounds: int) -> tuple[float, float, float]:
-    """Reported median, reference, and the median over the rounds of their ratio."""
-    ours, theirs, ratios = [], [], []
-    for _ in range(rounds):
-        median, call = reported(ip, name)
-        jax.block_until_ready(call())
-        after = reference_s(call)
-        before = theirs[-1] if theirs else after
-        ours.append(median)
-        theirs.append(after)
-        # a drifting machine moves both neighbours of a measurement
-        ratios.append(median / statistics.mean((before, after)))
-    return statistics.median(ours), statistics.median(theirs), statistics.median(ratios)
+def agreement(ip: InteractiveShell, name: str, repeats: int) -> tuple[float, float, float]:
+    """Reported median, that of timeit, and the median of the ratios of neighbouring batches.
+
+    The timing of the magic puts state back after each of its batches, outside its clock: there timeit measures
+    the same call, so that both see the same spells of the machine."""
+    call = compiled_call(ip, name)
+    jax.block_until_ready(call())
+    timer = timeit.Timer("wait(call())", globals={"wait": jax.block_until_ready, "call": call})
+    number, _ = timer.autorange()
+    theirs: list[float] = []
+    timed = time_pair(
+        None,
+        call,
+        restore=lambda: theirs.append(timer.timeit(number) / number),
+        repeats=repeats,
+        budget_s=60.0,
+    )
+    ours = timed.jit.batches_s
+    ratios = [a / b for a, b in zip(ours, theirs[-len(ours) :], strict=True)]
+    return timed.jit.median_s, statistics.median(theirs[-len(ours) :]), statistics.median(ratios)
 
 
 def pyperf_s(name: str) -> float:
@@ -200,7 +199,9 @@ def overhead(ip: InteractiveShell, source: str, rounds: int) -> tuple[float, flo
 def main() -> None:
     """Print the tables; the exit status is 1 where one of the bounds does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="batches of the first table, pairs of the second"
+    )
     parser.add_argument("--only", choices=("agreement", "overhead"), help="one of the tables")
     parser.add_argument("--pyperf", action="store_true", help="compare with pyperf too")
     parser.add_argument("--json", help="write the figures to this file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -119,7 +120,7 @@ def time_runs(subject: Subject, target: Any, args: Any, kwargs: Any, eager: Eage
     with quiet.undone(reach), quiet.held_back():
         timed = timing.time_pair(
             None if eager.error is not None else plain,
-            lambda: target(*rest, **kwargs),
+            functools.partial(target, *rest, **kwargs),
             restore=before.restore,
             loops=subject.settings.loops,
             repeats=subject.settings.repeats,
