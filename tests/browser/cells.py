@@ -49,3 +49,12 @@ def smooth(x, n):
 
 gain = 1.0
 smooth(jnp.arange(6.0), 3)"""
+
+JITTED = """\
+%jitcheck on
+@jax.jit
+def sign(x):
+    if x > 0:
+        return x
+    return -x"""
+"""Compiled by the user; the magic only asks for the diagnosis of later errors."""

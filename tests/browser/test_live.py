@@ -9,8 +9,17 @@ import pytest
 
 from tests.browser import cells, driver
 
-SOURCES = (cells.SETUP, cells.FAILING, cells.DEFINES, cells.CALLS, cells.PANEL, cells.FAILING)
-FAILING, DEFINES, CALLS, PANEL, AGAIN = range(1, 6)
+SOURCES = (
+    cells.SETUP,
+    cells.FAILING,
+    cells.DEFINES,
+    cells.CALLS,
+    cells.PANEL,
+    cells.JITTED,
+    "",
+    cells.FAILING,
+)
+FAILING, DEFINES, CALLS, PANEL, JITTED, FREE, AGAIN = range(1, 8)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +74,27 @@ def test_the_cell_that_defines_is_marked_when_another_cell_calls(live):
     assert live.cell(CALLS).locator(".cm-lintRange").count() == 0
 
 
+def test_a_function_that_the_user_compiled_is_marked_where_it_stands(live):
+    live.run(JITTED)
+    live.set_source(FREE, "sign(1.0)")
+    live.run(FREE)
+    assert live.squiggles(JITTED) == ["x > 0"]
+    live.set_source(FREE, "%jitcheck off")
+    live.run(FREE)
+
+
+def test_a_page_is_rendered_and_tab_knows_the_options(live):
+    live.set_source(FREE, "%jitcheck --explain JM101")
+    live.run(FREE)
+    live.output(FREE).locator("h1", has_text="JM101 tracer-bool").wait_for()
+    offered = live.js(
+        """async code => (await window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+           .requestComplete({code, cursor_pos: code.indexOf('|')})).content.matches""",
+        "%%jit --stat|\ndef f(x): ...",
+    )
+    assert {"--static", "--static-argnums"} <= set(offered)
+
+
 def test_saved_and_opened_again_the_marks_are_there(live):
     live.run(AGAIN)
     assert live.squiggles(AGAIN) == ["range(n)"]
@@ -95,6 +125,7 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     shape.press("Enter")
     status.filter(has_text="✓ traces").wait_for()
     row.first.get_by_role("button", name="dynamic").click()
+    status.filter(has_text="✗ fails to trace: 1 problem").wait_for()
     panel.get_by_role("button", name="check").click()
     write = panel.locator("button.jm-write").first
     write.wait_for()

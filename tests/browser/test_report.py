@@ -48,18 +48,11 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     shot(good, f"report-good-{'trusted' if trusted else 'untrusted'}-{theme}")
 
 
-def test_report_is_small_and_fast(lab, saved, executed):
-    bundle = next(o["data"] for o in executed.cells[cells.FAILING_AT].outputs if "data" in o)
-    assert len(bundle["text/html"].encode()) < 60_000
-    assert len(json.dumps(bundle)) < 120_000
-    lab.open(saved(), kernel=False)
-    ms = lab.js(
-        """html => { const e = document.createElement('div'); document.body.append(e);
-           const t = performance.now(); e.innerHTML = html; e.getBoundingClientRect();
-           const ms = performance.now() - t; e.remove(); return ms; }""",
-        bundle["text/html"],
-    )
-    assert ms < 100
+def test_report_is_small(executed):
+    for cell in executed.cells:
+        for bundle in (o["data"] for o in cell.outputs if "data" in o):
+            assert len(bundle["text/html"].encode()) < 60_000
+            assert len(json.dumps(bundle)) < 120_000
 
 
 def test_notebook_7_shows_report_and_marks(browser, saved, tmp_path):
