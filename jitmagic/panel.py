@@ -25,6 +25,7 @@ from jitmagic.render.html import COLORS, EDGES
 from jitmagic.render.parts import Tone
 from jitmagic.render.units import counted, scaled, times
 from jitmagic.report import Fix, FunctionReport, Report
+from jitmagic.state import paths
 from jitmagic.state.values import short
 from jitmagic.tracing import leaves, search
 
@@ -79,19 +80,29 @@ class Panel:
             f"<b>{_code(checker.name)}</b>: what is static, dynamic or constant, and what follows"
         )
         buttons = widgets.HBox(self.buttons, layout=widgets.Layout(flex_flow="row wrap"))
-        parts = [title, self._table(), buttons, self.verdict, self.code, self.details]
+        self.table = self._table()
+        parts = [title, self.table, buttons, self.verdict, self.code, self.details]
         self.widget = widgets.VBox(parts)
         self.retrace()
 
     # -- rows
 
     def _table(self) -> Any:
-        rows: list[Any] = [self._argument(name, path, value) for name, path, value in self.arguments]
-        known = [v for v in self.checker.seen.variables.values() if v.type in ("array", "scalar")]
-        rows += [self._variable(v) for v in known[:ROWS]]
-        if len(known) > ROWS:
-            rows.append(widgets.HTML(f"{counted(len(known) - ROWS, 'more variable')} without a row"))
-        return widgets.VBox(rows)
+        """A row for each argument, for each variable known so far, and for what was declared dynamic."""
+        table = widgets.VBox([self._argument(name, path, value) for name, path, value in self.arguments])
+        self._grow(table, self.checker)
+        declared = paths.split_paths(self.checker.dyn) if isinstance(self.checker.dyn, str) else []
+        unknown = [path for path in declared if path not in self.state and path != "auto"]
+        table.children += tuple(self._variable(path, "dynamic", "") for path in unknown)
+        return table
+
+    def _grow(self, table: Any, checker: checking.Checker) -> None:
+        """Rows for variables that a trace has found and that have none."""
+        found = [v for v in checker.seen.variables.values() if v.type in ("array", "scalar")]
+        new = [v for v in found if v.path not in self.state and v.path not in self.roles]
+        for v in new[: max(ROWS - len(self.state), 0)]:
+            what = v.value or f"{v.dtype or ''}{list(v.shape or ())}"
+            table.children += (self._variable(v.path, v.role, what),)
 
     def _argument(self, name: str, path: str, value: Any) -> Any:
         reason = search.why_not_static(value)
@@ -108,11 +119,10 @@ class Panel:
         why = f" (dynamic: {reason})" if reason and not declared else ""
         return _row(path, role, widgets.HTML(_code(short(value)) + html.escape(why)))
 
-    def _variable(self, variable: Any) -> Any:
-        role = self._switch(variable.path, ["constant", "dynamic"], variable.role)
-        self.state[variable.path] = role
-        what = variable.value or f"{variable.dtype or ''}{list(variable.shape or ())}"
-        return _row(variable.path, role, widgets.HTML(_code(what)))
+    def _variable(self, path: str, role: str, what: str) -> Any:
+        switch = self._switch(path, ["constant", "dynamic"], role)
+        self.state[path] = switch
+        return _row(path, switch, widgets.HTML(_code(what)))
 
     def _switch(self, path: str, options: list[str], value: str) -> Any:
         switch = widgets.ToggleButtons(
@@ -142,8 +152,11 @@ class Panel:
                 match = re.fullmatch(r"(\w+)\[(\d+)\]", path)
                 numbers.append(order.index(match[1]) + int(match[2])) if match else names.append(path)
         options = replace(self.checker.options, static_argnames=tuple(names), static_argnums=tuple(numbers))
-        dyn = ",".join(path for path, role in self.state.items() if role.value == "dynamic")
-        return options, dyn or None
+        dynamic = [path for path, role in self.state.items() if role.value == "dynamic"]
+        given = self.checker.dyn
+        if given is not None and (given == "auto" or not isinstance(given, str)) and not self.state:
+            return options, given  # what it stands for is not known before a trace
+        return options, ",".join(dynamic) or None
 
     def shapes(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the last call, arrays as shapes with the types that the rows show."""
@@ -337,6 +350,7 @@ class Panel:
 
     def _show(self, checker: checking.Checker) -> None:
         self.report = checking.assemble([checker])
+        self._grow(self.table, checker)
         [function] = self.report.functions
         tone: Tone = "error" if function.verdict == "fails" else "ok"
         needed, kinds = self.compilations()

@@ -122,6 +122,19 @@ def test_timing_what_fails_shows_the_diagnosis(panel):
     assert panel.report.functions[0].timing.jit is None
 
 
+def test_what_was_declared_stays_declared_where_the_trace_fails_and_new_variables_get_rows(notebook):
+    notebook.ok("w = jnp.ones(3); x = jnp.ones(3); b = 2.0")
+    notebook.error("%%jit -q --no-time --dyn w\n" + CELL.replace("x + w", "x + w * b") + "\nf(x, 2)")
+    panel = Panel(current().last.checkers["f"])
+    assert {path: row.value for path, row in panel.state.items()} == {"w": "dynamic"}
+    assert panel.settings()[1] == "w"
+    panel.roles["n"].value = "static"
+    assert {path: row.value for path, row in panel.state.items()} == {"w": "dynamic", "b": "constant"}
+    assert panel.as_code().startswith('%%jit -f f --static n --dyn "w"')
+    panel.state["b"].value = "dynamic"
+    assert panel.settings()[1] == "w,b" and "✓ traces" in panel.verdict.value
+
+
 def test_two_things_never_run_at_once(panel):
     panel._busy.acquire()
     try:
