@@ -1,17 +1,21 @@
 """Small pictures inside a table's cell: stretches and points on a line, as SVG and as characters.
 
-An SVG here holds shapes alone and no words: a front end that strips it leaves the table's own text, which
-says the same in numbers.
+The SVG travels as an image, because an untrusted notebook drops an `svg` element. It holds shapes alone; a
+front end that shows no images leaves its words, and the table's own text says the same in numbers.
 """
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
 from jitmagic.render.escape import for_html, one_line
 
 WIDTH, HEIGHT = 200, 14
 """Pixels of a strip."""
+
+INK = "#80868b"
+"""Lines and points: an image does not know the page's colours, so one that stands out from light and dark."""
 
 COLUMNS = 18
 """Characters of a strip."""
@@ -41,20 +45,18 @@ class Strip:
 
 
 def as_html(strip: Strip) -> str:
-    """An `svg` element with inline attributes only."""
+    """An image with the drawing in it."""
     shapes = [_line()]
     shapes += [_rectangle(s) for s in strip.stretches]
     shapes += [_point(p) for p in strip.points]
     if strip.mark is not None:
         x = _x(strip.mark)
-        shapes.append(
-            f'<line x1="{x}" y1="1" x2="{x}" y2="{HEIGHT - 1}" stroke="currentColor" stroke-width="2"/>'
-        )
-    label = for_html(one_line(strip.words))
-    return (
-        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" '
-        f'style="vertical-align:middle">{"".join(shapes)}</svg>'
-    )
+        shapes.append(f'<line x1="{x}" y1="1" x2="{x}" y2="{HEIGHT - 1}" stroke="{INK}" stroke-width="2"/>')
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(shapes)}</svg>'
+    data = base64.b64encode(drawing.encode()).decode()
+    words = for_html(one_line(strip.words))
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{words}" style="vertical-align:middle">'
 
 
 def as_text(strip: Strip) -> str:
@@ -87,9 +89,7 @@ def _column(place: float, last: bool = False) -> int:
 
 def _line() -> str:
     y = HEIGHT / 2
-    return (
-        f'<line x1="1" y1="{y:g}" x2="{WIDTH - 1}" y2="{y:g}" stroke="currentColor" stroke-opacity="0.25"/>'
-    )
+    return f'<line x1="1" y1="{y:g}" x2="{WIDTH - 1}" y2="{y:g}" stroke="{INK}" stroke-opacity="0.25"/>'
 
 
 def _rectangle(stretch: Stretch) -> str:
@@ -102,4 +102,4 @@ def _rectangle(stretch: Stretch) -> str:
 
 
 def _point(place: float) -> str:
-    return f'<circle cx="{_x(place)}" cy="{HEIGHT / 2:g}" r="2" fill="currentColor" fill-opacity="0.7"/>'
+    return f'<circle cx="{_x(place)}" cy="{HEIGHT / 2:g}" r="2" fill="{INK}" fill-opacity="0.7"/>'

@@ -77,8 +77,8 @@ def good() -> Report:
         ),
         stages=Stages(0.0081, 0.0043, 0.0412),
         timing=Timing(
-            eager=Sample(2.81e-3, 2.85e-3, 61e-6, 100, 7, 2.77e-3),
-            jit=Sample(338e-6, 341e-6, 8e-6, 1000, 7, 332e-6),
+            eager=Sample(2.81e-3, 2.85e-3, 61e-6, 100, 7, 2.77e-3, batches_s=(2.77e-3, 2.81e-3, 2.96e-3)),
+            jit=Sample(338e-6, 341e-6, 8e-6, 1000, 7, 332e-6, batches_s=(332e-6, 338e-6, 352e-6)),
             speedup=8.3,
             break_even_calls=12,
             device="cpu",

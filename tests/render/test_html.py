@@ -22,7 +22,7 @@ PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
     "font-size", "font-weight", "height", "line-height", "margin", "margin-left", "margin-top", "max-width",
     "overflow-wrap", "overflow-x", "padding", "padding-left", "text-align", "text-decoration",
-    "text-decoration-color", "text-decoration-style", "white-space", "width",
+    "text-decoration-color", "text-decoration-style", "vertical-align", "white-space", "width",
 }  # fmt: skip
 """What JupyterLab's sanitizer keeps; the two of the wave are dropped there, and the plain line stays."""
 
@@ -114,6 +114,13 @@ def test_lines_say_what_they_take_from_outside_and_what_they_cost():
     )
     heat = "".join(Page(render.html(samples.warnings())).words)
     assert "u = u + 0.1 * (jnp.roll(u, 1) - u)   ← 100 % of the flop" in heat
+
+
+def test_pictures_are_images_that_an_untrusted_notebook_keeps():
+    page = Page(render.html(samples.good()))
+    pictures = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(pictures) == 2 and all(p["src"].startswith(PICTURE) and p["alt"] for p in pictures)
+    assert "svg" not in {tag for tag, _ in page.tags}
 
 
 def test_a_long_line_can_be_scrolled_by_the_keyboard():
