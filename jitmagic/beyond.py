@@ -8,9 +8,9 @@ a result that is not finite, and arguments that the function writes into.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
-import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,23 +34,25 @@ class OutOfTime(BaseException):
 
 @contextlib.contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime at the next call of a Python function after so many seconds. Nothing is stopped where
-    somebody else traces this thread (a debugger)."""
-    if sys.gettrace() is not None:
-        yield
-        return
-    end = time.monotonic() + seconds
+    """Raise OutOfTime in this thread after so many seconds, between two steps of Python, as an interrupt would be."""
+    thread, lock, active = ctypes.c_ulong(threading.get_ident()), threading.Lock(), [True]
+    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
-    def watch(frame: Any, event: str, arg: Any) -> None:
-        if time.monotonic() > end:
-            sys.settrace(None)
-            raise OutOfTime
+    def stop() -> None:
+        with lock:
+            if active:
+                raise_in(thread, ctypes.py_object(OutOfTime))
 
-    sys.settrace(watch)
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        sys.settrace(None)
+        with lock:
+            active.clear()
+            raise_in(thread, None)
+        timer.cancel()
 
 
 def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:

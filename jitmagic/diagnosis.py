@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,7 +41,7 @@ def diagnose_failure(
     """Add what can be known about a failed call to what the checker has seen."""
     from jitmagic.tracing import locate
 
-    first = _in_the_users_names(checker, args, kwargs, locate.locate(exc))
+    first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if not _is_new(checker, first, args, kwargs):
         return
@@ -49,6 +50,9 @@ def diagnose_failure(
             checker.seen.problems = _joined(
                 _merge(first, _recorded(checker, args, kwargs)), checker.seen.problems
             )
+    if first.op == "invalid-type" and checker.settings.rehearse:
+        with _or_note(checker, "the run with scans in Python"):
+            _behind(checker, args, kwargs)
     if first.op not in UNSEARCHED:
         with _or_note(checker, "the search for static arguments"):
             _search(checker, args, kwargs)
@@ -77,6 +81,63 @@ def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool
     except TypeError:  # an argument without a hash
         return True
     return new
+
+
+def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
+    """An argument that jax refuses hides what the function itself gets wrong: trace it with the argument as
+    it is, and its scans in Python."""
+    import jax
+
+    from jitmagic.beyond import OutOfTime, within
+    from jitmagic.tracing import locate
+
+    try:
+        with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly(), _scan_in_python():
+            with within(checker.settings.budget):
+                # staged, so nothing is computed
+                jax.make_jaxpr(lambda: (checker.fn(*args, **kwargs), None)[1])()
+    except OutOfTime:
+        return
+    except Exception as exc:
+        exc.__context__ = None  # the refusal, which is being handled, is not its cause
+        problem = _hinted(locate.locate(exc), exc)
+        if problem.op == "user" and problem.where is not None:
+            checker.seen.problems = _joined(checker.seen.problems, [problem])
+
+
+def _hinted(problem: ev.Problem, exc: BaseException) -> ev.Problem:
+    """With the name that was probably meant, as Python's own traceback would say it."""
+    if not isinstance(exc, AttributeError) or not exc.name or problem.op != "user":
+        return problem
+    known = {n.lower(): n for n in reversed(dir(exc.obj)) if not n.startswith("_")}
+    near = difflib.get_close_matches(exc.name.lower(), known, 1, 0.7)
+    if not near or "Did you mean" in problem.message:
+        return problem
+    return replace(problem, message=f"{problem.message}. Did you mean: '{known[near[0]]}'?")
+
+
+@contextlib.contextmanager
+def _scan_in_python(turns: int = 1) -> Iterator[None]:
+    """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
+    import jax
+
+    def scan(
+        f: Any, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, **_: Any
+    ) -> Any:
+        rows = range(length or len(jax.tree.leaves(xs)[0]))
+        carry, stacked = init, []
+        for i in list(reversed(rows) if reverse else rows)[:turns]:
+            carry, y = f(carry, jax.tree.map(lambda x, i=i: x[i], xs))
+            stacked.append(y)
+        full = [stacked[min(i, len(stacked) - 1)] for i in rows]
+        return carry, jax.tree.map(lambda *ys: jax.numpy.stack(ys), *full)
+
+    original: Any = jax.lax.scan
+    jax.lax.scan = scan  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        jax.lax.scan = original
 
 
 def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[ev.Problem]:

@@ -49,14 +49,20 @@ class JitOptions:
             out["backend"] = self.backend
         return out
 
-    def jit(self, fn: Callable[..., Any]) -> Any:
+    def jit(self, fn: Callable[..., Any], **more: Any) -> Any:
         """`jax.jit(fn)` with these options. jax's advice against `device` is not repeated: it was asked for."""
         import jax
 
         with warnings.catch_warnings():
             if self.device is not None or self.backend is not None:
                 warnings.simplefilter("ignore", DeprecationWarning)
-            return jax.jit(fn, **self.kwargs())
+            return jax.jit(fn, **self.kwargs(), **more)
+
+    def trial(self, fn: Callable[..., Any]) -> Any:
+        """The same for a run that judges a rewrite: without what this compiler is known to get wrong by itself."""
+        from jitmagic.measure.reference import remedy
+
+        return self.jit(fn, compiler_options=remedy() or None)
 
     def shifted(
         self, by: int, parameters: Sequence[inspect.Parameter] | None, donate_state: Sequence[int] = ()

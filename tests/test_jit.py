@@ -862,3 +862,29 @@ class TestGuards:
         with pytest.raises(jax.errors.TracerBoolConversionError):
             jitmagic.jit(f, dyn_vars="counter")(1.0)
         assert counter == 3
+
+
+class Moments(NamedTuple):
+    count: jax.Array
+    mean: dict
+
+
+def test_an_optimizers_state_of_named_tuples_is_one_variable_of_a_declared_object():
+    class Fit:
+        def __init__(self):
+            self.w, self.state = jnp.ones(2), (Moments(jnp.zeros((), int), {"w": jnp.zeros(2)}), ())
+
+    def step(fit):
+        moments = fit.state[0]
+        mean = {"w": 0.5 * moments.mean["w"] + fit.w}
+        fit.state = (moments._replace(count=moments.count + 1, mean=mean), ())
+        fit.w = fit.w - 0.1 * mean["w"]
+        return fit.w.sum()
+
+    plain, fit = Fit(), Fit()
+    compiled = jitmagic.jit(lambda: step(fit), dyn_vars=fit)
+    for _ in range(3):
+        assert float(compiled()) == pytest.approx(float(step(plain)))
+    assert int(fit.state[0].count) == 3 and isinstance(fit.state[0], Moments)
+    np.testing.assert_allclose(fit.state[0].mean["w"], plain.state[0].mean["w"])
+    assert compiled.__jitmagic__.compiled._cache_size() == 1

@@ -60,7 +60,7 @@ class Prover:
 
         fn = self.checker.fn
         fresh = _fresh(fn)
-        return self._compare(lambda sample: options.jit(fresh)(*sample.args, **sample.kwargs))
+        return self._compare(lambda sample: options.trial(fresh)(*sample.args, **sample.kwargs))
 
     def _compare(self, run: Callable[[Sample], Any]) -> Proof:
         from jitmagic.measure.compare import compare

@@ -317,7 +317,7 @@ class Trial:
         fresh.__name__ = (
             f"{getattr(fn, '__name__', 'function')} rewritten"  # no trace of the user's own function
         )
-        return options.jit(fresh)
+        return options.trial(fresh)
 
     # -- what expressions are
 

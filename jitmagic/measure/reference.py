@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from jax.extend.core import Literal, jaxpr_as_fun
 from jitmagic.measure.flops import EXACT, FREE, terms
 from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split, walk
 
-REMEDY = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INVALID"}
+REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
 some reductions wrongly: for `jax.jit(f, compiler_options=...)`, or in XLA_FLAGS before jax is imported."""
 
@@ -30,6 +30,16 @@ _WRITES = ("WriteEffect", "AccumEffect", "IOEffect", "OrderedIOEffect", "_Ordere
 
 class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
+
+
+@cache
+def remedy() -> dict[str, str]:
+    """REMEDY where jax runs on a CPU and its compiler has the option, else no option at all."""
+    try:
+        jax.jit(lambda: 0, compiler_options=REMEDY).lower().compile()
+    except Exception:
+        return {}
+    return REMEDY if jax.default_backend() == "cpu" else {}
 
 
 def mended(closed_jaxpr: Any, flat_args: Sequence[Any]) -> list[Any]:

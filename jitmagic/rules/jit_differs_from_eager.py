@@ -109,8 +109,8 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
         option, _, value = difference.remedy.partition("=")
         why = f"; the compiler is at fault: with its `{option}` off, the same program gives the result without jit"
         help = (
-            f"compile it with `jax.jit({name}, compiler_options={{{option!r}: {value!r}}})`, or start the kernel "
-            f"with `XLA_FLAGS=--{difference.remedy}`; the first was tried here"
+            f"compile it with `compiler_options={{{option!r}: {value!r}}}` as an option of `jax.jit`, or start the "
+            f"kernel with `XLA_FLAGS=--{difference.remedy}`; the first was tried here"
         )
     elif difference.compiler:
         why = "; the same operations one by one give the result without jit, so the compiler is at fault"

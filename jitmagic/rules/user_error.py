@@ -43,6 +43,7 @@ When the exception is meant: a check of the input that did its work.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
@@ -74,6 +75,15 @@ def _said(problem: Problem) -> str:
 
 
 def _help(problem: Problem) -> str:
+    near = re.search(
+        r"has no attribute '(\w+)'.*Did you mean: '(\w+)'|^name '(\w+)'.*Did you mean: '(\w+)'",
+        problem.message,
+    )
+    if near:
+        written, meant = [g for g in near.groups() if g]
+        found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
+        text = found.group() if found else written
+        return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"

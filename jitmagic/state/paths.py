@@ -341,7 +341,7 @@ def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
     """The places of all arrays and Python or numpy numbers in a variable, itself included, in order.
 
     Items of dicts and lists, attributes of objects and framework variables are looked into; a tuple of
-    numbers counts as one value. Bools count only where the path names them itself.
+    numbers, such as the state of an optimizer, counts as one value. Bools count only where the path names them itself.
     """
     found: list[Place] = []
     if is_a(place.look(), bool):
@@ -363,8 +363,8 @@ def _gather(place: Place, found: list[Place], seen: set[int], limit: int, depth:
     adapter = adapter_for(value)
     if adapter is not None:
         return _gather_variable(place, adapter, found)
-    if is_a(value, tuple) and _all_numbers(value):
-        found.append(place)
+    if is_a(value, tuple) and (_all_numbers(value) or _is_pytree_of_numbers(value)):
+        found.append(place)  # whole: nothing can be put into a tuple
         return
     for kind, key, child in values.children(value):
         if is_a(value, tuple) and values.is_number(child):

@@ -74,7 +74,7 @@ def _all_registered(source: str, instances: Sequence[Any], whole_numbers_static:
 def stores(source: str, evidence: Evidence, name: str) -> bool:
     """The function writes into the object and does not give it back."""
     function = Text(source).function(evidence.function.name)
-    nodes = list(ast.walk(function)) if function is not None else []
+    nodes = list(_own_nodes(function, name)) if function is not None else []
     written = any(w.path.startswith((f"{name}.", f"{name}[")) for w in evidence.writes) or any(
         isinstance(n, ast.Attribute)
         and isinstance(n.ctx, ast.Store)
@@ -85,6 +85,17 @@ def stores(source: str, evidence: Evidence, name: str) -> bool:
     parts = [e for v in values for e in (v.elts if isinstance(v, ast.Tuple) else [v])]
     returned = {e.id for e in parts if isinstance(e, ast.Name)}
     return written and name not in returned
+
+
+def _own_nodes(function: ast.AST, name: str) -> Iterator[ast.AST]:
+    """The nodes of a function without inner functions in which the name is another variable."""
+    yield function
+    for node in ast.iter_child_nodes(function):
+        inner = isinstance(node, ast.FunctionDef | ast.Lambda)
+        binds = (n for n in ast.walk(node) if isinstance(n, ast.arg | ast.Name)) if inner else ()
+        if not any(getattr(n, "arg", None) == name or isinstance(getattr(n, "ctx", None), ast.Store)
+                   and getattr(n, "id", "") == name for n in binds):  # fmt: skip
+            yield from _own_nodes(node, name)
 
 
 def proved(prover: Prover, cell: str, sources: Sequence[str]) -> str | None:

@@ -36,7 +36,7 @@ def families(kind: str) -> tuple[Family, ...]:
 
     return {
         "stale-constant": (helpers.propose, states.propose),
-        "state-write": (states.propose, copies.propose),
+        "state-write": (copies.propose, states.propose),
         "leaked-tracer": (states.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),

@@ -140,7 +140,7 @@ def play(
         elif jit:
             # Nothing of the user's is given away by a run that the user did not ask for.
             made = options if options is not None else undonated(prover.checker.options)
-            target = made.jit(_counted(fn, played))
+            target = made.trial(_counted(fn, played))
 
         def spy(*args: Any, **kwargs: Any) -> Any:
             if jit and played.traced is None:
