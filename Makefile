@@ -16,13 +16,13 @@ help: ## this list
 demo: $(VENV)/.with-demo ## run demos/quickstart.ipynb in a real kernel; findings and timings in the terminal
 	@$(BIN)/python tools/run_demo.py demos/quickstart.ipynb
 
-demos: $(VENV)/.with-demo,frameworks ## run every notebook of demos/
+demos: $(VENV)/.with-demo,frameworks $(VENV)/.with-spark ## run every notebook of demos/
 	@set -e; for notebook in $(DEMOS); do $(BIN)/python tools/run_demo.py $$notebook; done
 
 lab: $(VENV)/.with-lab,frameworks ## open the demos in JupyterLab
 	@$(BIN)/jupyter lab demos
 
-test: $(VENV)/.with-dev ## the whole test suite, in a real browser too
+test: $(VENV)/.with-dev $(VENV)/.with-spark ## the whole test suite, in a real browser too
 	@tools/get_browser.sh $(BIN)/python
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
@@ -53,4 +53,10 @@ $(VENV)/.made:
 $(VENV)/.with-%: $(VENV)/.made pyproject.toml jitmagic/__init__.py
 	@echo "installing jitmagic[$*] into $(VENV) (minutes, the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# spark-snn needs Python 3.12, asks for an older jax and brings a graph editor: it runs with the newest jax and without its dependencies.
+$(VENV)/.with-spark: $(VENV)/.made
+	@! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'spark-snn>=1.2'
 	@touch $@

@@ -57,6 +57,10 @@ def main(paths: list[str]) -> int:
     status = 0
     for name in paths:
         path = Path(name)
+        needed = nbformat.read(path, as_version=4).metadata.get("requires_python", "3")
+        if sys.version_info < tuple(map(int, needed.split("."))):
+            print(f"left out: {path} needs Python {needed}")
+            continue
         print(f"running {path} in a kernel ...", flush=True)
         notebook, error = execute(path)
         narrate(notebook)

@@ -87,6 +87,8 @@ def _size_of(leaf: Leaf, leaves: tuple[Leaf, ...]) -> str:
     """`Y.shape[0]` where the leaf is a whole number and the length of an array of the call, else ''."""
     if leaf.kind != "scalar" or leaf.python_type != "int" or leaf.static or not leaf.value.isdigit():
         return ""
+    if "._" in leaf.path or ".shape[" in leaf.path:  # what a framework keeps for itself
+        return ""
     number = int(leaf.value)
     if number < SMALLEST:
         return ""
