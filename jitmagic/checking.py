@@ -270,12 +270,13 @@ class Checker(Subject):
         found = [p for p in found if p.path not in shown]
         known = names.of_variables(self.namespace) if found else {}
         for place in found:
-            path = known.get(id(place.holder()), place.path)
+            path = known.get(id(place.holder())) or self.from_outside(place.path)
             variable = constants.of_place(place)
             if variable is not None and not path.startswith("<"):
                 self.seen.variables[path] = replace(
-                    variable, path=path, written=place.path in written, framework=place.adapter.name
-                )
+                    variable, path=path, written=place.path in written, framework=place.adapter.name,
+                    declared=self.dyn is not None and self.dyn != "auto",
+                )  # fmt: skip
 
     def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A NaN that only a later call shows."""

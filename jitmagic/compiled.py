@@ -426,7 +426,8 @@ class Stateful:
         """Generate the wrapper for what is known to be read and written now."""
         if self.warn and self.guards is None:
             tops = [p.path for p in (*self.places, *self._tops())]
-            self.guards = guards.Guards(self.subject(), (*tops, *self.touched))
+            known = self.names(self.subject().reach())
+            self.guards = guards.Guards(self.subject(), (*tops, *known, *self.touched))
             self._weak([g.place for g in self.guards.all])
         codegen.become(self.call, codegen.specialised(self))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitmagic.evidence import Function, Where
+from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
 
 
@@ -29,9 +30,10 @@ def source_file(fn: Callable[..., Any]) -> str:
 
 
 def _with_code(fn: Any) -> Any:
-    """The function, or for an object that can be called its class's `__call__`."""
+    """The function, or for an object that can be called its class's `__call__` where the user wrote that."""
     inner = inspect.unwrap(fn)
-    return inner if hasattr(inner, "__code__") else unwrap(inner)[1] or inner
+    called = None if hasattr(inner, "__code__") else unwrap(inner)[1]
+    return called if called is not None and is_user_file(called.__code__.co_filename) else inner
 
 
 def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Function:

@@ -113,7 +113,7 @@ class Subject:
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
         )
 
-    def _from_outside(self, path: str) -> str:
+    def from_outside(self, path: str) -> str:
         """`self.w` of a bound method, or of a callable object, by the object's name in the notebook."""
         _, plain = unwrap(self.fn)
         first = plain.__code__.co_varnames[:1] if plain is not None else ("self",)
@@ -158,7 +158,7 @@ class Subject:
         kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
         found = []
         own = (
-            [replace(w, path=self._from_outside(w.path)) for w in stateful.touched.values()]
+            [replace(w, path=self.from_outside(w.path)) for w in stateful.touched.values()]
             if stateful
             else []
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ class Subject:
             called = getattr(type(inner), "__call__", None)  # noqa: B004 (the function itself is wanted)
             receiver = inner if receiver is None and callable(inner) else receiver
             inner, own = called, getattr(called, "__globals__", None)
-        return paths.Scope((self.namespace or {}) if own is None else own, inner, receiver, self.receiver_as)
+        if own is None or not _is_users(inner):  # what a library calls was named where the user is
+            own = self.namespace if self.namespace is not None else vars(sys.modules["__main__"])
+        return paths.Scope(own, inner, receiver, self.receiver_as)
 
     def reach(self) -> roots.Reach:
         """Everything it can read."""
@@ -43,6 +46,11 @@ class Subject:
     def name(self) -> str:
         """Its name for messages."""
         return str(getattr(self.fn, "__name__", type(self.fn).__name__))
+
+
+def _is_users(fn: Any) -> bool:
+    code = getattr(fn, "__code__", None)
+    return code is not None and values.is_user_file(code.co_filename)
 
 
 class Declared:

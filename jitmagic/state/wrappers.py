@@ -54,7 +54,8 @@ def unwrap(fn: Any) -> tuple[object | None, Function | None]:
             break
         fn = inside
     found = values.class_attribute(type(fn), "__call__")
-    if found and is_a(found[1], Function) and is_user_class(found[0]):
+    in_jax = values.module_of(type(fn)).partition(".")[0] in ("jax", "jaxlib")
+    if found and is_a(found[1], Function) and not in_jax:
         return fn, found[1]
     return receiver, fn if is_a(fn, Function) else None
 

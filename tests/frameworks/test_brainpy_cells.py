@@ -214,3 +214,67 @@ def test_what_fails_inside_the_trace_of_a_runner(cells: Any, magic: str) -> None
         )
         finding = next(f for f in cells.report().findings if f.severity == "error")
         assert (finding.kind, finding.function, finding.span.line) == ("tracer-bool", "drive", 3)
+
+
+DEEP = """
+class Part(bp.DynamicalSystem):
+    def __init__(self, a, c):
+        super().__init__()
+        self.k, self.c = bm.TrainVar(bm.random.rand(a, c)), bm.TrainVar(bm.zeros(c))
+    def update(self, x):
+        return x @ self.k + self.c
+class Whole(bp.DynamicalSystem):
+    def __init__(self):
+        super().__init__()
+        self.parts = [Part(4, 5), Part(5, 2)]
+        self.table = {"bias": bm.Variable(bm.zeros(2))}
+        self.count = bm.Variable(bm.zeros((), dtype=int))
+    def update(self, x):
+        for part in self.parts:
+            x = part(x)
+        self.count += 1
+        return x + self.table["bias"]
+whole = Whole()
+"""
+
+
+def test_an_object_whose_call_is_a_librarys(layer: Any) -> None:
+    layer.ok(DEEP)
+    layer.ok(
+        "%%jit -f whole\na = whole(x)\nwhole.table['bias'][:] = 1.\nb = whole(x)\ncount = int(whole.count.value)"
+    )
+    assert layer.ns["a"].tolist() == [0, 0] and layer.ns["b"].tolist() == [1, 1] and layer.ns["count"] == 2
+    report = layer.report()
+    assert {path for path, s in state(report).items() if s.role == "dynamic"} == {
+        "whole.count", "whole.table['bias']", *(f"whole.parts[{i}].{name}" for i in (0, 1) for name in "kc")
+    }  # fmt: skip
+    assert (report.functions[0].traces, report.functions[0].compiles, report.findings) == (1, 1, ())
+
+
+def test_paths_into_an_object_through_a_method_that_the_library_wraps(layer: Any) -> None:
+    layer.ok(DEEP)
+    layer.ok(
+        "%%jit -f go --dyn whole.table['bias'],whole.count\ngo = whole.update\na = go(x)\n"
+        "whole.table['bias'][:] = 1.\nb = go(x)\nwhole.parts[1].c[:] = 5.\nc = go(x)"
+    )
+    assert layer.ns["b"].tolist() == layer.ns["c"].tolist() == [1, 1]
+    report = layer.report()
+    assert [f.kind for f in report.findings if f.severity == "warning"] == ["stale-constant"]
+    assert report.findings[0].culprits[0] == "whole.parts[1].c"
+    assert fixes(report, "stale-constant") == [("whole.table['bias']", "whole.count", "whole.parts[1].c")]
+
+
+def test_a_declared_variable_is_no_frozen_value_in_python() -> None:
+    bm = bp.math
+    v = bm.Variable(bm.zeros(()))
+
+    def body(x: Any) -> Any:
+        v.value = v.value + x
+        return v.value
+
+    call = jitmagic.jit(body, dyn_vars=[v])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [float(call(1.0)) for _ in range(3)] == [1, 2, 3]
+        v.value = 10.0 * bm.ones(()).value
+        assert float(call(1.0)) == 11
