@@ -106,7 +106,9 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
         function = replace(
             function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cells.body_of(cell)
         )
-        return ev.Evidence(function=function, options=_options(own or JitOptions()), problems=(problem,), calls=calls)
+        return ev.Evidence(
+            function=function, options=_options(own or JitOptions()), problems=(problem,), calls=calls
+        )
     name = (site.name if site is not None else "") or _name(
         error, where.function if where is not None else ""
     )
