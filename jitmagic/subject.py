@@ -151,7 +151,7 @@ class Subject:
     def side_effects(self, args: Sequence[Any], reach: Any) -> list[ev.Write]:
         """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
 
-        What a library notes in its own objects, without traced values, is its own affair."""
+        What a library notes in its own objects, or keeps in private ones, is its own affair."""
         from jitmagic.state.reads import writes_of
 
         stateful = self.stateful(args)
@@ -166,7 +166,7 @@ class Subject:
             where = next(iter(reach.offered.get(w.path, ())), w.where)
             if w.path in kept:
                 found.append(replace(w, where=where, tracer=False, after=""))
-            elif w.tracer or writes_of(w.path, reach.functions):
+            elif writes_of(w.path, reach.functions) or (w.tracer and "._" not in w.path):
                 found.append(w)
         return found
 

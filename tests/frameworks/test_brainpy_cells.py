@@ -175,6 +175,16 @@ def test_training_names_the_networks_own_variables_and_follows_the_plain_run(lay
     assert [f.kind for f in report.findings if f.severity != "note"] == []
 
 
+def test_what_a_library_keeps_of_its_first_trace_is_no_leak(layer: Any) -> None:
+    """The gradient has not been taken before: BrainPy traces it inside the trace, and remembers that."""
+    layer.ok(TRAINING)
+    layer.ok("%%jit -f step\nlosses = [float(step(A, B)) for _ in range(4)]")
+    assert [f.kind for f in layer.report().findings if f.severity != "note"] == []
+    assert layer.ns["losses"][-1] < layer.ns["losses"][0]
+    layer.ok("after = float(step.__wrapped__(A, B))")
+    assert layer.ns["after"] < layer.ns["losses"][-1]
+
+
 RUNNER = "runner = bp.DSRunner(cells, inputs={inputs}, monitors=['V'], progress_bar=False)\nrunner(1.)"
 
 
