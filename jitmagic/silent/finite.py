@@ -19,6 +19,8 @@ from jitmagic.tracing.sites import site_of
 
 MANY = 8
 """Operations from which on one program that marks them all is cheaper than to dispatch each."""
+TOO_MANY = 200
+"""Operations in the text of the program (loops once) up to which that program compiles in a second or two."""
 _BACKWARD = ("transpose", "jvp", "vjp")
 
 
@@ -37,7 +39,8 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
 
     if not is_finite(list(flat_args)):
         return None
-    if sum(op.times for op in walk(closed).operations) > MANY:
+    operations = walk(closed).operations
+    if sum(op.times for op in operations) > MANY and len(operations) <= TOO_MANY:
         from jitmagic.silent import flagged
 
         with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
