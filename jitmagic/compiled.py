@@ -394,6 +394,9 @@ class Stateful:
                 except _NeedsState as need:
                     self._adopt(need)
                     continue
+                except BaseException as exc:
+                    self._tell_what_is_gone(exc, state)
+                    raise
                 if self.donated or not self._raced(result, state):
                     return self._finish(result, state)
         raise StateError(f"{self.name} needs other variables at every trace")
@@ -442,12 +445,23 @@ class Stateful:
         """After an exception: was the state another thread's traced values, or did an inner function need more?"""
         from jitmagic.tracing.compat import is_tracer, trace_state_clean
 
+        self._tell_what_is_gone(exc, state)
         if isinstance(exc, _NeedsState) and exc.owner is self:
             self._adopt(exc)
             return True
         if isinstance(exc, _NotPrepared) and exc.owner is self:
             return True
         return isinstance(exc, Exception) and trace_state_clean() and any(map(is_tracer, state))
+
+    def _tell_what_is_gone(self, exc: BaseException, state: Sequence[Any]) -> None:
+        """A donated value can't be put back after an interrupt: say so, in the exception itself."""
+        held = [(self.places[i].path, state[i]) for i in self.donated if hasattr(state[i], "is_deleted")]
+        gone = [path for path, value in held if value.is_deleted()]
+        if gone:
+            exc.add_note(
+                f"{', '.join(gone)}: donated to a call of {self.name} that did not finish, so the old value is gone "
+                f"and there is no new one. assign it anew before the next call"
+            )
 
     # -- inside a trace of jax's
 

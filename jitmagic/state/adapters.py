@@ -48,7 +48,7 @@ class Adapter:
 
 def adapter_for(obj: object) -> Adapter | None:
     """The adapter of a framework's variable (or array wrapper), or None."""
-    if not _framework_classes(type(obj)) and not is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
+    if not framework_classes(type(obj)) and not is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
         return None
     return next((a for a in ADAPTERS if a.matches(obj)), None)
 
@@ -224,7 +224,8 @@ def write_value(obj: Any, value: Any) -> None:
     obj.value = value
 
 
-def _framework_classes(cls: type) -> tuple[type, ...]:
+def framework_classes(cls: type) -> tuple[type, ...]:
+    """The classes of known frameworks that `cls` inherits from."""
     found = _known.get(cls)
     if found is None:
         found = _known[cls] = tuple(c for c in mro(cls) if module_of(c).split(".")[0] in FRAMEWORKS)
@@ -240,7 +241,7 @@ def _has_value(obj: object, classes: tuple[type, ...]) -> bool:
 
 def _matcher(framework: str, *, rng: bool, state: bool) -> Callable[[object], bool]:
     def matches(obj: object) -> bool:
-        classes = tuple(c for c in _framework_classes(type(obj)) if module_of(c).split(".")[0] == framework)
+        classes = tuple(c for c in framework_classes(type(obj)) if module_of(c).split(".")[0] == framework)
         if not classes or not _has_value(obj, classes):
             return False
         names = [c.__name__ for c in classes]

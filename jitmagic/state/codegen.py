@@ -545,7 +545,13 @@ class _Writer:
                 late.append(f"{self._const(_apply_one)}({holder}, {holder}_h, {value or 'None'})")
             else:
                 late.append(target.format(value))
-        self.lines += late
+        calls = any("(" in target.partition("{}")[0] for target in targets if target is not None)
+        if not calls or any(op.recipe is None for op in made.ops):
+            self.lines += late
+            return
+        # an interrupt can come after each call: all is written or nothing
+        indented = [f"    {line}" for line in late]
+        self.lines += ["try:", *indented, "except BaseException:", *indented, "    raise"]
 
     def _value(self, recipe: Recipe, made: Plan, memo: str) -> str:
         if recipe.kind == "out":

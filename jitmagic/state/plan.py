@@ -179,8 +179,19 @@ def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
     memo: dict[int, Any] = {}
     found = [(op.place.holder(), op) for op in ops]  # before a write moves what holds them
     made = [MISSING if op.recipe is None else build(op.recipe, outputs, memo) for op in ops]
-    for (holder, op), value in zip(found, made, strict=True):
-        if op.place.parent is None:
-            op.place.delete() if value is MISSING else op.place.put(value)
-        else:
-            region.put(holder, region.step_key(op.place), value)
+    done = 0
+    try:
+        for done, (held, value) in enumerate(zip(found, made, strict=True)):  # noqa: B007
+            _write(*held, value)
+    except KeyboardInterrupt:  # all is written or nothing
+        for (holder, op), value in list(zip(found, made, strict=True))[done:]:
+            if value is not MISSING or op.place.look() is not MISSING:
+                _write(holder, op, value)
+        raise
+
+
+def _write(holder: Any, op: Op, value: Any) -> None:
+    if op.place.parent is None:
+        op.place.delete() if value is MISSING else op.place.put(value)
+    else:
+        region.put(holder, region.step_key(op.place), value)

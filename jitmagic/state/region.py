@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import paths, values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import adapter_for, framework_classes
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
 
@@ -231,7 +231,10 @@ class Region:
                 if now.get(k, MISSING) is not held.original.get(k, MISSING)
             ]
             if leave_effects and not held.known:
-                changed = [k for k in changed if k in held.ways or values.contains_tracer(now.get(k))]
+                changed = [
+                    k for k in changed
+                    if k in held.ways or values.contains_tracer(now.get(k)) or _is_frameworks_own(held.value, k)
+                ]  # fmt: skip
             if changed:
                 _put_back(held, changed if leave_effects and not held.known else None)
 
@@ -279,6 +282,13 @@ def holds_state(value: Any) -> bool:
         return False
     place = Place("value", "global", "global", "value", holder={"value": value})
     return any(p.adapter is not None and p.adapter.is_state for p in paths.leaves_below(place))
+
+
+def _is_frameworks_own(value: Any, key: Key) -> bool:
+    """What a framework keeps for itself in a module: caches that it fills at the first use."""
+    if key[0] != "attribute" or not framework_classes(type(value)):
+        return False
+    return str(key[1]).startswith("_") or not values.is_user_class(type(value))
 
 
 def _put_back(held: Held, keys: Sequence[Key] | None) -> None:
