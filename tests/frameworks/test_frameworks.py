@@ -219,3 +219,43 @@ def test_jax_ref_declared():
     f(1.0)
     f(1.0)
     assert float(r[...]) == 2.0
+
+
+def test_other_side_effects_of_a_trace_stay_as_in_jax():
+    v, log, seen = bm.Variable(jnp.zeros(())), [], {}
+
+    def f(x):
+        log.append(1)
+        seen["last"] = "f"
+        v.value = v.value + x
+        return v.value
+
+    g = jitmagic.jit(f)
+    [g(1.0) for _ in range(3)]
+    assert log == [1] and seen == {"last": "f"} and float(v.value) == 3.0
+
+
+class Lazy(nnx.Module):
+    built = False
+
+    def __call__(self, x):
+        if not self.built:
+            self.w = nnx.Param(jnp.full((3,), 2.0))
+            self.built = True
+        self.w[...] = self.w[...] * x
+        return self.w[...]
+
+
+def test_a_module_that_builds_itself():
+    model, traces = Lazy(), []
+
+    def f(x):
+        traces.append(1)
+        return model(x)
+
+    g = jitmagic.jit(f)
+    g.eval_shape(2.0)
+    assert not model.built and not hasattr(model, "w")
+    traces.clear()
+    assert [g(2.0).tolist()[0] for _ in range(3)] == [4.0, 8.0, 16.0]
+    assert model.built and len(traces) <= 2 and float(model.w[...][0]) == 16.0
