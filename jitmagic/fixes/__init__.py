@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import declared, dynamic, objects, rewrites, silent, static
+from jitmagic.fixes import declared, dynamic, elsewhere, objects, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
 PROPOSERS: tuple[Proposer, ...] = (
-    objects.propose, static.propose, dynamic.propose, rewrites.propose, silent.propose,
+    objects.propose, static.propose, dynamic.propose, rewrites.propose, silent.propose, elsewhere.propose,
 )  # fmt: skip
 
 
@@ -53,6 +53,8 @@ def uses_jit_itself(prover: Prover) -> bool:
 
 def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:
     """Rewrites first where the culprit is an array. Static data is shown, not advised, where a rewrite does without."""
+    if finding.kind == "unhashable-static":  # as an ordinary argument, where that is enough
+        fixes = sorted(fixes, key=lambda f: ("safe", "unsafe", "display").index(f.applicability))
     rewritten = [f for f in fixes if f.cell and f.verified and not f.static_argnames and not f.static_argnums]
     if not rewritten:
         return list(fixes)

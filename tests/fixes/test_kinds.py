@@ -43,6 +43,12 @@ def test_what_costs_something_is_not_called_safe(name: str) -> None:
     )
 
 
+def test_empty_list_says_that_nothing_is_static_any_more() -> None:
+    fixes = corrections("def f(x, c):\n    return x * c['s']\n", ("f(1.0, {'s': 0.5})",), static=("c",))
+    assert {f.static_argnames for kind, f in fixes if kind == "unhashable-static"} == {()}
+    assert fixes[0][1].applicability == "safe" and fixes[0][1].cell is None
+
+
 def test_object_that_the_function_writes_into_is_not_registered() -> None:
     cell = (
         "class Mean:\n    def __init__(self):\n        self.m = jnp.zeros(2)\n\n"
@@ -71,6 +77,20 @@ def test_check_that_cannot_fail_in_the_program_is_no_correction() -> None:
     assert tried(plain, compiled, (1.0,), {}) is None
     assert tried(plain, plain, (1.0,), {}) == "raises as the plain function does (ValueError)"
     assert "no value" in str(tried(compiled, compiled, (1.0,), {}))
+
+
+def test_function_of_another_file_is_shown_with_its_correction(
+    tmp_path: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs.py").write_text(  # type: ignore[attr-defined]
+        "def halved(x, low):\n    while x > low:\n        x = x / 2\n    return x\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cell = "def f(x):\n    return theirs.halved(x, 1.0)\n"
+    fixes = [f for _, f in corrections(cell, ("f(8.0)",), setup="import theirs\n") if f.diff]
+    assert [(f.applicability, f.verified, f.cell) for f in fixes] == [("display", False, None)]
+    assert "theirs.py" in fixes[0].title
+    assert "+    x = jax.lax.while_loop(lambda x: x > low, lambda x: x / 2, x)" in str(fixes[0].diff)
 
 
 STATIC = {

@@ -100,9 +100,15 @@ def _fix(
     cost = f"; each new {' and '.join(static)} compiles again" if static else ""
     return Fix(
         title=f"pass {used} in place of `{name}`{cost}", applicability="unsafe", verified=True, evidence=words,
-        cell=cell, calls=tuple(dict.fromkeys(calls)), static_argnames=options.static_argnames or None,
+        cell=cell, calls=tuple(dict.fromkeys(calls)), static_argnames=_said(options, evidence),
         diff=diff(evidence.function.cell, cell),
     )  # fmt: skip
+
+
+def _said(options: JitOptions, evidence: Evidence) -> tuple[str, ...] | None:
+    """The whole list where there is or was one: an empty one says that nothing is static any more."""
+    declared = evidence.options.static_argnames or evidence.options.static_argnums
+    return options.static_argnames if declared or options.static_argnames else None
 
 
 def _proved(prover: Prover, cell: str, sources: list[str], calls: list[str], options: Any) -> str | None:

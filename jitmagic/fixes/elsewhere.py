@@ -1,0 +1,76 @@
+"""What to write in source that is not corrected from here, such as a function of another file: only shown."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from jitmagic.evidence import Evidence, Where
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The rewrite of the place in its own file, as words and a diff, where the finding is not in the cell."""
+    from jitmagic.fixes import rewrite
+    from jitmagic.fixes.rewrite.cells import Unparsable
+    from jitmagic.fixes.rewrite.place import Place
+    from jitmagic.fixes.rewrites import KINDS, diff, setting
+
+    where = _where(finding, evidence)
+    if where is None or finding.kind not in KINDS:
+        return
+    found = _function_at(where)
+    if found is None:
+        return
+    text, first = found
+    indent = len(text) - len(text.lstrip())
+    plain = "".join(x[indent:] if x.strip() else x for x in text.splitlines(keepends=True))
+    place = Place(
+        text=plain, kind=finding.kind, line=where.line - first + 1, column=where.column - indent,
+        end_line=where.end_line - first + 1, end_column=where.end_column - indent, names=finding.culprits,
+        **{**setting(evidence, prover), "probe": lambda cell: (), "outputs": lambda cell: ()},
+    )  # fmt: skip
+    try:
+        candidate = next(iter(rewrite.candidates(place)), None)
+    except (Unparsable, SyntaxError, LookupError, IndexError, AttributeError, TypeError):
+        return
+    if candidate is not None:
+        file = os.path.basename(where.file)
+        yield Fix(
+            title=f"in `{file}`: {candidate.title}", applicability="display",
+            evidence=f"it stands in `{file}`, which is not corrected from here",
+            diff=diff(plain, candidate.cell),
+        )  # fmt: skip
+
+
+def _where(finding: Finding, evidence: Evidence) -> Where | None:
+    """The place of the finding, where it is in a file that is not the cell's."""
+    span = finding.span
+    for problem in evidence.problems:
+        where = problem.where
+        if where is not None and span is not None and (where.line, where.source) == (span.line, span.source):
+            return where if where.file != evidence.function.file and os.path.isfile(where.file) else None
+    return None
+
+
+def _function_at(where: Where) -> tuple[str, int] | None:
+    """Source and first line of the innermost function around the place."""
+    lines = linecache.getlines(where.file)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None
+    around = [
+        n for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and n.lineno <= where.line <= (n.end_lineno or 0)
+    ]  # fmt: skip
+    if not around:
+        return None
+    node = max(around, key=lambda n: n.lineno)
+    return "".join(lines[node.lineno - 1 : node.end_lineno]), node.lineno
