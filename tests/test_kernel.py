@@ -59,7 +59,8 @@ def test_a_failing_cell_shows_the_diagnosis_and_one_error():
     assert [o.output_type for o in outputs].count("error") == 1
     [report] = reports(cells[1])
     [finding] = report["findings"]
-    assert finding["span"]["line"] == 3 and finding["fixes"][0]["static_argnames"] == ["n"]
+    assert finding["span"]["line"] == 3
+    assert any(fix["static_argnames"] == ["n"] for fix in finding["fixes"])
 
 
 def test_one_display_per_run_and_no_progress_left_over():

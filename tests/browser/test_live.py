@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,11 +41,18 @@ def text_of(target: Any) -> str:
     return " ".join(target.inner_text().split())
 
 
+def apply(live: driver.Lab, index: int, title: str) -> None:
+    """Press the button of the fix of this title in the hover over a cell's finding."""
+    tip = live.hover(live.cell(index).locator(".cm-lintRange-error"))
+    found = re.search(rf"fix (\d): {re.escape(title)}", tip.inner_text())
+    assert found, tip.inner_text()
+    tip.get_by_role("button", name=f"Apply fix {found[1]}").click()
+
+
 def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
     live.run(FAILING)
     assert live.squiggles(FAILING) == ["range(n)"]
-    tip = live.hover(live.cell(FAILING).locator(".cm-lintRange-error"))
-    tip.get_by_role("button", name="Apply fix 2").click()
+    apply(live, FAILING, "loop with jax.lax.fori_loop")
     mended = live.source(FAILING)
     assert "jax.lax.fori_loop(0, n" in mended and mended.startswith("%%jit\n")
     live.no_marks(FAILING)
@@ -58,9 +66,9 @@ def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
 
 
 def test_a_fix_of_the_magic_line(live):
+    live.set_source(FAILING, cells.FAILING)
     live.run(FAILING)
-    tip = live.hover(live.cell(FAILING).locator(".cm-lintRange-error"))
-    tip.get_by_role("button", name="Apply fix 1").click()
+    apply(live, FAILING, "make n static")
     assert live.source(FAILING) == cells.FAILING.replace("%%jit\n", "%%jit --static n\n")
     live.run(FAILING)
     live.output(FAILING).filter(has_text="power ok").first.wait_for()
