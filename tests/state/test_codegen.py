@@ -162,10 +162,12 @@ def test_an_interrupt_before_the_writes(monkeypatch, donated):
         step(1.0)
         assert float(box.m) == 2.0 and float(box.n[0]) == 3.0
         return
-    assert "box.n: donated" in told.value.__notes__[0] and "assign it anew" in told.value.__notes__[0]
+    assert "box.n: donated" in "".join(told.value.__notes__) and "assign it anew" in "".join(
+        told.value.__notes__
+    )
     with pytest.raises(Exception, match="deleted") as again:
         step(1.0)
-    assert "box.n: donated" in again.value.__notes__[0]
+    assert any("box.n: donated" in note for note in again.value.__notes__)
     box.n = jnp.ones(1000)
     step(1.0)
     assert float(box.m) == 2.0
