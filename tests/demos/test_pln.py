@@ -107,6 +107,6 @@ def test_the_plain_class_is_right_and_traced_once(pln: Any) -> None:
 
 def test_the_table_has_a_line_for_each_level_and_names_its_conditions(pln: Any) -> None:
     lines = pln.text("table").splitlines()
-    assert [x[0] for x in lines if re.match(r"\d ", x)] == list("012345")
+    assert [x[0] for x in lines if re.match(r"\d [a-zA-Z].* s +\d", x)] == list("012345")
     assert any(x.startswith("here: cpu") or x.startswith("here: gpu") for x in lines)
     assert any("a GPU (level 0: a CPU)" in x for x in lines)
