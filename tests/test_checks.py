@@ -295,7 +295,7 @@ class TestNothingIsLost:
         from jitmagic import progress
 
         @contextlib.contextmanager
-        def interrupted(what, quiet, after=""):
+        def interrupted(what, *_):
             yield
             if what.endswith(stage):
                 raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ import pytest
 import jitmagic
 from jitmagic.state.values import contains_tracer
 
+if sys.version_info < (3, 12):
+    pytest.skip("needs Python 3.12: spark-snn", allow_module_level=True)
 spark = pytest.importorskip("spark", reason="needs spark-snn")
 if not hasattr(spark, "SpikeArray"):
     pytest.skip("needs spark-snn", allow_module_level=True)

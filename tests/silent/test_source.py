@@ -66,5 +66,5 @@ def test_tests_of_a_type_and_errors_taken_for_answers() -> None:
     assert lines(found) == [
         "if isinstance(x, float):",
         "if type(x) is T or isinstance(n, int):",
-        "k = int(x)",
+        "except TypeError:",
     ]
