@@ -461,8 +461,9 @@ class Session:
     def _settings_for(self, target: str, request: Request) -> Settings:
         """Under `%%jitcheck`, what a function jits by itself is watched as it runs: the whole is not for jit."""
         tree = self.running.tree
-        inside = cells.compile_inside(tree) if tree is not None else set()
-        return replace(request.settings, diagnose=request.kind == "jit" or target not in inside)
+        if request.kind == "jit" or tree is None:
+            return replace(request.settings, diagnose=True)
+        return replace(request.settings, diagnose=target not in cells.compile_inside(tree))
 
     def _call_source(self) -> tuple[str, str | None]:
         return self.running.source, self.running.id
