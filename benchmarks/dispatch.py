@@ -141,31 +141,47 @@ def by_hand(w: Workload) -> Running:
 
 
 def _on_objects(w: Workload, donate: bool) -> Running:
-    """`net.layers[i].w`, `.b` or `net.v0`: a plain object with plain attributes."""
-    net, start, x = Box(), w.start(), w.x()
-    nested = len(start) >= 50
-    if nested:
-        net.layers = [Box() for _ in range(25)]
-    places: list[tuple[Any, str]] = []
-    for i, value in enumerate(start):
-        owner, name = (net.layers[i // 2], "wb"[i % 2]) if nested and i < 50 else (net, f"v{i}")
+    """A method of a plain object that holds `self.v0`, or `self.layers[i].w` where there are fifty of them."""
+    start, x = w.start(), w.x()
+    net = _flat_net(w) if len(start) < 50 else _deep_net(w)
+    places = _places(net, len(start))
+    for (owner, name), value in zip(places, start, strict=True):
         setattr(owner, name, value)
-        places.append((owner, name))
-    if nested:
-        read = lambda: [getattr(o, k) for o, k in places]  # noqa: E731
-    else:
-        read = lambda: [getattr(net, f"v{i}") for i in range(len(start))]  # noqa: E731
-
-    def step(x: Any) -> Any:
-        out, new = w.step([getattr(o, k) for o, k in _places(net, len(start))], x)
-        for i, value in new.items():
-            setattr(*_places(net, len(start))[i], value)
-        return out
-
-    compiled = jitmagic.jit(step, dyn_vars="net", donate_argnames="net" if donate else None)
+    read = lambda: [getattr(o, k) for o, k in places]  # noqa: E731
+    compiled = jitmagic.jit(net.step, dyn_vars="self", donate_argnames="self" if donate else None)
     if w.step is logistic:
         return (lambda: (compiled(x), net.v0)[1]), read
     return (lambda: compiled(x)), read
+
+
+def _flat_net(w: Workload) -> Any:
+    """The method as one would write it, each attribute by its name."""
+    count, written = len(w.start()), sorted(w.step(w.start(), w.x())[1])
+    listed = ", ".join(f"self.v{i}" for i in range(count))
+    stores = "".join(f"        self.v{i} = new[{i}]\n" for i in written)
+    source = (
+        f"class Net:\n    def step(self, x):\n        out, new = step_([{listed}], x)\n"
+        f"{stores}        return out\n"
+    )
+    space: dict[str, Any] = {"step_": w.step, "__name__": "workload"}
+    exec(compile(source, "<workload>", "exec"), space)
+    return space["Net"]()
+
+
+def _deep_net(w: Workload) -> Any:
+    """The method in loops over the layers."""
+
+    class Net(Box):
+        def step(self, x: Any) -> Any:
+            places = _places(self, count)
+            out, new = w.step([getattr(o, k) for o, k in places], x)
+            for i, value in new.items():
+                setattr(*places[i], value)
+            return out
+
+    count, net = len(w.start()), Net()
+    net.layers = [Box() for _ in range(25)]
+    return net
 
 
 def _places(net: Any, count: int) -> list[tuple[Any, str]]:
