@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 import sys
 import threading
 import types
@@ -330,6 +331,9 @@ class Stateful:
                 self.touched |= {w.path: w for w in before.changes() if w.path not in known}
                 done = True
                 return result
+            except Exception as exc:
+                self._name_variables(exc)
+                raise
             finally:
                 _active.stack.pop()
 
@@ -340,6 +344,16 @@ class Stateful:
                     held.restore(leave_effects=leave)
 
                 _surely(put_back)
+
+    def _name_variables(self, exc: Exception) -> None:
+        """Say which variable is meant where jax names an argument that is not the user's."""
+        for number in sorted({int(n) for n in re.findall(r"\b_dyn(\d+)\b", str(exc))}):
+            note = (
+                f"_dyn{number} is {self.places[number].path}, a dynamic variable of {self.name}: what decides a "
+                f"shape or a branch in Python has to be a constant or a static argument"
+            )
+            if note not in getattr(exc, "__notes__", ()):
+                exc.add_note(note)
 
     def _outcome(self, out: Any, state: Sequence[Any], held: region.Region) -> tuple[Any, ...]:
         """The function's result and what it wrote, in the form that tells this trace's plan."""

@@ -863,6 +863,18 @@ class TestGuards:
             jitmagic.jit(f, dyn_vars="counter")(1.0)
         assert counter == 3
 
+    def test_a_variable_that_decides_a_shape_or_a_branch_is_named_in_the_error(self):
+        box = Box()
+        box.n, box.up = jnp.array(3), True
+        shaped = jitmagic.jit(lambda x: jnp.zeros(box.n) + x, dyn_vars="box.n")
+        chosen = jitmagic.jit(lambda x: x + 1 if box.up else x - 1, dyn_vars="box.up")
+        for call, path in ((shaped, "box.n"), (chosen, "box.up")):
+            with pytest.raises(TypeError) as caught:
+                call(1.0)
+            [note] = [n for n in caught.value.__notes__ if "_dyn0" in n]
+            assert f"_dyn0 is {path}, a dynamic variable" in note
+        assert int(box.n) == 3 and box.up is True
+
 
 class Moments(NamedTuple):
     count: jax.Array
