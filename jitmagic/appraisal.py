@@ -180,7 +180,7 @@ def price(subject: Subject, staged: Any) -> None:
         seen.remark(remark)
 
 
-def find_peak(subject: Subject, staged: Any) -> None:
+def find_peak(subject: Subject, staged: Any, args: Any) -> None:
     """What is alive when the program holds most, and what the machine allows at best."""
     from jitmagic.measure import machine, peak, program
     from jitmagic.tracing import compat
@@ -188,7 +188,7 @@ def find_peak(subject: Subject, staged: Any) -> None:
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
     names = _constant_names(compat.constants_of(jaxpr), list(seen.variables.values()))
-    seen.cost = replace(seen.cost, peak=peak.peak(jaxpr, file, names))
+    seen.cost = replace(seen.cost, peak=peak.peak(jaxpr, file, names, subject.dynamic_paths(args)))
     if staged.compiled is None or not (subject.settings.time or machine.is_known()):
         return
     loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr).operations)

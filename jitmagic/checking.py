@@ -165,7 +165,7 @@ class Checker(Subject):
         self.guarded(appraisal.compare_results, self, eager, out, staged, inputs)
         if self.settings.time:
             self.guarded(appraisal.time_runs, self, target, args, kwargs, eager)
-        self.guarded(appraisal.find_peak, self, staged)
+        self.guarded(appraisal.find_peak, self, staged, args)
         self.guarded(appraisal.read_own_clocks, self)
         return out
 

@@ -7,21 +7,32 @@ only this shows.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from jax.extend.core import Literal
 
-from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
+from jitmagic.measure.program import constants_of, inner_line, last_uses, open_jaxpr
 from jitmagic.report import Alive, Peak
 
 SHOWN = 8
 
 
-def peak(closed_jaxpr: Any, file: str, constants: dict[int, str] | None = None) -> Peak | None:
-    """The moment of most memory; `constants` names constant objects by their `id`. None without operations."""
+def peak(
+    closed_jaxpr: Any, file: str, constants: dict[int, str] | None = None, dynamic: Sequence[str] = ()
+) -> Peak | None:
+    """The moment of most memory; None without operations.
+
+    `constants` names constant objects by their `id`, `dynamic` the variables that are passed as `_dyn0`, `_dyn1`, ...
+    """
     body = open_jaxpr(closed_jaxpr)
-    names = _argument_names(body)
+    paths = {f"_dyn{i}": path for i, path in enumerate(dynamic)}
+    names = {
+        var: re.sub(r"^_dyn\d+", lambda m: paths.get(m[0], m[0]), name)
+        for var, name in _argument_names(body).items()
+    }
     held = {v: _alive(v, names.get(v, "an argument")) for v in body.invars}
     for var, value in zip(body.constvars, constants_of(closed_jaxpr), strict=False):
         held[var] = _alive(var, (constants or {}).get(id(value), "a constant"))
@@ -38,7 +49,7 @@ def _walk(
     body: Any, held: dict[Any, Alive], fixed: set[Any], file: str, outer: int | None
 ) -> tuple[int | None, list[Alive]] | None:
     """Line and arrays of the moment of most memory inside a program; what is `fixed` stays to the end."""
-    last = _last_uses(body)
+    last = last_uses(body)
     best: tuple[int | None, list[Alive]] | None = None
     most = -1
     for index, eqn in enumerate(body.eqns):
@@ -72,18 +83,6 @@ def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Aliv
             if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
                 at, best = found[0] if found else line, inside
     return at, best
-
-
-def _last_uses(body: Any) -> dict[int, list[Any]]:
-    kept = {v for v in body.outvars if not isinstance(v, Literal)}
-    seen: set[Any] = set()
-    last: dict[int, list[Any]] = {}
-    for index in range(len(body.eqns) - 1, -1, -1):
-        for var in (*body.eqns[index].invars, *body.eqns[index].outvars):
-            if not isinstance(var, Literal) and var not in kept and var not in seen:
-                seen.add(var)
-                last.setdefault(index, []).append(var)
-    return last
 
 
 def _literals(body: Any, names: dict[int, str]) -> dict[Any, Alive]:

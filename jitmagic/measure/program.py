@@ -236,3 +236,16 @@ def _cond(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operatio
     for index, ops in enumerate(branches):
         out.extend(ops if index == dearest else (replace(op, times=0.0) for op in ops))
     return [join([choice, *column]) for column in zip(*results, strict=True)]
+
+
+def last_uses(body: Any) -> dict[int, list[Any]]:
+    """By the index of an equation, the values that no later one and no result needs."""
+    kept = {v for v in body.outvars if not isinstance(v, Literal)}
+    seen: set[Any] = set()
+    last: dict[int, list[Any]] = {}
+    for index in range(len(body.eqns) - 1, -1, -1):
+        for var in (*body.eqns[index].invars, *body.eqns[index].outvars):
+            if not isinstance(var, Literal) and var not in kept and var not in seen:
+                seen.add(var)
+                last.setdefault(index, []).append(var)
+    return last

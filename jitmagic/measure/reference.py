@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from jitmagic.measure.flops import EXACT, FREE, terms
-from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split, walk
+from jitmagic.measure.program import called_program, constants_of, last_uses, open_jaxpr, scan_split, walk
 
 REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
@@ -130,7 +130,7 @@ class _Evaluator:
         body = open_jaxpr(jaxpr)
         values: dict[Any, Any] = dict(zip(body.constvars, constants_of(jaxpr), strict=True))
         values.update(zip(body.invars, args, strict=True))
-        last = _last_uses(body)
+        last = last_uses(body)
 
         def read(atom: Any) -> Any:
             return atom.val if isinstance(atom, Literal) else values[atom]
@@ -233,15 +233,3 @@ def _stack(column: Sequence[Any]) -> Any:
         return jax.random.wrap_key_data(_stack([jax.random.key_data(k) for k in column]), impl=impl)
     # On the host: a stack of many arrays on the device is a program that takes seconds to compile.
     return jnp.asarray(np.stack([np.asarray(c) for c in column]))
-
-
-def _last_uses(body: Any) -> dict[int, list[Any]]:
-    kept = {v for v in body.outvars if not isinstance(v, Literal)}
-    seen: set[Any] = set()
-    last: dict[int, list[Any]] = {}
-    for index in range(len(body.eqns) - 1, -1, -1):
-        for var in (*body.eqns[index].invars, *body.eqns[index].outvars):
-            if not isinstance(var, Literal) and var not in kept and var not in seen:
-                seen.add(var)
-                last.setdefault(index, []).append(var)
-    return last

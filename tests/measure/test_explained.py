@@ -136,6 +136,14 @@ class TestPeak:
         names = {id(c): "held" for c in compat.constants_of(program)}
         assert {a.name for a in peak(program, __file__, names).alive} == {"x", "held", "value"}
 
+    def test_dynamic_variables_have_the_names_of_the_notebook(self, notebook):
+        notebook.ok("model = {'w': jnp.ones((20, 20))}")
+        notebook.ok(
+            "%%jit -q --no-time --dyn model['w']\ndef f(x):\n    return x @ model['w']\nf(jnp.ones(20))"
+        )
+        (function,) = notebook.report().functions
+        assert {a.name for a in function.cost.peak.alive} >= {"model['w']", "x"}
+
     def test_nothing_to_hold(self):
         assert self.found(lambda x: x, jnp.ones(3)) is None
 
