@@ -549,12 +549,16 @@ class Session:
 
     def _with_leftovers(self, known: Report, sources: Sequence[str]) -> Report:
         """The report with what these cells make and do not use."""
+        from jitmagic import subject
         from jitmagic.silent import leftover
 
         try:
             found = leftover.findings(sources, self.sources, self.shell.user_ns)
-        except Exception:  # what a cell looks like must never keep the report back
-            found = ()
+        except Exception as exc:
+            if subject.RAISE:
+                raise
+            note = f"the search for results that nobody uses itself failed ({type(exc).__name__})"
+            return replace(known, notes=(*known.notes, note))
         return replace(known, findings=(*known.findings, *found)) if found else known
 
     def _with_compilations(self, known: Report, checkers: list[checking.Checker]) -> Report:
