@@ -115,6 +115,7 @@ def _place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
 
 
 def setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
+    """What the families of rewrites need to know about the function besides its source."""
     trial = trial_of(prover)
     static = prover.checker.options.static_parameters(prover.checker.fn)
     return {

@@ -77,6 +77,7 @@ def parts(statement: Any) -> tuple[list[Any], list[Any]]:
 
 
 def body_of(node: Any) -> list[Any]:
+    """The statements of a block, those of `if x: y` on one line too."""
     import libcst as cst
 
     if isinstance(node.body, cst.IndentedBlock):

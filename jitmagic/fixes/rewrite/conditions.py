@@ -467,6 +467,7 @@ def _in_header(place: Place, statement: Any) -> bool:
 
 
 def only_raises(statement: Any) -> bool:
+    """An `if` without `else` whose body ends in `raise`."""
     import libcst as cst
 
     if statement.orelse is not None or not isinstance(statement.body, cst.IndentedBlock):

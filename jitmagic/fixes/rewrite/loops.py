@@ -113,6 +113,7 @@ def _single(text: str, name: str) -> str | None:
 
 
 def while_statement(place: Place, loop: Any) -> Iterator[Candidate]:
+    """`while` as `jax.lax.while_loop` over the names that the body binds."""
     if loop.orelse is not None:
         return
     if _has_break(place, loop):
@@ -169,6 +170,7 @@ def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
 
 
 def for_loop(place: Place, loop: Any) -> Iterator[Candidate]:
+    """`for i in range(...)` as `jax.lax.fori_loop`, or as `while_loop` where it can be left early."""
     import libcst as cst
 
     bounds = _range(place, loop)
