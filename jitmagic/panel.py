@@ -23,11 +23,11 @@ from jitmagic import checking, quiet
 from jitmagic.correction import corrected
 from jitmagic.render.html import COLORS, EDGES
 from jitmagic.render.parts import Tone
-from jitmagic.render.units import counted, scaled, times
 from jitmagic.report import Fix, FunctionReport, Report
 from jitmagic.state import paths
 from jitmagic.state.values import short
 from jitmagic.tracing import leaves, search
+from jitmagic.units import counted, scaled, times
 
 ROWS = 16
 """Variables that get a row."""

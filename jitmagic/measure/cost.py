@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jitmagic import units
 from jitmagic.measure.equations import equations_by_line
 from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lowered_lines
@@ -88,7 +89,7 @@ def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
     for line, count in rounds.items():
         if count:
             place = "" if line is None else f"line {line}: "
-            text = f"a while loop runs an unknown number of rounds; one takes {count:.3g} operations"
+            text = f"a while loop runs an unknown number of rounds; one takes {units.scaled(count, 'flop')}"
             notes[place + text] = None
     return tuple(notes)
 

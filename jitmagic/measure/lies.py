@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitmagic import units
 from jitmagic.measure import clocks, folding, machine, timing
 from jitmagic.measure import dead as dead_code
 from jitmagic.measure.flops import flops
@@ -86,9 +87,9 @@ def dispatch(jit: Sample) -> Remark | None:
         return None
     return Remark(
         "dispatch",
-        f"calling a compiled function that does nothing takes {_us(least)} here, so most of these "
-        f"{_us(jit.median_s)} is the call: more work in one call (larger arrays, `jax.vmap`, `jax.lax.scan`) shows "
-        "what the function costs",
+        f"calling a compiled function that does nothing takes {units.seconds(least)} here, so most of "
+        f"these {units.seconds(jit.median_s)} is the call: more work in one call (larger arrays, "
+        "`jax.vmap`, `jax.lax.scan`) shows what the function costs",
     )
 
 
@@ -128,7 +129,8 @@ def host_copies(
     return Remark(
         "host-copy",
         f"{_listed(names)} {'is an array' if one else 'are arrays'} of NumPy, copied to the device at every call: "
-        f"{share * 100:.0f} % of the time; made once with `jnp.asarray`, a call takes {_us(timed.jit.median_s)}",
+        f"{share * 100:.0f} % of the time; made once with `jnp.asarray`, a call takes "
+        f"{units.seconds(timed.jit.median_s)}",
     )
 
 
@@ -144,7 +146,7 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
         if found.first:
             yield Remark(
                 "first-call",
-                f"the clock of {where} holds the first call of `{name}`, so {_us(compiling)} of tracing and "
+                f"the clock of {where} holds the first call of `{name}`, so {units.seconds(compiling)} of tracing and "
                 "compiling, and our own checks, are in its time: call it once before",
                 found.line,
             )
@@ -159,10 +161,3 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{n}`" for n in names)
-
-
-def _us(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"

@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 
+from jitmagic import units
 from jitmagic.report import Sample, Timing
 
 BATCH_S = 0.2
@@ -220,7 +221,7 @@ def _prepare_eager(slow: _Runner, notes: list[str]) -> None:
     if slow.error is None and slow.once_s is not None and slow.once_s >= slow.bench.left():
         slow.sample = summarize([slow.once_s], 1)
         notes.append(
-            f"one call without jit took {slow.once_s:.3g} s, too long for the budget of "
+            f"one call without jit took {units.seconds(slow.once_s)}, too long for the budget of "
             f"{slow.bench.budget_s:g} s: it was measured once"
         )
 

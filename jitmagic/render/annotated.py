@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic.render import units
+from jitmagic import units
 from jitmagic.render.escape import brief
 from jitmagic.render.parts import Listing, Part, Row, Run, Section, runs
 from jitmagic.render.source import cell_rows, in_cell

@@ -25,8 +25,8 @@ from jitmagic.render.parts import (
 )
 from jitmagic.render.shared import shared_state
 from jitmagic.render.source import in_cell, split
-from jitmagic.render.units import counted, listed
 from jitmagic.report import Finding, FunctionReport, Report
+from jitmagic.units import counted, listed
 
 FULL = 20
 """Findings told in full, and verdicts, the worst first."""

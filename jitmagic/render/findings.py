@@ -12,8 +12,8 @@ from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Row, Run, Section, Tone, runs
 from jitmagic.render.source import around, in_cell, left_out, marked, split
-from jitmagic.render.units import counted, listed
 from jitmagic.report import Finding, Fix, Report, Span
+from jitmagic.units import counted, listed
 
 MESSAGE = 800
 """Characters of a message, a help or a title that are shown."""

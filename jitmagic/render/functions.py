@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic.render import measured, units, whatif
+from jitmagic import units
+from jitmagic.render import measured, whatif
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import (
     Bar,

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from jitmagic.render import units
+from jitmagic import units
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Row, Run, Section, Table, runs
 from jitmagic.render.strips import Stretch, Strip

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic.render.parts import SEVERITIES
-from jitmagic.render.units import counted
 from jitmagic.report import Finding, FunctionReport, Report
+from jitmagic.units import counted
 
 LINES, STATE, FINDINGS, FUNCTIONS = 400, 200, 100, 50
 """How many there are of each, in one function or in the report."""

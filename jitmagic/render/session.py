@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jitmagic.render import units
+from jitmagic import units
 from jitmagic.render.escape import brief
 from jitmagic.render.parts import Cell, Inline, Para, Part, Run, Section, Table, Verdict, runs
 from jitmagic.render.strips import Stretch, Strip

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from jitmagic.render.escape import brief, for_html, one_line
 from jitmagic.render.parts import Para, Part, Picture, Run, Section, Table
-from jitmagic.render.units import counted
 from jitmagic.report import FunctionReport, State
+from jitmagic.units import counted
 
 MOST = 12
 """Functions and variables that are drawn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitmagic.render import units
+from jitmagic import units
 from jitmagic.render.escape import shorten
 from jitmagic.render.parts import Cell, Inline, Para, Part, Run, Section, Table, runs
 from jitmagic.report import Cost, WhatIf

@@ -61,6 +61,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.captured import constants, first_read, is_large, paths
 from jitmagic.rules.words import agree, listed
+from jitmagic.units import size
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -70,10 +71,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     if not large:
         return
     names = paths(large)
-    total = sum(v.bytes or 0 for v in large) / 1e6
+    total = sum(v.bytes or 0 for v in large)
     yield RULE.finding(
         evidence,
-        f"{listed(names)} ({total:.3g} MB) {agree(names, 'is', 'are')} copied into the compiled program of "
+        f"{listed(names)} ({size(total)}) {agree(names, 'is', 'are')} copied into the compiled program of "
         f"`{evidence.function.name}`, which makes compiling slow and takes memory for each version",
         where=first_read(large),
         culprits=names,

@@ -139,7 +139,7 @@ def test_a_while_loop_is_unknown_and_says_what_a_round_costs():
     assert total_cost(program).flops is None
     (note,) = cost_notes(program, __file__)
     line = f.__code__.co_firstlineno + 2
-    assert note.startswith(f"line {line}:") and "17 operations" in note
+    assert note.startswith(f"line {line}:") and "one takes 17 flop" in note
     product, loop = line_costs(program, __file__)
     assert product.flops == 128 and product.line == line - 1
     assert (loop.flops, loop.bytes, loop.line) == (None, None, line)

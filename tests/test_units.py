@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from jitmagic.render import units
+from jitmagic import units
 
 
 @pytest.mark.parametrize(
