@@ -21,7 +21,7 @@ from jitmagic.state.region import Node, root_key, step_key
 from jitmagic.state.values import is_a
 
 if TYPE_CHECKING:
-    from jitmagic.compiled import Stateful
+    from jitmagic.state.stateful import Stateful
 
 _Kind = inspect.Parameter
 _INLINE_PLANS = 4

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import os
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -238,6 +239,24 @@ def program_of(closed: Any) -> Callable[..., list[Any]]:
 def trace_of(tracer: Any) -> Any:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)
+
+
+def traces_jit(code: types.CodeType) -> bool:
+    """A frame of this code is a plain `jax.jit` at its trace; scan and cond run at once what they trace.
+
+    Private: nothing public tells whether a compilation is under way. Without these names a change of state
+    inside another compilation is refused later, where it would leave a tracer.
+    """
+    return code.co_filename.endswith("pjit.py") and code.co_name in _JIT_TRACES
+
+
+_JIT_TRACES = (
+    "_infer_params",
+    "_infer_params_impl",
+    "_infer_params_internal",
+    "_trace_for_jit",
+    "trace_for_jit",
+)
 
 
 def trace_call(frame: Any) -> tuple[Any, Any, Any, dict[str, Any]] | None:

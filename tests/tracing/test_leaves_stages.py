@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -102,6 +103,23 @@ def test_constants_of_inner_programs_keep_their_identity() -> None:
 def test_a_constant_that_is_only_returned_is_found() -> None:
     w = jnp.arange(5.0)
     assert [id(c) for c in compat.constants_of(jax.make_jaxpr(lambda x: (x, w))(1.0))] == [id(w)]
+
+
+def test_a_frame_tells_that_jit_is_tracing_and_not_scan() -> None:
+    found: list[bool] = []
+
+    def f(x: Any) -> Any:
+        frame: Any = sys._getframe()
+        seen = False
+        while frame is not None:
+            seen, frame = seen or compat.traces_jit(frame.f_code), frame.f_back
+        found.append(seen)
+        return x
+
+    jax.jit(f)(1.0)
+    jax.lax.scan(lambda c, _: (f(c), None), 1.0, None, length=2)
+    jax.vmap(f)(jnp.ones(2))
+    assert found[0] and not any(found[1:])
 
 
 def test_trace_state_and_tracers() -> None:
