@@ -1,7 +1,7 @@
 """One function with its dynamic variables, compiled by `jax.jit` with the variables as inputs and outputs.
 
 Each trace says what it writes (a `Plan`). Traces that write differently give results of different length, so
-that a call knows which plan its result belongs to. The wrapper itself is generated: see `codegen`.
+that a call knows which plan its result belongs to. The wrapper itself is generated: see `wrapper`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from jitmagic.evidence import Write
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, guards, inside, paths, plan, region, snapshot
+from jitmagic.state import adapters, codegen, guards, inside, paths, plan, region, snapshot, wrapper
 from jitmagic.state.declared import Declared, Subject, unique
 from jitmagic.state.errors import StateError, warn_stale
 from jitmagic.state.inside import NeedsState, NotPrepared, active, tracing
@@ -278,7 +278,7 @@ class Stateful:
             known = self.names(self.subject().reach())
             self.guards = guards.Guards(self.subject(), (*tops, *known, *self.touched))
             self._weak([g.place for g in self.guards.all])
-        codegen.become(self.call, codegen.specialised(self))
+        codegen.become(self.call, wrapper.specialised(self))
 
     def stale(self) -> None:
         """A guard of the wrapper failed: tell what changed, once, and go on without watching it."""

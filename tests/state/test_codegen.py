@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import jitmagic
-from jitmagic.state import codegen, region
+from jitmagic.state import region, wrapper
 
 
 class Box:
@@ -30,9 +30,9 @@ class Slow:
 @pytest.fixture
 def sources(monkeypatch):
     """The source of every wrapper that is generated."""
-    found, define = [], codegen._define
+    found, define = [], wrapper.define
     monkeypatch.setattr(
-        codegen, "_define", lambda source, *rest: (found.append(source), define(source, *rest))[1]
+        wrapper, "define", lambda source, *rest: (found.append(source), define(source, *rest))[1]
     )
     return found
 
