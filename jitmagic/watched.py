@@ -144,8 +144,9 @@ def _said_once(fn: Any, options: JitOptions) -> JitOptions:
     def rest(numbers: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(n for n in numbers if n not in by_name or order[n].name not in names)
 
-    return replace(
-        options,
-        static_argnums=rest(options.static_argnums, options.static_argnames),
-        donate_argnums=rest(options.donate_argnums, options.donate_argnames),
-    )
+    numbers = {
+        "static_argnums": rest(options.static_argnums, options.static_argnames),
+        "donate_argnums": rest(options.donate_argnums, options.donate_argnames),
+    }
+    said = options.given - {k for k, left in numbers.items() if left != getattr(options, k)}
+    return replace(options, given=said, **numbers)

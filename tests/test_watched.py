@@ -34,6 +34,8 @@ def test_what_is_jitted_by_hand_is_watched(notebook, jitted, definition, calls, 
 
 
 CLEAN = [
+    "import functools\n@functools.partial(jax.jit, static_argnums=0)\ndef f(n, x):\n    return sum(x**k for k in range(n))\nf(3, 1.0)",
+    "import functools\n@functools.partial(jax.jit, static_argnames='n')\ndef f(n, x):\n    return sum(x**k for k in range(n))\nf(3, 1.0)",
     "@jax.jit\ndef f(x, flag=None):\n    return x if flag is None else x * flag\nf(1.0); f(2.0); f(3.0)",
     "from jax.nn import relu\nf = jax.jit(lambda a, b: relu(a @ b))\nf(jnp.ones((2, 3)), jnp.ones((3, 2)))",
     "import equinox as eqx\nm = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))\n@eqx.filter_jit\ndef f(m, x):\n    return jax.vmap(m)(x)\nf(m, jnp.ones((3, 2)))",
