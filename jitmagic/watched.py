@@ -140,13 +140,9 @@ def _said_once(fn: Any, options: JitOptions) -> JitOptions:
     except (TypeError, ValueError):
         return options
     by_name = {i for i, p in enumerate(order) if p.kind is p.POSITIONAL_OR_KEYWORD}
-
-    def rest(numbers: tuple[int, ...], names: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(n for n in numbers if n not in by_name or order[n].name not in names)
-
-    numbers = {
-        "static_argnums": rest(options.static_argnums, options.static_argnames),
-        "donate_argnums": rest(options.donate_argnums, options.donate_argnames),
-    }
-    said = options.given - {k for k, left in numbers.items() if left != getattr(options, k)}
-    return replace(options, given=said, **numbers)
+    for kind in ("static", "donate"):
+        numbers, names = getattr(options, f"{kind}_argnums"), getattr(options, f"{kind}_argnames")
+        if numbers and all(n in by_name and order[n].name in names for n in numbers):
+            said = options.given - {f"{kind}_argnums"}
+            options = replace(options, **{f"{kind}_argnums": ()}, given=said)
+    return options
