@@ -16,6 +16,7 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from jitmagic.measure.flops import flops
+from jitmagic.syntax import line_of
 
 Flow = frozenset[int] | None
 """The constants (by number) that a value is computed from, or None where it depends on an input."""
@@ -139,10 +140,9 @@ def inner_line(eqn: Any, file: str) -> int | None:
     traceback: Any = getattr(eqn.source_info, "traceback", None)
     try:
         codes, offsets = traceback.raw_frames()
-        locate: Any = type(traceback).code_addr2location
         for code, offset in zip(codes, offsets, strict=True):
             if code.co_filename == file:
-                return int(locate(code, offset)[0])
+                return line_of(code, offset)  # the traceback's own way decodes the whole function each time
         return None
     except Exception:
         # raw_frames belongs to jaxlib; the summary is public, but has the innermost user frame only.

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
+from jitmagic.syntax import Function, Source, source_of, walk
 from jitmagic.tracing.names import dotted_name
-from jitmagic.tracing.sites import source_of
 
 MISSING = object()
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
+_LOOKED_AT = (
+    ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +27,17 @@ class Code:
     """One user function: its node in the file's tree, and what its names mean."""
 
     fn: types.FunctionType
-    node: Definition
-    lines: tuple[str, ...]
-    parents: dict[ast.AST, ast.AST]
+    node: Function
+    source: Source
+
+    @property
+    def lines(self) -> list[str]:
+        """Lines of its file."""
+        return self.source.lines
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node that holds this one."""
+        return self.source.parent(node)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -81,8 +93,17 @@ class Code:
     def full_name(self, node: ast.AST) -> str:
         """`numpy.random.normal` for `np.random.normal`; empty where the name means nothing from outside."""
         dotted = dotted_name(node)
+        if dotted not in self._full_names:
+            self._full_names[dotted] = self._full_name(dotted, node)
+        return self._full_names[dotted]
+
+    @functools.cached_property
+    def _full_names(self) -> dict[str, str]:
+        return {"": ""}
+
+    def _full_name(self, dotted: str, node: ast.AST) -> str:
         value = self.value(node)
-        if not dotted or value is MISSING:
+        if value is MISSING:
             return ""
         if "." in dotted:
             owner = self.value(node.value)  # type: ignore[attr-defined]
@@ -92,14 +113,11 @@ class Code:
 
     @functools.cached_property
     def nodes(self) -> list[ast.AST]:
-        """The nodes of its body in the order of the text, functions inside included."""
+        """Calls, items, comparisons, loops, `try` and functions in its body, in the order of the text; those of
+        functions inside included."""
         body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
-        found = [n for part in body for n in ast.walk(part) if hasattr(n, "lineno")]
+        found = [n for n in walk(*body) if isinstance(n, _LOOKED_AT)]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
-
-    def walk(self) -> Iterator[ast.AST]:
-        """The nodes of its body in the order of the text, functions inside included."""
-        return iter(self.nodes)
 
     @functools.cached_property
     def named_calls(self) -> list[tuple[str, ast.Call]]:
@@ -110,6 +128,21 @@ class Code:
         """Every call in its body with its full name."""
         return iter(self.named_calls)
 
+    @functools.cached_property
+    def called_back(self) -> set[int]:
+        """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
+        inner = {n.name: n for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+        found: set[int] = set()
+        for _, call in self.calls():
+            name = dotted_name(call.func)
+            if name.rpartition(".")[2] not in CALLBACKS or not (call.args or call.keywords):
+                continue
+            given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]
+            for passed in given:
+                body = inner.get(passed.id) if isinstance(passed, ast.Name) else passed
+                found |= {id(n) for n in walk(body)} if body is not None else set()
+        return found
+
 
 def codes(functions: Iterable[types.FunctionType]) -> list[Code]:
     """The functions whose source is known; those inside another of the list only once, with it."""
@@ -119,19 +152,17 @@ def codes(functions: Iterable[types.FunctionType]) -> list[Code]:
         code = code_of(fn)
         if code is not None and code.node not in inside:
             found.append(code)
-            inside |= {code.node, *(n for n in code.nodes if isinstance(n, Definition))}
+            inside |= {code.node, *(n for n in code.nodes if isinstance(n, Function))}
     return found
 
 
 def code_of(fn: types.FunctionType) -> Code | None:
     """Source and tree of a function, or None where there is none."""
-    from jitmagic.state.uses import find_function
-
     source = source_of(fn.__code__.co_filename)
-    node = find_function(source.tree, fn.__code__) if source.tree is not None else None
+    node = source.function(fn.__code__)
     if node is None:
         return None
-    return Code(fn, node, tuple(line.rstrip("\n") for line in source.lines), source.parents)
+    return Code(fn, node, source)
 
 
 def qualified(value: Any) -> str:
@@ -153,7 +184,7 @@ def qualified(value: Any) -> str:
 
 def names_in(node: ast.AST) -> list[str]:
     """Names that an expression reads, in the order of the text."""
-    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    found = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     return list(dict.fromkeys(n.id for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))))
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
 from jitmagic.silent.code import names_in
+from jitmagic.syntax import Source, source_of
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
-from jitmagic.tracing.sites import Source, source_of
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -212,19 +212,19 @@ def _jits(decorator: ast.expr) -> bool:
 
 def _scope(source: Source, node: ast.AST) -> ast.AST | None:
     """The innermost loop, else the function, whose body has the node; None at the top of a cell."""
-    child, parent = node, source.parents.get(node)
+    child, parent = node, source.parent(node)
     while parent is not None:
         if isinstance(parent, ast.For | ast.While) and child in parent.body:
             return parent
         if isinstance(parent, _SCOPES) and child not in getattr(parent, "decorator_list", ()):
             return parent
-        child, parent = parent, source.parents.get(parent)
+        child, parent = parent, source.parent(parent)
     return None
 
 
 def _is_kept(source: Source, node: ast.AST, scope: ast.AST) -> bool:
     """It is stored in an object or table, or returned: then it is made once for many calls."""
-    parent = source.parents.get(node)
+    parent = source.parent(node)
     if isinstance(parent, ast.Return):
         return True
     if isinstance(parent, ast.Assign) and any(
@@ -327,7 +327,7 @@ def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
 def _scope_name(source: Source, maker: Maker) -> str:
     node: ast.AST | None = maker.node
     names: list[str] = []
-    while (node := source.parents.get(node) if node is not None else None) is not None:
+    while (node := source.parent(node) if node is not None else None) is not None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.append(node.name)
     return ".".join(reversed(names))

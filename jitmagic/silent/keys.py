@@ -93,7 +93,7 @@ def _bound_to(site: Site) -> list[str]:
     """Names that the statement around an expression binds."""
     node = site.node
     while node is not None and not isinstance(node, ast.stmt):
-        node = site.source.parents.get(node)
+        node = site.source.parent(node)
     targets = node.targets if isinstance(node, ast.Assign) else []
     return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
 

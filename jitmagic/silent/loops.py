@@ -11,12 +11,11 @@ from typing import Any
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.tracing.sites import Source, line_of, source_of
+from jitmagic.syntax import Source, line_of, source_of, span_of
 
 TURNS = 8
 EQUATIONS = 100
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass
@@ -34,20 +33,19 @@ class _Loop:
 def unrolled(closed: Any) -> Iterator[Unrolled]:
     """The outermost loops of at least 8 turns whose bodies made at least 100 equations."""
     loops: dict[ast.AST, _Loop] = {}
-    blocks: dict[str, _Blocks] = {}
-    chains: dict[Any, list[ast.AST]] = {}
-    for eqn, stack in all_equations(closed):
+    chains: dict[tuple[int, int], list[ast.AST]] = {}
+    equations = all_equations(closed)
+    for eqn, stack in equations if len(equations) >= EQUATIONS else ():
+        # by identity: the hash of a code object reads all of its instructions
+        places = tuple((id(code), offset) for code, offset in stack)
         for depth, (code, offset) in enumerate(stack):
-            key = (code, offset)
+            key = places[depth]
             if key not in chains:
-                file = code.co_filename
-                if file not in blocks:
-                    blocks[file] = _Blocks(source_of(file))
-                chains[key] = blocks[file].around(line_of(code, offset))
+                chains[key] = _loops_around(source_of(code.co_filename), line_of(code, offset))
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
                 found.equations += 1
-                found.seen[(stack[: depth + 1], eqn.primitive.name)] += 1
+                found.seen[(places[: depth + 1], eqn.primitive.name)] += 1
     large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
     for node, made in large.items():
         source = source_of(made.file)
@@ -55,29 +53,17 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
             yield Unrolled(_head(made.file, source, node), _names(node), made.turns(), made.equations)
 
 
-class _Blocks:
-    """Loops and functions of one file, for the loops around a line."""
-
-    def __init__(self, source: Source) -> None:
-        nodes = [n for ns in source.spans.values() for n in ns]
-        self.functions = [n for n in nodes if isinstance(n, _FUNCTIONS)]
-        self.loops = sorted(
-            (n for n in nodes if isinstance(n, _LOOPS)), key=lambda n: (n.lineno, n.col_offset)
-        )
-        self.found: dict[int, list[ast.AST]] = {}
-
-    def around(self, line: int) -> list[ast.AST]:
-        """Loops of the function at that line in whose bodies the line is, innermost first."""
-        if line not in self.found:
-            own = min(
-                (n for n in self.functions if _contains(n, line)),
-                key=lambda n: (n.end_lineno or n.lineno) - n.lineno,
-                default=None,
-            )
-            first = own.lineno if own is not None else 0
-            inside = [n for n in self.loops if n.lineno >= first and _contains(n, line) and _in_body(n, line)]
-            self.found[line] = list(inside[::-1])
-        return self.found[line]
+def _loops_around(source: Source, line: int) -> list[ast.AST]:
+    """Loops of the function at that line in whose bodies the line is, innermost first."""
+    own = min(source.functions(line), key=lambda n: (n.end_lineno or n.lineno) - n.lineno, default=None)
+    first = own.lineno if own is not None else 0
+    nodes = (n for statement in source.statements(line) for n in source.own(statement))
+    inside = [
+        n
+        for n in nodes
+        if isinstance(n, _LOOPS) and n.lineno >= first and _contains(n, line) and _in_body(n, line)
+    ]
+    return sorted(inside, key=lambda n: span_of(n) or (), reverse=True)
 
 
 def _contains(node: ast.AST, line: int) -> bool:
@@ -96,7 +82,7 @@ def _holds(source: Source, outer: ast.AST, inner: ast.AST) -> bool:
     while node is not None:
         if node is outer:
             return True
-        node = source.parents.get(node)
+        node = source.parent(node)
     return False
 
 

@@ -7,13 +7,14 @@ the same part of it, gives the same number, so two draws from `keys[0]` are two 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jax.extend.core import Literal
 
 from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split
+from jitmagic.syntax import ByCode
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
 
@@ -29,6 +30,7 @@ _PICKS = frozenset(
     "expand_dims transpose rev random_clone concatenate add sub mul lt select_n iota stack".split()
 )
 _DRAWS = frozenset("random_bits threefry2x32 random_gamma rng_bit_generator".split())
+_RANDOM = _DRAWS | {"random_split", "random_seed", "random_wrap", "threefry_seed"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Constant:
 
 def keys_of(closed: Any) -> Keys:
     """Keys used twice, and draws whose key depends on no input."""
+    if not any(eqn.primitive.name in _RANDOM for eqn in every_equation(closed)):
+        return Keys()
     walk = _Walk()
     body = open_jaxpr(closed)
     inputs = [Value(walk.fresh(), True, root=i) for i, _ in enumerate(body.invars)]
@@ -258,9 +262,26 @@ class _Walk:
         ]
 
 
+_users: ByCode[bool] = ByCode()
+"""Code objects that were once seen to be the user's, or a library's."""
+
+
+def _is_users(code: types.CodeType) -> bool:
+    known = _users.get(code)
+    return _users.put(code, is_user_file(code.co_filename)) if known is None else known
+
+
 def user_frames(eqn: Any) -> Stack:
     """The frames of the user's own code in which an equation arose, innermost first."""
-    return tuple((c, i) for c, i in compat.eqn_frames(eqn) if is_user_file(c.co_filename))
+    return tuple(frame for frame in compat.eqn_frames(eqn) if _is_users(frame[0]))
+
+
+def every_equation(jaxpr: Any) -> Iterator[Any]:
+    """Every equation, inner programs included."""
+    for eqn in open_jaxpr(jaxpr).eqns:
+        yield eqn
+        for inner in compat.subjaxprs(eqn):
+            yield from every_equation(inner)
 
 
 def all_equations(jaxpr: Any) -> list[tuple[Any, Stack]]:

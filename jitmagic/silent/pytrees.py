@@ -13,8 +13,8 @@ import numpy as np
 from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of
 from jitmagic.state.values import is_user_class
+from jitmagic.syntax import source_of
 from jitmagic.tracing.names import dotted_name
-from jitmagic.tracing.sites import source_of
 
 _MOST = 200
 _LARGEST = 10_000_000

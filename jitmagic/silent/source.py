@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
-from jitmagic.silent.code import MISSING, Code, names_in
+from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.tracing.names import dotted_name
 
 CLOCK = frozenset(
@@ -42,13 +42,12 @@ PRINTERS = frozenset(
     "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
 )
 LOG_METHODS = frozenset("debug info warning warn error critical exception log".split())
-CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 
 
 def effects(code: Code) -> Iterator[SideEffect]:
     """Questions to the clock, the environment, files, iterators and the user."""
-    skipped = called_back(code)
-    for node in code.walk():
+    skipped = code.called_back
+    for node in code.nodes:
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Call):
@@ -125,7 +124,7 @@ def _is_iterator(code: Code, node: ast.expr) -> bool:
 
 def random(code: Code) -> Iterator[HiddenRandom]:
     """Draws from the generators of numpy and of Python, as functions and as objects."""
-    skipped = called_back(code)
+    skipped = code.called_back
     for name, call in code.calls():
         if id(call) in skipped or name in NOT_SAMPLING or not name.startswith(SAMPLING):
             continue
@@ -137,7 +136,7 @@ def random(code: Code) -> Iterator[HiddenRandom]:
 
 def prints(code: Code) -> Iterator[Printed]:
     """Calls that print or log."""
-    skipped = called_back(code)
+    skipped = code.called_back
     for name, call in code.calls():
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         if id(call) in skipped or not (logs or name in PRINTERS):
@@ -166,21 +165,6 @@ def _values(node: ast.AST) -> list[str]:
     return [n for child in (parts or ast.iter_child_nodes(node)) for n in _values(child)]
 
 
-def called_back(code: Code) -> set[int]:
-    """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
-    inner = {n.name: n for n in code.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
-    found: set[int] = set()
-    for _, call in code.calls():
-        name = dotted_name(call.func)
-        if name.rpartition(".")[2] not in CALLBACKS or not (call.args or call.keywords):
-            continue
-        given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]
-        for passed in given:
-            body = inner.get(passed.id) if isinstance(passed, ast.Name) else passed
-            found |= {id(n) for n in ast.walk(body)} if body is not None else set()
-    return found
-
-
 def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
     """User functions that are only handed to `jax.debug.callback`, `pure_callback` or `io_callback`."""
     handed: set[types.FunctionType] = set()
@@ -203,7 +187,7 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
 def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
     """Tests that hold for an array or a number and not for a tracer, or the other way round."""
     left_out = set(statics)
-    for node in code.walk():
+    for node in code.nodes:
         if isinstance(node, ast.Call) and (name := _isinstance_of(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
@@ -278,9 +262,9 @@ def _type_compared(code: Code, node: ast.Compare) -> str:
 
 def _whole(code: Code, node: ast.AST) -> ast.AST:
     """The test that a call stands in."""
-    parent = code.parents.get(node)
+    parent = code.parent(node)
     while isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.Compare):
-        node, parent = parent, code.parents.get(parent)
+        node, parent = parent, code.parent(parent)
     return node
 
 

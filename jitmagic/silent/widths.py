@@ -75,7 +75,7 @@ def _bound_to(code: Code, node: ast.AST) -> tuple[str, ...]:
     """The name that a statement gives to what it makes there."""
     up: ast.AST | None = node
     while up is not None and not isinstance(up, ast.stmt):
-        up = code.parents.get(up)
+        up = code.parent(up)
     targets = up.targets if isinstance(up, ast.Assign) else []
     return tuple(t.id for t in targets if isinstance(t, ast.Name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import functools
 import random
@@ -81,8 +82,8 @@ class Reach:
     roots: list[Root] = field(default_factory=list)
     functions: tuple[Function, ...] = ()
     """User functions reached, the callable itself first."""
-    module_reads: list[tuple[str, Where]] = field(default_factory=list)
-    """`np.random.normal` and the like, as written (from-imported names by their full name)."""
+    modules_used: list[tuple[str, Facts, ast.expr]] = field(default_factory=list)
+    """`np.random.normal` and the like, as written (from-imported names by their full name), with their nodes."""
     namespaces: list[dict[str, Any]] = field(default_factory=list)
     """Globals of functions that use `globals()`, `exec` or `eval`."""
     classes: tuple[type, ...] = ()
@@ -290,7 +291,7 @@ class _Scan:
             self._add(path, Place(path, "global", "global", "state", holder={"state": state}), "global")
             near = path.removesuffix("DEFAULT")
             self.reach.offered[path] = tuple(
-                w for text, w in self.reach.module_reads if text.startswith(near)
+                facts.where(node) for text, facts, node in self.reach.modules_used if text.startswith(near)
             )
 
     def _arguments(
@@ -425,7 +426,7 @@ class _Scan:
         steps = [s for s in use.steps if s.kind == "attribute"]
         if use.nodes:
             text = ".".join([use.root, *(s.key for s in steps)])
-            self.reach.module_reads.append((text, facts.where(use.nodes[len(steps)])))
+            self.reach.modules_used.append((text, facts, use.nodes[len(steps)]))
 
     def _draws(self, name: str, module: Any, use: Use) -> None:
         """`bm.random.normal`, or `normal` from there: its numbers come from the module's random state."""
@@ -442,7 +443,7 @@ class _Scan:
         for use in facts.uses:
             if use.root == name and use.free and use.nodes:
                 steps = "".join(f".{s.key}" for s in use.steps if s.kind == "attribute")
-                self.reach.module_reads.append((text + steps, facts.where(use.nodes[-1])))
+                self.reach.modules_used.append((text + steps, facts, use.nodes[-1]))
 
     def _partial(self, value: functools.partial[Any], name: str) -> None:
         base = Place(name, "global", "global", name, holder={name: value})

@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import ast
 import dis
-import functools
-import linecache
 import types
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jitmagic.evidence import Where
 from jitmagic.state.paths import Step, literal
 from jitmagic.state.values import MISSING
+from jitmagic.syntax import ByCode, Function, children, parameters, source_of, walk
 
 MUTATORS = frozenset(
     "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "
     "popleft __setitem__ __delitem__ sort reverse rotate intersection_update difference_update".split()
 )
 _NAMESPACE = frozenset(("globals", "exec", "eval"))
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Action = Literal["read", "write", "mutate"]
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One appearance of a name chain. `free`: the root is not a local name of the function."""
 
     root: str
@@ -81,34 +77,19 @@ class Facts:
         return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore"))
 
 
-_facts: weakref.WeakKeyDictionary[types.CodeType, Facts] = weakref.WeakKeyDictionary()
+_facts: ByCode[Facts] = ByCode()
 
 
 def facts_of(fn: types.FunctionType) -> Facts:
     """The facts of a function; remembered for its code object."""
-    # Equal code objects (a cell that was run again) may stand in different files.
-    key = fn.__code__
-    found = _facts.get(key)
-    if found is None or found.file != key.co_filename:
-        found = _from_source(key)
-        if found is None:
-            found = _from_code(key)
-        _facts[key] = found
-    return found
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    code = fn.__code__
+    found = _facts.get(code)
+    return found if found is not None else _facts.put(code, _from_source(code) or _from_code(code))
 
 
 def _from_source(code: types.CodeType) -> Facts | None:
-    lines = tuple(line.rstrip("\r\n") for line in linecache.getlines(code.co_filename))
-    tree = _parsed("\n".join(lines)) if lines else None
-    node = find_function(tree, code) if tree else None
+    source = source_of(code.co_filename)
+    node = source.function(code)
     if node is None:
         return None
     reader = _Reader()
@@ -119,7 +100,8 @@ def _from_source(code: types.CodeType) -> Facts | None:
     qualname = code.co_qualname.replace("<locals>.", "")
     return Facts(
         tuple(reader.uses), names, tuple(reader.attributes), tuple(reader.stored), code.co_filename, qualname,
-        True, reader.any_attribute, not _NAMESPACE.isdisjoint(names), lines,
+        True, reader.any_attribute, not _NAMESPACE.isdisjoint(names),
+        tuple(line.rstrip("\r\n") for line in source.lines),
     )  # fmt: skip
 
 
@@ -131,49 +113,7 @@ def _names(code: types.CodeType) -> set[str]:
     return names
 
 
-@functools.lru_cache(maxsize=64)
-def _functions_by_line(tree: ast.Module) -> dict[int, list[FunctionNode]]:
-    found: dict[int, list[FunctionNode]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, FunctionNode):
-            decorators = getattr(node, "decorator_list", [])
-            first = min([node.lineno, *(d.lineno for d in decorators)])
-            found.setdefault(first, []).append(node)
-    return found
-
-
-def find_function(tree: ast.Module, code: types.CodeType) -> FunctionNode | None:
-    """The definition or lambda that a code object was compiled from."""
-    nodes = [
-        n
-        for n in _functions_by_line(tree).get(code.co_firstlineno, [])
-        if getattr(n, "name", "<lambda>") == code.co_name and _parameters(n) == _code_parameters(code)
-    ]
-    if len(nodes) < 2:
-        return nodes[0] if nodes else None
-    spans = [p for p in code.co_positions() if None not in p and p[2] != p[3]]
-    inside = [n for n in nodes if all(_covers(n, p) for p in spans)]
-    return min(inside or nodes, key=lambda n: (n.end_lineno, n.end_col_offset))  # type: ignore[arg-type,return-value]
-
-
-def _covers(node: FunctionNode, span: Any) -> bool:
-    start = (node.lineno, node.col_offset)
-    end = (node.end_lineno, node.end_col_offset)
-    return start <= (span[0], span[2]) and (span[1], span[3]) <= end  # type: ignore[operator]
-
-
-def _parameters(node: FunctionNode) -> list[str]:
-    a = node.args
-    names = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
-    return [n.arg for n in names]
-
-
-def _code_parameters(code: types.CodeType) -> list[str]:
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return list(code.co_varnames[:count])
-
-
-class _Reader(ast.NodeVisitor):
+class _Reader:
     """Collects uses; knows which names are local to the function or to a function around it, within it."""
 
     def __init__(self) -> None:
@@ -185,7 +125,7 @@ class _Reader(ast.NodeVisitor):
         self.outer: list[set[str]] = []
         self.statement: ast.AST | None = None
 
-    def function(self, node: FunctionNode) -> None:
+    def function(self, node: Function) -> None:
         bound, outer = _bound_names(node)
         self.local.append(bound)
         self.outer.append(outer)
@@ -204,19 +144,21 @@ class _Reader(ast.NodeVisitor):
         return True
 
     def visit(self, node: ast.AST) -> None:
+        before = self.statement
         if isinstance(node, ast.stmt):
-            before, self.statement = self.statement, node
-            super().visit(node)
-            self.statement = before
+            self.statement = node
+        special = _VISITS.get(type(node))
+        if special is not None:
+            special(self, node)
         else:
-            super().visit(node)
+            for child in children(node):
+                self.visit(child)
+        self.statement = before
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(part)
         self.function(node)
-
-    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         for part in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
@@ -230,9 +172,7 @@ class _Reader(ast.NodeVisitor):
 
     def _comprehension(self, node: Any) -> None:
         bound = set().union(*(_stored(g.target) for g in node.generators))
-        self._within(bound, list(ast.iter_child_nodes(node)))
-
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
+        self._within(bound, children(node))
 
     def _within(self, bound: set[str], parts: Sequence[ast.AST]) -> None:
         self.local.append(bound)
@@ -241,15 +181,6 @@ class _Reader(ast.NodeVisitor):
             self.visit(part)
         self.local.pop()
         self.outer.pop()
-
-    def visit_Name(self, node: ast.Name) -> None:
-        self._chain(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        self._chain(node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> None:
-        self._chain(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self._chain(node.target, also_reads=True)
@@ -329,6 +260,15 @@ class _Reader(ast.NodeVisitor):
             self.visit(nodes[-1])
 
 
+_VISITS: dict[type, Any] = {
+    **dict.fromkeys((ast.Name, ast.Attribute, ast.Subscript), _Reader._chain),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _Reader.visit_FunctionDef),
+    **dict.fromkeys(_COMPREHENSIONS, _Reader._comprehension),
+    ast.Lambda: _Reader.visit_Lambda, ast.ClassDef: _Reader.visit_ClassDef, ast.Call: _Reader.visit_Call,
+    ast.AugAssign: _Reader.visit_AugAssign, ast.AnnAssign: _Reader.visit_AnnAssign, ast.arg: _Reader.visit_arg,
+}  # fmt: skip
+
+
 def _literal_steps(nodes: list[ast.expr]) -> tuple[tuple[Step, ...], tuple[ast.expr, ...]]:
     steps: list[Step] = []
     kept = [nodes[-1]]
@@ -353,9 +293,9 @@ def dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def _bound_names(node: FunctionNode) -> tuple[set[str], set[str]]:
+def _bound_names(node: Function) -> tuple[set[str], set[str]]:
     """Names that a function binds itself, and its global and nonlocal ones."""
-    bound, outer = set(_parameters(node)), set()
+    bound, outer = set(parameters(node)), set()
     todo: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
     while todo:
         n = todo.pop()
@@ -366,29 +306,33 @@ def _bound_names(node: FunctionNode) -> tuple[set[str], set[str]]:
         if isinstance(n, ast.Lambda):
             continue
         if isinstance(n, _COMPREHENSIONS):
-            todo += [w for w in ast.walk(n) if isinstance(w, ast.NamedExpr)]
+            todo += [w for w in walk(n) if isinstance(w, ast.NamedExpr)]
             continue
         if isinstance(n, ast.Global | ast.Nonlocal):
             outer |= set(n.names)
-        bound |= _binds(n)
-        todo += ast.iter_child_nodes(n)
+        bound.update(_binds(n))
+        todo += children(n)
     return bound - outer, outer
 
 
 def _stored(node: ast.AST) -> set[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    return set().union(*map(_binds, ast.walk(node)))
+    return set().union(*map(_binds, walk(node)))
 
 
-def _binds(n: ast.AST) -> set[str]:
-    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store | ast.Del):
-        return {n.id}
+_BINDS = (ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping)
+
+
+def _binds(n: ast.AST) -> tuple[str, ...]:
+    if isinstance(n, ast.Name):
+        return () if isinstance(n.ctx, ast.Load) else (n.id,)
+    if not isinstance(n, _BINDS):
+        return ()
     if isinstance(n, ast.Import | ast.ImportFrom):
-        return {(a.asname or a.name).split(".")[0] for a in n.names}
-    if isinstance(n, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and n.name:
-        return {n.name}
-    return {n.rest} if isinstance(n, ast.MatchMapping) and n.rest else set()
+        return tuple((a.asname or a.name).split(".")[0] for a in n.names)
+    name = n.rest if isinstance(n, ast.MatchMapping) else n.name
+    return (name,) if name else ()
 
 
 def _from_code(code: types.CodeType) -> Facts:

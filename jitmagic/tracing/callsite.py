@@ -86,6 +86,6 @@ def _declared(node: ast.AST | None) -> dict[str, Any]:
 
 
 def _decorated(site: Site) -> ast.FunctionDef | None:
-    parent = site.source.parents.get(site.node) if site.node is not None else None
+    parent = site.source.parent(site.node) if site.node is not None else None
     inside = isinstance(parent, ast.FunctionDef) and site.node in parent.decorator_list
     return parent if inside and isinstance(parent, ast.FunctionDef) else None

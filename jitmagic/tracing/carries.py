@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Where
+from jitmagic.syntax import Source, first_line, source_of, span_of
 from jitmagic.tracing.names import callee_of
-from jitmagic.tracing.sites import Site, Source, source_of, span_of, where_at
+from jitmagic.tracing.sites import Site, where_at
 
 _BODY = {"scan": 0, "while_loop": 1, "fori_loop": 2}
 """Position of the body among the arguments."""
@@ -63,11 +64,11 @@ def _body(
     if code is None:
         return None
     source = source_of(code.co_filename)
+    functions = source.functions(code.co_firstlineno)
     defined = [
         n
-        for n in (ast.walk(source.tree) if source.tree is not None else ())
-        if isinstance(n, ast.FunctionDef | ast.Lambda)
-        and min([n.lineno, *(d.lineno for d in getattr(n, "decorator_list", ()))]) == code.co_firstlineno
+        for n in functions
+        if isinstance(n, ast.FunctionDef | ast.Lambda) and first_line(n) == code.co_firstlineno
     ]
     return (code.co_filename, source, defined[0]) if len(defined) == 1 else None
 

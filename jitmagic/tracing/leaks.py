@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
+from jitmagic.syntax import Source, first_line, source_of, span_of
 from jitmagic.tracing.messages import leaked_value
 from jitmagic.tracing.names import dotted_name
-from jitmagic.tracing.sites import Source, source_of, span_of, where_at
+from jitmagic.tracing.sites import where_at
 
 _MUTATORS = frozenset(
     ("append", "add", "extend", "insert", "update", "setdefault", "appendleft", "push", "put", "__setitem__")
@@ -75,18 +76,8 @@ def _methods(cls: type) -> list[types.FunctionType]:
 
 
 def _function_at(source: Source, line: int) -> _Function | None:
-    inside = [
-        node
-        for nodes in source.spans.values()
-        for node in nodes
-        if isinstance(node, _Function) and _first_line(node) <= line <= (node.end_lineno or 0)
-    ]
-    return min(inside, key=lambda n: (n.end_lineno or 0) - _first_line(n), default=None)
-
-
-def _first_line(node: _Function) -> int:
-    decorators = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(d.lineno for d in decorators)])
+    inside = source.functions(line)
+    return min(inside, key=lambda n: (n.end_lineno or 0) - first_line(n), default=None)
 
 
 def _rank(node: ast.AST, line: int, exact: bool) -> tuple[bool, bool, int]:

@@ -225,7 +225,7 @@ _FROM_USER: frozenset[Op] = frozenset(
 
 def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "") -> Op:
     """The op once the syntax is known: an assignment into a numpy buffer, `%` formatting, a traced static."""
-    node, parent = found.node, found.source.parents.get(found.node) if found.node else None
+    node, parent = found.node, found.source.parent(found.node) if found.node else None
     if isinstance(node, ast.Subscript) and op in _FROM_USER:
         stores = not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.AugAssign)
         if stores and _stores_tracer(op, node, parent, namespace, text):

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Op
+from jitmagic.syntax import Source
 from jitmagic.tracing import compat
-from jitmagic.tracing.sites import Site, Source
+from jitmagic.tracing.sites import Site
 
 _LIKE_COND = ("cond", "switch")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -30,12 +31,12 @@ def construct_of(site: Site, op: Op) -> str:
 def _tester(source: Source, node: ast.AST) -> str:
     if isinstance(node, ast.Compare) and len(node.ops) > 1:
         return "compare"
-    parent, negated = source.parents.get(node), False
+    parent, negated = source.parent(node), False
     while isinstance(parent, ast.NamedExpr) or (
         isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
     ):
         negated = negated or isinstance(parent, ast.UnaryOp)
-        node, parent = parent, source.parents.get(parent)
+        node, parent = parent, source.parent(parent)
     if isinstance(parent, ast.IfExp) and node is not parent.test:
         return _tester(source, parent)
     if isinstance(parent, ast.BoolOp):
@@ -58,7 +59,7 @@ def _tests(parent: Any) -> list[Any]:
 
 
 def _own_construct(source: Source, node: ast.AST, op: Op) -> str:
-    parent = source.parents.get(node)
+    parent = source.parent(node)
     if isinstance(node, ast.Call):
         return "range" if callee_of(node) == "range" else "call"
     if isinstance(node, ast.Subscript):
@@ -172,7 +173,7 @@ def names_in(site: Site, op: Op, namespace: Mapping[str, Any], leaves: Iterable[
 def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
     """The pieces of the expression, most to blame first."""
     node: Any = site.node
-    parent = site.source.parents.get(node)
+    parent = site.source.parent(node)
     subject = _subject(site.source, node)
     if subject is not None:
         return [subject]
@@ -199,11 +200,11 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
 
 def _subject(source: Source, node: ast.AST) -> ast.AST | None:
     """What a `match` looks at, where `node` is one of its patterns."""
-    if not isinstance(node, ast.pattern) and not isinstance(source.parents.get(node), ast.pattern):
+    if not isinstance(node, ast.pattern) and not isinstance(source.parent(node), ast.pattern):
         return None
     up: ast.AST | None = node
     while up is not None and not isinstance(up, ast.Match):
-        up = source.parents.get(up)
+        up = source.parent(up)
     return up.subject if up is not None else None
 
 

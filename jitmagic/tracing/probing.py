@@ -7,13 +7,14 @@ the other path is taken; it is no problem of the user's, and the recording run m
 from __future__ import annotations
 
 import ast
-import functools
+import contextlib
 import inspect
 import linecache
 import os
 import textwrap
 import types
 
+from jitmagic.syntax import ByCode, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 
 _CAUGHT = frozenset(
@@ -41,22 +42,37 @@ def expects_refusal(frame: types.FrameType) -> bool:
     return line is not None and any(first <= line <= last for first, last in _guarded(frame.f_code))
 
 
-@functools.lru_cache(maxsize=2048)
+_tried: ByCode[tuple[_Span, ...]] = ByCode()
+
+
 def _guarded(code: types.CodeType) -> tuple[_Span, ...]:
     """First and last lines of the bodies of such `try` statements in a function."""
-    if code.co_name == "<module>":
+    found = _tried.get(code)
+    return found if found is not None else _tried.put(code, _find_guarded(code))
+
+
+def _find_guarded(code: types.CodeType) -> tuple[_Span, ...]:
+    # without a table of handlers there is no `try`
+    if code.co_name == "<module>" or not code.co_exceptiontable:
         return ()
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
-    try:
-        tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
-    except (SyntaxError, ValueError, IndentationError):
-        return ()  # a lambda in the middle of an expression, say: nothing there can catch
-    shift = code.co_firstlineno - 1
+    tree, shift = _definition(code)
     return tuple(
         (node.body[0].lineno + shift, (node.body[-1].end_lineno or 0) + shift)
-        for node in ast.walk(tree)
+        for node in (walk(tree) if tree is not None else ())
         if isinstance(node, ast.Try) and any(_goes_on(handler) for handler in node.handlers)
     )
+
+
+def _definition(code: types.CodeType) -> tuple[ast.AST | None, int]:
+    """The tree of a function, and what its line numbers lack."""
+    if is_user_file(code.co_filename):
+        return source_of(code.co_filename).function(code), 0
+    # of a library's file, the one function is parsed
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    with contextlib.suppress(SyntaxError, ValueError):
+        tree = ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+        return tree, code.co_firstlineno - 1
+    return None, 0  # a lambda in the middle of an expression, say: nothing there can catch
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:

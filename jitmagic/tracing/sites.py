@@ -9,32 +9,14 @@ from __future__ import annotations
 
 import ast
 import dis
-import functools
-import linecache
 import types
-from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jitmagic.evidence import Where
+from jitmagic.syntax import ByCode, Source, Span, positions_of, source_of, span_of
 
-Span = tuple[int, int, int, int]
-"""First line, last line, first column, column after the end; columns in bytes of UTF-8."""
-
-_KEPT_FILES = 64
 _LOOK_BACK = 40
-
-
-@dataclass
-class Source:
-    """One file's lines and tree. `spans` maps a span to its nodes, outermost first."""
-
-    lines: list[str]
-    tree: ast.Module | None
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
-    spans: dict[Span, list[ast.AST]] = field(default_factory=dict)
-    around: dict[Span, ast.AST | None] = field(default_factory=dict)
-    """Smallest node around a span that is no node's own, once it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,75 +28,6 @@ class Site:
     source: Source
     called: bool
     """The instruction is a call (and not, say, the jump that follows it)."""
-
-
-_sources: OrderedDict[str, tuple[list[str], str, Source]] = OrderedDict()
-
-
-def source_of(filename: str) -> Source:
-    """Lines and tree of a file or cell, from linecache; cached until the text changes."""
-    lines = linecache.getlines(filename)
-    cached = _sources.get(filename)
-    if cached is not None and cached[0] is lines:  # linecache hands out the same list until the file changes
-        return cached[2]
-    text = "".join(lines)
-    if cached is None or cached[1] != text:
-        cached = (lines, text, _parse(text, lines))
-    _sources[filename] = (lines, *cached[1:])
-    while len(_sources) > _KEPT_FILES:
-        _sources.popitem(last=False)
-    return cached[2]
-
-
-@functools.lru_cache(maxsize=128)
-def positions_of(code: types.CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
-    """Span of every instruction of a code object."""
-    return list(code.co_positions())
-
-
-def line_of(code: types.CodeType, lasti: int) -> int:
-    """Line of the instruction at byte offset `lasti`; that of the definition where it has none."""
-    positions = positions_of(code)
-    index = max(lasti, 0) // 2
-    return (positions[index][0] if index < len(positions) else None) or code.co_firstlineno
-
-
-def _parse(text: str, lines: list[str]) -> Source:
-    tree = _tolerant_tree(text)
-    source = Source(lines, tree)
-    if tree is None:
-        return source
-    for node in ast.walk(tree):
-        for child in ast.iter_child_nodes(node):
-            source.parents[child] = node
-        span = span_of(node)
-        if span is not None:
-            source.spans.setdefault(span, []).append(node)
-    return source
-
-
-def _tolerant_tree(text: str) -> ast.Module | None:
-    """The tree of a cell that may hold magics: a line that is no Python is read as `pass`."""
-    lines = text.splitlines()
-    for _ in range(len(lines) + 1):
-        try:
-            return ast.parse("\n".join(lines) + "\n")
-        except (SyntaxError, ValueError, RecursionError) as error:
-            bad = getattr(error, "lineno", None)
-            if bad is None or not 1 <= bad <= len(lines) or lines[bad - 1].strip() == "pass":
-                return None
-            line = lines[bad - 1]
-            lines[bad - 1] = line[: len(line) - len(line.lstrip())] + "pass"
-    return None
-
-
-def span_of(node: ast.AST) -> Span | None:
-    """The node's span, or None for nodes without a place."""
-    line = getattr(node, "lineno", None)
-    end = getattr(node, "end_lineno", None)
-    if line is None or end is None:
-        return None
-    return (line, end, node.col_offset, node.end_col_offset)  # type: ignore[attr-defined]
 
 
 # --- from an instruction to a node --------------------------------------------------------------------
@@ -143,14 +56,13 @@ def site_of(code: types.CodeType, lasti: int) -> Site | None:
 def _opname(code: types.CodeType, index: int) -> str:
     # Used only to tell calls and jumps from the rest: these two words are in the names of every version.
     try:
-        return dis.opname[_instructions(code)[index * 2]]
+        return dis.opname[(_instructions.get(code) or _instructions.put(code, code.co_code))[index * 2]]
     except IndexError:
         return ""
 
 
-@functools.lru_cache(maxsize=128)
-def _instructions(code: types.CodeType) -> bytes:
-    return code.co_code  # made anew each time it is asked for
+_instructions: ByCode[bytes] = ByCode()
+"""`co_code`, which Python makes anew each time it is asked for."""
 
 
 def _full(position: tuple[int | None, ...]) -> Span | None:
@@ -165,22 +77,11 @@ def _line_site(code: types.CodeType, line: int, source: Source) -> Site:
 
 
 def _node_at(source: Source, span: Span) -> ast.AST | None:
-    nodes = source.spans.get(span)
+    nodes = source.at(span)
     if nodes:
         # A statement and its only expression share a span: the expression is meant.
         return next((n for n in nodes if isinstance(n, ast.expr)), nodes[0])
-    if span not in source.around:
-        inside = [(s, n) for s, ns in source.spans.items() if _contains(s, span) for n in ns[-1:]]
-        source.around[span] = min(inside, key=lambda item: _size(item[0]), default=(None, None))[1]
-    return source.around[span]
-
-
-def _contains(outer: Span, inner: Span) -> bool:
-    return (outer[0], outer[2]) <= (inner[0], inner[2]) and (inner[1], inner[3]) <= (outer[1], outer[3])
-
-
-def _size(span: Span) -> tuple[int, int]:
-    return span[1] - span[0], span[3] - span[2]
+    return source.around(span)
 
 
 _TESTED = (ast.If, ast.While, ast.Assert, ast.IfExp)
@@ -220,9 +121,10 @@ def _whole_test(source: Source, node: ast.AST) -> ast.expr | None:
 
 
 def _case_of(source: Source, node: ast.AST) -> ast.match_case | None:
-    while isinstance(node, ast.pattern):
-        node = source.parents[node]
-    return node if isinstance(node, ast.match_case) and node.guard is not None else None
+    above: ast.AST | None = node
+    while isinstance(above, ast.pattern):
+        above = source.parent(above)
+    return above if isinstance(above, ast.match_case) and above.guard is not None else None
 
 
 def _is_not(node: ast.AST) -> bool:
@@ -232,7 +134,7 @@ def _is_not(node: ast.AST) -> bool:
 def _enclosing_test(source: Source, node: ast.AST) -> ast.expr | None:
     """Climb from an operand through `not`, `and`, `or` and conditional expressions to the whole test."""
     child = node
-    parent = source.parents.get(child)
+    parent = source.parent(child)
     top: ast.expr | None = None
     while parent is not None:
         if isinstance(parent, ast.BoolOp) or _is_not(parent):
@@ -252,7 +154,7 @@ def _enclosing_test(source: Source, node: ast.AST) -> ast.expr | None:
             return child  # type: ignore[return-value]
         else:
             break
-        child, parent = parent, source.parents.get(parent)
+        child, parent = parent, source.parent(parent)
     return top
 
 
@@ -282,10 +184,10 @@ def _last_evaluated(operands: list[ast.expr], before: list[Span | None]) -> ast.
 def _own_expression(source: Source, node: ast.AST) -> ast.AST:
     """For a statement the expression that it is about; formatted values stand for their f-string."""
     if isinstance(node, ast.expr):
-        parent = source.parents.get(node)
+        parent = source.parent(node)
         while isinstance(parent, (ast.FormattedValue, ast.JoinedStr)) and not isinstance(node, ast.Call):
             # 3.12 gives the single field, 3.11 the whole string: the string is the same on both.
-            node, parent = parent, source.parents.get(parent)
+            node, parent = parent, source.parent(parent)
         return node
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and node.value is not None:
         return node.value
