@@ -143,6 +143,6 @@ def _said_once(fn: Any, options: JitOptions) -> JitOptions:
     for kind in ("static", "donate"):
         numbers, names = getattr(options, f"{kind}_argnums"), getattr(options, f"{kind}_argnames")
         if numbers and all(n in by_name and order[n].name in names for n in numbers):
-            said = options.given - {f"{kind}_argnums"}
-            options = replace(options, **{f"{kind}_argnums": ()}, given=said)
+            without: dict[str, Any] = {f"{kind}_argnums": (), "given": options.given - {f"{kind}_argnums"}}
+            options = replace(options, **without)
     return options
