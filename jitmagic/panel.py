@@ -21,7 +21,7 @@ import ipywidgets as widgets
 
 from jitmagic import checking, quiet
 from jitmagic.correction import corrected
-from jitmagic.render.html import COLORS, EDGES
+from jitmagic.render.html import EDGES, color
 from jitmagic.render.parts import Tone
 from jitmagic.report import Fix, FunctionReport, Report
 from jitmagic.state import paths
@@ -382,8 +382,7 @@ PRE = (
 
 def _line(text: str, tone: Tone = "note") -> str:
     """The panel's one line about how things stand."""
-    light, dark = COLORS[tone]
-    style = f"border-left:4px solid {EDGES[tone]};padding:2px 8px;color:light-dark({light},{dark})"
+    style = f"border-left:4px solid {EDGES[tone]};padding:2px 8px;{color(tone)}"
     return f'<div role="status" style="{style}"><b>{html.escape(text)}</b></div>'
 
 

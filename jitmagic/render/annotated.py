@@ -43,14 +43,15 @@ def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Finding, Section]]) -
     for finding, section in told:
         under.setdefault(finding.span.line if finding.span else 0, []).append(section)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
+    bars = any(row.share is not None for row in rows)
     parts: list[Part] = []
     block: list[Row] = []
     for row in rows:
         block.append(row)
         if found := under.get(row.number or 0):
-            parts += [Listing(tuple(block), digits=digits), *found]
+            parts += [Listing(tuple(block), digits=digits, bars=bars), *found]
             block = []
-    return [*parts, Listing(tuple(block), digits=digits)] if block else parts
+    return [*parts, Listing(tuple(block), digits=digits, bars=bars)] if block else parts
 
 
 def line_labels(functions: Sequence[FunctionReport]) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """The tree of parts as an HTML fragment that survives notebooks, trusted or not.
 
 Inline styles only, and of them those that JupyterLab's sanitizer keeps; no scripts, ids, outside links.
-Colours follow the theme by `light-dark()`, over translucent tints, and never stand alone: with every
+Colours are mixed from the page's own text colour, over translucent tints, and never stand alone: with every
 style gone the signs, words and bold type still say all. What lies beyond the first glance is folded.
 """
 
@@ -33,19 +33,23 @@ from jitmagic.render.parts import (
 )
 from jitmagic.render.strips import Strip, as_html
 
-COLORS: dict[Tone, tuple[str, str]] = {
-    "error": ("#a50e0e", "#ff9a90"),
-    "warning": ("#6b4500", "#f7c46c"),
-    "note": ("#174ea6", "#9ec3ff"),
-    "ok": ("#0d5223", "#86dca0"),
-    "dim": ("#4a4f55", "#b4b9bf"),
+COLORS: dict[Tone, tuple[int, int, int]] = {
+    "error": (255, 48, 32),
+    "warning": (212, 142, 0),
+    "note": (70, 138, 255),
+    "ok": (0, 168, 56),
+    "dim": (128, 128, 128),
 }
-"""Text colours on a light and on a dark background."""
+"""What the page's own text colour is mixed with, so that words stand out from whatever ground that one stands out
+from: a dark page does not always say that it is dark (`color-scheme`), but its text is light."""
+
+MIXED = 45
+"""Percent of the tone in the mixture."""
 
 TINTS: dict[Tone, tuple[int, int, int, float]] = {
     "error": (217, 48, 37, 0.16),
-    "warning": (227, 160, 8, 0.18),
-    "note": (66, 133, 244, 0.14),
+    "warning": (227, 160, 8, 0.12),
+    "note": (66, 133, 244, 0.12),
     "ok": (30, 142, 62, 0.14),
     "plain": (127, 127, 127, 0.1),
 }
@@ -53,9 +57,6 @@ TINTS: dict[Tone, tuple[int, int, int, float]] = {
 
 EDGES: dict[Tone, str] = {"error": "#d9534f", "warning": "#b8860b", "note": "#5b8def", "ok": "#2e9e57"}
 """Borders, and bars, in both themes."""
-
-PAPER = "color:light-dark(rgb(33,33,33),rgb(222,222,222));background-color:light-dark(rgb(255,255,255),rgb(17,17,17))"
-"""Ground and words of the report: they belong together also where a dark page says nothing of its darkness."""
 
 LINE = 160
 """Columns of a source line that are shown."""
@@ -85,7 +86,7 @@ def render(document: Document) -> str:
     verdicts = "\n".join(map(_verdict, document.verdicts))
     parts = _parts(document.parts)
     foot = _block(_inline(document.foot), FOOT) if document.foot else ""
-    style = f"{PAPER};max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
+    style = "max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
     return _block("\n".join(filter(None, ("", verdicts, parts, foot, ""))), style)
 
 
@@ -100,15 +101,10 @@ def page(fragment: str, title: str) -> str:
     )
 
 
-def _color(tone: Tone) -> str:
-    light, dark = COLORS[tone]
-    return f"color:light-dark({_rgb(light)},{_rgb(dark)})"
-
-
-def _rgb(color: str) -> str:
-    """`#rrggbb` as the lab's sanitizer lets it through inside `light-dark()`, where it drops the short form."""
-    red, green, blue = bytes.fromhex(color[1:])
-    return f"rgb({red},{green},{blue})"
+def color(tone: Tone) -> str:
+    """The style of words in this tone. JupyterLab's sanitizer lets `color-mix` through where it holds an `rgb(`."""
+    red, green, blue = COLORS[tone]
+    return f"color:color-mix(in oklab,rgb({red},{green},{blue}) {MIXED}%,currentcolor)"
 
 
 def _tint(tone: Tone) -> str:
@@ -121,7 +117,7 @@ def _block(content: str, style: str = "") -> str:
 
 def _verdict(verdict: Verdict) -> str:
     tone: Tone = verdict.tone if verdict.tone in TINTS else "plain"
-    head = f'<b style="{_color(tone)}">{for_html(verdict.sign)} {for_html(one_line(verdict.name))}</b>'
+    head = f'<b style="{color(tone)}">{for_html(verdict.sign)} {for_html(one_line(verdict.name))}</b>'
     style = f"border-left:4px solid {EDGES[tone]};{_tint(tone)};padding:4px 10px;margin:2px 0"
     return _block(f"{head} &nbsp;{_inline(verdict.runs)}", style)
 
@@ -184,9 +180,9 @@ def _run(run: Run) -> str:
         case "code":
             words = f'<code style="{_tint("plain")};color:inherit;padding:0 3px">{words}</code>'
         case "dim":
-            words = f'<span style="{_color("dim")}">{words}</span>'
+            words = f'<span style="{color("dim")}">{words}</span>'
         case tone:
-            words = f'<b style="{_color(tone)}">{words}</b>'
+            words = f'<b style="{color(tone)}">{words}</b>'
     return head + words + tail
 
 
@@ -203,18 +199,16 @@ def _listing(part: Listing) -> str:
     if not part.gutter:
         return _pre([for_html(row.text) for row in rows], width)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
-    bars = any(row.share is not None for row in rows)
+    bars = part.bars or any(row.share is not None for row in rows)
     return _pre([_row(row, max(digits, part.digits), bars) for row in rows], width)
 
 
 def _row(row: Row, digits: int, bars: bool) -> str:
     number = "" if row.number is None else str(row.number)
     share = _share(row.share or 0.0) if bars else ""
-    gutter = f'<span style="{_color("dim")}">{number:>{digits}} | </span>'
+    gutter = f'<span style="{color("dim")}">{number:>{digits}} | </span>'
     text = "".join(_marked(piece, tone) for piece, tone in segments(row))
-    label = (
-        f'   <i style="{_color("dim")};{LABEL}">← {for_html(one_line(row.label))}</i>' if row.label else ""
-    )
+    label = f'   <i style="{color("dim")};{LABEL}">← {for_html(one_line(row.label))}</i>' if row.label else ""
     return share + gutter + text + label
 
 
@@ -242,7 +236,7 @@ def _diff_line(line: str) -> str:
     text = for_html(crop(shown(Row(None, line)), LINE).text)
     tones: dict[str, Tone] = {"+": "ok", "-": "error"}
     tone = tones.get(line[:1])
-    return f'<span style="{_color(tone)};{_tint(tone)}">{text}</span>' if tone else text
+    return f'<span style="{color(tone)};{_tint(tone)}">{text}</span>' if tone else text
 
 
 def _picture(part: Picture) -> str:
@@ -274,7 +268,7 @@ def _cell_style(right: bool) -> str:
 def _head_cell(name: str, right: bool) -> str:
     if not name:
         return "<td></td>"
-    style = f"{_cell_style(right)};{_color('dim')};font-weight:normal"
+    style = f"{_cell_style(right)};{color('dim')};font-weight:normal"
     return f'<th scope="col" style="{style}">{for_html(name)}</th>'
 
 

@@ -74,11 +74,12 @@ class Row:
 class Listing:
     """Source lines with their numbers, or, with `gutter` off, any text that must keep its columns.
 
-    `digits` is the least width of the numbers, for listings that follow each other."""
+    For listings that follow each other: the least width of their numbers, and whether room is kept for bars."""
 
     rows: tuple[Row, ...]
     gutter: bool = True
     digits: int = 1
+    bars: bool = False
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,10 @@ class Lab:
         """Make a cell the active one."""
         self.js("i => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = i; }", index)
 
+    def scroll_to(self, index: int) -> None:
+        """Bring a cell into sight, which JupyterLab may have drawn nothing of."""
+        self.js("i => window.jupyterapp.shell.currentWidget.content.scrollToItem(i)", index)
+
     def run(self, index: int) -> Any:
         """Run a cell; returns when the kernel has replied."""
         self.select(index)

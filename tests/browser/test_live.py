@@ -150,13 +150,16 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     status.filter(has_text="as fast as without jit").wait_for()
 
 
-def test_a_cell_that_runs_keeps_the_panel_waiting(live):
+def test_a_cell_that_runs_keeps_the_panel_waiting(live, shot):
     panel = live.cell(PANEL).locator(".jp-OutputArea-output", has=live.page.locator(".widget-toggle-buttons"))
-    live.set_source(AGAIN, "import threading; threading.Event().wait(3)")
-    live.select(AGAIN)
+    live.set_source(FREE, "import threading; threading.Event().wait(60)")
+    live.select(FREE)
     live.js("() => void window.jupyterapp.commands.execute('notebook:run-cell')")
+    live.scroll_to(PANEL)
     panel.locator("[role=status]", has_text="the kernel is busy with a cell").wait_for()
     assert panel.get_by_role("button", name="compile and time").is_disabled()
+    shot(panel, "panel-busy")
+    live.js("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
     panel.locator("[role=status]", has_text="busy").wait_for(state="detached")
     assert panel.get_by_role("button", name="compile and time").is_enabled()
 

@@ -1,0 +1,129 @@
+"""The report in other hosts, as far as one can know them: their frames, their themes, what they strip.
+
+VS Code and Colab show an output's HTML in a frame of their own, dark without `color-scheme`; code hosts strip
+styles. The colours are those of their default themes.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from jitmagic import render
+from tests.browser.look import too_pale
+from tests.render import samples
+
+VSCODE = {
+    "vscode-light": {"editor-background": "#ffffff", "editor-foreground": "#3b3b3b",
+                     "textPreformat-foreground": "#3b3b3b", "textPreformat-background": "#0000001f"},
+    "vscode-dark": {"editor-background": "#1f1f1f", "editor-foreground": "#cccccc",
+                    "textPreformat-foreground": "#d0d0d0", "textPreformat-background": "#3c3c3c"},
+    "vscode-high-contrast": {"editor-background": "#000000", "editor-foreground": "#ffffff",
+                             "textPreformat-foreground": "#000000", "textPreformat-background": "#ffffff"},
+    "vscode-high-contrast-light": {"editor-background": "#ffffff", "editor-foreground": "#292929",
+                                   "textPreformat-foreground": "#ffffff", "textPreformat-background": "#09345f"},
+}  # fmt: skip
+VSCODE_STYLE = """
+  html { background: var(--vscode-editor-background) }
+  body { color: var(--vscode-editor-foreground); font: 13px system-ui, sans-serif; margin: 0; padding: 0 20px }
+  code { color: var(--vscode-textPreformat-foreground); background: var(--vscode-textPreformat-background) }
+"""
+COLAB = {"light": ("#212121", "#ffffff"), "dark": ("#d5d5d5", "#383838")}
+
+
+def vscode(kind: str, report: str) -> str:
+    """The document of an output in VS Code's webview."""
+    variables = ";".join(f"--vscode-{name}:{value}" for name, value in VSCODE[kind].items())
+    return (
+        f'<!doctype html><html lang="en" style="{variables}"><head><style>{VSCODE_STYLE}</style></head>'
+        f'<body class="{kind}" data-vscode-theme-kind="{kind}"><div class="output">{report}</div></body></html>'
+    )
+
+
+def colab(theme: str, report: str) -> str:
+    """The document of an output in Colab's frame."""
+    words, ground = COLAB[theme]
+    return (
+        f'<!doctype html><html lang="en" theme="{theme}"><head><style>html[theme={theme}] {{background:{ground}}} '
+        f"body {{color:{words};font:14px Roboto,sans-serif;margin:0}} pre {{white-space:pre-wrap}}</style></head>"
+        f'<body><div id="output-body"><div class="output_subarea output_html rendered_html">{report}</div></div></body></html>'
+    )
+
+
+def in_a_frame(page, document: str, background: str = "#777777"):
+    """The body of this document in a frame that runs no script."""
+    page.set_content(
+        f'<body style="margin:0;background:{background}"><iframe sandbox="" title="output" '
+        f'style="border:0;width:100%;height:890px" srcdoc="{html.escape(document)}"></iframe>'
+    )
+    body = page.frame_locator("iframe").locator("body")
+    body.locator("div").first.wait_for()
+    return body
+
+
+def is_whole(body, report) -> None:
+    """Every word of the report's text stands in the page, what is folded included."""
+    words = "".join(
+        body.evaluate("e => e.textContent + [...e.querySelectorAll('img')].map(i => i.alt)").split()
+    )
+    missing = [w for w in re.findall(r"\w{3,}", render.text(report)) if w not in words]
+    assert missing == []
+
+
+def unfold(body) -> None:
+    """By a click, as no script runs in there."""
+    while (folded := body.locator("details:not([open]) > summary >> visible=true")).count():
+        folded.first.click()
+
+
+@pytest.mark.parametrize("kind", VSCODE)
+def test_vscode(page, shot, kind):
+    for name in ("failing", "good", "shared", "stale", "warnings"):
+        report = samples.TYPICAL[name]()
+        body = in_a_frame(page, vscode(kind, render.html(report)))
+        assert too_pale(body) == []
+        is_whole(body, report)
+        unfold(body)
+        shot(page, f"{kind}-{name}")
+
+
+@pytest.mark.parametrize("theme", COLAB)
+def test_colab(page, shot, theme):
+    for name in ("failing", "good", "shared", "stale", "warnings"):
+        report = samples.TYPICAL[name]()
+        body = in_a_frame(page, colab(theme, render.html(report)))
+        assert too_pale(body) == []
+        is_whole(body, report)
+        unfold(body)
+        shot(page, f"colab-{theme}-{name}")
+
+
+KEPT = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
+
+
+def stripped(source: str) -> str:
+    """What a code host leaves: known tags, no style, no class, no image that is not on the web."""
+    bare = re.sub(r'<img src="data:[^"]*" alt="([^"]*)"[^>]*>', r'<img alt="\1">', source)
+    bare = re.sub(r"<(\w+)(?! alt)[^>]*>", lambda m: f"<{m[1]}>" if m[1] in KEPT else "", bare)
+    assert "style" not in bare.partition("%%jit")[0]
+    return bare
+
+
+@pytest.mark.parametrize("name", samples.TYPICAL)
+def test_a_code_host_that_strips_every_style(page, shot, name):
+    report = samples.TYPICAL[name]()
+    page.set_content(f"<body style='font-family:sans-serif'>{stripped(render.html(report))}")
+    body = page.locator("body")
+    is_whole(body, report)
+    assert body.locator("[style], [class], script, style").count() == 0
+    unfold(body)
+    shot(page, f"stripped-{name}")
+    lines = body.inner_text().split("\n")
+    if name == "failing":  # what carries the meaning by its place keeps it
+        assert "✗ dropout  fails to trace: 2 problems (lines 3, 7), 2 with a proved fix" in [
+            line.replace("\xa0", " ") for line in lines
+        ]
+        assert "+    return x.sum()" in lines and "3 |     if train:" in lines
+        assert body.locator("b", has_text="train").count() == 1
