@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -170,13 +170,14 @@ class Subject:
                 found.append(w)
         return found
 
-    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
-        """Leaves that the traced program takes for this call, dynamic variables first."""
+    def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
+        those that the options name."""
         import jax
 
         stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
-        static = self.options.static_parameters(self.fn)
+        static = {*self.options.static_parameters(self.fn), *static}
         names = list(inspect.signature(self.fn).parameters) if static else []
         skipped = len(args) - len(self.rest(args))
         given = [

@@ -13,6 +13,7 @@ from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
 
 if TYPE_CHECKING:
+    from jitmagic.report import Fix
     from jitmagic.seen import Sample
     from jitmagic.subject import Subject
 
@@ -33,6 +34,8 @@ class Prover:
         self.samples: list[Sample] = checker.seen.samples
         self._deadline = time.monotonic() + checker.settings.budget
         self._eager: list[Any] | None = None
+        self.corrected: list[Fix] = []
+        """Corrected cells that were proved: each mends all that stops the trace."""
 
     def out_of_time(self) -> bool:
         """The budget for finding and proving fixes is spent."""
@@ -58,11 +61,10 @@ class Prover:
     def options(self, options: JitOptions) -> Proof:
         """The function under `jax.jit` with these options gives the plain results on every kept call."""
 
-        fn = self.checker.fn
-        fresh = _fresh(fn)
-        return self._compare(lambda sample: options.trial(fresh)(*sample.args, **sample.kwargs))
+        return self._compare(options.trial(_fresh(self.checker.fn)), options)
 
-    def _compare(self, run: Callable[[Sample], Any]) -> Proof:
+    def _compare(self, jitted: Any, options: JitOptions) -> Proof:
+        from jitmagic.fixes.rounding import explains
         from jitmagic.measure.compare import compare
 
         if not self.checker.settings.rehearse:
@@ -79,8 +81,11 @@ class Prover:
             reach = self.checker.reach(sample.args, sample.kwargs)
             try:
                 with quiet.undone(reach) as before, quiet.held_back(), plainly():
-                    got = run(sample)
+                    got = jitted(*sample.args, **sample.kwargs)
                     differences = compare(eager, got)
+                    call, static = (sample.args, sample.kwargs), options.static_parameters(self.checker.fn)
+                    if differences and explains(self.checker, jitted, call, (eager, got), static):
+                        differences = ()
                     if any(write.tracer for write in before.changes()):
                         return Proof(False, "it leaves a traced value behind")
             except Exception as exc:

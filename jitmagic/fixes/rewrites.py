@@ -26,6 +26,11 @@ KINDS = frozenset((
     "in-place-update", "leaked-tracer", "carry-mismatch", "trace-time-print", "state-write", "frozen-side-effect",
     "jit-differs-from-eager", "unused-result", "user-error",
 ))  # fmt: skip
+STOPS = frozenset((
+    "tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash", "tracer-format",
+    "in-place-update", "carry-mismatch",
+))  # fmt: skip
+"""What ends a trace: a corrected cell that traces holds none of them."""
 SILENT = ("trace-time-print", "frozen-side-effect", "jit-differs-from-eager")
 
 
@@ -37,6 +42,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         return
     if any(w.origin == "argument" and w.path in finding.culprits for w in evidence.writes):
         return  # nothing of it happens while jax traces
+    if finding.kind in STOPS and prover.corrected:
+        yield prover.corrected[0]
+        return
     place = _place_of(finding, evidence, prover)
     if place is None or (finding.kind == "user-error" and _fails_plainly(prover)):
         return
@@ -46,7 +54,10 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         place = again or place
     prover.__dict__["_trail"] = search.trail
     for path, outcome in itertools.islice(search.run(place), KEEP):
-        yield _fix(evidence, path, outcome)
+        fix = _fix(evidence, path, outcome)
+        if finding.kind in STOPS and fix.verified:
+            prover.corrected.append(fix)
+        yield fix
 
 
 def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator[Fix]:

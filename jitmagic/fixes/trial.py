@@ -255,6 +255,9 @@ class Trial:
                 return Outcome(False, "it writes other things outside the function")
         for result in (got, plain):
             if differences := compare(wanted, result):
+                values = all(d.reason == "values" for d in differences)
+                if values and result is got and self._by_rounding(jitted, target, (plain, got), static):
+                    continue
                 own = not how.endswith("without jit")  # the user's own branches cannot run as they are
                 if covers and own and result is got and covered(wanted, got) and not compare(plain, got):
                     words = f"traced; holds the values of the run without jit on {_calls(len(samples))}"
@@ -267,6 +270,19 @@ class Trial:
                 return Outcome(False, "it does not raise where the plain function does")
             words = f"{words}; {told}"
         return Outcome(True, words, printed=text)
+
+    def _by_rounding(
+        self, jitted: Any, target: adopt.Classes, results: tuple[list[Any], list[Any]], static: Sequence[str]
+    ) -> bool:
+        """Rounding alone makes the compiled results of the corrected function differ from its plain ones."""
+        from jitmagic.fixes.rounding import explains
+
+        for sample, *pair in zip(self.prover.samples, *results, strict=True):
+            call = adopt.adopted((sample.args, sample.kwargs), target)
+            with self._aside(sample):
+                if not explains(self.checker, jitted, call, (pair[0], pair[1]), static):
+                    return False
+        return True
 
     def _raises(self, jitted: Callable[..., Any], target: adopt.Classes) -> str | None:
         """Words about the corrected function on values for which the plain one raises; None where it does not."""
