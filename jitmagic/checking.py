@@ -317,7 +317,8 @@ class Checker(Subject):
         self._what_if(args, kwargs)
         self.seen.traces = self.shim.traced
         where = self.seen.problems[-1].where if self.seen.problems else None
-        errors.shorten(exc, lambda: findings_of(self), where.line if where is not None else None)
+        line = where.line if where is not None else None
+        errors.shorten(exc, lambda: findings_of(self), line, self.reported)
         self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

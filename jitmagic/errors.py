@@ -2,48 +2,88 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 from jitmagic.report import Finding
 
+FRAMES = 16
+"""Frames that are shown; of more, the first and the last."""
 
-def shorten(exc: BaseException, findings: Callable[[], Sequence[Finding]], line: int | None = None) -> None:
+OF_JAX = "JAX has removed its internal frames"
+"""In the note that jax adds to what it shortened itself."""
+
+
+def shorten(
+    exc: BaseException,
+    findings: Callable[[], Sequence[Finding]],
+    line: int | None = None,
+    reported: Callable[[], bool] = lambda: False,
+) -> None:
     """Have IPython show this exception in a few lines, once; `%tb` then shows the whole traceback.
 
-    `line` is where it was raised in the user's cell: the finding there speaks for it.
+    `line` is where it was raised in the user's cell: the finding there speaks for it. Where the report is
+    shown too (`reported`), the words are the exception's own, as those of the finding stand there.
     """
 
     def render() -> list[str]:
         del exc._render_traceback_  # type: ignore[attr-defined]
-        return _lines(exc, findings(), line)
+        return _lines(exc, findings(), line, reported())
 
     exc._render_traceback_ = render  # type: ignore[attr-defined]
 
 
-def _lines(exc: BaseException, findings: Sequence[Finding], line: int | None) -> list[str]:
-    """The user's own frames, then the error in the words of the first finding, or in its own."""
-    from jitmagic.tracing.locate import is_user_file
-
-    frames = [f for f in traceback.extract_tb(exc.__traceback__) if is_user_file(f.filename)]
-    out = ["Traceback (your own frames; %tb shows all):"]
-    out += [f"  line {f.lineno}, in {f.name}\n    {f.line or ''}" for f in frames]
-    name = type(exc).__name__
+def _lines(exc: BaseException, findings: Sequence[Finding], line: int | None, reported: bool) -> list[str]:
+    """The user's own frames, then the error in its own words, or in those of its finding."""
+    out = ["Traceback (your own frames; %tb shows all):", *_frames(exc)]
     serious = [f for f in findings if f.severity == "error"]
     first = next(
         (f for f in serious if f.span is not None and f.span.line == line), serious[0] if serious else None
     )
-    text = str(exc).strip()
-    if first is None:
-        return [*out, f"{name}: {text}"]
-    return [
-        *out,
-        f"{name}: {first.message}",
-        *([f"help: {first.help}"] if first.help else []),
-        *_advice(first),
+    if first is None or first.kind == "user-error":
+        notes = [note for note in getattr(exc, "__notes__", ()) if OF_JAX not in note]
+        return [*out, _named(exc, str(exc).strip()), *notes]
+    if reported:
+        own = str(exc).strip().split("\n", 1)[0]
+        return [*out, _named(exc, own), f"The report tells why, and what to do: error[{first.code}]"]
+    return [*out, _named(exc, first.message), *_advice(first)]
+
+
+def _named(exc: BaseException, words: str) -> str:
+    name = type(exc).__name__
+    return f"{name}: {words}" if words else name
+
+
+def _frames(exc: BaseException) -> list[str]:
+    """The frames of the user's own code, each with its line."""
+    from jitmagic.tracing.locate import is_user_file
+
+    frames = [f for f in traceback.extract_tb(exc.__traceback__) if is_user_file(f.filename)]
+    told = [
+        f"  {_place(f.filename)}line {f.lineno}, in {f.name}" + (f"\n    {f.line}" if f.line else "")
+        for f in frames
     ]
+    if len(told) <= FRAMES:
+        return told
+    half = FRAMES // 2
+    return [*told[:half], f"  … {len(told) - 2 * half} more", *told[-half:]]
+
+
+def _place(filename: str) -> str:
+    """`Cell In[3], ` or the name of a file; nothing for code that has no name of its own."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    known = shell.compile.format_code_name(filename) if shell is not None else None
+    if known is not None:
+        return f"{' '.join(known)}, "
+    return "" if filename.startswith("<") else f"{os.path.basename(filename)}, "
 
 
 def _advice(finding: Finding) -> list[str]:
+    """The proved fix, else the help."""
     fix = next((x for x in finding.fixes if x.verified), None)
-    return [f"proved: {fix.title}"] if fix is not None else []
+    if fix is not None:
+        return [f"proved fix: {fix.title}"]
+    return [f"help: {finding.help}"] if finding.help else []

@@ -444,6 +444,7 @@ class Session:
             cell=run.source, on_news=self._news, progress=self._progress(target),
         )  # fmt: skip
         checker.call_source = self._call_source
+        checker.reported = lambda: self.last is not None and not self.last.request.quiet
         checker.history = lambda: self._cells_after(checker.cell.text)
         checker.seen.earlier = run.earlier.get(target)
         run.checkers[target] = checker

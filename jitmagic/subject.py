@@ -65,6 +65,8 @@ class Subject:
         self.shim = Shim(inner)
         self.on_news = on_news or (lambda subject: None)
         self.progress = progress
+        self.reported: Callable[[], bool] = lambda: False
+        """What goes wrong is shown in a report, beside the error itself."""
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
         self.history: Callable[[], list[str]] = list
         """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""

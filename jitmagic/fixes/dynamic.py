@@ -24,7 +24,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         proof = prover.dynamic(paths) if paths else None
         if proof is not None and proof.holds:
             yield Fix(
-                title=f"make {_listing(paths)} dynamic (--dyn {','.join(paths)})",
+                title=f"make {_listing(paths)} dynamic",
                 applicability="safe",
                 verified=True,
                 evidence=proof.words,

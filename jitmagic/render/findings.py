@@ -104,7 +104,8 @@ def _more(finding: Finding, proved: bool) -> tuple[Part, ...]:
         parts.append(Para(runs(listed([f"`{brief(name)}`" for name in names])), "look at"))
     if finding.help and proved:
         parts.append(Para(_prose(finding.help), "help"))
-    if detail := _STOCK.sub("", finding.detail.strip()):
+    detail = _STOCK.sub("", finding.detail.strip())
+    if detail and detail not in finding.message:
         parts.append(_detail(detail))
     return tuple(parts)
 
