@@ -316,9 +316,7 @@ class Checker(Subject):
         self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
         self._what_if(args, kwargs)
         self.seen.traces = self.shim.traced
-        where = self.seen.problems[-1].where if self.seen.problems else None
-        line = where.line if where is not None else None
-        errors.shorten(exc, lambda: findings_of(self), line, self.reported)
+        errors.shorten(exc, lambda: findings_of(self), self.reported)
         self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -19,29 +20,25 @@ OF_JAX = "JAX has removed its internal frames"
 def shorten(
     exc: BaseException,
     findings: Callable[[], Sequence[Finding]],
-    line: int | None = None,
     reported: Callable[[], bool] = lambda: False,
 ) -> None:
     """Have IPython show this exception in a few lines, once; `%tb` then shows the whole traceback.
 
-    `line` is where it was raised in the user's cell: the finding there speaks for it. Where the report is
-    shown too (`reported`), the words are the exception's own, as those of the finding stand there.
+    The finding of the expression that raised it speaks for it. Where the report is shown too (`reported`), the
+    words are the exception's own, as those of the finding stand there.
     """
 
     def render() -> list[str]:
         del exc._render_traceback_  # type: ignore[attr-defined]
-        return _lines(exc, findings(), line, reported())
+        return _lines(exc, findings(), reported())
 
     exc._render_traceback_ = render  # type: ignore[attr-defined]
 
 
-def _lines(exc: BaseException, findings: Sequence[Finding], line: int | None, reported: bool) -> list[str]:
+def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> list[str]:
     """The user's own frames, then the error in its own words, or in those of its finding."""
     out = ["Traceback (your own frames; %tb shows all):", *_frames(exc)]
-    serious = [f for f in findings if f.severity == "error"]
-    first = next(
-        (f for f in serious if f.span is not None and f.span.line == line), serious[0] if serious else None
-    )
+    first = _of(exc, [f for f in findings if f.severity == "error"])
     if first is None or first.kind == "user-error":
         notes = [note for note in getattr(exc, "__notes__", ()) if OF_JAX not in note]
         return [*out, _named(exc, str(exc).strip()), *notes]
@@ -49,6 +46,23 @@ def _lines(exc: BaseException, findings: Sequence[Finding], line: int | None, re
         own = str(exc).strip().split("\n", 1)[0]
         return [*out, _named(exc, own), f"The report tells why, and what to do: error[{first.code}]"]
     return [*out, _named(exc, first.message), *_advice(first)]
+
+
+def _of(exc: BaseException, found: Sequence[Finding]) -> Finding | None:
+    """The finding of the expression that raised it, else of its line, else the first."""
+    from jitmagic.tracing.locate import locate
+
+    place = None
+    with contextlib.suppress(Exception):  # the error itself is shown in any case
+        place = locate(exc).where
+
+    def distance(finding: Finding) -> int:
+        span = finding.span
+        if place is None or span is None or span.line != place.line:
+            return 2
+        return int(span.column != place.column)
+
+    return min(found, key=distance, default=None)
 
 
 def _named(exc: BaseException, words: str) -> str:

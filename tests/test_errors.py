@@ -73,3 +73,12 @@ def test_the_whole_traceback_is_one_command_away(notebook):
     notebook.error(POWER.format(flags=""))
     notebook.run("%tb")
     assert "site-packages" in notebook.text and "Traceback (your own frames" not in notebook.text
+
+
+def test_the_finding_of_the_expression_that_raised_is_named(notebook):
+    notebook.error("%%jit\ndef f(x):\n    return int(x[0]) + float(x.sum())\n\nf(jnp.ones(2))")
+    first = traceback_of(notebook)
+    notebook.error("%%jit\ndef f(x):\n    return float(x.sum()) + int(x[0])\n\nf(jnp.ones(2))")
+    assert first.endswith("error[JM102]") and traceback_of(notebook).endswith("error[JM103]")
+    told = notebook.outputs[0].data["text/plain"]
+    assert told.index("error[JM103]") < told.index("error[JM102]")  # as they stand in the line

@@ -81,9 +81,10 @@ def _folded(section: Section, number: int) -> Section:
 def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings to tell in full, the worst first, each severity in the order of the source; the rest."""
 
-    def rank(finding: Finding) -> tuple[int, bool, int]:
-        line = finding.span.line if finding.span else 0
-        return SEVERITIES.index(finding.severity), bool(finding.span and finding.span.cell), line
+    def rank(finding: Finding) -> tuple[int, bool, int, int]:
+        span = finding.span
+        place = (span.line, span.column) if span else (0, 0)
+        return SEVERITIES.index(finding.severity), bool(span and span.cell), *place
 
     ordered = sorted(findings, key=rank)
     return ordered[:FULL], ordered[FULL:]
