@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import declared, dynamic, elsewhere, objects, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
+from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
             break
         found += proposer(finding, evidence, prover)
     if not prover.checker.settings.compile and uses_jit_itself(prover):
-        found = [f for f in (declared.in_cell(x, evidence) for x in found) if f is not None]
-    found = _advisable(found, finding, evidence)
+        names = prover.checker.namespace
+        found = [f for f in (declared.in_cell(x, evidence, names) for x in found) if f is not None]
+    found = _advisable(_without_guesses(found), finding, evidence)
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
 
 
@@ -51,13 +53,19 @@ def uses_jit_itself(prover: Prover) -> bool:
         return False
 
 
+def _without_guesses(fixes: Sequence[Fix]) -> list[Fix]:
+    """No size written down as it was in the calls seen, where a static argument says it."""
+    static = any(f.verified and not f.cell and (f.static_argnames or f.static_argnums) for f in fixes)
+    return [f for f in fixes if not (static and sizes.AS_SEEN in f.title)]
+
+
 def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:
     """Rewrites first where the culprit is an array. Static data is shown, not advised, where a rewrite does without."""
     if finding.kind == "unhashable-static":  # as an ordinary argument, where that is enough
         fixes = sorted(fixes, key=lambda f: ("safe", "unsafe", "display").index(f.applicability))
     rewritten = [f for f in fixes if f.cell and f.verified and not f.static_argnames and not f.static_argnums]
     if not rewritten:
-        return list(fixes)
+        return [replace(f, applicability="display") if _compared(f, finding, evidence) else f for f in fixes]
     kept = [
         f if f.cell or not _static_data(f, finding, evidence) else replace(f, applicability="display")
         for f in fixes
@@ -70,6 +78,13 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
     if any(leaf.shape or leaf.kind in ("array", "numpy") for leaf in culprits):
         kept.sort(key=lambda f: not f.cell)
     return kept
+
+
+def _compared(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
+    """The fix makes a float static of which a branch is taken: it is data, whatever else can be done."""
+    names = set(fix.static_argnames or ()) - set(evidence.options.static_argnames)
+    leaves = [x for call in evidence.calls for x in call.leaves if x.argument in names]
+    return finding.kind == "tracer-bool" and any(x.python_type == "float" for x in leaves)
 
 
 def _flags(fix: Fix, evidence: Evidence) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import types
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -38,6 +39,13 @@ def adopted(value: Any, known: Classes, memo: dict[int, Any] | None = None, dept
     if type(value) in (list, tuple, dict):
         return _container(value, known, memo, depth)
     return value
+
+
+def method(function: Any, known: Classes) -> Any:
+    """A bound method of an old class as that of the new class, on a copy of its object; others as they are."""
+    if not isinstance(function, types.MethodType) or type(function.__self__) not in known:
+        return function
+    return getattr(adopted(function.__self__, known), function.__name__)
 
 
 def _instance(value: Any, known: Classes, memo: dict[int, Any], depth: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -179,6 +179,23 @@ def as_numpy(sample: Sample) -> Sample:
         return np.array(value) if isinstance(value, jax.Array) and not _is_key(value) else value
 
     return replace(sample, args=jax.tree.map(plain, sample.args), kwargs=jax.tree.map(plain, sample.kwargs))
+
+
+def as_arrays(sample: Sample, fn: Callable[..., Any], static: Collection[str]) -> Sample:
+    """The call with arrays in place of Python's numbers, as jit makes them, except in static arguments."""
+    import inspect
+
+    import jax
+    import jax.numpy as jnp
+
+    def array(value: Any) -> Any:
+        return jnp.asarray(value) if isinstance(value, (int, float, complex)) else value
+
+    bound = inspect.signature(fn).bind(*sample.args, **sample.kwargs)
+    for name, value in bound.arguments.items():
+        if name not in static:
+            bound.arguments[name] = jax.tree.map(array, value)
+    return replace(sample, args=bound.args, kwargs=bound.kwargs)
 
 
 def _is_key(value: Any) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent.text import Text
@@ -14,19 +16,26 @@ from jitmagic.tracing.names import dotted_name
 KEYWORDS = ("static_argnames", "static_argnums")
 
 
-def in_cell(fix: Fix, evidence: Evidence) -> Fix | None:
-    """The fix with its static arguments in the decorator or call of `jax.jit`; None where there is no such place."""
+def in_cell(fix: Fix, evidence: Evidence, namespace: Mapping[str, Any] | None = None) -> Fix | None:
+    """The fix with its static arguments in the decorator or call of `jax.jit`; None where there is no such place.
+
+    `namespace` is the notebook's: what it has not imported is imported in the cell."""
     if fix.dyn is not None:
         return None
     if fix.static_argnames is None and fix.static_argnums is None:
         return fix
     source = fix.cell or evidence.function.cell
     try:
-        cell = _declared(Text(source), evidence.function.name, fix.static_argnames, fix.static_argnums)
+        partial = _partial(Text(source), namespace or {})
+        cell = _declared(
+            Text(source), evidence.function.name, fix.static_argnames, fix.static_argnums, partial=partial
+        )
     except (SyntaxError, LookupError, ValueError):
         return None
     if cell is None:
         return None
+    if namespace is not None and f"@{partial}(" in cell and f"@{partial}(" not in source:
+        cell = _imported(cell, partial, namespace)
     from jitmagic.fixes.rewrites import diff
 
     changed = diff(evidence.function.cell, cell)
@@ -34,7 +43,7 @@ def in_cell(fix: Fix, evidence: Evidence) -> Fix | None:
 
 
 def _declared(
-    text: Text, function: str, names: Sequence[str] | None, numbers: Sequence[int] | None
+    text: Text, function: str, names: Sequence[str] | None, numbers: Sequence[int] | None, *, partial: str
 ) -> str | None:
     keywords = {"static_argnames": names, "static_argnums": numbers}
     made = ", ".join(f"{k}={_listed(v)}" for k, v in keywords.items() if v)
@@ -43,7 +52,7 @@ def _declared(
         if _is_jit(decorator):
             text.replace(
                 decorator,
-                f"{_partial(text)}({text.code(decorator)}, {made})" if made else text.code(decorator),
+                f"{partial}({text.code(decorator)}, {made})" if made else text.code(decorator),
             )
             return text.result()
         if isinstance(decorator, ast.Call) and (_is_jit(decorator.func) or any(map(_is_jit, decorator.args))):
@@ -60,14 +69,25 @@ def _is_jit(node: ast.expr) -> bool:
     return dotted_name(node).rpartition(".")[2] == "jit"
 
 
-def _partial(text: Text) -> str:
+def _partial(text: Text, namespace: Mapping[str, Any]) -> str:
+    """How this notebook calls `functools.partial`."""
     imported = {
         a.name
         for n in ast.walk(text.tree)
         if isinstance(n, ast.ImportFrom) and n.module == "functools"
         for a in n.names
     }
-    return "partial" if "partial" in imported or "partial" in text.names else "functools.partial"
+    known = "partial" in imported or namespace.get("partial") is functools.partial
+    return "partial" if known else "functools.partial"
+
+
+def _imported(cell: str, partial: str, namespace: Mapping[str, Any]) -> str:
+    """The cell with `import functools` where neither it nor the notebook has that."""
+    has = any(
+        isinstance(n, ast.Import) and any((a.asname or a.name) == "functools" for a in n.names)
+        for n in ast.walk(ast.parse(cell))
+    )
+    return cell if partial == "partial" or has or "functools" in namespace else f"import functools\n\n{cell}"
 
 
 def _listed(values: Sequence[str] | Sequence[int]) -> str:

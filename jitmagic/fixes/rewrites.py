@@ -136,6 +136,7 @@ def setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
         "numpy_arguments": frozenset(
             leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape
         ),
+        "defaults": frozenset(evidence.function.parameters) - {x.argument for c in evidence.calls for x in c.leaves},
         "scalars": _scalars(evidence),
     }  # fmt: skip
 

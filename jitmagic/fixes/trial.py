@@ -17,6 +17,7 @@ from jitmagic.fixes import adopt
 from jitmagic.fixes.around import (
     among,
     arrays_undone,
+    as_arrays,
     as_numpy,
     copied,
     covered,
@@ -218,14 +219,24 @@ class Trial:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
         target = adopt.classes(namespace, self.checker.namespace)
         adopt.namespace(namespace, target)
+        fn = adopt.method(fn, target)
         jitted, printed = self._jitted(fn, namespace, static), io.StringIO()
         try:
             with redirect_stdout(printed):
                 got = [self._traced(jitted, s, target, printed) for s in samples]
         except Exception as exc:
             return Outcome(False, f"it still fails: {type(exc).__name__}", exc, file, printed.getvalue())
+        run = self._run(fn, target)
         try:
-            plain = [self._run(fn, target)(s) for s in samples]
+            plain = [run(s) for s in samples]
+        except (
+            ArithmeticError
+        ):  # Python's numbers raise where both sides of a choice are computed; arrays do not
+            fixed = {*self.checker.options.static_parameters(self.checker.fn), *static}
+            try:
+                plain = [run(as_arrays(s, self.checker.fn, fixed)) for s in samples]
+            except Exception as exc:
+                return Outcome(False, f"it fails without jit: {type(exc).__name__}")
         except Exception as exc:
             return Outcome(False, f"it fails without jit: {type(exc).__name__}")
         try:

@@ -113,13 +113,19 @@ def question(problem: Problem) -> str:
         case "ifexp":
             return f"the conditional expression needs to know whether {test} is true"
         case "and" | "or" as word:
-            side = ast.unparse(node.values[0]) if isinstance(node, ast.BoolOp) else ""
-            asked = quoted(side) if side else "its left side"
-            return f"{_in(text)}Python's `{word}` needs to know whether {asked} is true before it goes on"
+            whole = isinstance(node, ast.BoolOp)
+            asked = quoted(ast.unparse(node.values[0]) if isinstance(node, ast.BoolOp) else text)
+            return (
+                f"{_in(text) if whole else ''}Python's `{word}` needs to know whether "
+                f"{asked if text else 'its left side'} is true before it goes on"
+            )
         case "not":
-            operand = node.operand if isinstance(node, ast.UnaryOp) else node
-            asked = quoted(ast.unparse(operand)) if operand else "its operand"
-            return f"{_in(text)}Python's `not` needs to know whether {asked} is true"
+            negated = isinstance(node, ast.UnaryOp)
+            asked = quoted(ast.unparse(node.operand) if isinstance(node, ast.UnaryOp) else text)
+            return (
+                f"{_in(text) if negated else ''}Python's `not` needs to know whether "
+                f"{asked if text else 'its operand'} is true"
+            )
         case "compare":
             return (
                 f"{quoted(text)} joins two comparisons by `and` and needs to know whether the first is true"

@@ -116,6 +116,17 @@ def dynamic_tracer_alive(tracer: Any) -> bool:
         return True
 
 
+def origin_of(tracer: Any) -> str:
+    """What jax says about where a traced value comes from: "depends on the value of the argument n"; else ''.
+
+    Private: `_origin_msg` is what jax adds to most of its errors; a `TypeError` about a size comes without.
+    """
+    try:
+        return str(tracer._origin_msg())
+    except Exception:
+        return ""
+
+
 def current_trace() -> Any:
     """The trace that primitives are bound under at the moment."""
     with jex_core.take_current_trace() as trace:

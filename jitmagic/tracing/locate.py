@@ -20,7 +20,7 @@ from jitmagic.evidence import Op, Problem, Where
 from jitmagic.tracing import compat, messages
 from jitmagic.tracing.carries import changed_in_body
 from jitmagic.tracing.leaks import leak_site, method_store
-from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, names_in
+from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, look_up, names_in
 from jitmagic.tracing.sites import Site, site_of
 
 _OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -134,6 +134,7 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
     op = refine_op(
         messages.op_of(told, callee_of(found.node)) if op != "user" else op, found, namespace, text
     )
+    leaves = leaves or _leaves_of_sizes(found, op, namespace, frames)
     names, inside = names_in(found, op, namespace, leaves), None
     if op == "carry":
         message = " ".join(text.split("\n\nRevise")[0].split())[:800]
@@ -143,6 +144,18 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
         op, found.where, leaves, names, construct_of(found, op), callee_of(found.node), name, message,
         inside=inside,
     )  # fmt: skip
+
+
+def _leaves_of_sizes(
+    found: Site, op: Op, namespace: Mapping[str, Any], frames: list[tuple[types.FrameType, int]]
+) -> tuple[str, ...]:
+    """The arguments behind the traced numbers of an expression, where jax's error does not say them."""
+    if op not in ("shape", "concrete", "index", "int"):
+        return ()
+    values = (look_up(name, namespace) for name in names_in(found, op, namespace))
+    numbers = [v for v in values if compat.is_tracer(v) and v.shape == ()]
+    told = [leaf for v in numbers for leaf in _leaves(compat.origin_of(v), frames, op)]
+    return tuple(dict.fromkeys(told))
 
 
 def _names_used(user: tuple[types.FrameType, int]) -> tuple[str, ...]:

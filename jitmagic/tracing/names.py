@@ -165,6 +165,9 @@ def names_in(site: Site, op: Op, namespace: Mapping[str, Any], leaves: Iterable[
     if op in ("index", "shape", "concrete", "int"):
         chosen = sorted(chosen, key=lambda n: not _is_scalar(look_up(n, namespace)))
     roots = {leaf.split("[")[0].split(".")[0] for leaf in leaves}
+    if op in ("shape", "concrete") and any(_is_scalar(look_up(n, namespace)) for n in traced):
+        # Beside traced numbers, an array is what the size is for.
+        chosen = [n for n in chosen if n in roots or _is_scalar(look_up(n, namespace))]
     if op in ("shape", "concrete", "boolean-mask") and roots:
         chosen = sorted(chosen, key=lambda n: n not in roots)
     return tuple(chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from jitmagic.report import Fix
@@ -109,3 +111,48 @@ def test_static_arguments_are_written_into_the_cells_own_jit(decorator: str) -> 
     names = ("n",) if decorator == "@jax.jit" else ("mode", "n")
     fix = in_cell(Fix(title="", static_argnames=names), Evidence(Function("f", "", "", 0, cell=cell)))
     assert fix is not None and fix.cell == cell.replace(decorator, STATIC[decorator])
+
+
+def test_what_static_arguments_need_is_imported() -> None:
+    from jitmagic.evidence import Evidence, Function
+    from jitmagic.fixes.declared import in_cell
+
+    cell, changed = "@jax.jit\ndef f(n):\n    return n\n", Fix(title="", static_argnames=("n",))
+    evidence = Evidence(Function("f", "", "", 0, cell=cell))
+    heads = {
+        str(fix.cell).partition("def")[0]
+        for names in ({}, {"functools": functools}, {"partial": functools.partial})
+        if (fix := in_cell(changed, evidence, names)) is not None
+    }
+    assert heads == {
+        'import functools\n\n@functools.partial(jax.jit, static_argnames="n")\n',
+        '@functools.partial(jax.jit, static_argnames="n")\n',
+        '@partial(jax.jit, static_argnames="n")\n',
+    }
+
+
+def test_size_is_not_written_down_where_a_static_argument_says_it() -> None:
+    fixes = corrections("def f(n):\n    return jnp.zeros((n, 2))\n", ("f(3)",))
+    assert [(f.static_argnames, f.cell) for _, f in fixes] == [(("n",), None)]
+
+
+def test_method_that_the_cell_compiles_is_corrected_in_its_class() -> None:
+    cell = (
+        "class Gain:\n    def __init__(self, k):\n        self.k = k\n\n"
+        "    def of(self, x):\n        if x > 1:\n            x = 1.0\n        return self.k * x\n\n"
+        "gain = Gain(3.0)\ng = jax.jit(gain.of)\n"
+    )
+    fix = corrections(cell, ("g(2.0)",), "g")[0][1]
+    assert fix.verified and "x = jnp.where(x > 1, 1.0, x)" in str(fix.cell)
+
+
+def test_float_that_a_branch_depends_on_is_not_advised_as_static() -> None:
+    cell = "def f(x):\n    return jnp.ones(len('one' if x > 1 else 'three'))\n"  # nothing else helps
+    fixes = corrections(cell, ("f(2.0)",))
+    assert [(f.static_argnames, f.applicability) for _, f in fixes] == [(("x",), "display")]
+
+
+def test_branch_that_gets_another_form_is_not_called_safe() -> None:
+    cell = "def f(x):\n    if x > 1:\n        return [x]\n    return x\n"
+    rewritten = [f for _, f in corrections(cell, ("f(2.0)",)) if f.cell]
+    assert [f.applicability for f in rewritten] == ["unsafe"] and "another form" in rewritten[0].title

@@ -213,6 +213,153 @@ CASES = {
         "def f(xs):\n    return jax.vmap(lambda v: jnp.where(v > 0, v, 0.0))(xs)\n",
         ["f(jnp.arange(-1.0, 3.0))"],
     ),
+    "return before the end of a loop": (
+        """
+        def f(x, limit):
+            for i in range(9):
+                x = x + 1.0
+                if x > limit:
+                    return i
+                x = x * 2
+            return -1
+        """,
+        """
+        def f(x, limit):
+            def keep_going(state):
+                i, found, x = state
+                return (i < 9) & ~found
+
+            def body(state):
+                i, found, x = state
+                x = x + 1.0
+                found = x > limit
+                x = jnp.where(found, x, x * 2)
+                i = jnp.where(found, i, i + 1)
+                return i, found, x
+
+            i, found, x = jax.lax.while_loop(keep_going, body, (0, jnp.array(False), x))
+            return jnp.where(found, i, -1)
+        """,
+        ["f(1.0, 20.0)", "f(1.0, 1e6)"],
+    ),
+    "value that only the loop binds": (
+        """
+        def f(a, b):
+            while b - a > 0.1:
+                m = (a + b) / 2
+                a = m
+            return m
+        """,
+        """
+        def f(a, b):
+            def keep_going(state):
+                m, a = state
+                return b - a > 0.1
+
+            def body(state):
+                m, a = state
+                m = (a + b) / 2
+                a = m
+                return m, a
+
+            m = (a + b) / 2
+            m, a = jax.lax.while_loop(keep_going, body, (m, a))
+            return m
+        """,
+        ["f(0.0, 1.0)"],
+    ),
+    "number as a condition": (
+        "def f(n):\n    while n:\n        n = n // 2\n    return n\n",
+        "def f(n):\n    n = jax.lax.while_loop(lambda n: n != 0, lambda n: n // 2, n)\n    return n\n",
+        ["f(jnp.int32(9))"],
+    ),
+    "loop that counts down": (
+        """
+        def f(x, k):
+            y = 0.0
+            for i in reversed(range(k)):
+                y = y * 2 + x[i]
+            return y
+        """,
+        """
+        def f(x, k):
+            y = 0.0
+
+            def body(turn, y):
+                i = k - 1 - turn
+                y = y * 2 + x[i]
+                return y
+
+            y = jax.lax.fori_loop(0, k, body, y)
+            return y
+        """,
+        ["f(jnp.arange(4.0), jnp.int32(3))"],
+    ),
+    "flag before a condition": (
+        "def f(x, on=True):\n    if on and x > 1:\n        x = x - 1\n    return x\n",
+        "def f(x, on=True):\n    if on:\n        x = jnp.where(x > 1, x - 1, x)\n    return x\n",
+        ["f(jnp.float32(3.0))"],
+    ),
+    "branch that Python's numbers cannot compute": (
+        "def f(x):\n    if x == 0:\n        return 0.0\n    return 1 / x\n",
+        "def f(x):\n    return jnp.where(x == 0, 0.0, 1 / x)\n",
+        ["f(0.0)", "f(2.0)"],
+    ),
+    "and with or": (
+        "def f(x):\n    return x > 0 and 1.0 or -1.0\n",
+        "def f(x):\n    return jnp.where(x > 0, 1.0, -1.0)\n",
+        ["f(2.0)", "f(-2.0)"],
+    ),
+    "filter in a sum": (
+        "def f(xs, low):\n    return sum(x**2 for x in xs if x > low)\n",
+        "def f(xs, low):\n    return jnp.sum(jnp.where(xs > low, xs ** 2, 0))\n",
+        ["f(jnp.arange(4.0), 1.5)"],
+    ),
+    "filter over rows": (
+        "def f(xs):\n    return sum(x.sum() for x in xs if x[0] > 1)\n",
+        "def f(xs):\n    return sum(jnp.where(x[0] > 1, x.sum(), 0) for x in xs)\n",
+        ["f(jnp.arange(6.0).reshape(3, 2))"],
+    ),
+    "first that counts": (
+        "def f(xs):\n    return next((i for i, x in enumerate(xs) if x > 2), -1)\n",
+        "def f(xs):\n    return jnp.where(jnp.any(xs > 2), jnp.argmax(xs > 2), -1)\n",
+        ["f(jnp.arange(5.0))", "f(jnp.arange(2.0))"],
+    ),
+    "smallest by a key": (
+        "def f(xs, a):\n    return min(xs, key=lambda x: (x - a) ** 2)\n",
+        "def f(xs, a):\n    return xs[jnp.argmin((xs - a) ** 2)]\n",
+        ["f(jnp.arange(5.0), 2.2)"],
+    ),
+    "sorted the other way": (
+        "def f(xs):\n    return sorted(xs, reverse=True)[0]\n",
+        "def f(xs):\n    return jnp.sort(xs, descending=True)[0]\n",
+        ["f(jnp.arange(3.0))"],
+    ),
+    "list with a name": (
+        "def f(x):\n    d = [x, 2 * x]\n    return min(d)\n",
+        "def f(x):\n    d = [x, 2 * x]\n    return jnp.min(jnp.array(d))\n",
+        ["f(jnp.float32(3.0))"],
+    ),
+    "window of indices": (
+        "def f(x, i):\n    return x[jnp.arange(i - 1, i + 2)]\n",
+        "def f(x, i):\n    return x[i - 1 + jnp.arange(3)]\n",
+        ["f(jnp.arange(6.0), jnp.int32(2))"],
+    ),
+    "size by way of another name": (
+        """
+        def f(x, width=4):
+            n = jnp.ceil(x.shape[0] / width).astype(int)
+            pad = n * width - x.shape[0]
+            return jnp.pad(x, (0, pad))
+        """,
+        """
+        def f(x, width=4):
+            n = math.ceil(x.shape[0] / width)
+            pad = n * width - x.shape[0]
+            return jnp.pad(x, (0, pad))
+        """,
+        ["f(jnp.arange(6.0))"],
+    ),
     "carry": (
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.int32(0), xs)[0]\n",
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.float32(0), xs)[0]\n",

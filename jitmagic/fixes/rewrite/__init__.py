@@ -17,6 +17,7 @@ def families() -> tuple[Family, ...]:
         choices,
         conditions,
         conversions,
+        elements,
         loops,
         outputs,
         printing,
@@ -30,6 +31,7 @@ def families() -> tuple[Family, ...]:
     modules = (
         printing,
         conditions,
+        elements,
         branches,
         loops,
         choices,

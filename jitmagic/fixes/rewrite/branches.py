@@ -8,7 +8,14 @@ from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import only_raises, stripped, truth
+from jitmagic.fixes.rewrite.conditions import (
+    is_boolean,
+    maybe_traced,
+    only_raises,
+    operands_of,
+    stripped,
+    truth,
+)
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 WHERE = "choose with jnp.where in place of `if`"
@@ -28,11 +35,35 @@ def candidates(place: Place) -> Iterator[Candidate]:
     top = _whole(place, statement)
     if any(_jumps(place, n) for n in (top,)):
         return  # `break` and `continue` belong to their loop
+    yield from _known_first(place, statement)
     returns = place.cell.own(top, cst.Return)
     if returns:
         yield from _returning(place, top)
     elif not only_raises(top):
         yield from _assigning(place, top)
+
+
+def _known_first(place: Place, statement: Any) -> Iterator[Candidate]:
+    """`if flag and x > 0:` with a flag that is known while jax traces, as `if flag:` around `if x > 0:`."""
+    import libcst as cst
+
+    test = statement.test
+    if statement.orelse is not None or place.cell.own(statement, cst.Return):
+        return
+    if not isinstance(test, cst.BooleanOperation) or not isinstance(test.operator, cst.And):
+        return
+    operands = operands_of(test, cst.And)
+    count = next((i for i, o in enumerate(operands) if maybe_traced(place, o)), 0)
+    if not count:
+        return
+    outer, inner = (
+        " and ".join(place.cell.code(o) for o in part) for part in (operands[:count], operands[count:])
+    )
+    if isinstance(place.cell.parents.get(statement), cst.If):
+        return  # an `elif`
+    body = place.cell.block(body_of(statement))
+    text = f"if {stripped(outer)}:\n{indented(f'if {stripped(inner)}:{chr(10)}{indented(body)}')}"
+    yield Candidate("ask first what is known while jax traces", place.cell.edit({statement: text}))
 
 
 def _asked(place: Place, statement: Any) -> bool:
@@ -174,11 +205,14 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
     a, b = steps(place, first, live, before), steps(place, second, live, before)
     if a is None or b is None:
         return _swapped(place, statement, first, second, before)
+    asked, negated = without_not(statement.test)
+    if negated:
+        a, b = b, a
     order = _order([s.name for s in a], [s.name for s in b])
     if order is None:
         return None
     then, other = {s.name: s.value for s in a}, {s.name: s.value for s in b}
-    test = stripped(truth(place, statement.test))
+    test = stripped(truth(place, asked))
     chosen = [n for n in order if n in then and n in other or n in live or n in before]
     out: list[Step] = []
     late = [
@@ -198,8 +232,19 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
             if values[0] == values[1]:
                 out.append(Step(name, values[0]))
             else:
-                out.append(Step(name, where(place, test, *values)))
+                yes = is_boolean(place, asked)
+                out.append(Step(name, where(place, test, *values, boolean=yes)))
     return out
+
+
+def without_not(test: Any) -> tuple[Any, bool]:
+    """The expression under `not`, and whether an odd number of them stood before it."""
+    import libcst as cst
+
+    negated = False
+    while isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test, negated = test.expression, not negated
+    return test, negated
 
 
 def _swapped(
@@ -255,8 +300,12 @@ def _order(a: list[str], b: list[str]) -> list[str] | None:
     return out
 
 
-def where(place: Place, test: str, a: str, b: str) -> str:
-    """`jnp.where(test, a, b)`, on several lines where it is long."""
+def where(place: Place, test: str, a: str, b: str, *, boolean: bool = False) -> str:
+    """`jnp.where(test, a, b)`, on several lines where it is long; a `boolean` test itself for True and False."""
+    if boolean and (a, b) == ("True", "False"):
+        return test
+    if boolean and (a, b) == ("False", "True"):
+        return f"{place.jnp}.logical_not({test})"
     return call(f"{place.jnp}.where", test, a, b)
 
 
@@ -503,7 +552,8 @@ def _joined(place: Place, statement: Any, rest: Sequence[Any]) -> Tail | None:
         return None
     if then.bound & (other.reads | other.bound) or other.bound & names.loads(then.value):
         return None
-    test = stripped(truth(place, statement.test))
+    asked, negated = without_not(statement.test)
+    test = stripped(truth(place, asked))
     pairs = then.values and other.values and len(then.values) == len(other.values)
     before: list[str] = []
     if (then.bound | other.bound) & names.loads(test) or (pairs and not names.constant(test)):
@@ -511,14 +561,16 @@ def _joined(place: Place, statement: Any, rest: Sequence[Any]) -> Tail | None:
         before.append(f"{name} = {test}\n")
         test = name
     before += [*then.before, *other.before]
+    yes, chosen = is_boolean(place, asked), (other, then) if negated else (then, other)
     if pairs:
         values = tuple(
-            a if a == b else where(place, test, a, b) for a, b in zip(then.values, other.values, strict=True)
+            a if a == b else where(place, test, a, b, boolean=yes)
+            for a, b in zip(*(side.values for side in chosen), strict=True)
         )
         return Tail(tuple(before), ", ".join(values), values)
     if then.values or other.values:
         return None
-    return Tail(tuple(before), where(place, test, then.value, other.value))
+    return Tail(tuple(before), where(place, test, *(side.value for side in chosen), boolean=yes))
 
 
 def _returning_cond(place: Place, statement: Any, rest: Sequence[Any]) -> str | None:

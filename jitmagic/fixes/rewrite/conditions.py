@@ -1,4 +1,4 @@
-"""Conditions on traced values: `and`, `or`, `not`, chains, `in`, `a if c else b`, `min` and `max`, checks."""
+"""Conditions on traced values: `and`, `or`, `not`, chains, `in`, `a if c else b`, checks."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ def candidates(place: Place) -> Iterator[Candidate]:
         return
     yield from _conditional_expressions(place)
     yield from _checks(place)
-    if _statement_asks(place):
-        return
-    yield from _operators(place)
-    yield from _builtins(place)
+    if not statement_asks(place):
+        yield from _operators(place)
 
 
-def _statement_asks(place: Place) -> bool:
+def statement_asks(place: Place) -> bool:
     """The place is the test of an `if` or `while` (or a part of it), which is rewritten as a whole."""
     import libcst as cst
 
@@ -49,7 +47,7 @@ def _is_builtin(place: Place) -> bool:
     import libcst as cst
 
     node = place.path[0]
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in _BUILTINS
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in BUILTINS
 
 
 # -- truth as arrays
@@ -68,6 +66,9 @@ def truth(place: Place, node: cst.BaseExpression) -> str:
         return f"{place.jnp}.logical_not({stripped(inner)})"
     if isinstance(node, cst.Comparison):
         return _comparison(place, node)
+    if isinstance(node, cst.Call) and place.cell.code(node.func) == "bool" and len(node.args) == 1:
+        if is_boolean(place, node.args[0].value):
+            return truth(place, node.args[0].value)
     return place.cell.code(node)
 
 
@@ -87,11 +88,11 @@ def stripped(text: str) -> str:
     return text
 
 
-def _operands(node: Any, kind: type) -> list[Any]:
+def operands_of(node: Any, kind: type) -> list[Any]:
     import libcst as cst
 
     if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, kind):
-        return [*_operands(node.left, kind), *_operands(node.right, kind)]
+        return [*operands_of(node.left, kind), *operands_of(node.right, kind)]
     return [node]
 
 
@@ -99,9 +100,9 @@ def _joined(place: Place, node: Any) -> str:
     import libcst as cst
 
     kind = type(node.operator)
-    parts = _operands(node, kind)
+    parts = operands_of(node, kind)
     python = []
-    while len(parts) > 1 and not _maybe_traced(place, parts[0]):
+    while len(parts) > 1 and not maybe_traced(place, parts[0]):
         python.append(place.cell.code(parts.pop(0)))
     sign, function = ("&", "logical_and") if kind is cst.And else ("|", "logical_or")
     texts = [stripped(truth(place, p)) for p in parts]
@@ -117,7 +118,7 @@ def _joined(place: Place, node: Any) -> str:
     return word.join([*python, whole])
 
 
-def _maybe_traced(place: Place, node: Any) -> bool:
+def maybe_traced(place: Place, node: Any) -> bool:
     """Unless it can be seen to be a plain Python value."""
     code = place.cell.code(node)
     tree = names.parse(code)
@@ -272,17 +273,15 @@ def _conditional_expressions(place: Place) -> Iterator[Candidate]:
     if ifexp is None:
         return
     code = place.cell.code
+    guarded = _guarded_division(place, ifexp, stripped(truth(place, ifexp.test)))
+    if guarded is not None:
+        yield Candidate("choose with jnp.where, and divide by 1 where the divisor is not used",
+                        place.cell.edit({ifexp: guarded}))  # fmt: skip
     new = choice(place, ifexp)
     yield Candidate("choose with jnp.where in place of the conditional expression", place.cell.edit({ifexp: new}),
                     cost="both values are computed")  # fmt: skip
     test = stripped(truth(place, ifexp.test))
-    guarded = _guarded_division(place, ifexp, test)
-    if guarded is not None:
-        yield Candidate("choose with jnp.where, and divide by 1 where the divisor is not used",
-                        place.cell.edit({ifexp: guarded}))  # fmt: skip
     then, other = code(ifexp.body), code(ifexp.orelse)
-    if isinstance(ifexp.body, cst.Call) and isinstance(ifexp.orelse, cst.Call):
-        pass
     new = f"{place.lax}.cond({test}, lambda: {then}, lambda: {other})"
     yield Candidate(
         "choose with jax.lax.cond in place of the conditional expression", place.cell.edit({ifexp: new})
@@ -323,12 +322,14 @@ def choice(place: Place, ifexp: Any) -> str:
     import libcst as cst
 
     def side(node: Any) -> str:
-        if isinstance(node, cst.IfExp) and _maybe_traced(place, node.test):
+        if isinstance(node, cst.IfExp) and maybe_traced(place, node.test):
             return choice(place, node)
         return stripped(place.cell.code(node))
 
-    test = stripped(truth(place, ifexp.test))
-    return f"{place.jnp}.where({test}, {side(ifexp.body)}, {side(ifexp.orelse)})"
+    asked, sides = ifexp.test, [side(ifexp.body), side(ifexp.orelse)]
+    if isinstance(asked, cst.UnaryOperation) and isinstance(asked.operator, cst.Not):
+        asked, sides = asked.expression, sides[::-1]
+    return f"{place.jnp}.where({stripped(truth(place, asked))}, {', '.join(sides)})"
 
 
 def _operators(place: Place) -> Iterator[Candidate]:
@@ -351,6 +352,12 @@ def _operators(place: Place) -> Iterator[Candidate]:
         is_boolean(place, p) for p in (node.left, node.right)
     ) and not _in_test(place, node):  # fmt: skip
         a, b = place.cell.code(node.left), place.cell.code(node.right)
+        idiom = _if_else(place, node)
+        if idiom is not None:
+            yield Candidate(
+                "choose with jnp.where in place of `and` and `or`", place.cell.edit({node: idiom})
+            )
+            return
         new = f"{place.jnp}.where({a}, {b}, {a})" if isinstance(node.operator, cst.And) else (
             f"{place.jnp}.where({a}, {a}, {b})"
         )  # fmt: skip
@@ -364,6 +371,23 @@ def _operators(place: Place) -> Iterator[Candidate]:
     yield Candidate(word, place.cell.edit({node: new}))
 
 
+def _if_else(place: Place, node: Any) -> str | None:
+    """`c and a or b` with an `a` that is true, which was how to write `a if c else b`."""
+    import libcst as cst
+
+    inner = node.left
+    if not isinstance(node.operator, cst.Or) or not isinstance(inner, cst.BooleanOperation):
+        return None
+    try:
+        true = bool(ast.literal_eval(stripped(place.cell.code(inner.right))))
+    except (ValueError, SyntaxError):
+        return None
+    if not true or not isinstance(inner.operator, cst.And):
+        return None
+    parts = [truth(place, inner.left), place.cell.code(inner.right), place.cell.code(node.right)]
+    return f"{place.jnp}.where({', '.join(map(stripped, parts))})"
+
+
 def _in_test(place: Place, node: Any) -> bool:
     import libcst as cst
 
@@ -371,58 +395,9 @@ def _in_test(place: Place, node: Any) -> bool:
     return isinstance(parent, (cst.If, cst.While, cst.IfExp, cst.Assert)) and parent.test is node
 
 
-_BUILTINS = {"min": "minimum", "max": "maximum", "any": "any", "all": "all", "sorted": "sort", "round": "round",
-             "abs": "abs", "sum": "sum", "bool": "bool_"}  # fmt: skip
-
-
-def _builtins(place: Place) -> Iterator[Candidate]:
-    import libcst as cst
-
-    for call in place.on_line(cst.Call):
-        name = call.func.value if isinstance(call.func, cst.Name) else ""
-        if name not in _BUILTINS or name in place.modules:
-            continue
-        new = builtin_call(place, call)
-        if new is not None:
-            jax_name = new.partition("(")[0]
-            yield Candidate(f"call {jax_name} in place of Python's {name}", place.cell.edit({call: new}))
-
-
-def builtin_call(place: Place, call: Any) -> str | None:
-    """`min(a, b)` as `jnp.minimum(a, b)`, `max(x)` as `jnp.max(x)`; None where there is no counterpart."""
-    import libcst as cst
-
-    name, jnp = call.func.value, place.jnp
-    if any(a.star or a.keyword for a in call.args):
-        return None
-    args = []
-    for a in call.args:
-        nested = isinstance(a.value, cst.Call) and getattr(a.value.func, "value", "") in ("min", "max")
-        args.append(builtin_call(place, a.value) if nested else place.cell.code(a.value))
-    if None in args or not args:
-        return None
-    if name in ("min", "max"):
-        if len(args) == 1:
-            value = call.args[0].value
-            inside = (
-                f"{jnp}.array({args[0]})"
-                if isinstance(value, (cst.List, cst.Tuple, cst.ListComp))
-                else args[0]
-            )
-            if isinstance(value, cst.GeneratorExp):
-                inside = f"{jnp}.array([{stripped(args[0] or '')}])"
-            return f"{jnp}.{name}({inside})"
-        whole = args[0] or ""
-        for other in args[1:]:
-            whole = f"{jnp}.{_BUILTINS[name]}({whole}, {other})"
-        return whole
-    value = call.args[0].value
-    inside = args[0] or ""
-    if isinstance(value, cst.GeneratorExp):
-        inside = f"{jnp}.array([{stripped(inside)}])"
-    elif isinstance(value, (cst.List, cst.Tuple, cst.ListComp)):
-        inside = f"{jnp}.array({inside})"
-    return f"{jnp}.{_BUILTINS[name]}({', '.join([inside, *[a or '' for a in args[1:]]])})"
+BUILTINS = {"min": "minimum", "max": "maximum", "any": "any", "all": "all", "sorted": "sort", "round": "round",
+            "abs": "abs", "sum": "sum", "bool": "bool_"}  # fmt: skip
+"""Python's functions that ask for the truth of what they are given, and those of `jnp` that do not."""
 
 
 # -- checks

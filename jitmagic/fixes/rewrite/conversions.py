@@ -14,7 +14,7 @@ MATH = {
 }  # fmt: skip
 WHOLE = frozenset(("floor", "ceil", "trunc"))
 """Functions of `math` that give an int."""
-SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+SPECIAL = {"factorial": "factorial", "erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 CONVERSIONS = ("float", "int", "complex", "bool")
 NO_COUNTERPART = frozenset(
     ("random", "testing", "save", "savez", "load", "vectorize", "nditer", "errstate", "lib")
@@ -215,6 +215,8 @@ def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] |
         value = call.args[0].value
         if name in ("float", "complex"):
             return ("{0}" if not asarray else f"{jnp}.asarray({{0}}, {name})"), [value]
+        if name == "int" and not asarray and _gives_integers(place, value):
+            return "{0}", [value]
         if asarray:
             return f"{jnp}.asarray({{0}}).astype({name})", [value]
         atom = isinstance(value, (cst.Name, cst.Call, cst.Attribute, cst.Subscript)) or value.lpar
@@ -237,6 +239,17 @@ def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] |
     if resolved == "math.fsum" or (resolved == "math.dist" and len(arguments) == 2):
         return (f"{new}({inside})" if resolved == "math.fsum" else f"{new}({{0}} - {{1}})"), arguments
     return f"{new}({inside})", arguments
+
+
+def _gives_integers(place: Place, value: Any) -> bool:
+    """A position or a count, which is an integer already."""
+    import libcst as cst
+
+    if not isinstance(value, cst.Call):
+        return False
+    return place.cell.code(value.func).rpartition(".")[2] in (
+        "argmax", "argmin", "searchsorted", "count_nonzero", "randint", "categorical", "digitize",
+    )  # fmt: skip
 
 
 def _resolved(place: Place, dotted: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.branches import body_of, bound_before, call, live_after, rebound
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import stripped, truth
+from jitmagic.fixes.rewrite.conditions import is_boolean, stripped, truth
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 WHILE = "loop with jax.lax.while_loop"
@@ -43,6 +43,8 @@ class Body:
 
     text: str
     carried: tuple[str, ...]
+    first: str = ""
+    """Assignments in front of the loop, for names that have no value there."""
 
 
 def _carried(
@@ -54,11 +56,41 @@ def _carried(
     live, before = live_after_loop(place, loop), bound_before(place, loop)
     needed = names.exposed(text, own) | (names.loads(test) if test else set())
     carried = tuple(n for n in bound if n in needed or n in live)
-    if not carried or not set(carried) <= before:
+    first = _first_values(statements, [n for n in carried if n not in before], before, place, own)
+    if not carried or first is None:
         return None
     if _impure(place, loop, carried, bound):
         return None
-    return Body(text, carried)
+    return Body(text, carried, first)
+
+
+def _first_values(
+    statements: Sequence[Any],
+    missing: Sequence[str],
+    before: Collection[str],
+    place: Place,
+    own: Sequence[str],
+) -> str | None:
+    """The assignments of the body that give names without a value before the loop one; None where that takes more."""
+    import libcst as cst
+
+    text, known = "", set(before)
+    if any(n in own for n in missing):
+        return None
+    for statement in statements:
+        if set(missing) <= known:
+            break
+        if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
+            continue
+        small = statement.body[0]
+        if not isinstance(small, cst.Assign) or place.cell.own(small.value, cst.Lambda):
+            continue
+        code = place.cell.code(statement)
+        bound = names.stores(code)
+        if not set(bound) & known and set(bound) <= set(missing) and not names.loads(code) & set(own):
+            text += code if code.endswith("\n") else code + "\n"
+            known |= set(bound)
+    return text if set(missing) <= known else None
 
 
 def live_after_loop(place: Place, loop: Any) -> set[str]:
@@ -124,6 +156,10 @@ def while_statement(place: Place, loop: Any) -> Iterator[Candidate]:
     if body is None:
         return
     yield Candidate(WHILE, place.cell.edit({loop: while_loop(place, test, body)}))
+    if not is_boolean(place, loop.test):  # Python takes every number but zero for true
+        yield Candidate(
+            WHILE, place.cell.edit({loop: while_loop(place, f"{names.wrapped(test)} != 0", body)})
+        )
 
 
 def while_loop(place: Place, test: str, body: Body, starts: Sequence[str] = ()) -> str:
@@ -137,12 +173,13 @@ def while_loop(place: Place, test: str, body: Body, starts: Sequence[str] = ()) 
         if value is None or len(value) > 60:
             step = names.fresh("body", place.taken)
             defs = f"def {step}({name}):\n{indented(_end(body.text, name))}\n"
-        return f"{defs}{name} = {call(f'{lax}.while_loop', f'lambda {name}: {test}', step, state)}\n"
+        loop = call(f"{lax}.while_loop", f"lambda {name}: {test}", step, state)
+        return f"{defs}{body.first}{name} = {loop}\n"
     keep, step = names.fresh("keep_going", place.taken), names.fresh("body", place.taken)
     unpack = f"{', '.join(carried)} = state\n"
     return (
         f"def {keep}(state):\n{indented(unpack + f'return {test}' + chr(10))}\n"
-        f"def {step}(state):\n{indented(unpack + _end(body.text, ', '.join(carried)))}\n"
+        f"def {step}(state):\n{indented(unpack + _end(body.text, ', '.join(carried)))}\n{body.first}"
         f"{', '.join(carried)} = {call(f'{lax}.while_loop', keep, step, state)}\n"
     )
 
@@ -159,11 +196,20 @@ def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
     import libcst as cst
 
     call_ = loop.iter
-    if not isinstance(call_, cst.Call) or getattr(call_.func, "value", "") != "range":
+    if not isinstance(call_, cst.Call):
+        return None
+    turned = getattr(call_.func, "value", "") == "reversed" and len(call_.args) == 1
+    if turned and isinstance(call_.args[0].value, cst.Call):
+        call_ = call_.args[0].value
+    if getattr(call_.func, "value", "") != "range":
         return None
     arguments = [stripped(place.cell.code(a.value)) for a in call_.args]
     if any(a.keyword or a.star for a in call_.args) or not 1 <= len(arguments) <= 3:
         return None
+    if turned:
+        low, high = ("0", arguments[0]) if len(arguments) == 1 else (arguments[0], arguments[1])
+        below = f"{names.wrapped(low)} - 1" if low != "0" else "-1"
+        return (f"{names.wrapped(high)} - 1", below, "-1") if len(arguments) < 3 else None
     if len(arguments) == 1:
         return "0", arguments[0], "1"
     return arguments[0], arguments[1], arguments[2] if len(arguments) == 3 else "1"
@@ -211,11 +257,11 @@ def fori_loop(place: Place, index: str, start: str, stop: str, step: str, body: 
         if value is None or len(value) > 60:
             function = names.fresh("body", place.taken)
             defs = f"def {function}({turn}, {name}):\n{indented(_end(text, name))}\n"
-        return f"{defs}{name} = {call(f'{lax}.fori_loop', low, high, function, name)}\n"
+        return f"{defs}{body.first}{name} = {call(f'{lax}.fori_loop', low, high, function, name)}\n"
     function = names.fresh("body", place.taken)
     inner = f"{', '.join(carried)} = state\n{_end(text, ', '.join(carried))}"
     return (
-        f"def {function}({turn}, state):\n{indented(inner)}\n"
+        f"def {function}({turn}, state):\n{indented(inner)}\n{body.first}"
         f"{', '.join(carried)} = {call(f'{lax}.fori_loop', low, high, function, _state(carried))}\n"
     )
 
@@ -336,7 +382,10 @@ def _turns(place: Place, loop: Any) -> tuple[str, tuple[str, str, str], str] | N
 
     bounds = _range(place, loop)
     if bounds is not None:
-        return (loop.target.value, bounds, "") if isinstance(loop.target, cst.Name) else None
+        if not isinstance(loop.target, cst.Name):
+            return None
+        unused = loop.target.value == "_"  # a name that says it is not read, and a counter is
+        return names.fresh("i", place.taken) if unused else loop.target.value, bounds, ""
     looped, target, code = loop.iter, loop.target, place.cell.code
     index = names.fresh("i", place.taken)
     function = getattr(looped.func, "value", "") if isinstance(looped, cst.Call) else ""
@@ -363,7 +412,7 @@ def _with_return(place: Place, loop: Any, leave: Any) -> Iterator[Candidate]:
     last = rest[0].body[-1] if len(rest) == 1 and isinstance(rest[0], cst.SimpleStatementLine) else None
     found = inner[0].body[-1] if len(inner) == 1 and isinstance(inner[0], cst.SimpleStatementLine) else None
     plain = all(isinstance(r, cst.Return) and r.value is not None for r in (last, found))
-    if not plain or leave.orelse is not None or leave is not statements[-1] or loop.orelse is not None:
+    if not plain or leave.orelse is not None or leave not in statements or loop.orelse is not None:
         return
     if not isinstance(loop, cst.For) or len(place.cell.own(loop, cst.Return)) != 1 or _has_break(place, loop):
         return
@@ -372,7 +421,10 @@ def _with_return(place: Place, loop: Any, leave: Any) -> Iterator[Candidate]:
         return
     index, (start, stop, _), head = turns
     done = names.fresh("found", place.taken)
-    text = head + rebound(place, statements[:-1]) + f"{done} = {stripped(truth(place, leave.test))}\n"
+    turn = statements.index(leave)
+    text = head + rebound(place, statements[:turn]) + f"{done} = {stripped(truth(place, leave.test))}\n"
+    if statements[turn + 1 :]:
+        text += f"if not {done}:\n{indented(rebound(place, statements[turn + 1 :]))}"
     text += f"{index} = {place.jnp}.where({done}, {index}, {index} + 1)\n"
     before = bound_before(place, loop)
     bound = [n for n in names.stores(text) if n not in (index, done)]

@@ -59,8 +59,9 @@ def _equal(place: Place, call: Any, kind: str) -> Iterator[Candidate]:
             changes[node] = new
     if changes:
         yield Candidate(
-            FILLED if writer.filled else EQUAL, place.cell.edit(changes), "unsafe" if writer.filled else "safe",
-            covers=True,
+            FILLED if writer.filled else EQUAL, place.cell.edit(changes),
+            "unsafe" if writer.filled or writer.formed else "safe",
+            "one of them then has another form" if writer.formed else "", covers=True,
         )  # fmt: skip
 
 
@@ -218,10 +219,11 @@ def _items(node: ast.expr | None, count: int) -> list[ast.expr | None]:
 
 
 class _Writer:
-    """Writes returned expressions anew; `filled` where something had to be made up."""
+    """Writes returned expressions anew; `filled` where something had to be made up, `formed` where a result has
+    another shape, or is in a list or tuple that it was not in."""
 
     def __init__(self, jnp: str) -> None:
-        self.jnp, self.filled = jnp, False
+        self.jnp, self.filled, self.formed = jnp, False, False
 
     def written(self, node: ast.expr, whole: str, tree: Any, want: Any) -> str | None:
         """The expression so that it gives `want`; as it is where it does. None where it cannot be written."""
@@ -241,6 +243,7 @@ class _Writer:
             return self.zeros(want) if tree is None else None
         if str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape:
             return source
+        self.formed = self.formed or tuple(tree.shape) != want.shape
         number = _number(node)
         if number is not None and want.shape == ():
             return _as(number, want.dtype, self.jnp)
@@ -295,7 +298,7 @@ class _Writer:
             if any(n is None for n in nodes):
                 return None
         else:
-            nodes = [node]
+            nodes, self.formed = [node], True
         parts = [
             self.written(n, whole, t, w) for n, t, w in zip(nodes, own, want, strict=False) if n is not None
         ]

@@ -71,6 +71,8 @@ class Place:
     outputs: Callable[[str], Sequence[Any]] = lambda cell: ()
     """Runs a cell in which `__outputs([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
     numpy_arguments: frozenset[str] = frozenset()
+    defaults: frozenset[str] = frozenset()
+    """Parameters that no call seen gave: Python's own values."""
     scalars: tuple[str, ...] = ()
     """Parameters that got Python numbers in every call seen."""
 
@@ -115,9 +117,15 @@ class Place:
         """Names in the outermost function that may be traced, by their flow through it."""
         if self.outermost is None:
             return set(self.names)
-        return names.traced_names(self.cell.code(self.outermost), self.static) | {
+        return names.traced_names(self.cell.code(self.outermost), self.known) | {
             n for n in self.names if n.isidentifier()
         }
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Names that are no traced values in the outermost function: static ones, defaults that stand."""
+        own = self.outermost is not None and self.outermost.name.value == self.function.rpartition(".")[2]
+        return self.static | self.defaults if own else self.static
 
     @cached_property
     def taken(self) -> set[str]:

@@ -9,7 +9,9 @@ from typing import Any
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.rules.classify import DATA_SIZED, SIZE_BY_NUMBER
 
+AS_SEEN = "as in the calls seen"
 KINDS = ("tracer-int", "dynamic-shape", "tracer-array-conversion", "user-error")
 
 
@@ -17,8 +19,28 @@ def candidates(place: Place) -> Iterator[Candidate]:
     """Ways to a static size, the exact ones first."""
     if place.kind not in KINDS:
         return
+    yield from _counted_from(place)
     yield from _shape_arithmetic(place)
     yield from _slices(place)
+
+
+def _counted_from(place: Place) -> Iterator[Candidate]:
+    """`jnp.arange(i, i + n)` with a fixed `n` as `i + jnp.arange(n)`."""
+    import libcst as cst
+
+    for call in place.on_line(cst.Call):
+        if place.cell.code(call.func) != f"{place.jnp}.arange" or len(call.args) != 2:
+            continue
+        if any(a.keyword or a.star for a in call.args):
+            continue
+        low, high = (stripped(place.cell.code(a.value)) for a in call.args)
+        width = difference(high, low)
+        if width is not None and not names.traced_in(width, place.traced):
+            new = f"{low} + {place.jnp}.arange({width})"
+            parent = place.cell.parents.get(call)
+            bare = isinstance(parent, (cst.Assign, cst.Return, cst.Arg, cst.Index))
+            changed = place.cell.edit({call: new if bare else f"({new})"})
+            yield Candidate("count a fixed number of steps from a start that may be traced", changed)
 
 
 # -- shape arithmetic
@@ -28,11 +50,7 @@ def _shape_arithmetic(place: Place) -> Iterator[Candidate]:
     """jnp calls on shapes and static numbers, as numpy or math calls that give plain integers."""
     import libcst as cst
 
-    sources: list[Any] = []
-    for name in place.on_line(cst.Name):
-        value = assigned(place, name)
-        if value is not None and value not in sources:
-            sources.append(value)
+    sources = _sources(place)
     on_line = place.on_line(cst.Call)
     sources += [c for c in on_line if c not in sources]
     for static in ((), _scalars(place)):
@@ -57,6 +75,24 @@ def _shape_arithmetic(place: Place) -> Iterator[Candidate]:
                             "each new value compiles again" if used else "", static=used)  # fmt: skip
 
 
+def _sources(place: Place) -> list[Any]:
+    """What gives the names on the line their values, and the names in that theirs."""
+    import libcst as cst
+
+    found: list[Any] = []
+    waiting = list(place.on_line(cst.Name))
+    while waiting and len(found) < _FOLLOWED:
+        value = assigned(place, waiting.pop(0))
+        if value is not None and value not in found:
+            found.append(value)
+            waiting += place.cell.within(value, cst.Name)
+    return found
+
+
+_FOLLOWED = 20
+"""How many assignments are looked at for the origin of a size."""
+
+
 def _inputs(place: Place) -> set[str]:
     """Traced names apart from those that jnp makes of shapes alone."""
     if place.outermost is None:
@@ -64,7 +100,7 @@ def _inputs(place: Place) -> set[str]:
     import re
 
     bare = re.sub(rf"\b({re.escape(place.jnp)}|jax|lax)\.", "_plain_.", place.cell.code(place.outermost))
-    return names.traced_names(bare, place.static)
+    return names.traced_names(bare, place.known)
 
 
 def _scalars(place: Place) -> tuple[str, ...]:
@@ -91,6 +127,9 @@ def _as_python(place: Place, node: Any) -> str | None:
     code = place.cell.code(node)
     if f"{place.jnp}." not in code and f"{place.lax}." not in code:
         return None
+    if isinstance(node, cst.Subscript):
+        base = _without_array(place, node.value)
+        return base + code[len(place.cell.code(node.value)) :] if isinstance(node.value, cst.Call) else None
     if not isinstance(node, cst.Call):
         inner = [c for c in place.cell.within(node, cst.Call) if f"{place.jnp}." in place.cell.code(c.func)]
         outer = [c for c in inner if not any(a in inner for a in list(place.cell.ancestors(c))[1:])]
@@ -102,6 +141,9 @@ def _as_python(place: Place, node: Any) -> str | None:
             new = new.replace(place.cell.code(call), text, 1)
         return new
     function = place.cell.code(node.func)
+    if isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
+        whole = node.func.attr.value in ("astype", "item") and len(node.args) < 2
+        return _as_python(place, node.func.value) if whole else f"int({_numpy_text(place, node)})"
     if function in ("int", "float") and len(node.args) == 1:
         inner_call = node.args[0].value
         text = _numpy_text(place, inner_call)
@@ -359,7 +401,7 @@ def bounded(place: Place) -> Iterator[Candidate]:
             continue
         size = sizes.pop()
         new = f"{code.rstrip()[:-1].rstrip().rstrip(',')}, {key}={size})"
-        yield Candidate(f"give {function} its number of results, {key}={size} as in the calls seen",
+        yield Candidate(f"give {function} its number of results, {key}={size}, {AS_SEEN}",
                         place.cell.edit({call: new}), "unsafe",
                         "more results are cut off, fewer are filled up")  # fmt: skip
     yield from _counted(place)
@@ -371,19 +413,47 @@ def _counted(place: Place) -> Iterator[Candidate]:
 
     for call in place.on_line(cst.Call):
         function = place.cell.code(call.func)
-        if not function.startswith((f"{place.jnp}.", f"{place.jax}.", f"{place.lax}.")):
+        name = function.rpartition(".")[2]
+        if not function.startswith((f"{place.jnp}.", f"{place.jax}.", f"{place.lax}.", "random.")):
             continue
-        for argument in call.args:
-            code = place.cell.code(argument.value)
-            if isinstance(argument.value, (cst.Integer, cst.Lambda)) or not names.traced_in(
-                code, place.traced
-            ):
+        if name not in _SIZE_AT and name not in DATA_SIZED | SIZE_BY_NUMBER | _SIZED_BESIDES:
+            continue
+        for value in _sizes_of(call, name):
+            code = place.cell.code(value)
+            if isinstance(value, (cst.Integer, cst.Lambda)) or not names.traced_in(code, place.traced):
                 continue
-            seen = place.probe(place.cell.edit({argument.value: f"__seen({code})"}))
+            seen = place.probe(place.cell.edit({value: f"__seen({code})"}))
             values = {s.value for s in seen}
             number = next(iter(values)) if len(values) == 1 else None
             if number is None or number < 0:
                 continue
-            yield Candidate(f"give {function} the size {number}, as in the calls seen",
-                            place.cell.edit({argument.value: str(number)}), "unsafe",
+            computed = assigned(place, value) if isinstance(value, cst.Name) else None
+            new = place.cell.edit({value if computed is None else computed: str(number)})
+            yield Candidate(f"give {function} the size {number}, {AS_SEEN}", new, "unsafe",
                             "other data may need another")  # fmt: skip
+
+
+_SIZED_BESIDES = frozenset(
+    "identity logspace geomspace split array_split iota broadcasted_iota pad vander approx_max_k".split()
+)
+_SIZE_AT = {
+    "linspace": (2, "num"), "logspace": (2, "num"), "geomspace": (2, "num"), "full": (0, "shape"),
+    "dynamic_slice": (2, "slice_sizes"), "dynamic_slice_in_dim": (2, "slice_size"), "randint": (1, "shape"),
+    "uniform": (1, "shape"), "normal": (1, "shape"), "one_hot": (1, "num_classes"), "scan": (3, "length"),
+}  # fmt: skip
+"""Position and name of the size, where a function takes other numbers besides."""
+
+
+def _sizes_of(call: Any, name: str) -> Iterator[Any]:
+    """The arguments of a call that can be its size, and the entries of those that are tuples."""
+    import libcst as cst
+
+    at, key = _SIZE_AT.get(name, (None, ""))
+    for position, argument in enumerate(call.args):
+        named = argument.keyword.value if argument.keyword else ""
+        if at is not None and (named != key if named else position != at):
+            continue
+        if isinstance(argument.value, (cst.Tuple, cst.List)):
+            yield from (e.value for e in argument.value.elements if isinstance(e, cst.Element))
+        else:
+            yield argument.value
