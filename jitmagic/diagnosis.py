@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic import evidence as ev
 from jitmagic import quiet
+from jitmagic.state import iterators
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -43,13 +44,14 @@ def diagnose_failure(
 
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
     checker.seen.problems = _joined(checker.seen.problems, [first])
-    if not _is_new(checker, first, args, kwargs):
+    if iterators.among((args, kwargs)) or not _is_new(checker, first, args, kwargs):
         return
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
-            checker.seen.problems = _joined(
-                _merge(first, _recorded(checker, args, kwargs)), checker.seen.problems
-            )
+            recorded = _recorded(checker, args, kwargs)
+            if first.op == "unhashable-static":  # what is static by intention has its value
+                recorded = [p for p in recorded if p.leaves]
+            checker.seen.problems = _joined(_merge(first, recorded), checker.seen.problems)
     if first.op == "invalid-type" and checker.settings.rehearse:
         with _or_note(checker, "the run with scans in Python"):
             _behind(checker, args, kwargs)

@@ -202,9 +202,13 @@ class Subject:
         self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
 
     def keep(self, args: Any, kwargs: Any) -> None:
-        """Keep a call to try fixes on, unless it is too large or there are many already."""
+        """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
         import jax
 
+        from jitmagic.state import iterators
+
+        if iterators.among((args, kwargs)):
+            return
         leaves = jax.tree.leaves((args, kwargs))
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:

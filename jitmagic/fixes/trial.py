@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
-from jitmagic.fixes import adopt
+from jitmagic.fixes import adopt, remake
 from jitmagic.fixes.around import (
     among,
     arrays_undone,
@@ -57,6 +57,22 @@ class Outcome:
     """False where the plain function cannot run, so that there was nothing to compare with."""
     exact: bool = True
     """False where the values are those of the plain run, and types or structure are not."""
+
+
+def prepare(
+    cell: str, notebook: dict[str, Any], more: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], str, adopt.Classes]:
+    """The notebook's names as they are after the definitions of a corrected cell, in a copy.
+
+    Instances of its classes are copies that belong to the new ones, and functions that it makes of others are made
+    again. Also the name of the file that the cell counts as, and the new class for each old one.
+    """
+    namespace = {**notebook, **(more or {})}
+    file = define(cell, namespace)
+    target = adopt.classes(namespace, notebook)
+    adopt.namespace(namespace, target)
+    remake.again(ast.parse(Cell(cell).module.code), file, namespace, target)
+    return namespace, file, target
 
 
 def define(cell: str, namespace: dict[str, Any]) -> str:
@@ -211,14 +227,11 @@ class Trial:
         samples = self.prover.samples
         if not samples:
             return Outcome(False, "not tried: no call was kept")
-        namespace = dict(self.checker.namespace)
         try:
-            file = define(cell, namespace)
+            namespace, file, target = prepare(cell, self.checker.namespace)
             fn = find(namespace, self.checker.name)
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
-        target = adopt.classes(namespace, self.checker.namespace)
-        adopt.namespace(namespace, target)
         fn = adopt.method(fn, target)
         jitted, printed = self._jitted(fn, namespace, static), io.StringIO()
         try:
@@ -379,12 +392,11 @@ class Trial:
 
     def _rehearse(self, cell: str, name: str, function: Callable[..., Any]) -> None:
         """Run the cell's function without jit, with one more function in its names, as far as it goes."""
-        namespace = {**self.checker.namespace, name: function}
         try:
-            define(cell, namespace)
+            namespace, _, target = prepare(cell, self.checker.namespace, {name: function})
             fn = find(namespace, self.checker.name)
             for sample in self.prover.samples:
-                self._run(fn)(sample)
+                self._run(fn, target)(sample)
         except Exception:
             pass  # what was seen before it failed is still true
 

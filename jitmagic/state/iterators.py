@@ -39,6 +39,14 @@ def is_iterator(value: object) -> bool:
     return found
 
 
+def among(value: Any, depth: int = 3) -> bool:
+    """Does a value hold an iterator or generator, which a run of ours would use up?"""
+    if isinstance(value, (list, tuple, dict)):
+        held = value.values() if isinstance(value, dict) else value
+        return depth > 0 and any(among(v, depth - 1) for v in held)
+    return hasattr(type(value), "__next__")
+
+
 def copied(iterator: Any) -> Any:
     """An iterator that goes on from the same point by itself, or None where Python cannot make one.
 

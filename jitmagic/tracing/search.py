@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 import time
+import types
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,9 @@ def why_not_static(value: Any) -> str | None:
         return "a list: pass a tuple"
     if isinstance(value, dict):
         return "a dict: pass what is needed by itself"
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type)):
+    if hasattr(value, "__next__"):
+        return "an iterator: what it gives would be used once and for ever"
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType)):
         return None
     if isinstance(value, (tuple, frozenset)):
         reasons = (why_not_static(v) for v in value)

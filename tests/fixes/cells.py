@@ -153,4 +153,42 @@ CASES = {
         "    return jnp.stack(out)\n",
         ("f(jnp.float32(0.0), jnp.ones(50))",), "v, out = jax.lax.scan(step, v, xs)",
     ),
+    "derivative of a function of the cell": Case(
+        "tracer-bool", "def loss(w):\n    return w ** 2 if w > 0 else -w\n\nslope = jax.grad(loss)\n\n"
+        "def f(w):\n    return w - 0.1 * slope(w)\n", ("f(2.0)",), "jnp.where(w > 0",
+    ),
+    "function that another one makes": Case(
+        "tracer-array-conversion", "def make(k):\n    def step(x):\n        return k * np.sin(x)\n    return step\n\n"
+        "f = make(3.0)\n", ("f(jnp.ones(2))",), "k * jnp.sin(x)",
+    ),
+    "method under a name": Case(
+        "tracer-array-conversion",
+        "class Wave:\n    k = 2.0\n    def top(self, x):\n        return x / x.max().item() * self.k\n\n"
+        "wave = Wave()\nf = wave.top\n", ("f(jnp.ones(2))",), "x / x.max() * self.k",
+    ),
+    "last entry": Case(
+        "in-place-update", "def f(u, v):\n    u[-1] = v\n    u[0] *= v\n    return u\n", ("f(np.ones(3), 2.0)",),
+        "u = jnp.asarray(u).at[-1].set(v)",
+    ),
+    "array in a dict": Case(
+        "in-place-update", "def f(m, v):\n    m['x'][0] += v\n    return m\n", ("f({'x': np.ones(3)}, 2.0)",),
+        "m['x'] = jnp.asarray(m['x']).at[0].add(v)",
+    ),
+    "names in a list": Case(
+        "invalid-jax-type", "def f(t, names):\n    return sum(t[n] for n in names)\n",
+        ("f({'a': 1.0, 'b': 2.0}, ['a', 'b'])",), "('a', 'b')",
+    ),
+    "settings with equality": Case(
+        "unhashable-static", "import dataclasses\n@dataclasses.dataclass\nclass C:\n    n: int\n\n"
+        "def f(x, c):\n    return x * c.n\n", ("f(1.0, C(2))",), "@dataclasses.dataclass(frozen=True)", static=("c",),
+    ),
+    "class with equality": Case(
+        "unhashable-static", "class C:\n    def __init__(self, n):\n        self.n = n\n"
+        "    def __eq__(self, other):\n        return self.n == other.n\n\n"
+        "def f(x, c):\n    return x * c.n\n", ("f(1.0, C(2))",), "return hash((self.n,))", static=("c",),
+    ),
+    "number of jax as static": Case(
+        "unhashable-static", "def f(x, n):\n    return x[:n]\n", ("f(jnp.ones(3), n=jnp.argmax(jnp.arange(3)))",),
+        "n=int(jnp.argmax(jnp.arange(3)))", static=("n",),
+    ),
 }  # fmt: skip

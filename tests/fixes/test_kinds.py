@@ -63,7 +63,11 @@ def test_object_that_the_function_writes_into_is_not_registered() -> None:
 def test_iterator_is_never_asked_for_a_proof() -> None:
     cell = "def f(rows, w):\n    return (next(rows) * w).sum()\n"
     setup = "asked = []\ndef gen():\n    while True:\n        asked.append(1)\n        yield np.ones(3)\nrows = gen()\n"
-    assert all(f.cell is None for _, f in corrections(cell, ("f(rows, 2.0)",), "f", setup))
+    (fix,) = (f for _, f in corrections(cell, ("f(rows, 2.0)", "assert not asked"), "f", setup))
+    assert fix.applicability == "display" and not fix.verified and fix.calls == ("f(next(rows), 2.0)",)
+    (looped,) = (f for _, f in corrections("def f(rows):\n    return sum(r.sum() for r in rows)\n",
+                                           ("f(zip(x, x))",), "f", "x = [np.ones(2)]\n"))  # fmt: skip
+    assert looped.calls == ("f(list(zip(x, x)))",)
 
 
 def test_check_that_cannot_fail_in_the_program_is_no_correction() -> None:

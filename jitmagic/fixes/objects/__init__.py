@@ -12,14 +12,19 @@ from jitmagic.report import Finding, Fix
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
+ITERATORS = ("generator", "zip", "map", "filter", "enumerate", "chain", "cycle", "islice", "count")
 KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import parts, register, settings
+    from jitmagic.fixes.objects import hashable, once, parts, register, settings
 
-    if finding.kind not in KINDS or not evidence.function.cell or not prover.samples:
+    if finding.kind not in KINDS or not evidence.function.cell:
+        return
+    if not prover.samples:
+        if _passes_iterator(finding, evidence):
+            yield from once.propose(finding, evidence)
         return
     found = argument(finding, evidence, prover)
     if found is None:
@@ -28,6 +33,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     try:
         if isinstance(value, (dict, list)):
             yield from parts.propose(finding, evidence, prover, name, value)
+            return
+        if finding.kind == "unhashable-static":
+            yield from hashable.propose(evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
         if first is not None:
@@ -42,16 +50,22 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             raise
 
 
+def _passes_iterator(finding: Finding, evidence: Evidence) -> bool:
+    types = {x.python_type for call in evidence.calls for x in call.leaves if x.path in finding.culprits}
+    return any(t in ITERATORS or "iterator" in t for t in types)
+
+
 def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str, Any] | None:
     """Name and value of the parameter that jax cannot take, from the newest call that passed one."""
     from jitmagic.fixes.objects.register import is_object
 
     roots = [re.split(r"[.\[]", c, maxsplit=1)[0] for c in finding.culprits]
     order = evidence.function.parameters
+    static = finding.kind == "unhashable-static"
     for sample in reversed(prover.samples):
         given = {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}
-        for name in dict.fromkeys(roots):
-            if name in given and (is_object(given[name]) or isinstance(given[name], (dict, list))):
+        for name in (n for n in dict.fromkeys(roots) if n in given):
+            if static or is_object(given[name]) or isinstance(given[name], (dict, list)):
                 return name, given[name]
     return None
 

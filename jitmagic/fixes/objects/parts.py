@@ -40,7 +40,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     sources = trial.call_sources(prover)
     if function is None or not sources or hasattr(value, "__next__"):
         return  # to ask an iterator would take something away
-    if isinstance(value, list) and finding.kind == "unhashable-static":
+    if isinstance(value, list) and (finding.kind == "unhashable-static" or _settings_alone(value)):
         yield from _as_tuple(evidence, prover, name, sources)
         return
     parts = _parts(text, function, name, value, prover)
@@ -69,8 +69,19 @@ def _without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
     return replace(options, static_argnames=kept, static_argnums=())
 
 
+def _settings_alone(value: list[Any]) -> bool:
+    """Text, functions and tuples of them: nothing that jax could trace."""
+    from jitmagic.tracing.search import why_not_static
+
+    numbers = (bool, int, float, complex)
+    return bool(value) and not any(isinstance(v, numbers) or why_not_static(v) for v in value)
+
+
 def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str]) -> Iterator[Fix]:
-    """Calls that pass a tuple, which has a hash, in place of the list."""
+    """Calls that pass a tuple, which has a hash, in place of the list; static where it is not yet."""
+    old = prover.checker.options
+    declared = name in old.static_parameters(prover.checker.fn)
+    options = old if declared else replace(old, static_argnames=(*old.static_argnames, name))
     calls = []
     for source in sources:
         text = Text(source)
@@ -84,11 +95,13 @@ def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str])
             elif node is not None:
                 text.replace(node, f"tuple({text.code(node)})")
         calls.append(text.result())
-    words = _proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
+    words = _proved(prover, evidence.function.cell, sources, calls, options)
     if words and calls != sources:
+        static = "" if declared else ", and make it static"
         yield Fix(
-            title=f"pass a tuple for `{name}`: each new one compiles again", applicability="safe", verified=True,
-            evidence=words, calls=tuple(dict.fromkeys(calls)),
+            title=f"pass a tuple for `{name}`{static}: each new one compiles again",
+            applicability="safe" if declared else "unsafe", verified=True, evidence=words,
+            static_argnames=None if declared else options.static_argnames, calls=tuple(dict.fromkeys(calls)),
         )  # fmt: skip
 
 

@@ -85,8 +85,8 @@ def _masked(place: Place, base: str, index: str, method: str, value: str) -> str
         return None
     if isinstance(node, cst.Tuple):
         return None
-    boolean = is_boolean(place, node) or isinstance(node, cst.UnaryOperation)
-    if not boolean:
+    inverted = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert)
+    if not is_boolean(place, node) and not inverted:
         return None
     text = ast.unparse(ast.parse(index, mode="eval").body)
     new = _without_mask(value, text)
@@ -237,10 +237,11 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
     wrapped = _asarray(place, function, base, changes)
     plain = place.cell.edit(changes)
     if not makers:
-        if base in place.numpy_arguments and wrapped is not None:
+        numpy = base.replace('"', "'") in place.numpy_arguments
+        if numpy and wrapped is not None:
             yield Candidate(TITLE, wrapped)
         yield Candidate(TITLE, plain)
-        if base not in place.numpy_arguments and wrapped is not None:
+        if not numpy and wrapped is not None:
             yield Candidate(TITLE, wrapped)
     yield from _with_return(place, function, base, {**changes, **makers})
 
@@ -291,7 +292,8 @@ def _makers(place: Place, function: Any, base: str) -> dict[Any, str | None]:
 
 def _asarray(place: Place, function: Any, base: str, changes: dict[Any, str | None]) -> str | None:
     """The first store begins with `jnp.asarray(base)`, which also takes numpy arrays."""
-    if not base.isidentifier() or base not in {p.name.value for p in function.params.params}:
+    given = {p.name.value for p in (*function.params.params, *function.params.kwonly_params)}
+    if base not in given and base.replace('"', "'") not in place.numpy_arguments:
         return None
     first = next(iter(changes))
     array = f"{place.jnp}.asarray({base})"

@@ -65,6 +65,13 @@ class Text:
         self.changes.append((start, start, "".join(f"{indent}{line}\n" for line in lines)))
         return self
 
+    def after(self, statement: ast.stmt, lines: Sequence[str]) -> Text:
+        """Put lines, indented already, below a statement."""
+        end = self.starts[min(statement.end_lineno or 0, len(self.starts) - 1)]
+        gap = "" if self.source[:end].endswith("\n") else "\n"
+        self.changes.append((end, end, gap + "".join(f"{line}\n" for line in lines)))
+        return self
+
     def remove(self, statement: ast.stmt) -> Text:
         """Take out a statement with its lines; `pass` stays where a block would be empty."""
         parent = self.parents[statement]

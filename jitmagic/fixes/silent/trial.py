@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
-from jitmagic.fixes import adopt
+from jitmagic.fixes import adopt, remake
 from jitmagic.fixes.silent.text import calls_in
 from jitmagic.fixes.trial import as_made, define
 from jitmagic.fixes.trial import find as find_function
@@ -127,10 +127,11 @@ def play(
     name, played = function or prover.checker.name, Played()
     namespace = dict(prover.checker.namespace)
     with aside(prover), contextlib.ExitStack() as stack:
-        define(cell, namespace)
+        file = define(cell, namespace)
         _bind_new(cell, prover.checker.cell.body, namespace)
         known = adopt.classes(namespace, prover.checker.namespace)
         adopt.namespace(namespace, known)
+        remake.again(ast.parse(_plain(cell)), file, namespace, known)
         raw, fn = as_made(namespace, name), find_function(namespace, name)
         target: Callable[..., Any] = fn if jit is not None else raw
         own = not prover.checker.settings.compile  # the cell compiles by itself
