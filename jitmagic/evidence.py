@@ -220,13 +220,14 @@ class SideEffect:
 
 @dataclass(frozen=True)
 class Printed:
-    """A call that prints or logs; `values` are the names whose values it shows."""
+    """A call that prints or logs; `values` are the names whose values it shows. `bar`: a progress bar."""
 
     where: Where
     text: str
     values: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     logs: bool = False
+    bar: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,14 @@ def only(report, name=None):
     return function
 
 
+def test_a_stale_number_that_a_helper_of_another_cell_reads_is_shown_in_the_cell(notebook):
+    notebook.ok("sigma = 1.0\ndef gauss(t):\n    return jnp.exp(-t / sigma)\ndef weights(t):\n    return gauss(t)")
+    notebook.ok("%%jit -q --no-time blur(2.0)\ndef blur(x):\n    w = weights(x)\n    return w * x")
+    notebook.ok("sigma = 2.0\nblur(2.0)")
+    [finding] = [f for f in notebook.report().findings if f.kind == "stale-constant"]
+    assert (finding.span.source, finding.span.cell, finding.span.line) == ("w = weights(x)", None, 3)
+
+
 class TestTheGoodCell:
     def test_one_trace_one_compilation_with_timing_and_cost(self, notebook):
         notebook.ok("x = jnp.ones(8)")

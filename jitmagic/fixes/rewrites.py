@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -248,7 +249,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _still_silent(place: Any, outcome: Any) -> bool:
-    return place.kind == "trace-time-print" and "Traced<" in outcome.printed
+    return place.kind == "trace-time-print" and bool(re.search(r"Traced<|Tracer[(<]", outcome.printed))
 
 
 def extended(finding: Finding, fixes: Iterable[Fix]) -> Finding:

@@ -23,8 +23,8 @@ def histories(evidence: Evidence) -> dict[str, list[Leaf]]:
 
 
 def is_function(value: Leaf) -> bool:
-    """Whether the static leaf is a function, lambda, method or partial."""
-    return value.python_type.rsplit(".", 1)[-1] in FUNCTION_TYPES
+    """Whether the static leaf is a function, lambda, method or partial, or a tuple of such."""
+    return value.python_type.rsplit(".", 1)[-1] in FUNCTION_TYPES or "<function" in value.value
 
 
 def without_address(value: str) -> str:

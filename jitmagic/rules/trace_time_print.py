@@ -115,8 +115,19 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 
 def _told(evidence: Evidence) -> Iterator[Finding]:
-    facts = [p for p in evidence.silent.prints if p.logs or evidence.printed] if evidence.silent else []
-    for fact in facts:
+    facts = (
+        [p for p in evidence.silent.prints if p.logs or p.bar or evidence.printed] if evidence.silent else []
+    )
+    for fact in (p for p in facts if p.bar):
+        yield RULE.finding(
+            evidence,
+            f"the progress bar {quoted(fact.text)} runs through while jax traces `{evidence.function.name}`: it shows "
+            "how the trace gets on, not the computation, and later calls show no bar",
+            where=fact.where,
+            culprits=fact.names,
+            help="take the bar out of the function, and put it around the loop that calls it",
+        )
+    for fact in (p for p in facts if not p.bar):
         shown = bool(fact.values) and (fact.logs or "Trac" in evidence.printed)
         name = fact.values[0] if fact.values else "x"
         yield RULE.finding(

@@ -41,6 +41,7 @@ NOT_SAMPLING = frozenset(
 PRINTERS = frozenset(
     "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
 )
+BARS = frozenset("tqdm trange tqdm_notebook tnrange tqdm_asyncio tasrange".split())
 LOG_METHODS = frozenset("debug info warning warn error critical exception log".split())
 
 
@@ -138,6 +139,10 @@ def prints(code: Code) -> Iterator[Printed]:
     """Calls that print or log."""
     skipped = code.called_back
     for name, call in code.calls():
+        if _is_bar(name) and id(call) not in skipped:
+            asked = dotted_name(call.func)
+            yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
+            continue
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
@@ -149,6 +154,11 @@ def prints(code: Code) -> Iterator[Printed]:
         names = [n for a in shown for n in names_in(a)]
         local = [n for n in dict.fromkeys(values) if n in code.local]
         yield Printed(code.where(call), ast.unparse(call), tuple(local), tuple(dict.fromkeys(names)), logs)
+
+
+def _is_bar(name: str) -> bool:
+    parts = name.split(".")
+    return parts[0] == "tqdm" and parts[-1] in BARS
 
 
 def _values(node: ast.AST) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jitmagic.evidence import Variable
+from jitmagic.evidence import Variable, Where
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for, is_ref
 from jitmagic.state.paths import Place
@@ -99,7 +99,7 @@ def _variable(
         dtype=str(value.dtype) if whole else type(value).__name__ if kind == "scalar" else None,
         bytes=_bytes(value) if whole else None,
         value=short(value) if kind in ("scalar", "object", "function") else None,
-        reads=reads_of(leaf.path, reach.functions) or _reads_of_alias(leaf, reach),
+        reads=_seen_from_cell(reads_of(leaf.path, reach.functions), reach) or _reads_of_alias(leaf, reach),
         in_jaxpr=baked or kind != "array" or (whole and value.ndim == 0 and not declared),
     )
 
@@ -119,6 +119,18 @@ def of_place(place: Place) -> Variable | None:
         dtype=None if rng else str(value.dtype),
         bytes=None if rng else _bytes(value),
     )
+
+
+def _seen_from_cell(reads: tuple[Where, ...], reach: Reach) -> tuple[Where, ...]:
+    """The reads; where all are in helpers of other cells, the places that name those helpers come first."""
+    own = reach.functions[0].__code__.co_filename if reach.functions else ""
+    latest, known = reads, set(reads)
+    while latest and not any(w.file == own for w in latest):
+        names = sorted({w.function.rpartition(".")[2] for w in latest})
+        latest = tuple(w for n in names for w in reads_of(n, reach.functions) if w not in known)
+        known.update(latest)
+    first = tuple(w for w in latest if w.file == own and w not in reads)
+    return (*first, *reads)
 
 
 def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:

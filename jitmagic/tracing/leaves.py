@@ -141,7 +141,10 @@ def _short(value: Any) -> str:
     if isinstance(value, (str, bytes)) or value is None:
         return repr(value)[:60]
     if isinstance(value, (tuple, list, dict)) and len(value) < 8:
-        return _repr(value)
+        text = _repr(value)
+        if "<function" in text and is_hashable(value):  # told apart as jax does it: by the hash, not the address
+            return f"{type(value).__name__} with <function …> at {hash(value) & 0xFFFFFFFFFF:#x}"
+        return text
     name = getattr(value, "__qualname__", None)
     return (
         f"{name} at {id(value):#x}" if isinstance(name, str) else f"{type(value).__name__} at {id(value):#x}"

@@ -23,6 +23,8 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind == "tracer-bool":
         yield from _under_a_condition(place)
         return
+    if place.kind == "trace-time-print":
+        yield from _without_bar(place)
     prints = [c for c in place.on_line(cst.Call) if place.cell.code(c.func) == "print"]
     if not prints and place.kind in ("tracer-format", "trace-time-print"):
         yield from _formatted_before(place)
@@ -32,6 +34,41 @@ def candidates(place: Place) -> Iterator[Candidate]:
         new = debug_print(place, call)
         if new is not None:
             yield Candidate(TITLE, place.cell.edit({call: new}))
+
+
+def _without_bar(place: Place) -> Iterator[Candidate]:
+    """`for i in tqdm(range(n)):` without the bar, and without the lines that set its text."""
+    import libcst as cst
+
+    for call in place.on_line(cst.Call):
+        name = place.cell.code(call.func).rpartition(".")[2]
+        items = [a.value for a in call.args if a.keyword is None and not a.star]
+        if "tqdm" not in name and name not in ("trange", "tnrange") or not items:
+            continue
+        plain = ", ".join(map(place.cell.code, items))
+        new = f"range({plain})" if "range" in name else place.cell.code(items[0])
+        yield Candidate(
+            "take out the progress bar", place.cell.edit({call: new, **_lines_of_bar(place, call)})
+        )
+
+
+def _lines_of_bar(place: Place, call: Any) -> dict[Any, Any]:
+    """`bar.set_description(...)` and its like, for the name that the bar is given."""
+    import libcst as cst
+
+    assigned_to = [
+        t.target.value
+        for n in place.path if isinstance(n, cst.Assign) and n.value is call
+        for t in n.targets if isinstance(t.target, cst.Name)
+    ]  # fmt: skip
+    found: dict[Any, Any] = {}
+    around = place.outermost or place.cell.module
+    for line in place.cell.within(around, cst.SimpleStatementLine) if assigned_to else ():
+        inner = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
+        if isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute):
+            if isinstance(inner.func.value, cst.Name) and inner.func.value.value in assigned_to:
+                found[line] = None
+    return found
 
 
 def _under_a_condition(place: Place) -> Iterator[Candidate]:

@@ -31,6 +31,7 @@ def families(kind: str) -> tuple[Family, ...]:
         numbers,
         padding,
         states,
+        strong,
         widths,
     )
 
@@ -41,7 +42,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),
         "key-reuse": (keys.propose,),
-        "recompile-weak-type": (calls.propose,),
+        "recompile-weak-type": (strong.propose,),
         "recompile-new-function": (calls.propose, hoisting.propose),
         "recompile-static": (calls.propose,),
         "recompile-shape": (padding.propose,),
@@ -66,10 +67,39 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             prover.say_out_of_time()
             return
         try:
-            yield from (_with_diff(f, evidence) for f in family(finding, evidence, prover))
+            yield from (
+                _in_context(_with_diff(f, evidence), evidence, prover)
+                for f in family(finding, evidence, prover)
+            )
         except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
             if _DEBUG:
                 raise
+
+
+def _in_context(fix: Fix, evidence: Evidence, prover: Prover) -> Fix:
+    """Calls of what the cell defines besides the function (`net = Net(3)`) stand among the corrected calls."""
+    import ast
+
+    from jitmagic.fixes.silent import trial
+    from jitmagic.fixes.silent.text import calls_in
+
+    history, sources = trial.history(prover), trial.call_sources(prover)
+    own = {
+        s.name
+        for s in ast.parse(evidence.function.cell).body
+        if isinstance(s, ast.FunctionDef | ast.ClassDef)
+    }
+    others = [s for s in history if s not in sources]
+    if not fix.calls or not any(calls_in(ast.parse(s), name) for s in others for name in own):
+        return fix
+    distinct = list(dict.fromkeys(sources))
+    if len(fix.calls) == len(sources):
+        corrected = iter(fix.calls)
+        return replace(fix, calls=tuple(next(corrected) if s in sources else s for s in history))
+    if len(fix.calls) == len(distinct):
+        known = dict(zip(distinct, fix.calls, strict=True))
+        return replace(fix, calls=tuple(known.get(s, s) for s in history))
+    return fix
 
 
 def _with_diff(fix: Fix, evidence: Evidence) -> Fix:

@@ -1,4 +1,4 @@
-"""Calls that pass other things: strong numbers, one function object, copies of what is given away."""
+"""Calls that pass other things: one function object, copies of what is given away."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    """Corrected calls for recompile-weak-type, recompile-new-function, donated-reuse and dtype-truncation."""
+    """Corrected calls for recompile-new-function, recompile-static and donated-reuse."""
     sources = trial.call_sources(prover)
     if not sources:
         return
-    if finding.kind == "recompile-weak-type":
-        yield from _strong(finding, evidence, prover, sources)
-    elif finding.kind in ("recompile-new-function", "recompile-static"):
+    if finding.kind in ("recompile-new-function", "recompile-static"):
         yield from _hoisted(finding, evidence, prover, sources)
     elif finding.kind == "donated-reuse":
         yield from _copied(evidence, prover, sources)
@@ -52,42 +50,14 @@ def with_argument(source: str, evidence: Evidence, name: str, template: str) -> 
     return text.result()
 
 
-def _replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:
+def replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:
     """The history with the calls replaced."""
     changed = dict(zip(old, new, strict=True))
     return [changed.get(s, s) for s in trial.history(prover)]
 
 
-def _strong(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
-    arguments = {
-        x.path: x for c in evidence.calls for x in c.leaves if x.path in finding.culprits and not x.weak_type
-    }
-    new = list(sources)
-    for path, leaf in arguments.items():
-        if path != leaf.argument:
-            continue
-        template = f"jnp.{leaf.dtype}({{}})" if leaf.shape == () else f"jnp.asarray({{}}, jnp.{leaf.dtype})"
-        with contextlib.suppress(SyntaxError, ValueError):
-            new = [with_argument(s, evidence, path, template) for s in new]
-    if new == list(sources):
-        return
-    with contextlib.suppress(Exception):
-        cell = prover.checker.cell.body
-        got = trial.play(prover, cell, _replaced(prover, sources, new))
-        wanted = trial.original(prover, trial.history(prover), jit=False)
-        before = trial.original(prover, trial.history(prover), jit=True)
-        if trial.same(wanted.results, got.results) and got.traces < before.traces:
-            names = ", ".join(f"`{p}`" for p in arguments)
-            yield Fix(
-                title=f"pass {names} as an array of fixed dtype",
-                applicability="safe",
-                verified=True,
-                evidence=_fewer(got, before),
-                calls=tuple(new),
-            )
-
-
-def _fewer(now: trial.Played, before: trial.Played) -> str:
+def fewer(now: trial.Played, before: trial.Played) -> str:
+    """How many traces are saved, in words."""
     return f"traced {now.traces} times in place of {before.traces}; equal to the run without jit"
 
 
@@ -109,13 +79,13 @@ def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list
         prelude = [f"{name} = {code}" for code, name in texts.items()]
         with contextlib.suppress(Exception):
             cell = prover.checker.cell.body
-            got = trial.play(prover, cell, [*prelude, *_replaced(prover, sources, new)])
+            got = trial.play(prover, cell, [*prelude, *replaced(prover, sources, new)])
             wanted = trial.original(prover, trial.history(prover), jit=False)
             before = trial.original(prover, trial.history(prover), jit=True)
             if trial.same(wanted.results, got.results) and got.traces < before.traces:
                 yield Fix(
                     title=f"make `{path}` once, before the calls", applicability="safe", verified=True,
-                    evidence=_fewer(got, before),
+                    evidence=fewer(got, before),
                     calls=(*prelude, *new),
                 )  # fmt: skip
                 return
@@ -145,7 +115,7 @@ def _copied(evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[
     with contextlib.suppress(Exception):
         wanted = trial.original(prover, trial.history(prover), jit=False)
         got = trial.play(
-            prover, prover.checker.cell.body, _replaced(prover, sources, new), options=prover.checker.options
+            prover, prover.checker.cell.body, replaced(prover, sources, new), options=prover.checker.options
         )
         if trial.same(wanted.results, got.results):
             words = "traced; equal to the run without jit"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
+
+
+_DERIVATIVES = frozenset("grad value_and_grad jacfwd jacrev jacobian hessian".split())
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -66,7 +70,7 @@ def compared_whole(prover: Prover, cell: str) -> str | None:
 
 def candidates(source: str, line: int) -> Iterator[str]:
     """Cells in which the jit on that line stands at the top."""
-    for make in (_with_keywords, _with_free_names):
+    for make in (_with_keywords, _with_free_names, _decorated):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, StopIteration):
             cell = make(Text(source), line)
             if cell:
@@ -93,24 +97,48 @@ def _top(text: Text, node: ast.AST) -> ast.stmt:
     return node
 
 
-def _applications(text: Text, jit: ast.Call) -> list[ast.Call]:
-    """Calls of the jitted function: at once, or of the name that it is assigned to."""
+def _applications(text: Text, jit: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
+    """Calls of the jitted function, each with the node that stands for it: at once, or of the name it is given."""
     parent = text.parents[jit]
     if isinstance(parent, ast.Call) and parent.func is jit:
-        return [parent]
+        return [(parent, jit)]
     statement = text.statement(jit)
     if (
         isinstance(statement, ast.Assign)
         and statement.value is jit
         and isinstance(statement.targets[0], ast.Name)
     ):
-        name, top = statement.targets[0].id, _top(text, jit)
-        return [
-            n
-            for n in ast.walk(top)
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name
-        ]
+        return _calls_of(text, statement.targets[0].id, _top(text, jit))
     raise ValueError("the jitted function goes elsewhere")
+
+
+def _calls_of(text: Text, name: str, top: ast.AST) -> list[tuple[ast.Call, ast.expr]]:
+    """Calls of a name inside `top`, those of its gradient included. Raises ValueError where it goes elsewhere."""
+    found: list[tuple[ast.Call, ast.expr]] = []
+    for n in ast.walk(top):
+        if not (isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)):
+            continue
+        call: ast.AST | None = text.parents[n]
+        if isinstance(call, ast.Call) and call.args[:1] == [n]:
+            if dotted_name(call.func).rpartition(".")[2] in _DERIVATIVES:
+                call = _called(text, call)
+        elif not (isinstance(call, ast.Call) and call.func is n):
+            call = None
+        if not isinstance(call, ast.Call) or any(isinstance(a, ast.Starred) for a in call.args):
+            raise ValueError("the jitted function goes elsewhere")
+        found.append((call, n))
+    return found
+
+
+def _called(text: Text, derivative: ast.Call) -> ast.AST | None:
+    """The call of `grad(f)`: at once, or of the name it is given where that is called once."""
+    parent = text.parents[derivative]
+    if isinstance(parent, ast.Call) and parent.func is derivative:
+        return parent
+    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+        calls = _calls_of(text, parent.targets[0].id, _top(text, derivative))
+        return calls[0][0] if len(calls) == 1 else None
+    return None
 
 
 def _with_keywords(text: Text, line: int) -> str | None:
@@ -186,13 +214,9 @@ def _with_free_names(text: Text, line: int) -> str | None:
 
 def _placed(text: Text, jit: ast.Call, top: ast.stmt, made: str, extra: str, before: list[str]) -> str:
     name = text.fresh("compiled", "jitted", "compiled_function")
-    for call in _applications(text, jit):
-        if call.func is jit:
-            text.replace(jit, name)
-        else:
-            text.replace(call.func, name)
-        end = text.span(call)[1] - 1
-        text.changes.append((end, end, extra if call.args or call.keywords else extra.removeprefix(", ")))
+    for call, node in _applications(text, jit):
+        text.replace(node, name)
+        _extend(text, call, extra)
     statement = text.statement(jit)
     if isinstance(statement, ast.Assign) and statement.value is jit:
         text.remove(statement)
@@ -201,3 +225,84 @@ def _placed(text: Text, jit: ast.Call, top: ast.stmt, made: str, extra: str, bef
     block = "\n".join([*before, f"{name} = {made}", "", ""]) + "\n"
     text.changes.append((start, start, block))
     return text.result()
+
+
+def _extend(text: Text, call: ast.Call, extra: str) -> None:
+    """Put more arguments behind those of a call."""
+    end = text.span(call)[1] - 1
+    if call.keywords:  # what follows a keyword has to be one
+        extra = ", ".join(x if "=" in x or not x else f"{x}={x}" for x in extra.split(", "))
+    text.changes.append((end, end, extra if call.args or call.keywords else extra.removeprefix(", ")))
+
+
+def _decorated(text: Text, line: int) -> str | None:
+    """A function inside that is decorated with jit, as one at the top that takes its free names as arguments."""
+    inner = next(
+        n
+        for n in ast.walk(text.tree)
+        if isinstance(n, ast.FunctionDef)
+        and any(d.lineno <= line <= (n.body[0].lineno) for d in n.decorator_list if _is_jitting(d))
+        and text.parents[n] is not text.tree
+    )
+    top = _top(text, inner)
+    if inner.name in {n.name for n in text.tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}:
+        return None
+    names, given = _free(text, inner, top)
+    arguments = ", ".join([ast.unparse(inner.args), *names] if ast.unparse(inner.args) else names)
+    for call, _ in _calls_of(text, inner.name, text.around(inner, ast.FunctionDef) or top):
+        _extend(text, call, "".join(f", {g}" for g in given))
+    source = text.code(inner)
+    for old, new in zip(given, names, strict=True):
+        source = re.sub(rf"(?<![\w.]){re.escape(old)}\b", new, source) if old != new else source
+    head = "\n".join(f"@{text.code(d)}" for d in inner.decorator_list)
+    body = source[source.index(":", source.index(")", source.index("("))) :]
+    indent = inner.col_offset
+    lines = "\n".join(x[indent:] if x[:indent].isspace() else x for x in body.splitlines())
+    first = inner.decorator_list[0].lineno
+    start = text.starts[first - 1]
+    end = text.starts[min(inner.end_lineno or 0, len(text.starts) - 1)]
+    text.changes.append((start, end, ""))
+    decorators = getattr(top, "decorator_list", [])
+    at = text.starts[(decorators[0] if decorators else top).lineno - 1]
+    text.changes.append((at, at, f"{head}\ndef {inner.name}({arguments}){lines}\n\n\n"))
+    return text.result()
+
+
+def _is_jitting(decorator: ast.expr) -> bool:
+    return any(getattr(n, "attr", getattr(n, "id", "")) in ("jit", "pjit") for n in ast.walk(decorator))
+
+
+def _free(text: Text, inner: ast.FunctionDef, top: ast.stmt) -> tuple[list[str], list[str]]:
+    """Names of the functions around that it reads, and what calls pass for them; `self` by its attributes."""
+    own = {a.arg for a in ast.walk(inner.args) if isinstance(a, ast.arg)}
+    own |= {n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    around = [
+        n for n in ast.walk(top) if isinstance(n, ast.FunctionDef) and inner in ast.walk(n) and n is not inner
+    ]
+    local = {a.arg for f in around for a in ast.walk(f.args) if isinstance(a, ast.arg)}
+    local |= {
+        n.id
+        for f in around
+        for n in ast.walk(f)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and inner not in _path(text, n)
+    }
+    names: dict[str, str] = {}
+    for n in (n for part in inner.body for n in ast.walk(part)):
+        if not (isinstance(n, ast.Name) and n.id in local and n.id not in own):
+            continue
+        parent = text.parents[n]
+        if n.id != "self":
+            names[n.id] = n.id
+            continue
+        called = isinstance(text.parents[parent], ast.Call) and text.parents[parent].func is parent  # type: ignore[attr-defined]
+        if not isinstance(parent, ast.Attribute) or called or parent.attr in own:
+            raise ValueError("the object is used for more than its arrays")
+        names[parent.attr] = f"self.{parent.attr}"
+    return list(names), list(names.values())
+
+
+def _path(text: Text, node: ast.AST) -> Iterator[ast.AST]:
+    current: ast.AST | None = node
+    while current is not None:
+        yield current
+        current = text.parents.get(current)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.fixes.silent.states import alias
+from jitmagic.fixes.silent.text import FunctionNode, Text, add_parameter
 from jitmagic.report import Finding, Fix
+from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 REDUCTIONS = {"mean": "", "sum": "", "prod": "", "any": "", "all": "", "std": "", "var": "",
-              "max": "-jnp.inf", "min": "jnp.inf"}  # fmt: skip
+              "max": "-{}.inf", "min": "{}.inf"}  # fmt: skip
 """Reductions that take `where=`, and the `initial=` that some of them need with it."""
+
+
+_SIZED = frozenset(
+    "arange zeros ones full empty eye reshape broadcast_to iota fori_loop range fold_in".split()
+)
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,7 @@ def _lengths(evidence: Evidence, prover: Prover) -> Lengths | None:
     shapes: dict[str, list[tuple[int, ...]]] = {}
     order = evidence.function.parameters
     for sample in prover.samples:
-        if sample.kwargs:
-            return None
-        for name, value in zip(order, sample.args, strict=False):
+        for name, value in {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}.items():
             if not hasattr(value, "shape"):
                 continue
             shapes.setdefault(name, []).append(tuple(value.shape))
@@ -102,18 +107,18 @@ def _padded_cell(evidence: Evidence, prover: Prover, lengths: Lengths) -> str | 
     first, axis = next(iter(lengths.axes.items()))
     start = text.span(function)[0]
     head = text.source[start:].index("(") + start
-    at = [text.span(n)[1] for n in (*function.args.posonlyargs, *function.args.args, *function.args.defaults)]
-    if function.args.defaults or function.args.kwonlyargs or not at:
+    at = [*function.args.posonlyargs, *function.args.args]
+    if not at:
         return None
-    if counted:
-        text.changes.append((max(at), max(at), f", {count}"))
-    text.changes.append((start, head, f"@jax.jit\ndef {inner}"))
+    by_name = add_parameter(text, function, count) if counted else False
+    text.changes.append((start, head, f"@{_jit(prover)}\ndef {inner}"))
     if masked:
         body = _first(function)
-        text.before(body, [f"{keep} = jnp.arange({first}.shape[{axis}]) < {count}"])
+        text.before(body, [f"{keep} = {_jnp(prover)}.arange({first}.shape[{axis}]) < {count}"])
     cell = text.result().rstrip("\n")
-    outside = _wrapper(name, inner, count, [a.arg for a in (*function.args.posonlyargs, *function.args.args)],
-                       lengths, _result_axis(prover, lengths), counted)  # fmt: skip
+    passed = (f"{count}={count}" if by_name else count) if counted else ""
+    outside = _wrapper(name, inner, count, function.args, lengths, _result_axis(prover, lengths), passed,
+                       _jnp(prover))  # fmt: skip
     return f"{cell}\n\n\n{outside}" if text.tree.body[-1] is function else _after(cell, inner, outside)
 
 
@@ -133,22 +138,28 @@ def _first(function: FunctionNode) -> ast.stmt:
 
 
 def _wrapper(
-    name: str, inner: str, count: str, order: Sequence[str], lengths: Lengths, result: int | None,
-    counted: bool,
-) -> str:  # fmt: skip
+    name: str,
+    inner: str,
+    count: str,
+    args: ast.arguments,
+    lengths: Lengths,
+    result: int | None,
+    passed: str,
+    jnp: str,
+) -> str:
     first, axis = next(iter(lengths.axes.items()))
     given = []
-    for argument in order:
-        if argument not in lengths.axes:
-            given.append(argument)
-            continue
-        given.append(f"jnp.pad({argument}, {_widths(lengths.axes[argument], argument, lengths)})")
+    for a in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+        value = a.arg
+        if value in lengths.axes:
+            value = f"{jnp}.pad({a.arg}, {_widths(lengths.axes[a.arg], a.arg, lengths)})"
+        given.append(f"{a.arg}={value}" if a in args.kwonlyargs else value)
     cut = "" if result is None else f"[{':, ' * result}:{count}]"
     return (
-        f"def {name}({', '.join(order)}):\n"
+        f"def {name}({ast.unparse(args)}):\n"
         f"    {count} = {first}.shape[{axis}]\n"
         f"    more = -{count} % {lengths.unit}\n"
-        f"    return {inner}({', '.join([*given, count] if counted else given)}){cut}\n"
+        f"    return {inner}({', '.join([*given, passed] if passed else given)}){cut}\n"
     )
 
 
@@ -169,14 +180,14 @@ def _mask(text: Text, function: FunctionNode, prover: Prover, lengths: Lengths, 
         given = {k.arg for k in call.keywords}
         if name not in REDUCTIONS or "where" in given or "initial" in given:
             continue
-        method = not ast.unparse(call.func).startswith(("jnp.", "jax.numpy."))
+        method = not ast.unparse(call.func).startswith((f"{_jnp(prover)}.", "jax.numpy."))
         value = call.func.value if method else (call.args[0] if call.args else None)  # type: ignore[attr-defined]
         axis = _axis_of(text, value, prover, lengths) if value is not None else None
         if axis is None or not _reduces(call, axis, method):
             continue
         k, rank = axis
         mask = keep if k == rank - 1 else f"{keep}[:{', None' * (rank - 1 - k)}]"
-        more = f", initial={REDUCTIONS[name]}" if REDUCTIONS[name] else ""
+        more = f", initial={REDUCTIONS[name].format(_jnp(prover))}" if REDUCTIONS[name] else ""
         end = text.span(call)[1] - 1
         comma = ", " if call.args or call.keywords else ""
         text.changes.append((end, end, f"{comma}where={mask}{more}"))
@@ -214,7 +225,16 @@ def _reduces(call: ast.Call, axis: tuple[int, int], method: bool) -> bool:
 def _count(text: Text, function: FunctionNode, lengths: Lengths, count: str) -> bool:
     """`len(x)` and `x.shape[k]` as the number that counts; whether there was one."""
     before = len(text.changes)
+    sizes = {
+        id(n)
+        for c in ast.walk(function)
+        if isinstance(c, ast.Call) and dotted_name(c.func).rpartition(".")[2] in _SIZED
+        for a in (*c.args, *(k.value for k in c.keywords))
+        for n in ast.walk(a)
+    }
     for node in ast.walk(function):
+        if id(node) in sizes:
+            continue  # arrays made inside are as long as the padded ones
         code = ast.unparse(node) if isinstance(node, (ast.Call, ast.Subscript)) else ""
         for name, axis in lengths.axes.items():
             whole = (f"{name}.shape[{axis}]", *((f"len({name})",) if axis == 0 else ()))
@@ -259,8 +279,10 @@ def _proved(evidence: Evidence, prover: Prover, cell: str, lengths: Lengths) -> 
         with trial.aside(prover):
             for sample in prover.samples:
                 other = [_random(a, draw) for a in sample.args]
-                for args in (sample.args, other):
-                    wanted, got = prover.checker.fn(*args), jax.block_until_ready(new(*args))
+                more = {k: _random(v, draw) for k, v in sample.kwargs.items()}
+                for args, kwargs in ((sample.args, sample.kwargs), (other, more)):
+                    wanted = prover.checker.fn(*args, **kwargs)
+                    got = jax.block_until_ready(new(*args, **kwargs))
                     if not trial.same(wanted, got):
                         return None
         if len(traces) < len(prover.samples):
@@ -290,3 +312,13 @@ def _counting(cell: str, name: str) -> ast.Module:
         if isinstance(node, ast.FunctionDef) and node.name.startswith(f"{name}_padded"):
             node.body.insert(0, ast.parse("__traced(1)").body[0])
     return ast.fix_missing_locations(tree)
+
+
+def _jnp(prover: Prover) -> str:
+    return alias(prover, "jax.numpy") or "jnp"
+
+
+def _jit(prover: Prover) -> str:
+    """`jax.jit` as the notebook writes it."""
+    jax = alias(prover, "jax")
+    return f"{jax}.jit" if jax else "jit"

@@ -202,7 +202,12 @@ def _put(namespace: dict[str, Any], old: dict[str, Any], name: str, value: Calla
     elif namespace[head] is old.get(head):
         raise LookupError(f"the cell does not define {head}")  # the user's own class is left alone
     else:
-        setattr(namespace[head], method, lambda self, *a, **k: value(self, *a, **k))
+
+        def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return value(self, *args, **kwargs)
+
+        bound.clear_cache = getattr(value, "clear_cache", lambda: None)  # type: ignore[attr-defined]
+        setattr(namespace[head], method, bound)
 
 
 def same(a: Any, b: Any) -> bool:
