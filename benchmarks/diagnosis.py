@@ -1,33 +1,49 @@
 """Cost of a diagnosis beside the plain run it explains, and how it grows with the size of the function.
 
-    python benchmarks/diagnosis.py [--sizes 1000 10000] [--shape 64] [--forms helper lines]
+    python benchmarks/diagnosis.py [--sizes 1000 10000] [--shape 64] [--forms helper lines] [--rounds 3]
 
 For each size, functions of that many equations on an array of `--shape` floats are measured, each in its first run
-(cold: jax compiles every operation anew) and each in a process of its own:
+(cold: jax compiles every operation anew) and each in a process of its own, with bytecode as an installed package has
+it:
 
 * plain:    the function without jit
-* diagnose: a failing form of it (a question to a traced value in the middle), with all that a failing call sets
-            off: locating, recording runs, search for static arguments, findings; without and with fixes
-* good:     a form that traces, under `jitmagic.check`: traces are counted, and timed beside one bare `.trace`
+* fails:    its trace alone, up to the question to a traced value in the middle that it fails at; jax's own error
+* diagnose: all that a failing call sets off: that trace, locating, recording runs, search for static arguments
+* conclude: the same with findings, and fixes that are applied and proved (each a trace and runs of its own)
+* trace:    a form that traces: one bare `.trace`
+* check:    that form diagnosed; traces are counted
 
-Prints CPU seconds of the process (the machine may be shared), ratios and the exponent of growth between the sizes.
-Conditions are printed first.
+Prints CPU seconds of the process (the machine may be shared), medians of the rounds, in which the kinds take turns;
+the parts of `diagnose`; and the exponent of growth between the sizes. Conditions are printed first.
+
+The array is small on purpose: where an operation takes longer than jax takes to bind it, every ratio is smaller.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
 import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
 FAILING = "    if x[0] > 0:\n        x = x + 1\n"
-KINDS = ("plain", "diagnose", "conclude", "trace", "check")
+KINDS = ("plain", "fails", "diagnose", "conclude", "trace", "check")
+PARTS = {
+    "jitmagic.tracing.stages": {"run_stages": "trace"},
+    "jitmagic.tracing.recording": {"record": "recording run"},
+    "jitmagic.syntax": {"tolerant_tree": "parsing"},
+    "jitmagic.state.roots": {"reach": "what it reads"},
+    "jitmagic.silent.collect": {"observe": "what it asks"},
+}
 
 
 def cell(equations: int, failing: bool, form: str) -> str:
@@ -60,9 +76,10 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
     import jax.numpy as jnp
 
     x = jnp.ones(shape).block_until_ready()
-    f = define(cell(equations, kind in ("diagnose", "conclude", "plain"), form))
+    f = define(cell(equations, kind in ("diagnose", "conclude", "plain", "fails"), form))
     found: dict[str, Any] = {}
     if kind in ("diagnose", "conclude", "check"):
+        found["parts"] = timed_parts()
         from jitmagic import checking, conclusions
         from jitmagic.settings import Settings
         from jitmagic.tracing import recording, stages
@@ -83,15 +100,44 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
     if kind == "plain":
         jax.block_until_ready(f(x))
     else:
-        jax.jit(f).trace(x)
+        with contextlib.suppress(jax.errors.TracerBoolConversionError):
+            jax.jit(f).trace(x)
     return {"seconds": time.process_time() - start}
 
 
-def in_a_process(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
+def timed_parts() -> dict[str, float]:
+    """CPU seconds of the parts of a diagnosis, each without those inside it; filled as they run."""
+    spent = dict.fromkeys((part for parts in PARTS.values() for part in parts.values()), 0.0)
+    inner: list[float] = [0.0]
+
+    def timed(run: Any, part: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.process_time()
+            inner.append(0.0)
+            try:
+                return run(*args, **kwargs)
+            finally:
+                taken = time.process_time() - start
+                spent[part] += taken - inner.pop()
+                inner[-1] += taken
+
+        return call
+
+    for name, parts in PARTS.items():
+        module = importlib.import_module(name)
+        for function, part in parts.items():
+            setattr(module, function, timed(getattr(module, function), part))
+    return spent
+
+
+def in_a_process(kind: str, equations: int, shape: int, form: str, bytecode: str) -> dict[str, Any]:
     """The measurement in a process of its own."""
     options = ["--sizes", str(equations), "--shape", str(shape), "--forms", form]
     command = [sys.executable, __file__, "--one", kind, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {
+        "PYTHONPYCACHEPREFIX": bytecode
+    }
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise SystemExit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -103,6 +149,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10000])
     parser.add_argument("--shape", type=int, default=64)
     parser.add_argument("--forms", nargs="+", default=["helper", "lines"])
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", choices=KINDS)
     asked = parser.parse_args()
     if asked.one:
@@ -111,28 +158,39 @@ def main() -> None:
     import jax
 
     print(f"jax {jax.__version__}, Python {platform.python_version()}, {jax.default_backend()}, "
-          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.shape} float32, cold processes")  # fmt: skip
-    for form in asked.forms:
-        print_form(form, asked.sizes, asked.shape)
+          f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {asked.shape} float32, cold processes, "
+          f"medians of {asked.rounds} rounds")  # fmt: skip
+    with tempfile.TemporaryDirectory() as bytecode:
+        for kind in ("conclude", "check"):  # writes the bytecode
+            in_a_process(kind, 100, asked.shape, asked.forms[0], bytecode)
+        for form in asked.forms:
+            print_form(form, asked.sizes, asked.shape, asked.rounds, bytecode)
 
 
-def print_form(form: str, sizes: list[int], shape: int) -> None:
+def print_form(form: str, sizes: list[int], shape: int, rounds: int, bytecode: str) -> None:
     """The rows of one form of function."""
     before: dict[str, float] = {}
     for size in sizes:
-        got = {kind: in_a_process(kind, size, shape, form) for kind in KINDS}
-        seconds = {kind: got[kind]["seconds"] for kind in KINDS}
+        turns = [{k: in_a_process(k, size, shape, form, bytecode) for k in KINDS} for _ in range(rounds)]
+        got = turns[0]
+        seconds = {kind: statistics.median(turn[kind]["seconds"] for turn in turns) for kind in KINDS}
         print(f"\n{size} equations, {form}")
         for kind in KINDS:
             base = "trace" if kind in ("trace", "check") else "plain"
+            ratio = statistics.median(turn[kind]["seconds"] / turn[base]["seconds"] for turn in turns)
             grown = ""
             if kind in before:
                 exponent = math.log(seconds[kind] / before[kind]) / math.log(size / sizes[0])
                 grown = f"  grows as n^{exponent:.2f}"
             more = f"  traces {got[kind]['traces']}" if "traces" in got[kind] else ""
-            print(
-                f"  {kind:9s}{seconds[kind]:8.3f} s  {seconds[kind] / seconds[base]:5.2f} x {base}{grown}{more}"
-            )
+            print(f"  {kind:9s}{seconds[kind]:8.3f} s  {ratio:5.2f} x {base}{grown}{more}")
+            if kind in ("diagnose", "check"):
+                parts = {
+                    p: statistics.median(turn[kind]["parts"][p] for turn in turns) for p in got[kind]["parts"]
+                }
+                print(
+                    "           of these " + ", ".join(f"{p} {s:.3f}" for p, s in parts.items() if s >= 0.001)
+                )
         before = before or seconds
 
 

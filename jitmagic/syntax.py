@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import bisect
+import contextlib
 import functools
+import gc
 import linecache
 import types
 import weakref
@@ -238,7 +240,21 @@ def source_of(filename: str) -> Source:
 @functools.lru_cache(maxsize=64)
 def parsed(text: str) -> ast.Module:
     """The tree of a text, not to be changed. Raises what `ast.parse` raises."""
-    return ast.parse(text)
+    with uncollected():
+        return ast.parse(text)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """While many small objects are made that all stay, garbage is not looked for: each time it would be, Python
+    reads through all of the modules loaded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def tolerant_tree(text: str) -> ast.Module | None:

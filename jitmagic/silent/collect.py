@@ -11,6 +11,7 @@ from jitmagic.evidence import Silent
 from jitmagic.facts import source_file
 from jitmagic.silent import keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
+from jitmagic.syntax import uncollected
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -138,7 +139,9 @@ def observe(
     subject: Subject, traced: Any, args: Sequence[Any], kwargs: Mapping[str, Any], reach: Any
 ) -> None:
     """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
-    subject.seen.silent = merge(subject.seen.silent, collect(subject, traced, args, kwargs, reach))
+    with uncollected():
+        found = collect(subject, traced, args, kwargs, reach)
+    subject.seen.silent = merge(subject.seen.silent, found)
 
 
 def observe_result(subject: Subject, traced: Any, inputs: Sequence[Any], value: Any) -> None:

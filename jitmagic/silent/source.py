@@ -62,9 +62,10 @@ def effects(code: Code) -> Iterator[SideEffect]:
 
 
 def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
-    name, asked = code.full_name(call.func), dotted_name(call.func)
-    outside = [n for n in _outside(code, call.args) if n != asked]
-    where = code.where(call)
+    name = code.full_name(call.func)
+    if not name or (name.startswith("jax.") and name not in FILES):
+        return
+    asked, where = dotted_name(call.func), code.where(call)
     if name in CLOCK:
         yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
     elif name in ENVIRONMENT:
@@ -73,6 +74,7 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         ]
         yield SideEffect("environment", (asked, *variable), where, asked)
     elif name in FILES:
+        outside = [n for n in _outside(code, call.args) if n != asked]
         yield SideEffect("file", (asked, *outside), where, asked)
     elif (
         name.startswith("pathlib.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import collections
 import functools
 import random
@@ -82,8 +81,9 @@ class Reach:
     roots: list[Root] = field(default_factory=list)
     functions: tuple[Function, ...] = ()
     """User functions reached, the callable itself first."""
-    modules_used: list[tuple[str, Facts, ast.expr]] = field(default_factory=list)
-    """`np.random.normal` and the like, as written (from-imported names by their full name), with their nodes."""
+    modules_used: list[tuple[str, Facts, list[Use], int]] = field(default_factory=list)
+    """`np.random.normal` and the like, as written (from-imported names by their full name), with the uses and the
+    number of their nodes."""
     namespaces: list[dict[str, Any]] = field(default_factory=list)
     """Globals of functions that use `globals()`, `exec` or `eval`."""
     classes: tuple[type, ...] = ()
@@ -291,7 +291,10 @@ class _Scan:
             self._add(path, Place(path, "global", "global", "state", holder={"state": state}), "global")
             near = path.removesuffix("DEFAULT")
             self.reach.offered[path] = tuple(
-                facts.where(node) for text, facts, node in self.reach.modules_used if text.startswith(near)
+                facts.where(use.nodes[index])
+                for text, facts, uses, index in self.reach.modules_used
+                for use in uses
+                if text.startswith(near)
             )
 
     def _arguments(
@@ -396,7 +399,8 @@ class _Scan:
         value = fn.__globals__.get(name, MISSING)
         if is_a(value, types.ModuleType):
             return self._module(fn, facts, name, value)
-        if value is MISSING and not any(u.root == name and u.action == "write" for u in facts.uses):
+        uses = [u for same in facts.free.get(name, {}).values() for u in same]
+        if value is MISSING and not any(u.action == "write" for u in uses):
             return None
         origin = self._origin("global", fn)
         if is_library(value):
@@ -408,13 +412,13 @@ class _Scan:
     def _module(self, fn: Function, facts: Facts, name: str, module: types.ModuleType) -> None:
         user = is_user_module(module)
         place = Place(name, self._origin("global", fn), "global", name, holder=fn.__globals__)
-        for use in facts.uses:
-            if use.root != name or not use.free or not use.steps:
+        for steps, uses in facts.free.get(name, {}).items():
+            if not steps:
                 continue
-            self._read_of_module(use, facts)
-            self._draws(name, module, use)
+            self._read_of_module(uses, facts)
+            self._draws(name, module, uses[0])
             below = place if user else None
-            for step in use.steps:
+            for step in steps:
                 if below is None or not is_user_module(below.look()):
                     break
                 below = below.below("attribute", step.key)
@@ -422,11 +426,11 @@ class _Scan:
             if below is not None and below is not place:
                 self._add(below.path, below, place.origin)
 
-    def _read_of_module(self, use: Use, facts: Facts) -> None:
-        steps = [s for s in use.steps if s.kind == "attribute"]
-        if use.nodes:
-            text = ".".join([use.root, *(s.key for s in steps)])
-            self.reach.modules_used.append((text, facts, use.nodes[len(steps)]))
+    def _read_of_module(self, uses: list[Use], facts: Facts) -> None:
+        steps = [s for s in uses[0].steps if s.kind == "attribute"]
+        if uses[0].nodes:
+            text = ".".join([uses[0].root, *(s.key for s in steps)])
+            self.reach.modules_used.append((text, facts, uses, len(steps)))
 
     def _draws(self, name: str, module: Any, use: Use) -> None:
         """`bm.random.normal`, or `normal` from there: its numbers come from the module's random state."""
@@ -440,10 +444,10 @@ class _Scan:
         self.drawn.setdefault(id(state), (f"{path}.DEFAULT", state))
 
     def _note(self, facts: Facts, name: str, text: str) -> None:
-        for use in facts.uses:
-            if use.root == name and use.free and use.nodes:
-                steps = "".join(f".{s.key}" for s in use.steps if s.kind == "attribute")
-                self.reach.modules_used.append((text + steps, facts, use.nodes[-1]))
+        for steps, uses in facts.free.get(name, {}).items():
+            full = text + "".join(f".{s.key}" for s in steps if s.kind == "attribute")
+            if uses[0].nodes:
+                self.reach.modules_used.append((full, facts, uses, -1))
 
     def _partial(self, value: functools.partial[Any], name: str) -> None:
         base = Place(name, "global", "global", name, holder={name: value})
@@ -454,7 +458,7 @@ class _Scan:
                 self._add(place.path, place, "default")
 
     def _add(self, path: str, place: Place, origin: str, facts: Facts | None = None) -> None:
-        uses = tuple(u for u in facts.uses if u.root == path and u.free) if facts else ()
+        uses = tuple(u for same in facts.free.get(path, {}).values() for u in same) if facts else ()
         holder = place._holder if place.parent is None else place.parent._holder
         key = (id(holder) if holder is not None else id(place.parent), place.kind, place.path, str(place.key))
         if origin == "default" or place.parent is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import functools
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from jitmagic.evidence import Where
 from jitmagic.state.paths import Step, literal
 from jitmagic.state.values import MISSING
-from jitmagic.syntax import ByCode, Function, children, parameters, source_of, walk
+from jitmagic.syntax import ByCode, Function, children, parameters, source_of, uncollected, walk
 
 MUTATORS = frozenset(
     "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "
@@ -23,6 +24,7 @@ MUTATORS = frozenset(
 )
 _NAMESPACE = frozenset(("globals", "exec", "eval"))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOAD = ast.Load()
 _Action = Literal["read", "write", "mutate"]
 
 
@@ -61,6 +63,15 @@ class Facts:
     """It uses `globals()`, `exec` or `eval`."""
     lines: tuple[str, ...] = field(default=(), repr=False)
 
+    @functools.cached_property
+    def free(self) -> dict[str, dict[tuple[Step, ...], list[Use]]]:
+        """The uses of what is not local, by root and steps."""
+        found: dict[str, dict[tuple[Step, ...], list[Use]]] = {}
+        for use in self.uses:
+            if use.free:
+                found.setdefault(use.root, {}).setdefault(use.steps, []).append(use)
+        return found
+
     def where(self, node: ast.AST) -> Where:
         """The place of a node, columns in characters."""
         line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
@@ -92,8 +103,9 @@ def _from_source(code: types.CodeType) -> Facts | None:
     node = source.function(code)
     if node is None:
         return None
-    reader = _Reader()
-    reader.function(node)
+    reader = _Reader(any(":=" in line for line in source.lines))
+    with uncollected():
+        reader.function(node)
     names = tuple(dict.fromkeys(u.root for u in reader.uses if u.free))
     if not _names(code).issuperset(names):  # the file was changed since
         return None
@@ -116,7 +128,9 @@ def _names(code: types.CodeType) -> set[str]:
 class _Reader:
     """Collects uses; knows which names are local to the function or to a function around it, within it."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_expressions: bool) -> None:
+        self.in_expressions = in_expressions
+        """Whether expressions may bind names."""
         self.uses: list[Use] = []
         self.attributes: dict[str, None] = {}
         self.stored: dict[str, None] = {}
@@ -126,7 +140,7 @@ class _Reader:
         self.statement: ast.AST | None = None
 
     def function(self, node: Function) -> None:
-        bound, outer = _bound_names(node)
+        bound, outer = _bound_names(node, self.in_expressions)
         self.local.append(bound)
         self.outer.append(outer)
         body = node.body if isinstance(node.body, list) else [node.body]
@@ -144,16 +158,24 @@ class _Reader:
         return True
 
     def visit(self, node: ast.AST) -> None:
-        before = self.statement
-        if isinstance(node, ast.stmt):
-            self.statement = node
         special = _VISITS.get(type(node))
-        if special is not None:
-            special(self, node)
-        else:
-            for child in children(node):
-                self.visit(child)
+        if not isinstance(node, ast.stmt):
+            special(self, node) if special is not None else self._visit_parts(node)
+            return
+        before, self.statement = self.statement, node
+        special(self, node) if special is not None else self._visit_parts(node)
         self.statement = before
+
+    def _visit_parts(self, node: ast.AST) -> None:
+        for child in children(node):
+            self.visit(child)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.visit(node.left)
+        self.visit(node.right)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        return
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
@@ -227,6 +249,10 @@ class _Reader:
         also_reads: bool = False,
     ) -> None:  # fmt: skip
         """Record the longest chain of attributes and literal items that starts at a name."""
+        if isinstance(node, ast.Name) and action is None and isinstance(node.ctx, ast.Load):
+            free = self._is_free(node.id)
+            self.uses.append(Use(node.id, (), "read", free, (node,), self.statement, whole_to, called))
+            return
         outermost, nodes = node, [node]
         while isinstance(nodes[-1], ast.Attribute | ast.Subscript):
             nodes.append(nodes[-1].value)
@@ -265,6 +291,7 @@ _VISITS: dict[type, Any] = {
     **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _Reader.visit_FunctionDef),
     **dict.fromkeys(_COMPREHENSIONS, _Reader._comprehension),
     ast.Lambda: _Reader.visit_Lambda, ast.ClassDef: _Reader.visit_ClassDef, ast.Call: _Reader.visit_Call,
+    ast.BinOp: _Reader.visit_BinOp, ast.Constant: _Reader.visit_Constant,
     ast.AugAssign: _Reader.visit_AugAssign, ast.AnnAssign: _Reader.visit_AnnAssign, ast.arg: _Reader.visit_arg,
 }  # fmt: skip
 
@@ -293,12 +320,14 @@ def dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-def _bound_names(node: Function) -> tuple[set[str], set[str]]:
-    """Names that a function binds itself, and its global and nonlocal ones."""
+def _bound_names(node: Function, in_expressions: bool = True) -> tuple[set[str], set[str]]:
+    """Names that a function binds itself, and its global and nonlocal ones; `in_expressions`: by `:=` too."""
     bound, outer = set(parameters(node)), set()
     todo: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
     while todo:
         n = todo.pop()
+        if not in_expressions and isinstance(n, ast.expr) and not _is_target(n):
+            continue
         if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(n.name)
             todo += n.decorator_list
@@ -313,6 +342,10 @@ def _bound_names(node: Function) -> tuple[set[str], set[str]]:
         bound.update(_binds(n))
         todo += children(n)
     return bound - outer, outer
+
+
+def _is_target(node: ast.expr) -> bool:
+    return not isinstance(getattr(node, "ctx", _LOAD), ast.Load)
 
 
 def _stored(node: ast.AST) -> set[str]:

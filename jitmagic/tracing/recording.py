@@ -83,7 +83,10 @@ def _record(
             if recorder.inside:
                 stack.enter_context(jax.disable_jit())
                 stack.enter_context(counting(functools.partial(_counted, trace)))
-            for context in (answering_tracers(), compat.full_tracebacks(), compat.set_current_trace(trace)):
+            for context in (
+                answering_tracers(), compat.answering_jitted(trace.call), compat.full_tracebacks(),
+                compat.set_current_trace(trace),
+            ):  # fmt: skip
                 stack.enter_context(context)
             fn(*args, **kwargs)
     except OutOfBudget:

@@ -130,6 +130,25 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
             self.val, self.leaves = new.val, self.leaves | new.leaves
 
 
+def _direct(name: str) -> Callable[..., Any]:
+    """An operator that works on the values themselves where nothing else traces."""
+    usual = getattr(ShadowTracer, name)
+
+    def method(self: ShadowTracer, *other: Any) -> Any:
+        trace = self._trace
+        if trace.is_direct():
+            return trace.operate(name, self, other)
+        return usual(self, *other)
+
+    return method
+
+
+_TWO = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+_OPERATORS = [*_TWO, *(f"r{n}" for n in _TWO), *"eq ne lt le gt ge neg pos abs invert".split()]
+for _name in _OPERATORS:
+    setattr(ShadowTracer, f"__{_name}__", _direct(f"__{_name}__"))
+
+
 def _hash(tracer: ShadowTracer, caller: types.FrameType) -> int:
     recorder = tracer._trace.recorder
     found = site_of(caller.f_code, caller.f_lasti)
@@ -198,6 +217,8 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         self.recorder, self.constants = recorder, constants
         self.parent = compat.current_trace()
         self.programs: dict[int, _Program] = {}
+        self.library: dict[int, bool] = {}
+        """Whether a function is no code of the user's, by the identity of its code."""
 
     def unwrap(self, value: Any) -> tuple[Any, Leaves]:
         if isinstance(value, ShadowTracer) and value._trace is self:
@@ -214,6 +235,55 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         raw, leaves = self.unwrap(value)
         with compat.set_current_trace(self.parent):
             return self.wrap(jnp.asarray(raw), leaves)
+
+    def is_direct(self) -> bool:
+        """Only this run traces at the moment (no grad or vmap inside it), and no operation has to be seen singly."""
+        return not self.recorder.find_nan and compat.current_trace() is self
+
+    def operate(self, name: str, tracer: ShadowTracer, others: tuple[Any, ...]) -> Any:
+        """An operator on the values themselves: jax's arrays do it faster than tracers can."""
+        self.recorder.tick()
+        value, leaves = tracer.val, tracer.leaves
+        given = []
+        for other in others:
+            raw, own = self.unwrap(other)
+            given.append(raw)
+            leaves = leaves | own if own else leaves
+        with compat.set_current_trace(self.parent):
+            if self.recorder.inside:
+                with jax.disable_jit(False):  # an operator of jax's asks nothing
+                    out = getattr(value, name)(*given)
+            else:
+                out = getattr(value, name)(*given)
+        return out if out is NotImplemented else self.wrap(out, leaves)
+
+    def call(self, jitted: Callable[..., Any], fun: Any, args: Any, kwargs: Any) -> Any:
+        """A call of a library's compiled function on the values themselves."""
+        if not self.is_direct() or not self._is_library(fun.__code__):
+            return NotImplemented
+        leaves: Leaves = frozenset()
+
+        def unwrapped(value: Any) -> Any:
+            nonlocal leaves
+            raw, own = self.unwrap(value)
+            leaves = leaves | own if own else leaves
+            return raw
+
+        plain, named = jax.tree.map(unwrapped, (args, kwargs))
+        if not leaves:
+            return NotImplemented
+        self.recorder.tick()
+        try:
+            with compat.set_current_trace(self.parent):
+                out = jitted(*plain, **named)
+        except Exception:  # the long way raises it as a trace would
+            return NotImplemented
+        return jax.tree.map(lambda value: self.wrap(value, leaves), out)
+
+    def _is_library(self, code: types.CodeType) -> bool:
+        if id(code) not in self.library:
+            self.library[id(code)] = not is_user_file(code.co_filename)
+        return self.library[id(code)]
 
     def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
         self.recorder.tick()

@@ -253,3 +253,56 @@ def test_a_list_times_a_traced_number() -> None:
     assert [(p.op, p.where.text, p.leaves) for p in run.problems if p.where] == [
         ("index", "[x] * n", ("n",)), ("index", "n * (1, 2)", ("n",))
     ]  # fmt: skip
+
+
+def lines(parameters: str, body: str, before: str = "") -> Any:
+    return function(f"{before}def f({parameters}):\n" + "".join(f"    {line}\n" for line in body.split("\n")))
+
+
+def test_a_run_on_compiled_operations_compiles_nothing_anew() -> None:
+    from jitmagic.tracing import stages
+
+    body = "y = jnp.sin(x) * 2 - x @ x\ny = jnp.where(y > 0, y, -y)\nif y[0] > n: y = y + 1\nreturn y.sum()"
+    fn, x = lines("x, n", body), X
+    fn(x, 2.0)
+    with stages.counted() as counts:
+        run = record(fn, (x, 2.0), {}, find_nan=False)
+    assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "n"))]
+    assert [name for stage, name, _ in counts.events if stage == stages.COMPILE] == []
+
+
+def test_compiled_functions_of_libraries_keep_leaves_static_arguments_and_errors() -> None:
+    assert compat._can_answer()
+    body = (
+        "a = jnp.clip(x, min=0.0, max=n)\nb = jnp.sum(y, axis=0, keepdims=True)\nc = jnp.round(x, decimals=1)\n"
+        "if a[0] > 0: a = a + 1\nif b[0] > 0: b = b + 1\nif c[0] > 0: c = c + 1\n"
+        "q = jax.nn.softmax(x, axis=-1)\nif q[0] > 0: q = q + 1\nreturn a, b, c"
+    )
+    run = record(lines("x, y, n", body), (X, X, 2.0), {}, find_nan=False)
+    assert [p.leaves for p in run.problems] == [("x", "n"), ("y",), ("x",), ("x",)]
+    refused = record(lines("x, y", "return jnp.sin(x) + jnp.dot(x, y[:2])"), (X, X), {}, find_nan=False)
+    assert refused.error is not None and "shape" in refused.error
+
+
+def test_the_users_own_compiled_functions_are_looked_into() -> None:
+    inner = "@jax.jit\ndef inner(v):\n    return jnp.sin(v) * 2\n"
+    fn = lines("x, y", "if inner(x)[0] > inner(y)[0]: x = -x\nreturn x", inner)
+    run = record(fn, (X, X + 1), {}, find_nan=False)
+    assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "y"))]
+
+
+def test_operators_under_vmap_and_grad_stay_with_jax() -> None:
+    body = (
+        "w = jax.vmap(lambda v: jnp.sin(v) * x[0] + v)(y)\n"
+        "g = jax.grad(lambda v: (v * y).sum() * jnp.cos(v))(x[0])\nif w[0] > g: x = -x\nreturn x"
+    )
+    run = record(lines("x, y", body), (X, X), {}, find_nan=False)
+    assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "y"))]
+
+
+def test_a_compiled_function_that_gives_its_arguments_away_leaves_them() -> None:
+    inner = "@functools.partial(jax.jit, donate_argnums=0)\ndef inner(v): return v * 2\n"
+    fn = lines("x", "y = inner(x + 0)\nif y[0] > 0: y = -y\nreturn y", inner)
+    x = jnp.arange(3.0) + 1
+    run = record(fn, (x,), {}, find_nan=False)
+    assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x",))] and not x.is_deleted()
