@@ -16,7 +16,9 @@ def only(report, name=None):
 
 
 def test_a_stale_number_that_a_helper_of_another_cell_reads_is_shown_in_the_cell(notebook):
-    notebook.ok("sigma = 1.0\ndef gauss(t):\n    return jnp.exp(-t / sigma)\ndef weights(t):\n    return gauss(t)")
+    notebook.ok(
+        "sigma = 1.0\ndef gauss(t):\n    return jnp.exp(-t / sigma)\ndef weights(t):\n    return gauss(t)"
+    )
     notebook.ok("%%jit -q --no-time blur(2.0)\ndef blur(x):\n    w = weights(x)\n    return w * x")
     notebook.ok("sigma = 2.0\nblur(2.0)")
     [finding] = [f for f in notebook.report().findings if f.kind == "stale-constant"]

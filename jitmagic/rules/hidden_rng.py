@@ -148,7 +148,9 @@ def _generators(evidence: Evidence) -> Iterator[Finding]:
     for write in evidence.writes:
         if write.before not in GENERATORS or is_dynamic(evidence, write.path):
             continue
-        if any(n == write.path or n.startswith(f"{write.path}.") for n in drawn):
+        # NumPy's own state has one name, whatever the notebook calls the module.
+        names = (write.path, "numpy.random") if write.path.endswith(".random") else (write.path,)
+        if any(n in names or n.startswith(tuple(f"{x}." for x in names)) for n in drawn):
             continue
         yield RULE.finding(
             evidence,

@@ -146,6 +146,7 @@ def prints(code: Code) -> Iterator[Printed]:
             yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
             continue
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
+        logs = logs or name in ("warnings.warn", "_warnings.warn")
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
         shown = [

@@ -142,7 +142,9 @@ def _short(value: Any) -> str:
         return repr(value)[:60]
     if isinstance(value, (tuple, list, dict)) and len(value) < 8:
         text = _repr(value)
-        if "<function" in text and is_hashable(value):  # told apart as jax does it: by the hash, not the address
+        if "<function" in text and is_hashable(
+            value
+        ):  # told apart as jax does it: by the hash, not the address
             return f"{type(value).__name__} with <function …> at {hash(value) & 0xFFFFFFFFFF:#x}"
         return text
     name = getattr(value, "__qualname__", None)

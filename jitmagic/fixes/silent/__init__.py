@@ -37,7 +37,7 @@ def families(kind: str) -> tuple[Family, ...]:
 
     return {
         "stale-constant": (helpers.propose, states.propose),
-        "state-write": (copies.propose, states.propose),
+        "state-write": (copies.propose, states.propose, arguments.propose),
         "leaked-tracer": (states.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),

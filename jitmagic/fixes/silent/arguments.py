@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,16 @@ _MAKERS = ("key", "PRNGKey")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    """For hidden-rng and frozen-side-effect: the key, or the expression itself, becomes an argument."""
+    """For hidden-rng, frozen-side-effect and items taken out: the key, or the expression, becomes an argument."""
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     line = text.line_of(finding)
     sources = trial.call_sources(prover)
     if function is None or not line or not sources:
+        return
+    if finding.kind == "state-write" and not any(
+        _takes_out(n) for n in ast.walk(function) if _is_on(n, line)
+    ):
         return
     seeds = [n for n in ast.walk(function) if isinstance(n, ast.Call) and _is_maker(n) and n.lineno == line]
     if finding.kind == "hidden-rng" and seeds:
@@ -35,6 +40,20 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         yield from _captured(evidence, prover, name, sources)
     else:
         yield from _hoisted(finding, evidence, prover, line, sources)
+
+
+_TAKERS = frozenset("pop popleft popitem get_nowait readline send".split())
+
+
+def _is_on(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", 0) == line
+
+
+def _takes_out(node: ast.AST) -> bool:
+    """`events.pop(0)`, `next(it)`: the value is wanted, not the change alone."""
+    if not isinstance(node, ast.Call):
+        return False
+    return dotted_name(node.func) == "next" or getattr(node.func, "attr", "") in _TAKERS
 
 
 def _is_maker(call: ast.Call) -> bool:
@@ -228,13 +247,24 @@ def _call_with(source: str, evidence: Evidence, function: FunctionNode, code: st
         order = order[1:]
     else:
         given = {}
+    given |= _defaults(function)
     given |= {n: ast.unparse(a) for n, a in zip(order, call.args, strict=False)}
     given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
     inner = Text(code)
     for n in ast.walk(inner.tree):
         if isinstance(n, ast.Name) and n.id in given:
-            inner.replace(n, given[n.id] if given[n.id].isidentifier() else f"({given[n.id]})")
+            whole = re.fullmatch(r"[\w.]+", given[n.id])
+            inner.replace(n, given[n.id] if whole else f"({given[n.id]})")
     return add_argument(source, evidence.function.name, inner.result().strip(), keyword)
+
+
+def _defaults(function: FunctionNode) -> dict[str, str]:
+    """Parameters with plain defaults, and what a call passes that leaves them out."""
+    a = function.args
+    order = [*a.posonlyargs, *a.args]
+    pairs = [*zip(order[len(order) - len(a.defaults) :], a.defaults, strict=True)]
+    pairs += [(k, d) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
+    return {k.arg: ast.unparse(d) for k, d in pairs if isinstance(d, ast.Constant | ast.Name | ast.UnaryOp)}
 
 
 def _at(node: ast.expr) -> tuple[int, int, int | None, int | None]:

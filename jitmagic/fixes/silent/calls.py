@@ -58,7 +58,8 @@ def replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:
 
 def fewer(now: trial.Played, before: trial.Played) -> str:
     """How many traces are saved, in words."""
-    return f"traced {now.traces} times in place of {before.traces}; equal to the run without jit"
+    times = "once" if now.traces == 1 else f"{now.traces} times"
+    return f"traced {times} in place of {before.traces}; equal to the run without jit"
 
 
 def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:

@@ -45,7 +45,7 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
             again = len([e for e in after.events if e[0] == stages.COMPILE])
         then = len([e for e in before.events if e[0] == stages.COMPILE])
         if got and trial.same(wanted, got) and again < then:
-            return f"the same results with {again} compilations in place of {then}"
+            return f"the same results with {again} compilation{'s' * (again != 1)} in place of {then}"
     return None
 
 
@@ -64,7 +64,7 @@ def compared_whole(prover: Prover, cell: str) -> str | None:
             got = wholes.run(prover, cell, sources, jit=True)
         then, again = (len([e for e in x.events if e[0] == stages.COMPILE]) for x in (before, after))
         if got and wholes.agree(wanted, got) and again < then:
-            return f"the same results with {again} compilations in place of {then}"
+            return f"the same results with {again} compilation{'s' * (again != 1)} in place of {then}"
     return None
 
 
@@ -120,8 +120,8 @@ def _calls_of(text: Text, name: str, top: ast.AST) -> list[tuple[ast.Call, ast.e
             continue
         call: ast.AST | None = text.parents[n]
         if isinstance(call, ast.Call) and call.args[:1] == [n]:
-            if dotted_name(call.func).rpartition(".")[2] in _DERIVATIVES:
-                call = _called(text, call)
+            derivative = dotted_name(call.func).rpartition(".")[2] in _DERIVATIVES
+            call = _called(text, call) if derivative else None
         elif not (isinstance(call, ast.Call) and call.func is n):
             call = None
         if not isinstance(call, ast.Call) or any(isinstance(a, ast.Starred) for a in call.args):
@@ -182,9 +182,11 @@ def _with_free_names(text: Text, line: int) -> str | None:
         if isinstance(a, ast.arg)
     }
     for node in ast.walk(jit):
+        named = _lambda_of(top, node)
         definition: ast.Lambda | ast.FunctionDef | None = (
-            node if isinstance(node, ast.Lambda) else inner.get(getattr(node, "id", ""))
-        )
+            node if isinstance(node, ast.Lambda) else named.value if named is not None  # type: ignore[assignment]
+            else inner.get(getattr(node, "id", ""))
+        )  # fmt: skip
         if definition is None:
             continue
         own = {a.arg for a in ast.walk(definition.args) if isinstance(a, ast.arg)}
@@ -193,10 +195,15 @@ def _with_free_names(text: Text, line: int) -> str | None:
         }
         read = [n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
         free = [n for n in dict.fromkeys(read) if n in local and n not in own and n not in inner]
-        made = text.code(jit)
+        made = _with_axes(text, jit, node, len(definition.args.args), len(free))
         if isinstance(definition, ast.Lambda):
             arguments = ", ".join([*(a.arg for a in definition.args.args), *free])
-            made = made.replace(text.code(definition), f"lambda {arguments}: {text.code(definition.body)}")
+            function = f"lambda {arguments}: {text.code(definition.body)}"
+            made = re.sub(rf"\b{node.id}\b", lambda _: function, made, count=1) if (  # noqa: B023
+                named is not None and isinstance(node, ast.Name)
+            ) else made.replace(text.code(definition), function)  # fmt: skip
+            if named is not None:
+                _only_there(text, top, named)
             before: list[str] = []
         else:
             arguments = ", ".join([*(a.arg for a in definition.args.args), *free])
@@ -306,3 +313,40 @@ def _path(text: Text, node: ast.AST) -> Iterator[ast.AST]:
     while current is not None:
         yield current
         current = text.parents.get(current)
+
+
+def _lambda_of(top: ast.AST, node: ast.AST) -> ast.Assign | None:
+    """`g = lambda x: ...` inside `top` for the name `g`, where it is bound once."""
+    if not isinstance(node, ast.Name):
+        return None
+    bound = [
+        n
+        for n in ast.walk(top)
+        if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id == node.id for t in n.targets)
+    ]
+    return bound[0] if len(bound) == 1 and isinstance(bound[0].value, ast.Lambda) else None
+
+
+def _only_there(text: Text, top: ast.AST, named: ast.Assign) -> None:
+    """Take out the assignment of a lambda that nothing else uses."""
+    name = ast.unparse(named.targets[0])
+    uses = [
+        n for n in ast.walk(top) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
+    if len(uses) == 1:
+        text.remove(named)
+
+
+def _with_axes(text: Text, jit: ast.Call, function: ast.AST, own: int, more: int) -> str:
+    """The source of the jit; a `vmap` in it maps over the function's own arguments, not over the new ones."""
+    made = text.code(jit)
+    current = text.parents.get(function)
+    while more and current is not None and current is not text.parents[jit]:
+        if isinstance(current, ast.Call) and dotted_name(current.func).rpartition(".")[2] == "vmap":
+            if len(current.args) > 1 or any(k.arg != "out_axes" for k in current.keywords):
+                raise ValueError("a vmap over chosen axes")
+            code = text.code(current)
+            axes = ", ".join(["0"] * own + ["None"] * more)
+            made = made.replace(code, f"{code[:-1]}, in_axes=({axes}))")
+        current = text.parents.get(current)
+    return made

@@ -33,7 +33,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     function = min(functions, key=lambda n: (n.end_lineno or 0) - n.lineno)
     sources = trial.history(prover)
     for key in dict.fromkeys(finding.culprits):
-        for rewrite in (_comprehension, _scan_body, _each_use):
+        for rewrite in (_comprehension, _scan_body, _while_body, _each_use):
             cell = None
             with contextlib.suppress(SyntaxError, ValueError, LookupError):
                 cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
@@ -218,3 +218,43 @@ def _scan_body(text: Text, name: str, line: int, key: str) -> str | None:
                 text.replace(use, f"{split.removesuffix('split')}fold_in({key}, {turn})")
             return text.result()
     return None
+
+
+def _while_body(text: Text, name: str, line: int, key: str) -> str | None:
+    """A draw in the body of a while_loop splits the key, which goes on beside the loop's own state."""
+    inner = _at(text, name, line)
+    uses = _uses(inner, key)
+    outer = text.around(inner, ast.FunctionDef, ast.AsyncFunctionDef)
+    returns = [n for n in ast.walk(inner) if isinstance(n, ast.Return)]
+    if (
+        outer is None
+        or not uses
+        or len(returns) != 1
+        or returns[0].value is None
+        or len(inner.args.args) != 1
+    ):
+        return None
+    for call in (n for n in ast.walk(outer) if isinstance(n, ast.Call)):
+        if dotted_name(call.func).rpartition(".")[2] != "while_loop" or len(call.args) != 3:
+            continue
+        test, body, start = call.args
+        if ast.unparse(body) != inner.name or not isinstance(test, ast.Name):
+            continue
+        state, both, sub = inner.args.args[0].arg, text.fresh("state_and_key"), text.fresh("sub", "subkey")
+        for use in uses:
+            text.replace(use, sub)
+        text.replace(inner.args.args[0], both)
+        lines = [f"{state}, {key} = {both}", f"{key}, {sub} = {_split(text)}({key})"]
+        text.before(_first_statement(inner), lines)
+        text.changes.append((text.span(returns[0].value)[0],) * 2 + ("(",))
+        text.changes.append((text.span(returns[0].value)[1],) * 2 + (f"), {key}",))
+        text.replace(test, f"lambda both: {test.id}(both[0])").replace(start, f"({text.code(start)}, {key})")
+        end = text.span(call)[1]
+        text.changes.append((end, end, "[0]"))
+        return text.result()
+    return None
+
+
+def _first_statement(function: FunctionNode) -> ast.stmt:
+    told = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+    return function.body[1] if told and len(function.body) > 1 else function.body[0]

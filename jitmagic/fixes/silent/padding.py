@@ -103,7 +103,7 @@ def _padded_cell(evidence: Evidence, prover: Prover, lengths: Lengths) -> str | 
     inner, count = text.fresh(f"{name}_padded"), text.fresh("n", "count", "length")
     keep = text.fresh("keep", "mask", "counts")
     masked = _mask(text, function, prover, lengths, keep)
-    counted = _count(text, function, lengths, count) or masked
+    counted = _count(text, function, prover, lengths, count) or masked
     first, axis = next(iter(lengths.axes.items()))
     start = text.span(function)[0]
     head = text.source[start:].index("(") + start
@@ -222,32 +222,47 @@ def _reduces(call: ast.Call, axis: tuple[int, int], method: bool) -> bool:
     return False
 
 
-def _count(text: Text, function: FunctionNode, lengths: Lengths, count: str) -> bool:
-    """`len(x)` and `x.shape[k]` as the number that counts; whether there was one."""
-    before = len(text.changes)
+def _count(text: Text, function: FunctionNode, prover: Prover, lengths: Lengths, count: str) -> bool:
+    """`len(x)`, `x.shape[k]` and `x.size` as the number that counts; whether there was one."""
     sizes = {
         id(n)
         for c in ast.walk(function)
         if isinstance(c, ast.Call) and dotted_name(c.func).rpartition(".")[2] in _SIZED
         for a in (*c.args, *(k.value for k in c.keywords))
         for n in ast.walk(a)
-    }
-    for node in ast.walk(function):
-        if id(node) in sizes:
-            continue  # arrays made inside are as long as the padded ones
-        code = ast.unparse(node) if isinstance(node, (ast.Call, ast.Subscript)) else ""
-        for name, axis in lengths.axes.items():
-            whole = (f"{name}.shape[{axis}]", *((f"len({name})",) if axis == 0 else ()))
-            if code in whole:
-                text.replace(node, count)
-        if (
-            isinstance(node, ast.Attribute)
-            and node.attr == "size"
-            and ast.unparse(node.value) in lengths.axes
-        ):
-            if lengths.ranks[ast.unparse(node.value)] == 1:
-                text.replace(node, count)
+    }  # arrays made inside are as long as the padded ones
+    before = len(text.changes)
+    for node in (n for n in ast.walk(function) if id(n) not in sizes):
+        asked = _asked_length(node)
+        axis = _axis_of(text, asked[0], prover, lengths) if asked is not None else None
+        if asked is None or axis is None:
+            continue
+        value, number = text.code(asked[0]), asked[1]
+        if number is None:  # `x.size`
+            others = [f"{value}.shape[{k}]" for k in range(axis[1]) if k != axis[0]]
+            text.replace(
+                node, " * ".join([count, *others]) if not others else f"({' * '.join([count, *others])})"
+            )
+        elif number % axis[1] == axis[0]:
+            text.replace(node, count)
     return len(text.changes) > before
+
+
+def _asked_length(node: ast.AST) -> tuple[ast.expr, int | None] | None:
+    """The array whose length is asked, and along which axis; None along with it for all its items."""
+    if isinstance(node, ast.Attribute) and node.attr == "size":
+        return node.value, None
+    if isinstance(node, ast.Call) and dotted_name(node.func) == "len" and len(node.args) == 1:
+        return node.args[0], 0
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "shape"
+    ):
+        with contextlib.suppress(ValueError):
+            number = ast.literal_eval(node.slice)
+            return (node.value.value, number) if isinstance(number, int) else None
+    return None
 
 
 def _result_axis(prover: Prover, lengths: Lengths) -> int | None:
