@@ -41,7 +41,7 @@ function activate(
     const watch = new NotebookWatch(panel, () => options);
     watches.add(watch);
     serveButtons(panel);
-    listen(panel);
+    listen(panel, tracker);
     panel.disposed.connect(() => watches.delete(watch));
   });
 

@@ -1,15 +1,17 @@
 /** What the kernel asks of the notebook (jitmagic/frontend.py), over a comm of its own. */
 
-import { NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 const TARGET = 'jitmagic';
 
-export function listen(panel: NotebookPanel): void {
+/** Of several notebooks on one kernel only one connection hears it, so any of them may be meant. */
+export function listen(panel: NotebookPanel, tracker: INotebookTracker): void {
   const register = () => {
     panel.sessionContext.session?.kernel?.registerCommTarget(TARGET, (comm, message) => {
-      const data = message.content.data as { insert_below?: { cell?: unknown; text?: unknown } };
-      if (!panel.isDisposed && typeof data.insert_below?.text === 'string') {
-        insertBelow(panel, data.insert_below.cell, data.insert_below.text);
+      const asked = (message.content.data as { insert_below?: { cell?: unknown; text?: unknown } }).insert_below;
+      const kernel = panel.sessionContext.session?.kernel?.id;
+      if (kernel && typeof asked?.text === 'string') {
+        tracker.filter(one => one.sessionContext.session?.kernel?.id === kernel).some(one => insertBelow(one, asked.cell, asked.text as string));
       }
       void comm.close();
     });
@@ -18,11 +20,12 @@ export function listen(panel: NotebookPanel): void {
   register();
 }
 
-/** A new code cell after the one of this id; none where the next one reads so already. */
-function insertBelow(panel: NotebookPanel, id: unknown, text: string): void {
+/** A new code cell after the one of this id, unless the next one reads so already; whether the notebook has that cell. */
+function insertBelow(panel: NotebookPanel, id: unknown, text: string): boolean {
   const cells = panel.content.widgets;
   const index = cells.findIndex(cell => cell.model.id === id);
   if (index >= 0 && cells[index + 1]?.model.sharedModel.getSource() !== text) {
     panel.content.model?.sharedModel.insertCell(index + 1, { cell_type: 'code', source: text, metadata: { trusted: true } });
   }
+  return index >= 0;
 }

@@ -1,5 +1,6 @@
 /** What the hover over a squiggle shows. Everything of the report's is set as text, never as HTML. */
 
+import { diff } from './diff';
 import { applied, canApply } from './fix';
 import { Finding, Fix } from './report';
 
@@ -37,24 +38,12 @@ function described(fix: Fix, name: string, text: string): HTMLElement[] {
   return [title, changes(text, applied(text, fix)), element('div', 'jm-tip-proof', proof + caution)];
 }
 
-/** The lines that go and come, between those that stay at the beginning and at the end. */
+/** The lines that go and come. */
 function changes(before: string, after: string): HTMLElement {
-  const old = before.split('\n');
-  const now = after.split('\n');
-  const most = Math.min(old.length, now.length);
-  let head = 0;
-  while (head < most && old[head] === now[head]) {
-    head++;
-  }
-  let tail = 0;
-  while (tail < most - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) {
-    tail++;
-  }
   const pre = element('pre', 'jm-tip-code');
-  const gone = old.slice(head, old.length - tail).map(line => element('div', 'jm-gone', `-${line}`));
-  const come = now.slice(head, now.length - tail).map(line => element('div', 'jm-come', `+${line}`));
-  const lines = [...gone, ...come];
-  pre.append(...lines.slice(0, DIFF_LINES));
+  const lines = diff(before, after);
+  const classes = { '-': 'jm-gone', '+': 'jm-come', '…': '' };
+  pre.append(...lines.slice(0, DIFF_LINES).map(([sign, text]) => element('div', classes[sign], sign + text)));
   if (lines.length > DIFF_LINES) {
     pre.append(element('div', '', `… ${lines.length - DIFF_LINES} more lines`));
   }

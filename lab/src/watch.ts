@@ -49,9 +49,12 @@ export class NotebookWatch {
     }
     const options = this.options();
     const cells = this.panel.content.widgets.filter(cell => cell.model.type === 'code');
-    const reports = options.enabled ? cells.flatMap(cell => reportsIn(cell.model as ICodeCellModel)) : [];
     const texts = new Map(cells.map(cell => [cell, cell.model.sharedModel.getSource()]));
-    const owners = new Map(reports.map(report => [report, owner(report, texts)]));
+    const owners = new Map<Report, Cell | null>();
+    for (const cell of options.enabled ? cells : []) {
+      reportsIn(cell.model as ICodeCellModel).forEach(report => owners.set(report, owner(report, cell, texts)));
+    }
+    const reports = [...owners.keys()];
     for (const cell of cells) {
       const text = texts.get(cell)!;
       const sources: Source[] = reports.map(report => ({ report, own: owners.get(report) === cell }));
@@ -97,10 +100,13 @@ function reportsIn(model: ICodeCellModel): Report[] {
   return found;
 }
 
-/** The cell that a report is about: the one with its id, else one with its text; none once it was edited. */
-function owner(report: Report, texts: Map<Cell, string>): Cell | null {
+/**
+ * The cell that a report is about, of those with its text: the one that shows it (it may be a copy), the one with its id,
+ * any; none once it was edited.
+ */
+function owner(report: Report, shownBy: Cell, texts: Map<Cell, string>): Cell | null {
   const same = [...texts].filter(([, text]) => trimmed(text) === trimmed(report.cell.source)).map(([cell]) => cell);
-  return same.find(cell => cell.model.id === report.cell.id) ?? same[0] ?? null;
+  return same.find(cell => cell === shownBy) ?? same.find(cell => cell.model.id === report.cell.id) ?? same[0] ?? null;
 }
 
 function trimmed(text: string): string {

@@ -112,3 +112,39 @@ def test_settings_are_followed(lab, saved):
     finally:
         lab.settings()
         lab.reload()
+
+
+def test_a_copy_of_a_cell_is_marked_too(lab, saved):
+    lab.open(saved(), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    lab.select(cells.FAILING_AT)
+    lab.command("notebook:copy-cell")
+    lab.command("notebook:paste-cell-below")
+    assert lab.squiggles(cells.FAILING_AT + 1) == ["range(n)"]
+    assert lab.squiggles(cells.FAILING_AT) == ["range(n)"]
+    lab.select(cells.FAILING_AT)
+    lab.command("notebook:delete-cell")
+    assert lab.squiggles(cells.FAILING_AT) == ["range(n)"]  # the copy, moved up
+
+
+def test_cells_that_are_merged_have_no_marks_until_that_is_undone(lab, saved):
+    lab.open(saved(), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    lab.select(cells.FAILING_AT)
+    lab.command("notebook:merge-cell-below")
+    lab.no_marks(cells.FAILING_AT)
+    lab.command("notebook:undo-cell-action")
+    assert lab.squiggles(cells.FAILING_AT) == ["range(n)"]
+    assert lab.squiggles(cells.DEFINES_AT) == ["bool(y.sum() > 3)"]
+    lab.select(cells.FAILING_AT)
+    lab.command("notebook:move-cell-down")
+    assert lab.squiggles(cells.FAILING_AT + 1) == ["range(n)"]
+
+
+def test_both_views_of_a_notebook_are_marked(lab, saved):
+    lab.open(saved(), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    lab.command("docmanager:clone")
+    both = lab.page.locator(".jp-NotebookPanel .cm-lintRange-error", has_text="range(n)")
+    both.nth(1).wait_for()
+    assert both.count() == 2
