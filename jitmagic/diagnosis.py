@@ -43,6 +43,8 @@ def diagnose_failure(
     from jitmagic.tracing import locate
 
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
+    if first.op == "leak":
+        first = _put_away(checker, first)
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if iterators.among((args, kwargs)) or not _is_new(checker, first, args, kwargs):
         return
@@ -70,6 +72,21 @@ def located(checker: Subject, exc: Exception) -> bool:
     problem = replace(problem, leaves=())  # arguments of the library's function, not of this one
     checker.seen.problems = _joined(checker.seen.problems, [problem])
     return True
+
+
+def _put_away(checker: Subject, problem: ev.Problem) -> ev.Problem:
+    """A leak with the place where an inner function stored the value, where jax tells only where it was used."""
+    from jitmagic.state.wrappers import unwrap
+    from jitmagic.tracing import leaks
+
+    _, plain = unwrap(checker.fn)
+    if plain is None or (problem.where is not None and problem.construct in ("call", "assign", "augassign")):
+        return problem
+    site = leaks.inner_store(plain.__code__, problem.locals)
+    if site is None:
+        return problem
+    names = tuple(dict.fromkeys((*site.names, *problem.locals)))
+    return replace(problem, where=site.where, locals=names, construct=site.construct)
 
 
 def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool:

@@ -128,7 +128,7 @@ def covered(wanted: Any, got: Any) -> bool:
 
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
-    tracing = ("Tracer", "Concretization", "NonConcrete")
+    tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
 
 

@@ -49,6 +49,24 @@ def leak_site(text: str) -> LeakSite | None:
     return None
 
 
+def inner_store(code: types.CodeType, names: Sequence[str] = ()) -> LeakSite | None:
+    """The first store of an inner function into a name of the function around it, one of `names` where given: jax
+    does not tell where a value comes from that was made while it differentiates or vectorises."""
+    source = source_of(code.co_filename)
+    outer = _function_at(source, code.co_firstlineno)
+    if outer is None:
+        return None
+    shared = {n for s in ast.walk(outer) if isinstance(s, ast.Global) for n in s.names}
+    stored = (n.id for n in ast.walk(outer) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    theirs = set(stored) - shared
+    for inner in (n for n in ast.walk(outer) if isinstance(n, _Function) and n is not outer):
+        for node, name in _stores(inner):
+            root = name.split(".")[0].split("[")[0]
+            if root in theirs and (not names or root in names):
+                return _site(code.co_filename, source, node, name, inner)
+    return None
+
+
 def method_store(names: Sequence[str], namespace: Mapping[str, Any]) -> LeakSite | None:
     """The method that put a value into an attribute of an object the notebook holds (`cell.v`), for leaks
     whose value was made inside a library."""

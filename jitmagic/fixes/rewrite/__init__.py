@@ -18,6 +18,7 @@ def families() -> tuple[Family, ...]:
         conditions,
         conversions,
         elements,
+        escapes,
         loops,
         outputs,
         printing,
@@ -41,6 +42,7 @@ def families() -> tuple[Family, ...]:
         conversions,
         updates,
         scans,
+        escapes,
         outputs,
     )
     return (*(m.candidates for m in modules), sizes.bounded)

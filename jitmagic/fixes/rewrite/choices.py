@@ -201,6 +201,9 @@ def _caches(place: Place) -> Iterator[Candidate]:
     for call in place.on_line(cst.Call):
         name = place.cell.code(call.func)
         if isinstance(call.func, (cst.Name, cst.Attribute)) and name not in functions:
+            last = name.rpartition(".")[2]
+            if last in ("__wrapped__", "append", "add", "get", "update", "setdefault"):
+                continue  # a container's own; past its cache already
             if name.partition(".")[0] not in place.modules and name not in dir(__builtins__):
                 yield Candidate(
                     f"call {name} past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"})
