@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.fixes.rewrite.place import Shape
+from jitmagic.tracing.messages import op_of
 
 if TYPE_CHECKING:
     from jitmagic.seen import Sample
@@ -129,6 +130,8 @@ def covered(wanted: Any, got: Any) -> bool:
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
+    if op_of(exc) == "carry":
+        return True
     return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
 
 

@@ -110,6 +110,22 @@ def _without(options: JitOptions, names: set[str], evidence: Evidence) -> JitOpt
     )
 
 
+def _by_name(old: JitOptions, order: Sequence[str]) -> JitOptions:
+    """The numbers as names, which parameters after `*` need."""
+    names = [order[n] for n in old.static_argnums if -len(order) <= n < len(order)]
+    return replace(
+        old, static_argnames=tuple(dict.fromkeys((*old.static_argnames, *names))), static_argnums=()
+    )
+
+
+def _settings(evidence: Evidence) -> list[tuple[str, ...]]:
+    """Arguments that were no arrays in any call: each by itself, then all of them."""
+    leaves = [x for c in evidence.calls for x in c.leaves]
+    arrays = {x.argument for x in leaves if x.kind in ("array", "numpy") or x.python_type == "float"}
+    names = [n for n in dict.fromkeys(x.argument for x in leaves) if n not in arrays and n != "self"]
+    return [(n,) for n in names] + ([tuple(names)] if len(names) > 1 else [])
+
+
 def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
     """Static specs that are misspelt or off by one: nothing static, then the nearest parameter."""
     import difflib
@@ -126,6 +142,8 @@ def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
         candidates.append(replace(old, static_argnums=shifted))
         inside = tuple(n for n in old.static_argnums if -len(order) <= n < len(order))
         candidates.append(replace(old, static_argnums=inside))
+    candidates.append(_by_name(old, order))
+    candidates += [replace(without_static(old), static_argnames=names) for names in _settings(evidence)]
     candidates.append(without_static(old))
     for options in candidates:
         proof = prover.options(options) if options != old else None

@@ -140,8 +140,6 @@ class Trial:
         A function that cannot run without jit either, because its loops trace their bodies, runs with
         `jax.disable_jit`, where these are Python loops. Raises what the function raises.
         """
-        import jax
-
         if self._wanted is None:
             run = self._run(self.checker.fn)
             samples = self.prover.samples
@@ -151,9 +149,19 @@ class Trial:
                 if "JAX arrays are immutable" in str(exc):
                     self._wanted = [run(as_numpy(s)) for s in samples], "equal to the run on NumPy arrays"
                     return self._wanted
-                with jax.disable_jit(), vmap_as_loop():
-                    self._wanted = [run(s) for s in samples], "equal to the run with loops in Python"
+                self._wanted = self._with_loops_in_python(exc)
         return self._wanted
+
+    def _with_loops_in_python(self, refused: Exception) -> tuple[list[Any], str]:
+        """Raises what jax said of its loop where these fail too."""
+        import jax
+
+        run = self._run(self.checker.fn)
+        try:
+            with jax.disable_jit(), vmap_as_loop():
+                return [run(s) for s in self.prover.samples], "equal to the run with loops in Python"
+        except Exception as exc:
+            raise refused if of_jax(refused) else exc from None
 
     def writes(self, run: Callable[[Sample], Any]) -> list[frozenset[str]]:
         """Paths outside the function that a run of each kept call changes."""

@@ -48,6 +48,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Where
@@ -64,8 +65,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each refused declaration; the parameter that was probably meant is the culprit."""
     for problem in of_kind(evidence, RULE.kind):
         parameters = evidence.function.parameters
-        wrong = _wrong(evidence)
-        names = tuple(dict.fromkeys([*meant(evidence), *culprits(evidence, problem)]))
+        plain = _plain(evidence, problem)
+        wrong = _wrong(evidence, plain)
+        names = tuple(dict.fromkeys([*meant(evidence, plain), *culprits(evidence, problem)]))
         have = f"has the parameters {listed(parameters)}" if parameters else "has no parameters"
         said = ", ".join(f"`{field}={value!r}`" for field, value in wrong) or "the declaration of arguments"
         yield RULE.finding(
@@ -81,12 +83,18 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _wrong(evidence: Evidence) -> list[tuple[str, object]]:
-    options, count = evidence.options, len(evidence.function.parameters)
+def _plain(evidence: Evidence, problem: Problem) -> int:
+    """How many parameters have a position, which those after `*` have not."""
+    told = re.search(r"only accepts (\d+) positional", problem.message)
+    return int(told[1]) if told else len(evidence.function.parameters)
+
+
+def _wrong(evidence: Evidence, plain: int) -> list[tuple[str, object]]:
+    options = evidence.options
     found: list[tuple[str, object]] = []
     for field in FIELDS:
         values = getattr(options, field)
-        bad = [v for v in values if _misfits(v, evidence.function.parameters, count)]
+        bad = [v for v in values if _misfits(v, evidence.function.parameters, plain)]
         if bad:
             found.append((field, bad[0]))
     return found
@@ -96,15 +104,16 @@ def _misfits(value: str | int, parameters: tuple[str, ...], count: int) -> bool:
     return not -count <= value < count if isinstance(value, int) else value not in parameters
 
 
-def meant(evidence: Evidence) -> list[str]:
-    """Parameters that the wrong numbers and names probably meant: one less, or spelt alike; then those
-    that, made static, let the function trace."""
+def meant(evidence: Evidence, plain: int) -> list[str]:
+    """Parameters that the wrong numbers and names probably meant: the one after `*` at that place, one less, or
+    spelt alike; then those that, made static, let the function trace."""
     parameters = evidence.function.parameters
     verified = [root(x) for x in evidence.static_verified or ()]
     guesses: list[str] = []
-    for field, value in _wrong(evidence):
+    for field, value in _wrong(evidence, plain):
         if isinstance(value, int):
-            guesses += [parameters[value - 1]] if 0 < value <= len(parameters) else parameters[-1:]
+            at = value if plain <= value < len(parameters) else value - 1
+            guesses += [parameters[at]] if 0 <= at < len(parameters) else parameters[-1:]
         else:
             guesses += difflib.get_close_matches(str(value), parameters, n=1, cutoff=0.5)
         if "static" in field and not guesses:

@@ -101,9 +101,23 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
             "what one has not, `.astype(...)` where the dtypes differ",
         )
     where = quoted(callee) if callee else "the loop"
+    if "must be a pair" in problem.message:
+        line = f", but {quoted(problem.inside.source)} gives none" if problem.inside else ""
+        return (
+            f"the body of {where} has to return a pair, its state and a result of the turn{line}",
+            "return `state, None` where no results are collected",
+        )
+    if "must return a boolean scalar" in problem.message:
+        given = re.search(r"ShapedArray\((\S+?)\)", problem.message)
+        told = f"gives {given[1]}" if given else "gives something else"
+        return (
+            f"the condition of {where} has to be one boolean, and {told}{subject}",
+            "say whether any or all of its elements count: `jnp.any(...)` or `jnp.all(...)`",
+        )
     types = re.search(r"has type (\S+) but .* has type ([^,\s]+\[[\d,]*\])", problem.message)
     told = f"goes into its body as {types[1]} and comes out as {types[2]}" if types else (
         "comes out of its body with another structure, shape or dtype than it went in"
+        if "pytree structure" not in problem.message else _structures(problem.message)
     )  # fmt: skip
     place = problem.inside
     line = f"; line {place.line} of the body makes it so: {quoted(place.source)}" if place else ""
@@ -113,6 +127,30 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
         "of `0`), "
         "or cast what the body returns with `.astype(...)`",
     )
+
+
+def _structures(message: str) -> str:
+    """What jax says of the two structures, in short."""
+    keys = re.search(r"symmetric difference of key sets: \{([^}]*)\}", message)
+    if keys:
+        return f"has other entries when it comes out of its body than when it went in: {keys[1]}"
+    kinds = re.search(r"is a (?:<class '([\w.]+)'>|(tuple|list) of length (\d+)) but .*? is a "
+                      r"(?:<class '([\w.]+)'>|(?:tuple|list) of length (\d+))", message, re.S)  # fmt: skip
+    if kinds is None:
+        return "comes out of its body with another structure than it went in"
+    if kinds[2]:
+        return f"is a {kinds[2]} of {kinds[3]} when it goes into its body and of {kinds[5]} when it comes out"
+    words = {
+        "NoneType": "None",
+        "ShapedArray": "an array",
+        "tuple": "a tuple",
+        "list": "a list",
+        "dict": "a dict",
+    }
+    went, came = (
+        words.get(n, f"a `{n}`") for n in (k.rpartition(".")[2] for k in (kinds[1], kinds[4] or "tuple"))
+    )
+    return f"is {went} when it goes into its body and {came} when it comes out"
 
 
 def _branch(name: str) -> str:

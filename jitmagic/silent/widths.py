@@ -15,15 +15,19 @@ from jitmagic.tracing.names import dotted_name
 WIDE = frozenset("float64 int64 uint64 complex128 double longlong".split())
 _MOST = 5_000_000
 """Elements of an array that are looked at."""
+_LOOKED_AT = 1000
+"""Numbers of an array whose digits are compared."""
 
 
 def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
     """Arguments whose values change when they are cut to the dtype that jax gives them.
 
-    Of floats only whole numbers, overflow and underflow count: rounding to 32 bits is what everybody gets."""
+    Of floats only overflow, underflow and, in NumPy's, whole numbers with more digits than 32 bits hold count:
+    rounding to 32 bits is what everybody gets."""
     import jax
 
-    for path, value in leaves:
+    for path, given in leaves:
+        value = given
         if isinstance(value, bool | int | float):
             value = (
                 np.asarray(value)
@@ -33,21 +37,30 @@ def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
         elif not isinstance(value, np.ndarray | np.generic):
             continue
         narrow = jax.dtypes.canonicalize_dtype(value.dtype) if value.dtype.kind in "iufc" else value.dtype
-        if narrow != value.dtype and 0 < value.size <= _MOST and _loses(np.asarray(value), np.dtype(narrow)):
+        if narrow == value.dtype or not 0 < value.size <= _MOST:
+            continue
+        if _loses(np.asarray(value), np.dtype(narrow), counts=not isinstance(given, float)):
             yield Truncation((path,), None, str(value.dtype), str(narrow))
 
 
-def _loses(value: np.ndarray, narrow: np.dtype) -> bool:
+def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
+    """`counts`: whole numbers may count something, and every digit of them matters."""
     with np.errstate(all="ignore"):
-        cut = value.astype(narrow).astype(value.dtype)
+        short = value.astype(narrow)
+        cut = short.astype(value.dtype)
     if value.dtype.kind in "iu":
         return bool((cut != value).any())
     finite = np.isfinite(value)
     gone = finite & (~np.isfinite(cut) | ((cut == 0) & (value != 0)))
-    if value.dtype.kind == "c":
+    if value.dtype.kind == "c" or not counts:
         return bool(gone.any())
     whole = finite & (value == np.round(value)) & (np.abs(value) > 2**24) & (np.abs(value) < 2**53)
-    return bool(gone.any() or (cut[whole] != value[whole]).any())
+    changed = whole & (cut != value)
+    # 1.5e11 is another number in 32 bits, and still reads 1.5e11
+    digits = any(
+        float(str(c)) != v for c, v in zip(short[changed][:_LOOKED_AT], value[changed], strict=False)
+    )
+    return bool(gone.any() or digits)
 
 
 def dtypes(code: Code) -> Iterator[Truncation]:

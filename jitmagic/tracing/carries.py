@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Where
@@ -35,15 +35,22 @@ def changed_in_body(
     name = callee_of(site.node).rsplit(".", 1)[-1]
     if name not in _BODY or not isinstance(site.node, ast.Call):
         return (), None
-    found = _body(site, namespace, _BODY[name], site.node)
+    asked = "must return a boolean scalar" in text
+    found = _body(
+        site, namespace, 0 if asked else _BODY[name], site.node, ("cond_fun",) if asked else _BODY_NAMES
+    )
     match = _PART.search(text)
-    if found is None or match is None:
+    if found is None or (match is None and not asked and "must be a pair" not in text):
         return (), None
     file, source, body = found
     parameters = [a.arg for a in (*body.args.posonlyargs, *body.args.args)]
     if len(parameters) <= _STATE[name]:
         return (), None
-    state, path = parameters[_STATE[name]], match[2]
+    state, path = parameters[_STATE[name]], match[2] if match is not None else ""
+    if match is None:  # what the function returns as a whole is at fault
+        returned = next((n for n in _statements(body) if isinstance(n, ast.Return)), body.body)
+        where = _where(file, source, returned, body) if isinstance(returned, ast.AST) else None
+        return (state,), where
     part = _unpacked(body, state, path)
     names = tuple(dict.fromkeys(n for n in (part, state + path if path else "", state) if n))
     changing = _last_change(body, part or state, state)
@@ -51,9 +58,9 @@ def changed_in_body(
 
 
 def _body(
-    site: Site, namespace: Mapping[str, Any], position: int, call: ast.Call
+    site: Site, namespace: Mapping[str, Any], position: int, call: ast.Call, keywords: Collection[str]
 ) -> tuple[str, Source, Function] | None:
-    given = next((k.value for k in call.keywords if k.arg in _BODY_NAMES), None)
+    given = next((k.value for k in call.keywords if k.arg in keywords), None)
     if given is None and len(call.args) > position:
         given = call.args[position]
     if isinstance(given, ast.Lambda):

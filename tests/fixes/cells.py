@@ -54,6 +54,50 @@ CASES = {
         "invalid-jax-type", "def f(batch):\n    return batch['x'] * 2\n",
         ("f({'x': jnp.ones(2), 'name': 'a'})",), "f(jnp.ones(2))",
     ),
+    "objects in a list": Case(
+        "unregistered-pytree",
+        "class Spring:\n    def __init__(self, k):\n        self.k = k\n\n"
+        "def f(springs, d):\n    return sum(s.k * d for s in springs)\n",
+        ("f([Spring(1.0), Spring(2.0)], jnp.ones(2))",), "@jax.tree_util.register_pytree_node_class\nclass Spring",
+    ),
+    "object that is returned": Case(
+        "unregistered-pytree",
+        "class Stats:\n    def __init__(self, mean):\n        self.mean = mean\n\n"
+        "def f(x):\n    return Stats(x.mean())\n",
+        ("f(jnp.arange(3.0))",), "@jax.tree_util.register_pytree_node_class\nclass Stats",
+    ),
+    "entry that a loop does not start with": Case(
+        "carry-mismatch",
+        "def f(v, xs):\n    def step(s, x):\n        v = s['v'] + x\n        return {'v': v, 'up': v > 1}, v\n"
+        "    return jax.lax.scan(step, {'v': v}, xs)[1]\n",
+        ("f(jnp.float32(0), jnp.ones(3))",), '"up": False',
+    ),
+    "field of a loop's state": Case(
+        "carry-mismatch",
+        "from typing import NamedTuple\nclass S(NamedTuple):\n    x: jax.Array\n    t: jax.Array = jnp.int32(0)\n\n"
+        "def f(x):\n    def step(s, _):\n        return S(s.x * 2, s.t + 0.5), None\n"
+        "    return jax.lax.scan(step, S(x), None, length=3)[0].t\n",
+        ("f(jnp.ones(2))",), "S(x, t=jnp.float32(0))",
+    ),
+    "start by keyword": Case(
+        "carry-mismatch",
+        "def f(xs):\n    start = {'n': jnp.zeros((), dtype=jnp.int32), 'm': 0.0}\n"
+        "    def step(s, x):\n        return {'n': s['n'] + x, 'm': s['m']}, None\n"
+        "    return jax.lax.scan(f=step, init=start, xs=xs)[0]['n']\n",
+        ("f(jnp.ones(3))",), "jnp.zeros((), dtype=jnp.float32)",
+    ),
+    "body that returns a list": Case(
+        "carry-mismatch",
+        "def f(x):\n    def step(s, _):\n        a, b = s\n        return [b, a + b], a\n"
+        "    return jax.lax.scan(step, (x, x), None, length=4)[1]\n",
+        ("f(jnp.float32(1))",), "return (b, a + b), a",
+    ),
+    "state that starts with None": Case(
+        "carry-mismatch",
+        "def f(x, gs):\n    def step(s, g):\n        x, m = s\n        m = g if m is None else m + g\n"
+        "        return (x - m, m), None\n    return jax.lax.scan(step, (x, None), gs)[0][0]\n",
+        ("f(jnp.ones(2), jnp.ones((3, 2)))",), "(x, jnp.zeros_like(x))",
+    ),
     "dict as static": Case(
         "unhashable-static", "def f(x, c):\n    for _ in range(c['n']):\n        x = x * c['s']\n    return x\n",
         ("f(jnp.ones(2), {'n': 2, 's': 0.5})",), "f(jnp.ones(2), 2, 0.5)", static=("c",),

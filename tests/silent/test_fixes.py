@@ -29,6 +29,9 @@ CELLS = [
     ("nan", "def f(x):\n    g = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(g)(x)\n", ["f(0.0)"], "", {}),
     ("jit-differs-from-eager", "def f(v):\n    if type(v) is T:\n        return v * 2\n    return v\n", ["f(jnp.float32(1))"], "T = type(jnp.ones(1))\n", {}),
     ("dtype-truncation", "def f(ids):\n    return ids % 1000\n", ["f(np.array([2**32 + 5, 7]))"], "", {}),
+    ("jit-differs-from-eager", "def f(x, up):\n    if isinstance(up, bool):\n        return x + 1 if up else x\n    return 0 * x\n", ["f(2.0, True)"], "", {}),
+    ("dtype-truncation", "def f(t):\n    return t - t[0]\n", ["f(np.array([1.7e9, 1.7e9 + 0.5]))"], "", {}),
+    ("dtype-truncation", "def f(n):\n    return n * 3_000_000_000\n", ["f(jnp.arange(3))"], "", {}),
 ]  # fmt: skip
 
 

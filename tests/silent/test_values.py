@@ -39,6 +39,12 @@ def test_arguments_that_do_not_fit_into_32_bits() -> None:
     assert sorted(t.names for t in found) == [("a",), ("c",)]
 
 
+def test_round_numbers_and_python_floats_lose_nothing_that_counts() -> None:
+    cell = "def f(a, b):\n    return a[0] / b\n"
+    assert facts(cell, "f(np.array([1.5e11, 5.79e10]), 299792458.0)").truncated == ()
+    assert len(facts(cell, "f(np.array([299792458.0]), 1e300)").truncated) == 2
+
+
 def test_a_dtype_that_is_asked_for_and_not_given() -> None:
     cell = "def f(x):\n    y = jnp.zeros(3, dtype=jnp.float64)\n    return y + x.astype(np.float32)\n"
     found = facts(cell, "f(jnp.ones(3))").truncated

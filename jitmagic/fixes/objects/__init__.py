@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,11 +29,18 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     found = argument(finding, evidence, prover)
     if found is None:
+        with contextlib.suppress(Exception):  # the plain function fails too
+            yield from register.propose_for_results(evidence, prover)
         return
     name, value = found
     try:
-        if isinstance(value, (dict, list)):
-            yield from parts.propose(finding, evidence, prover, name, value)
+        if isinstance(value, register.CONTAINERS):
+            fixes = (
+                []
+                if finding.kind == "unhashable-static"
+                else list(register.propose(finding, evidence, prover, name, value))
+            )
+            yield from fixes or parts.propose(finding, evidence, prover, name, value)
             return
         if finding.kind == "unhashable-static":
             yield from hashable.propose(evidence, prover, name, value)
@@ -57,7 +65,7 @@ def _passes_iterator(finding: Finding, evidence: Evidence) -> bool:
 
 def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str, Any] | None:
     """Name and value of the parameter that jax cannot take, from the newest call that passed one."""
-    from jitmagic.fixes.objects.register import is_object
+    from jitmagic.fixes.objects.register import CONTAINERS, is_object
 
     roots = [re.split(r"[.\[]", c, maxsplit=1)[0] for c in finding.culprits]
     order = evidence.function.parameters
@@ -65,7 +73,7 @@ def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str,
     for sample in reversed(prover.samples):
         given = {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}
         for name in (n for n in dict.fromkeys(roots) if n in given):
-            if static or is_object(given[name]) or isinstance(given[name], (dict, list)):
+            if static or is_object(given[name]) or isinstance(given[name], CONTAINERS):
                 return name, given[name]
     return None
 

@@ -19,6 +19,9 @@ from jitmagic.report import Finding, Fix
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
+CONTAINERS = (list, tuple, dict)
+_DEPTH = 5
+_ITEMS = 100
 PLAIN = (str, bytes, int, float, complex, bool, type(None), list, tuple, dict, set, frozenset, range)
 
 
@@ -35,10 +38,23 @@ def is_object(value: Any) -> bool:
 def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
     """The cell with the class of the object, and of the objects in it, registered."""
     source = evidence.function.cell
-    if not adopt.fields(value) or stores(source, evidence, name):
+    if stores(source, evidence, name):
         return  # what the function writes into a copy of the object would be lost
     instances = list(_instances(value, source))
-    if not instances or type(value).__name__ not in {type(v).__name__ for v in instances}:
+    if isinstance(value, CONTAINERS) or type(value).__name__ in {type(v).__name__ for v in instances}:
+        yield from _fixes(instances, evidence, prover)
+
+
+def propose_for_results(evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The cell with the classes of the objects that the function returns registered. Raises what it raises."""
+    source = evidence.function.cell
+    instances = [i for r in prover.plain_results() for i in _instances(r, source)]
+    yield from _fixes(list({type(i): i for i in instances}.values()), evidence, prover)
+
+
+def _fixes(instances: Sequence[Any], evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    source = evidence.function.cell
+    if not instances or not all(map(adopt.fields, instances)):
         return
     sources = trial.history(prover)
     title = (
@@ -66,7 +82,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
 
 def _all_registered(source: str, instances: Sequence[Any], whole_numbers_static: bool) -> str | None:
     cell: str | None = source
-    for instance in instances:
+    for instance in {type(i): i for i in instances}.values():
         cell = _registered(cell, instance, whole_numbers_static) if cell else None
     return cell
 
@@ -116,11 +132,17 @@ def _instances(value: Any, source: str, depth: int = 0) -> Iterator[Any]:
     import jax
 
     classes = {n.name for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef)}
-    if depth > 3 or not is_object(value):
+    if depth > _DEPTH:
+        return
+    if isinstance(value, CONTAINERS):
+        items = list(value.values() if isinstance(value, dict) else value)[:_ITEMS]
+        found = [i for item in items for i in _instances(item, source, depth + 1)]
+        yield from {type(i): i for i in found}.values()
+        return
+    if not is_object(value):
         return
     for item in adopt.fields(value).values():
-        for inner in item if isinstance(item, (list, tuple)) else [item]:
-            yield from _instances(inner, source, depth + 1)
+        yield from _instances(item, source, depth + 1)
     known = jax.tree_util.treedef_is_leaf(jax.tree.structure(value)) is False
     own = all(
         k.__name__ in classes or k.__module__ in ("builtins", "abc", "typing") for k in type(value).__mro__

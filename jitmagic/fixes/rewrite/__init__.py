@@ -14,6 +14,7 @@ def families() -> tuple[Family, ...]:
     """Every family, in the order in which they are asked."""
     from jitmagic.fixes.rewrite import (
         branches,
+        carries,
         choices,
         conditions,
         conversions,
@@ -43,6 +44,7 @@ def families() -> tuple[Family, ...]:
         updates,
         scans,
         escapes,
+        carries,
         outputs,
     )
     return (*(m.candidates for m in modules), sizes.bounded)

@@ -133,7 +133,9 @@ def _use(place: Place, outer: Any, name: str) -> tuple[str, Any, Any] | None:
                 found.append((last, parent, call))
             else:
                 found += [(last, c, call) for c in _called_later(place, outer, parent)]
-        elif last == "fori_loop" and len(call.args) == 4 and getattr(call.args[2].value, "value", None) == name:
+        elif (
+            last == "fori_loop" and len(call.args) == 4 and getattr(call.args[2].value, "value", None) == name
+        ):
             found.append((last, call, call))
         elif last == "scan" and len(call.args) >= 2 and getattr(first, "value", None) == name:
             found.append((last, call, call))
@@ -156,7 +158,14 @@ def _called_later(place: Place, outer: Any, parent: Any) -> Iterator[Any]:
 
 
 def _bound_again(
-    place: Place, outer: Any, edit: Changes, kind: str, call: Any, made: Any, inner: Any, escapes: list[Escape]
+    place: Place,
+    outer: Any,
+    edit: Changes,
+    kind: str,
+    call: Any,
+    made: Any,
+    inner: Any,
+    escapes: list[Escape],
 ) -> bool:
     """Bind the values where the outer function gets the result. False where it does so in another form."""
     import libcst as cst
@@ -182,7 +191,9 @@ def _bound_again(
         low, high, body, start = (place.cell.code(a.value) for a in call.args)
         span = high if low == "0" else f"{low}, {high}"
         new = f"{place.lax}.scan({body}, {start}, {place.jnp}.arange({span}))"
-    after = "".join(f"{e.name} = {e.name}[-1]\n" for e in escapes if kind == "fori_loop" and e.how == "nonlocal")
+    after = "".join(
+        f"{e.name} = {e.name}[-1]\n" for e in escapes if kind == "fori_loop" and e.how == "nonlocal"
+    )
     if kind == "fori_loop":
         _stacked_already(place, outer, edit, escapes)
     elif not _single(place, outer, inner, edit, escapes):

@@ -51,7 +51,8 @@ def _equal(place: Place, call: Any, kind: str) -> Iterator[Candidate]:
         return
     writer = _Writer(place.jnp)
     changes: dict[Any, str | None] = {}
-    for node, source, tree in zip(returned, sources, trees, strict=True):
+    for function, node, source, tree in zip(functions, returned, sources, trees, strict=True):
+        writer.spare = tuple(p.name.value for p in function.params.params)
         new = writer.written(ast.parse(source.strip(), mode="eval").body, source.strip(), tree, want)
         if new is None:
             return
@@ -224,6 +225,8 @@ class _Writer:
 
     def __init__(self, jnp: str) -> None:
         self.jnp, self.filled, self.formed = jnp, False, False
+        self.spare: tuple[str, ...] = ()
+        """Parameters of the branch: what it takes and does not give back goes on as it is."""
 
     def written(self, node: ast.expr, whole: str, tree: Any, want: Any) -> str | None:
         """The expression so that it gives `want`; as it is where it does. None where it cannot be written."""
@@ -302,9 +305,9 @@ class _Writer:
         parts = [
             self.written(n, whole, t, w) for n, t, w in zip(nodes, own, want, strict=False) if n is not None
         ]
-        for w in want[len(own) :]:
-            self.filled = True
-            parts.append(self.zeros(w))
+        kept = self.spare if len(self.spare) == len(want) and self.spare[: len(own)] == tuple(parts) else ()
+        for i, w in enumerate(want[len(own) :], len(own)):
+            parts.append(kept[i] if kept else self.zeros(w))
         if any(p is None for p in parts):
             return None
         inside = ", ".join(p or "" for p in parts)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
@@ -28,23 +30,161 @@ def _starts(place: Place) -> Iterator[Candidate]:
     import libcst as cst
 
     for loop in place.on_line(cst.Call):
-        name = (
-            loop.func.attr.value if isinstance(loop.func, cst.Attribute) else getattr(loop.func, "value", "")
-        )
-        if name not in LOOPS or len(loop.args) <= LOOPS[name]:
+        start = start_of(loop)
+        if start is None:
             continue
-        start = loop.args[LOOPS[name]].value
-        parts = list(e.value for e in start.elements) if isinstance(start, cst.Tuple) else [start]
         found = mismatches(place.message)
-        changes: dict[Any, str | None] = {}
-        for path, have, want, shape in found:
-            index = re.match(r"\w*\[(\d+)\]", path)
-            if len(parts) > 1 and index is None:
-                continue
-            part = parts[int(index.group(1)) if index and len(parts) > 1 else 0]
-            changes[part] = started(place, part, want, shape, have)
-        if changes:
-            yield Candidate("start the loop with the type that its body gives", place.cell.edit(changes))
+        rows = _argument(loop, 2, "xs") if loop_name(loop) == "scan" else None
+        likes = [f"{rows.value}[0]", ""] if isinstance(rows, cst.Name) and any(m[3] for m in found) else [""]
+        for like in likes:
+            changes: dict[Any, str | None] = {}
+            for path, have, want, shape in found:
+                part = part_at(place, loop, start, path)
+                if isinstance(part, Missing):
+                    value = f"{part.name}={started(place, part.default, want, shape, have, like)}"
+                    changes[part.call] = _with_argument(place.cell.code(part.call), value)
+                elif part is not None:
+                    changes[part] = started(place, part, want, shape, have, like)
+            sized = not like and any(m[3] for m in found)
+            if changes:
+                yield Candidate(
+                    "start the loop with the type that its body gives", place.cell.edit(changes),
+                    "unsafe" if sized else "safe", "for arrays of this size" if sized else "",
+                )  # fmt: skip
+
+
+def _argument(call: Any, position: int, keyword: str) -> Any:
+    named = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == keyword), None)
+    plain = [a.value for a in call.args if a.keyword is None and not a.star]
+    return named if named is not None else plain[position] if len(plain) > position else None
+
+
+def loop_name(call: Any) -> str:
+    """`scan` for `jax.lax.scan(...)`, or nothing where it is no loop."""
+    import libcst as cst
+
+    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else getattr(call.func, "value", "")
+    return name if name in LOOPS else ""
+
+
+def start_of(loop: Any) -> Any:
+    """The node of the start value in a call of a loop, or None."""
+    name = loop_name(loop)
+    if not name:
+        return None
+    return _argument(loop, LOOPS[name], "init" if name == "scan" else "init_val")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An argument that a call leaves to its default."""
+
+    call: Any
+    name: str
+    default: Any
+
+
+def part_at(place: Place, loop: Any, start: Any, path: str) -> Any:
+    """The node of the part of the start value that a path of jax's message names; None where it is not spelt out."""
+    path = re.sub(r"^loop_carry\[\d+\]", "", path)
+    keys = [m[0] for m in re.finditer(r"\[[^\]]+\]|\.\w+", path)]
+    node = start
+    for key in keys:
+        node = _child(place, _spelt_out(place, loop, node), key)
+        if node is None or isinstance(node, Missing):
+            return node
+    return node if keys or _spelt_out(place, loop, node) is node else _scalar(place, loop, node)
+
+
+def _scalar(place: Place, loop: Any, node: Any) -> Any:
+    """The number that a name was given, else the name itself."""
+    import libcst as cst
+
+    found = _spelt_out(place, loop, node)
+    return found if isinstance(found, (cst.Integer, cst.Float)) else node
+
+
+def _spelt_out(place: Place, loop: Any, node: Any) -> Any:
+    """What a name of the function was assigned, where that happens once; any other node is itself."""
+    import libcst as cst
+
+    if not isinstance(node, cst.Name):
+        return node
+    scope = place.cell.function(loop)
+    assigned = [
+        a.value for a in (place.cell.own(scope, cst.Assign) if scope is not None else ())
+        if len(a.targets) == 1 and getattr(a.targets[0].target, "value", None) == node.value
+    ]  # fmt: skip
+    return assigned[0] if len(assigned) == 1 else node
+
+
+def _child(place: Place, node: Any, key: str) -> Any:
+    import libcst as cst
+
+    if key.startswith("."):
+        return _field(place, node, key[1:])
+    inside = key[1:-1]
+    if isinstance(node, (cst.Tuple, cst.List)) and inside.isdigit() and int(inside) < len(node.elements):
+        return node.elements[int(inside)].value
+    if isinstance(node, cst.Dict):
+        for element in node.elements:
+            if isinstance(element, cst.DictElement) and _literal(place.cell.code(element.key)) == _literal(
+                inside
+            ):
+                return element.value
+    if isinstance(node, cst.Call) and getattr(node.func, "value", "") == "dict":
+        return next((a.value for a in node.args if a.keyword and a.keyword.value == _literal(inside)), None)
+    return _field(place, node, int(inside)) if inside.isdigit() else None
+
+
+def _literal(code: str) -> Any:
+    try:
+        return ast.literal_eval(code)
+    except (ValueError, SyntaxError):
+        return code
+
+
+def _field(place: Place, node: Any, name: str | int) -> Any:
+    """The argument of `State(x, v, t=0)` for a field of a class of this cell, by its name or number."""
+    import libcst as cst
+
+    if not isinstance(node, cst.Call):
+        return None
+    fields = _fields(place, getattr(node.func, "value", ""))
+    if isinstance(name, int):
+        if name >= len(fields):
+            return None
+        name = list(fields)[name]
+    named = next((a.value for a in node.args if a.keyword is not None and a.keyword.value == name), None)
+    if named is not None:
+        return named
+    plain = [a.value for a in node.args if a.keyword is None]
+    at = list(fields).index(name) if name in fields else -1
+    if 0 <= at < len(plain):
+        return plain[at]
+    default = fields.get(name)
+    return Missing(node, name, default) if default is not None else None
+
+
+def _fields(place: Place, kind: Any) -> dict[str, Any]:
+    """Annotated fields of a class of this cell with their defaults."""
+    import libcst as cst
+
+    for node in place.cell.within(place.cell.module, cst.ClassDef):
+        if node.name.value == kind:
+            lines = [
+                s
+                for line in node.body.body
+                for s in getattr(line, "body", ())
+                if isinstance(s, cst.AnnAssign)
+            ]
+            return {s.target.value: s.value for s in lines if isinstance(s.target, cst.Name)}
+    return {}
+
+
+def _with_argument(code: str, argument: str) -> str:
+    inside = code.rstrip()[:-1].rstrip()
+    return f"{inside}{'' if inside.endswith(('(', ',')) else ','} {argument})".replace("( ", "(")
 
 
 def mismatches(message: str) -> list[tuple[str, str, str, str]]:
@@ -66,12 +206,14 @@ FULL = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"
         "bool": "bool_"}  # fmt: skip
 
 
-def started(place: Place, part: Any, dtype: str, shape: str, have: str) -> str:
-    """The start value with another dtype, and spread to a shape where that differs too."""
+def started(place: Place, part: Any, dtype: str, shape: str, have: str, like: str = "") -> str:
+    """The start value with another dtype, and spread to a shape (that of `like`) where that differs too."""
     import libcst as cst
 
     code, jnp = place.cell.code(part), place.jnp
     dtype = FULL.get(dtype, dtype)
+    if shape and like:
+        return f"{jnp}.full_like({like}, {code}, {jnp}.{dtype})"
     if shape:
         sizes = ", ".join(s for s in shape.split(",") if s)
         return f"{jnp}.full(({sizes},), {code}, {jnp}.{dtype})"
@@ -80,7 +222,25 @@ def started(place: Place, part: Any, dtype: str, shape: str, have: str) -> str:
     if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) and len(part.args) >= 1:
         if place.cell.code(part.func.value) == jnp and part.func.attr.value == FULL.get(have, have):
             return f"{jnp}.{dtype}({place.cell.code(part.args[0].value)})"
+        if place.cell.code(part.func.value) == jnp and (named := _dtype_argument(part)) is not None:
+            given = f"dtype={jnp}.{dtype}" if named.keyword is not None else f"{jnp}.{dtype}"
+            arguments = [given if a is named else place.cell.code(a).rstrip(", ") for a in part.args]
+            return f"{place.cell.code(part.func)}({', '.join(arguments)})"
     return f"{jnp}.asarray({code}, {jnp}.{dtype})"
+
+
+MAKES = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "array": 1, "asarray": 1}
+"""Position of the dtype in what makes an array."""
+
+
+def _dtype_argument(call: Any) -> Any:
+    """The argument that names a dtype, or None."""
+    at = MAKES.get(call.func.attr.value)
+    if at is None:
+        return None
+    named = next((a for a in call.args if a.keyword is not None and a.keyword.value == "dtype"), None)
+    plain = [a for a in call.args if a.keyword is None]
+    return named or (plain[at] if len(plain) > at else None)
 
 
 # -- lists that a body fills

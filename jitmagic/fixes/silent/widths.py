@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
@@ -26,19 +27,23 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
                 yield Fix(title=title, applicability="safe", verified=True,
                           evidence="traced; equal to the run without jit", cell=cell)  # fmt: skip
                 return
+        yield from _tested_as_setting(evidence, prover, line)
     if finding.kind == "dtype-truncation" and line:
         yield from _narrow(finding, evidence, prover)
     if any(_kind_of(evidence, n) == "i" for n in finding.culprits):
         yield from _as_floats(finding, evidence, prover)
     if finding.kind == "dtype-truncation":
+        yield from _float_literals(evidence, prover, line)
         yield from _on_the_host(finding, evidence, prover)
+    if not _tests_a_type(evidence, line):
+        yield from _in_64_bits(evidence, prover)
 
 
 NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 
 
 def _narrow(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    """The 32-bit type that jax gives anyway, by its name; 64 bits for the whole session are shown beside."""
+    """The 32-bit type that jax gives anyway, by its name."""
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     for node in ast.walk(function) if function is not None else ():
@@ -58,10 +63,6 @@ def _narrow(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             title="ask for 32 bits, which is what jax computes with here", applicability="safe", verified=True,
             evidence="traced; equal to the run without jit; nothing is cut any more", cell=cell,
         )  # fmt: skip
-    yield Fix(
-        title='or compute with 64 bits: jax.config.update("jax_enable_x64", True) before the first array is made',
-        applicability="display", evidence="not tried: it holds for the whole session",
-    )  # fmt: skip
 
 
 def _truncates(prover: Prover, cell: str) -> bool:
@@ -74,6 +75,84 @@ def _truncates(prover: Prover, cell: str) -> bool:
     return any("truncated" in str(w.message) for w in said)
 
 
+def _tested_as_setting(evidence: Evidence, prover: Prover, line: int) -> Iterator[Fix]:
+    """The flag, number or text whose type the line tests as a static argument, which keeps its type."""
+    tested = [m[0] for n in Text(evidence.function.cell).on_line(line) if (m := _tested(n)) is not None]
+    leaves = [x for c in evidence.calls for x in c.leaves if x.path in tested and not x.static]
+    names = tuple(dict.fromkeys(x.path for x in leaves))
+    if not names or any(x.python_type not in ("bool", "int", "str") for x in leaves):
+        return
+    options = prover.checker.options
+    made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *names))))
+    proof = prover.options(made)
+    if proof.holds:
+        yield Fix(
+            title=f"make {' and '.join(names)} static: it keeps its Python type, and each new value compiles again",
+            applicability="unsafe", verified=True, evidence=proof.words, static_argnames=made.static_argnames,
+        )  # fmt: skip
+
+
+def _tests_a_type(evidence: Evidence, line: int) -> bool:
+    return any(_tested(n) is not None for n in Text(evidence.function.cell).on_line(line)) if line else False
+
+
+SWITCH = 'jax.config.update("jax_enable_x64", True)'
+
+
+def _in_64_bits(evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The cell with jax's switch for 64 bits on top, where that gives the plain results."""
+    import jax
+
+    cell = f"{SWITCH}\n\n{evidence.function.cell}"
+    if prover.checker.namespace.get("jax") is not jax or jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        return
+    with jax.enable_x64(True):
+        holds = _equal(prover, evidence.function.cell, trial.history(prover), failing=True)
+    if holds:
+        yield Fix(
+            title="compute with 64 bits from here on: arrays made before keep 32, and GPUs are slower with 64",
+            applicability="unsafe", verified=True, evidence="traced with 64 bits; equal to the run without jit",
+            cell=cell,
+        )  # fmt: skip
+
+
+_WHOLE = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.Mod, ast.FloorDiv)
+"""Operations that ask for the integer itself."""
+
+
+def _float_literals(evidence: Evidence, prover: Prover, line: int) -> Iterator[Fix]:
+    """Integers beyond 32 bits as floats, where they are only multiplied, added or compared."""
+    import jax
+
+    text = Text(evidence.function.cell)
+    nodes = list(text.on_line(line))
+    if any(isinstance(getattr(n, "op", None), _WHOLE) for n in nodes):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) >= 2**31:
+            text.replace(
+                node,
+                f"{text.code(node)}.0" if text.code(node)[:2].lower() != "0x" else repr(float(node.value)),
+            )
+    if not text.changes:
+        return
+    cell = text.result()
+    with jax.enable_x64(True):
+        wanted = _results(prover, evidence.function.cell)
+    if wanted and _close(prover, cell, wanted):
+        yield Fix(
+            title="write the number as a float, which has the range", applicability="unsafe", verified=True,
+            evidence="traced; equal to the run with 64 bits to seven digits", cell=cell,
+        )  # fmt: skip
+
+
+def _results(prover: Prover, cell: str) -> list[Any]:
+    """Results of the cell's plain function; none where it fails."""
+    with contextlib.suppress(Exception):
+        return trial.play(prover, cell, trial.history(prover), jit=False).results
+    return []
+
+
 def _kind_of(evidence: Evidence, name: str) -> str:
     """`i` where whole numbers were passed for the parameter, `f` for others; empty where it is none."""
     for call in evidence.calls:
@@ -83,15 +162,28 @@ def _kind_of(evidence: Evidence, name: str) -> str:
     return ""
 
 
-def _equal(prover: Prover, cell: str, sources: list[str]) -> bool:
+def _equal(prover: Prover, cell: str, sources: list[str], *, failing: bool = False) -> bool:
+    """Compiled and plain, the cell gives the results of the user's plain function; `failing`: that one may fail."""
     with contextlib.suppress(Exception):
-        wanted = trial.original(prover, sources, jit=False).results
+        try:
+            wanted = _in_32_bits(lambda: trial.original(prover, sources, jit=False).results)
+        except Exception:
+            if not failing:
+                raise
+            wanted = trial.play(prover, cell, sources, jit=False).results
         got, plain = (
             trial.play(prover, cell, sources).results,
             trial.play(prover, cell, sources, jit=False).results,
         )
         return bool(got) and trial.same(wanted, got) and trial.same(wanted, plain)
     return False
+
+
+def _in_32_bits(run: Callable[[], list[Any]]) -> list[Any]:
+    import jax
+
+    with jax.enable_x64(False):
+        return run()
 
 
 def _type_tests(source: str, line: int, finding: Finding) -> Iterator[tuple[str, str]]:
@@ -162,14 +254,14 @@ def _as_floats(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             return
 
 
-def _close(prover: Prover, cell: str) -> bool:
-    """Jit and the plain run of the corrected cell agree with the user's plain function to seven digits."""
+def _close(prover: Prover, cell: str, results: list[Any] | None = None) -> bool:
+    """The corrected cell under jit agrees with the user's plain function (or these results) to seven digits."""
     import jax
     import numpy as np
 
     sources = trial.history(prover)
     with contextlib.suppress(Exception):
-        wanted = jax.tree.leaves(trial.original(prover, sources, jit=False).results)
+        wanted = jax.tree.leaves(results or trial.original(prover, sources, jit=False).results)
         got = jax.tree.leaves(trial.play(prover, cell, sources).results)
         return bool(got) and all(
             np.allclose(np.asarray(a, float), np.asarray(b, float), rtol=2e-6, atol=0)
