@@ -324,7 +324,7 @@ class Checker(Subject):
         self.keep(args, kwargs)
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
         try:
-            with quiet.held_back():
+            with quiet.held_back(), quiet.undone(self.reach(args, kwargs)):
                 target = self.compiled_for(args)
                 staged = self._trace(target, args, kwargs)
             self.remember(args, kwargs, traced=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import evidence as ev
-from jitmagic import quiet
+from jitmagic import patches, quiet
 from jitmagic.state import iterators
 
 if TYPE_CHECKING:
@@ -151,12 +151,8 @@ def _scan_in_python(turns: int = 1) -> Iterator[None]:
         full = [stacked[min(i, len(stacked) - 1)] for i in rows]
         return carry, jax.tree.map(lambda *ys: jax.numpy.stack(ys), *full)
 
-    original: Any = jax.lax.scan
-    jax.lax.scan = scan  # type: ignore[assignment]
-    try:
+    with patches.replaced(jax.lax, scan=patches.here(scan, jax.lax.scan)):
         yield
-    finally:
-        jax.lax.scan = original
 
 
 def _joined(problems: Sequence[ev.Problem], more: Sequence[ev.Problem]) -> list[ev.Problem]:

@@ -2,93 +2,253 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
+import logging
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from jitmagic import patches
+from jitmagic.interrupts import deferred
 from jitmagic.state import snapshot
-from jitmagic.watched import plainly
-
-MEGABYTE = 1 << 20
+from jitmagic.watched import _state, plainly
 
 
-class _Tee(io.TextIOBase):
-    """Passes on what is written and keeps the first part of it."""
+class _Streams:
+    """Whose output is held back or listened to: one stand-in for each stream, shared by all threads.
 
-    def __init__(self, stream: Any, limit: int = 10_000) -> None:
-        self.stream, self.kept, self.limit = stream, "", limit
+    Two threads may begin and end in any order, and what other threads of the user's print goes on to be shown.
+    """
 
-    def write(self, text: str) -> int:
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.holders: dict[int, int] = {}
+        """Threads with runs of ours under way, and how deep."""
+        self.bystanders: frozenset[int] = frozenset()
+        """Threads that were there before the first of these runs: theirs is none of it."""
+        self.listeners: list[_Listener] = []
+        self.users = 0
+        self.stack = contextlib.ExitStack()
+        self.stand_ins: dict[str, _Stream] = {}
+
+    def held(self) -> bool:
+        """What this thread prints comes from a run of ours: it makes one, or was started in one (callbacks too)."""
+        ident = threading.get_ident()
+        return ident in self.holders or (bool(self.holders) and ident not in self.bystanders)
+
+    def enter(self, *, hold: bool) -> None:
+        """Put the stand-ins in place, and begin to hold back what this thread prints."""
+        with self.lock:
+            self.users += 1
+            if hold:
+                if not self.holders:
+                    self.bystanders = _real_threads()
+                    self._begin_hold()
+                ident = threading.get_ident()
+                self.holders[ident] = self.holders.get(ident, 0) + 1
+            for name in ("stdout", "stderr"):
+                stream = getattr(sys, name)
+                if not isinstance(stream, _Stream):
+                    self.stand_ins[name] = _Stream(stream, self)
+                    setattr(sys, name, self.stand_ins[name])
+
+    def leave(self, *, hold: bool) -> None:
+        """Undo one `enter` of this thread."""
+        with self.lock:
+            self.users -= 1
+            if hold:
+                ident = threading.get_ident()
+                left = self.holders.pop(ident, 1) - 1
+                if left > 0:
+                    self.holders[ident] = left
+                if not self.holders:
+                    self.stack.close()
+                    for name, stand_in in self.stand_ins.items():  # a run of ours may have set another one
+                        setattr(sys, name, stand_in)
+            if self.users <= 0:
+                self._take_out()
+
+    def reset(self) -> None:
+        """Nothing of ours runs: let everything through, whatever an interrupt has left behind."""
+        with self.lock:
+            self.users = 0
+            self.holders.clear()
+            self.listeners.clear()
+            self.stack.close()
+            self._take_out()
+
+    def _take_out(self) -> None:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if isinstance(stream, _Stream):
+                setattr(sys, name, stream.stream)
+        self.stand_ins.clear()
+
+    def _begin_hold(self) -> None:
+        """All but plain text: warnings, log records, rich output; questions to the user are refused."""
+        warned = warnings.catch_warnings()
+        self.stack.enter_context(warned)
+        warnings.simplefilter("ignore")
+        self._hold(logging.Logger, "callHandlers")
+        self._refuse(builtins, "input")
+        self._hold(sys, "breakpointhook")
+        publisher = getattr(_shell(), "display_pub", None)
+        for name in ("publish", "clear_output"):
+            if publisher is not None and hasattr(publisher, name):
+                self._hold(publisher, name)
+
+    def _hold(self, holder: Any, name: str) -> None:
+        original = getattr(holder, name)
+
+        def unless_held(*args: Any, **kwargs: Any) -> Any:
+            return None if self.held() else original(*args, **kwargs)
+
+        self.stack.enter_context(patches.replaced(holder, **{name: unless_held}))
+
+    def _refuse(self, holder: Any, name: str) -> None:
+        original = getattr(holder, name)
+
+        def refused(*args: Any, **kwargs: Any) -> Any:
+            if self.held():
+                raise Refused(f"it calls {name}()")
+            return original(*args, **kwargs)
+
+        self.stack.enter_context(patches.replaced(holder, **{name: refused}))
+
+
+class Refused(RuntimeError):
+    """A run that the user did not ask for was about to do what cannot be undone."""
+
+
+def _real_threads() -> frozenset[int]:
+    """Threads of Python's own; those that XLA makes for callbacks are dummies to it."""
+    found = (t.ident for t in threading.enumerate() if not isinstance(t, threading._DummyThread))
+    return frozenset(i for i in found if i is not None)
+
+
+@dataclass(eq=False)
+class _Listener:
+    """Keeps the first part of what one thread prints."""
+
+    thread: int
+    kept: str = ""
+    limit: int = 10_000
+
+    def hear(self, text: str) -> None:
         if len(self.kept) < self.limit:
             self.kept += text[: self.limit - len(self.kept)]
-        self.stream.write(text)
+
+
+class _Stream(io.TextIOBase):
+    """Stands in for a standard stream; what user code keeps of it goes on to write to the stream itself."""
+
+    def __init__(self, stream: Any, streams: _Streams) -> None:
+        self.stream, self.streams = stream, streams
+
+    def write(self, text: str) -> int:
+        for listener in tuple(self.streams.listeners):
+            if listener.thread == threading.get_ident() and self is sys.stdout:
+                listener.hear(text)
+        if not self.streams.held():
+            self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        self.stream.flush()
+        if not self.streams.held():
+            self.stream.flush()
+
+    @property
+    def buffer(self) -> Any:
+        return io.BytesIO() if self.streams.held() else self.stream.buffer
+
+    def isatty(self) -> bool:
+        return bool(self.stream.isatty())
+
+    def fileno(self) -> int:
+        return int(self.stream.fileno())
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return str(self.stream.encoding)
+
+    @property
+    def errors(self) -> Any:  # type: ignore[override]
+        return self.stream.errors
+
+    def close(self) -> None:
+        """A stream that a run of ours closes stays open for the user."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
 
+_streams = _Streams()
+
+
 @contextlib.contextmanager
 def overheard() -> Iterator[Callable[[], str]]:
     """Let standard output through, and tell afterwards what was printed."""
-    before = sys.stdout
-    tee = _Tee(before)
-    sys.stdout = tee
+    listener = _Listener(threading.get_ident())
+    with deferred():
+        _streams.enter(hold=False)
+        _streams.listeners.append(listener)
     try:
-        yield lambda: tee.kept
+        yield lambda: listener.kept
     finally:
-        if sys.stdout is tee:
-            sys.stdout = before
-
-
-class _Sink(io.StringIO):
-    """Standard output that keeps at most a megabyte."""
-
-    def write(self, text: str) -> int:
-        return super().write(text) if self.tell() < MEGABYTE else len(text)
+        with deferred():
+            _streams.listeners[:] = [x for x in _streams.listeners if x is not listener]
+            _streams.leave(hold=False)
 
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Hold back what user code prints, displays or warns about."""
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(_Sink()))
-        stack.enter_context(contextlib.redirect_stderr(_Sink()))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        stack.enter_context(_no_display())
+    """Hold back what user code prints, displays, logs or warns about, callbacks on their way included."""
+    _callbacks_done()
+    with deferred():
+        _streams.enter(hold=True)
+    try:
         yield
+    finally:
+        try:
+            _callbacks_done()
+        finally:
+            with deferred():
+                _streams.leave(hold=True)
+
+
+def _callbacks_done() -> None:
+    """Wait for `jax.debug.print` and the like: they print when they get there, not when they are called."""
+    jax = sys.modules.get("jax")
+    barrier = getattr(jax, "effects_barrier", None)
+    if barrier is not None:
+        with contextlib.suppress(Exception):  # it stays where it is, and is raised at the user's own wait
+            barrier()
 
 
 def is_ours() -> bool:
     """What runs now is a run of ours: its output is held back, or it is marked as unasked for."""
     from jitmagic.tracing import ledger
 
-    return isinstance(sys.stdout, _Sink) or ledger.is_unasked()
+    return _streams.held() or ledger.is_unasked()
 
 
-@contextlib.contextmanager
-def _no_display() -> Iterator[None]:
-    """Hold back rich output (`display(...)`, figures) of a running IPython, if there is one."""
-    shell = _shell()
-    publisher = getattr(shell, "display_pub", None)
-    if publisher is None:
-        yield
-        return
-    publish = publisher.publish
-    publisher.publish = lambda *a, **k: None
-    try:
-        yield
-    finally:
-        del publisher.publish
-        if publisher.publish != publish:  # it was replaced on the instance before us
-            publisher.publish = publish
+def is_held() -> bool:
+    """What this thread prints is held back now."""
+    return _streams.held()
+
+
+def reset() -> None:
+    """At the boundary of a cell: nothing of ours is in force any more, whatever an interrupt has cut short."""
+    if _streams.users or _streams.holders or _state.plain or patches.any_left():
+        with deferred():
+            _streams.reset()
+            patches.put_back()
+            _state.plain = 0
 
 
 def _shell() -> Any:

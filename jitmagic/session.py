@@ -148,6 +148,7 @@ class Session:
 
     def before_cell(self, info: Any) -> None:
         """A cell begins."""
+        _settled()
         source = getattr(info, "raw_cell", "") or ""
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
@@ -646,6 +647,19 @@ class Session:
 
     def _subjects(self) -> list[checking.Checker]:
         return list(self.last.checkers.values()) if self.last is not None else []
+
+
+def _settled() -> None:
+    """What an interrupt has cut short is put right before the next cell, unless a run of ours runs that cell."""
+    quiet = sys.modules.get("jitmagic.quiet")
+    frame: Any = sys._getframe(1)
+    while quiet is not None and frame is not None:
+        room = str(frame.f_globals.get("__name__", ""))
+        if room.startswith("jitmagic.") and room not in (__name__, "jitmagic.magics"):
+            return
+        frame = frame.f_back
+    if quiet is not None:
+        quiet.reset()
 
 
 def _shown(checkers: list[checking.Checker]) -> list[checking.Checker]:

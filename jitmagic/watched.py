@@ -32,11 +32,12 @@ _state = _State()
 @contextmanager
 def plainly() -> Iterator[None]:
     """While this holds, calls of watched functions in this thread run the user's own code."""
-    _state.plain += 1
+    before = _state.plain
+    _state.plain = before + 1
     try:
         yield
     finally:
-        _state.plain -= 1
+        _state.plain = before
 
 
 class Watched:

@@ -91,9 +91,9 @@ def _heard(event: str, duration_secs: float, **details: Any) -> None:
 
 def _is_ours() -> bool:
     # Our own runs of the user's code hold its output back; the user's calls never do.
-    from jitmagic.quiet import _Sink
+    from jitmagic.quiet import is_held
 
-    return isinstance(sys.stdout, _Sink)
+    return is_held()
 
 
 def _user_lines(frame: types.FrameType | None) -> tuple[tuple[str, int], ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.evidence import Where, Write
+from jitmagic.interrupts import deferred
 from jitmagic.state import iterators, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.entries import (
@@ -165,12 +166,13 @@ class Snapshot:
 
     def restore(self, *, only_tracers: bool = False) -> None:
         """Put everything back; with `only_tracers`, just the places that hold a tracer now."""
-        for entry in self._entries:
-            try:
-                entry.restore(contains_tracer if only_tracers else None)
-            except Exception:  # one thing that cannot be put back must not keep the others
-                if entry.path not in self.unrestorable:
-                    self.unrestorable.append(entry.path)
+        with deferred():
+            for entry in self._entries:
+                try:
+                    entry.restore(contains_tracer if only_tracers else None)
+                except Exception:  # one thing that cannot be put back must not keep the others
+                    if entry.path not in self.unrestorable:
+                        self.unrestorable.append(entry.path)
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:

@@ -18,6 +18,8 @@ import jax
 import jax.core
 import jax.extend.core as jex_core
 
+from jitmagic import patches
+
 JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
 Tracer: type = jax.core.Tracer
@@ -151,13 +153,13 @@ def builds_program(trace: Any) -> bool:
 
 @contextlib.contextmanager
 def full_tracebacks() -> Iterator[None]:
-    """Exceptions raised inside keep every frame; jax's filtering is restored afterwards."""
-    before = jax.config.jax_traceback_filtering  # type: ignore[attr-defined]
-    jax.config.update("jax_traceback_filtering", "off")
-    try:
+    """Exceptions raised inside keep every frame, in this thread alone.
+
+    Private: the state object is the only way to set this for one thread. Without it, frames may be missing.
+    """
+    filtering = getattr(importlib.import_module("jax._src.config"), "traceback_filtering", None)
+    with filtering("off") if callable(filtering) else contextlib.nullcontext():
         yield
-    finally:
-        jax.config.update("jax_traceback_filtering", before)
 
 
 @contextlib.contextmanager
@@ -174,14 +176,9 @@ def checking_leaks() -> Iterator[None]:
         first = "\n\n".join(f"{t}{t._origin_msg()}" for t in tracers[:3])
         return Exception(f"Leaked {name} {trace}. Leaked tracer(s):\n\n{first}\n")
 
-    if told is not None:
-        core.leaked_tracer_error = briefly
-    try:
-        with jax.checking_leaks():
-            yield
-    finally:
-        if told is not None:
-            core.leaked_tracer_error = told
+    patched = {"leaked_tracer_error": patches.here(briefly, told)} if told is not None else {}
+    with patches.replaced(core, **patched), jax.checking_leaks():
+        yield
 
 
 def raw_frames(traceback: Any) -> list[tuple[Any, int]]:

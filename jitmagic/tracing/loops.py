@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 
+from jitmagic import patches
+
 
 @contextlib.contextmanager
 def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
     """While the block runs, `jax.lax.fori_loop`, `while_loop` and `scan` start with `shadowed(leaf)` for each leaf
-    of their state, and `fori_loop` hands its body a shadowed counter. For one run at a time: `jax.lax` is patched."""
+    of their state, and `fori_loop` hands its body a shadowed counter. In this thread alone."""
     lax: Any = jax.lax
     originals = {name: getattr(lax, name) for name in ("fori_loop", "while_loop", "scan")}
 
@@ -34,10 +36,6 @@ def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
     def scan(f: Any, init: Any, *args: Any, **options: Any) -> Any:
         return originals["scan"](f, started(init), *args, **options)
 
-    try:
-        for patch in (fori_loop, while_loop, scan):
-            setattr(lax, patch.__name__, patch)
+    patched = {f.__name__: patches.here(f, originals[f.__name__]) for f in (fori_loop, while_loop, scan)}
+    with patches.replaced(lax, **patched):
         yield
-    finally:
-        for name, original in originals.items():
-            setattr(lax, name, original)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jitmagic import patches
 from jitmagic.evidence import Op
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file, namespace_of
@@ -387,19 +388,13 @@ def answering_tracers() -> Iterator[None]:
 
         return method
 
-    patches: dict[str, Any] = {"to_concrete_value": to_concrete_value}
+    methods: dict[str, Any] = {"to_concrete_value": to_concrete_value}
     converters: dict[str, tuple[Op, Callable[[Any], Any]]] = {
         "__float__": ("float", float), "__complex__": ("complex", complex),
         "__array__": ("array", np.asarray), "tolist": ("tolist", lambda v: v.tolist()),
     }  # fmt: skip
     for name, (op, convert) in converters.items():
         if name in saved:
-            patches[name] = asking(name, op, convert)
-    try:
-        for name, patch in patches.items():
-            if name in saved:
-                setattr(kind, name, patch)
+            methods[name] = asking(name, op, convert)
+    with patches.replaced(kind, **{n: f for n, f in methods.items() if n in saved}):
         yield
-    finally:
-        for name, original in saved.items():
-            setattr(kind, name, original)

@@ -1,0 +1,94 @@
+"""Attributes of other people's modules and classes that are replaced for the length of one run of ours.
+
+Every replacement is on record, so that a cell boundary can put back what an interrupt has left behind, and two
+threads may replace the same attribute and leave in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.interrupts import deferred
+
+_MISSING = object()
+
+
+@dataclass(eq=False)
+class _Place:
+    """One attribute: what its holder's own namespace had, and the replacements in force, the newest last."""
+
+    holder: Any
+    name: str
+    original: Any
+    stack: list[Any] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Set the attribute to the newest replacement, or to what it was."""
+        value = self.stack[-1] if self.stack else self.original
+        if value is _MISSING:
+            with contextlib.suppress(AttributeError):
+                delattr(self.holder, self.name)
+        else:
+            setattr(self.holder, self.name, value)
+
+
+_places: dict[tuple[int, str], _Place] = {}
+_lock = threading.RLock()
+
+
+@contextlib.contextmanager
+def replaced(holder: Any, **attributes: Any) -> Iterator[None]:
+    """While the block runs, `holder` has these attributes; a name that it inherits is taken away again."""
+    added: list[tuple[_Place, Any]] = []
+    try:
+        with deferred(), _lock:
+            for name, value in attributes.items():
+                key = id(holder), name
+                place = _places.get(key)
+                if place is None:
+                    place = _places[key] = _Place(holder, name, vars(holder).get(name, _MISSING))
+                place.stack.append(value)
+                added.append((place, value))
+                place.settle()
+        yield
+    finally:
+        with deferred(), _lock:
+            for place, value in added:
+                place.stack[:] = [v for v in place.stack if v is not value]
+                _settle(place)
+
+
+def here(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in the thread that asks now, and `original` in every other."""
+    thread = threading.get_ident()
+
+    @functools.wraps(original)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        return (function if threading.get_ident() == thread else original)(*args, **kwargs)
+
+    return chosen
+
+
+def any_left() -> bool:
+    """A replacement is in force."""
+    return bool(_places)
+
+
+def put_back() -> None:
+    """Take out every replacement: no run of ours is under way."""
+    with deferred(), _lock:
+        for place in list(_places.values()):
+            place.stack.clear()
+            _settle(place)
+
+
+def _settle(place: _Place) -> None:
+    place.settle()
+    if not place.stack:
+        _places.pop((id(place.holder), place.name), None)
