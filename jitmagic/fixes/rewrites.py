@@ -21,6 +21,8 @@ from jitmagic.report import Finding, Fix
 ROUNDS = 8
 ATTEMPTS = 40
 KEEP = 1
+FURTHER = 4
+"""How many more are tried for a correction that changes nothing else, once there is one that does."""
 
 KINDS = frozenset((
     "tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash", "tracer-format",
@@ -54,11 +56,16 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         again = search._next_place(evidence.function.cell, trial_of(prover).cell(evidence.function.cell), ())
         place = again or place
     prover.__dict__["_trail"] = search.trail
-    for path, outcome in itertools.islice(search.run(place), KEEP):
-        fix = _fix(evidence, path, outcome)
-        if finding.kind in STOPS and fix.verified:
-            prover.corrected.append(fix)
-        yield fix
+    found: list[Fix] = []
+    for path, outcome in search.run(place):
+        found.append(_fix(evidence, path, outcome))
+        if found[-1].applicability == "safe":
+            break
+        search.limit = min(search.limit, search.attempts + FURTHER) if len(found) == 1 else search.limit
+    best = found[-1:] if found and found[-1].applicability == "safe" else found[:KEEP]
+    if finding.kind in STOPS:
+        prover.corrected += [fix for fix in best if fix.verified]
+    yield from best
 
 
 def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -187,6 +194,7 @@ class Search:
     evidence: Evidence
     prover: Prover
     attempts: int = 0
+    limit: int = ATTEMPTS
     tried: set[str] = field(default_factory=set)
     trail: list[str] = field(default_factory=list)
     """What was tried and why it did not hold, for tests and for the curious."""
@@ -223,7 +231,7 @@ class Search:
                 yield from self._from(further, steps)
 
     def _spent(self) -> bool:
-        return self.attempts >= ATTEMPTS or self.prover.out_of_time()
+        return self.attempts >= self.limit or self.prover.out_of_time()
 
     def _next_place(self, cell: str, outcome: Any, static: tuple[str, ...]) -> Any:
         from jitmagic.fixes.rewrite.place import Place

@@ -83,7 +83,9 @@ def define(cell: str, namespace: dict[str, Any]) -> str:
     file = f"<jitmagic fix {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     with quiet.held_back():
-        exec(compile(tree, file, "exec"), namespace)
+        code = compile(tree, file, "exec")
+        exec(code, namespace)
+    adopt.closures(namespace, code)
     return file
 
 

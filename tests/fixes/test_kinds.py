@@ -150,6 +150,16 @@ def test_method_that_the_cell_compiles_is_corrected_in_its_class() -> None:
     assert fix.verified and "x = jnp.where(x > 1, 1.0, x)" in str(fix.cell)
 
 
+@pytest.mark.parametrize(("name", "call"), [("step", "step(3.0)"), ("twice", "twice(3.0)")])
+def test_function_that_a_function_returned_is_corrected_where_it_is_written(name: str, call: str) -> None:
+    cell = (
+        "def made(dt):\n    def step(x):\n        if x > 2:\n            x = 0.0\n        return x + dt\n    return step\n\n"
+        "step = made(0.5)\n\ndef twice(x):\n    return step(step(x))\n"
+    )
+    fix = next(f for _, f in corrections(cell, (call,), name) if f.cell)
+    assert fix.verified and "x = jnp.where(x > 2, 0.0, x)" in str(fix.cell)
+
+
 def test_float_that_a_branch_depends_on_is_not_advised_as_static() -> None:
     cell = "def f(x):\n    return jnp.ones(len('one' if x > 1 else 'three'))\n"  # nothing else helps
     fixes = corrections(cell, ("f(2.0)",))

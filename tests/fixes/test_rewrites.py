@@ -360,6 +360,49 @@ CASES = {
         """,
         ["f(jnp.arange(6.0))"],
     ),
+    "loop without end that returns": (
+        """
+        def f(key):
+            while True:
+                key, k = jax.random.split(key)
+                x = jax.random.normal(k)
+                if x > 1:
+                    return x
+        """,
+        """
+        def f(key):
+            def keep_going(state):
+                found, key, x = state
+                return ~found
+
+            def body(state):
+                found, key, x = state
+                key, k = jax.random.split(key)
+                x = jax.random.normal(k)
+                found = x > 1
+                return found, key, x
+
+            x = 0.0
+            found, key, x = jax.lax.while_loop(keep_going, body, (jnp.array(False), key, x))
+            return x
+        """,
+        ["f(jax.random.key(0))"],
+    ),
+    "default behind or": (
+        "def f(x, scale=None):\n    scale = scale or x.max()\n    return x / scale\n",
+        "def f(x, scale=None):\n    scale = x.max() if scale is None else scale\n    return x / scale\n",
+        ["f(jnp.arange(3.0), 4.0)", "f(jnp.arange(3.0))"],
+    ),
+    "a safe correction before one that costs": (
+        "def f(x, k):\n    i = int(jnp.clip(k, 0, 2))\n    return x[i]\n",
+        "def f(x, k):\n    i = jnp.clip(k, 0, 2).astype(int)\n    return x[i]\n",
+        ["f(jnp.arange(3.0), 1.0)"],
+    ),
+    "size by way of a function": (
+        "def f(x):\n    n = jnp.maximum(x.size, 4)\n    return jnp.ones(n) * x.sum()\n",
+        "def f(x):\n    n = max(x.size, 4)\n    return jnp.ones(n) * x.sum()\n",
+        ["f(jnp.arange(6.0))"],
+    ),
     "carry": (
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.int32(0), xs)[0]\n",
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.float32(0), xs)[0]\n",

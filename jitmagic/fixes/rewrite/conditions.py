@@ -352,6 +352,11 @@ def _operators(place: Place) -> Iterator[Candidate]:
         is_boolean(place, p) for p in (node.left, node.right)
     ) and not _in_test(place, node):  # fmt: skip
         a, b = place.cell.code(node.left), place.cell.code(node.right)
+        if isinstance(node.operator, cst.Or) and _may_be_none(place, node.left):
+            new = f"{stripped(b)} if {a} is None else {a}"
+            whole = isinstance(place.cell.parents.get(node), (cst.Assign, cst.AnnAssign, cst.Return, cst.Arg))
+            yield Candidate("take what stands behind `or` for None", place.cell.edit(
+                {node: new if whole else f"({new})"}), "unsafe", "0 is then a value like any other")  # fmt: skip
         idiom = _if_else(place, node)
         if idiom is not None:
             yield Candidate(
@@ -369,6 +374,18 @@ def _operators(place: Place) -> Iterator[Candidate]:
         new = names.wrapped(new)
     word = "combine the conditions with `&`, `|` and `~`"
     yield Candidate(word, place.cell.edit({node: new}))
+
+
+def _may_be_none(place: Place, node: Any) -> bool:
+    """A parameter of a function around the place whose default is None."""
+    import libcst as cst
+
+    functions = (n for n in place.path if isinstance(n, (cst.FunctionDef, cst.Lambda)))
+    parameters = [p for f in functions for p in place.cell.within(f.params, cst.Param)]
+    return isinstance(node, cst.Name) and any(
+        p.name.value == node.value and isinstance(p.default, cst.Name) and p.default.value == "None"
+        for p in parameters
+    )
 
 
 def _if_else(place: Place, node: Any) -> str | None:

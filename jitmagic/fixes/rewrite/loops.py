@@ -9,17 +9,18 @@ from typing import Any
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.branches import body_of, bound_before, call, live_after, rebound
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import is_boolean, stripped, truth
+from jitmagic.fixes.rewrite.conditions import assigned, is_boolean, stripped, truth
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 WHILE = "loop with jax.lax.while_loop"
 FORI = "loop with jax.lax.fori_loop"
-BREAK = "loop with jax.lax.while_loop, which stops where the loop breaks"
 
 
 def candidates(place: Place) -> Iterator[Candidate]:
     """`while` on a traced condition, `for` over a traced range, and loops that a traced condition leaves."""
     import libcst as cst
+
+    from jitmagic.fixes.rewrite import exits
 
     if place.kind in ("tracer-bool", "tracer-hash"):
         for node in place.path:
@@ -27,7 +28,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
                 yield from while_statement(place, node)
                 return
             if isinstance(node, cst.If) and any(n is node.test for n in place.path):
-                yield from _leaving(place, node)
+                yield from exits.leaving(place, node)
                 return
     elif place.kind in ("tracer-int", "dynamic-shape", "user-error"):
         for node in place.path:
@@ -56,15 +57,15 @@ def _carried(
     live, before = live_after_loop(place, loop), bound_before(place, loop)
     needed = names.exposed(text, own) | (names.loads(test) if test else set())
     carried = tuple(n for n in bound if n in needed or n in live)
-    first = _first_values(statements, [n for n in carried if n not in before], before, place, own)
+    first = first_values(statements, [n for n in carried if n not in before], before, place, own)
     if not carried or first is None:
         return None
-    if _impure(place, loop, carried, bound):
+    if impure(place, loop, carried, bound):
         return None
     return Body(text, carried, first)
 
 
-def _first_values(
+def first_values(
     statements: Sequence[Any],
     missing: Sequence[str],
     before: Collection[str],
@@ -77,6 +78,7 @@ def _first_values(
     text, known = "", set(before)
     if any(n in own for n in missing):
         return None
+    inside = set(names.stores(place.cell.block(statements) or "pass"))
     for statement in statements:
         if set(missing) <= known:
             break
@@ -87,10 +89,41 @@ def _first_values(
             continue
         code = place.cell.code(statement)
         bound = names.stores(code)
-        if not set(bound) & known and set(bound) <= set(missing) and not names.loads(code) & set(own):
-            text += code if code.endswith("\n") else code + "\n"
-            known |= set(bound)
-    return text if set(missing) <= known else None
+        reads = names.loads(code)
+        if set(bound) & known or not set(bound) <= set(missing) or reads & {*own, *(inside - known)}:
+            continue
+        text += code if code.endswith("\n") else code + "\n"
+        known |= set(bound)
+    for name in (n for n in missing if n not in known):
+        zeros = _zeros(place, name)
+        if zeros is None:
+            return None
+        text += f"{name} = {zeros}\n"
+    return text
+
+
+def _zeros(place: Place, name: str) -> str | None:
+    """A value of the form that the only assignment to the name gives it, which the first turn replaces."""
+    import libcst as cst
+
+    value = assigned(place, cst.Name(name))
+    shapes = (
+        place.probe(place.cell.edit({value: f"__seen({place.cell.code(value)})"}))
+        if value is not None
+        else ()
+    )
+    forms = {(s.shape, s.dtype) for s in shapes}
+    if len(forms) != 1:
+        return None
+    shape, dtype = forms.pop()
+    if not shape:
+        return {"float": "0.0", "int": "0", "bool": "False", "uint": "0"}.get(dtype.rstrip("0123456789_"))
+    usual = "" if dtype == "float32" else f", {place.jnp}.{dtype}"
+    return (
+        f"{place.jnp}.zeros({shape}{usual})"
+        if dtype.startswith(("float", "int", "uint", "complex"))
+        else None
+    )
 
 
 def live_after_loop(place: Place, loop: Any) -> set[str]:
@@ -98,7 +131,7 @@ def live_after_loop(place: Place, loop: Any) -> set[str]:
     return live_after(place, loop)
 
 
-def _impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str]) -> bool:
+def impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str]) -> bool:
     """The body returns, yields, or fills a list or another object: a traced body would do that once."""
     import libcst as cst
 
@@ -112,7 +145,7 @@ def _impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str
     return False
 
 
-def _has_break(place: Place, loop: Any) -> bool:
+def has_break(place: Place, loop: Any) -> bool:
     import libcst as cst
 
     for jump in place.cell.own(loop, cst.Break, cst.Continue):
@@ -146,11 +179,14 @@ def _single(text: str, name: str) -> str | None:
 
 def while_statement(place: Place, loop: Any) -> Iterator[Candidate]:
     """`while` as `jax.lax.while_loop` over the names that the body binds."""
+    from jitmagic.fixes.rewrite import exits
+
     if loop.orelse is not None:
         return
-    if _has_break(place, loop):
-        yield from _with_break(place, loop)
+    if has_break(place, loop):
+        yield from exits.with_break(place, loop)
         return
+    yield from exits.with_return(place, loop)
     test = stripped(truth(place, loop.test))
     body = _carried(place, loop, body_of(loop), test)
     if body is None:
@@ -191,7 +227,7 @@ def _end(text: str, result: str) -> str:
 # -- for
 
 
-def _range(place: Place, loop: Any) -> tuple[str, str, str] | None:
+def range_of(place: Place, loop: Any) -> tuple[str, str, str] | None:
     """Start, stop and step of `range(...)` as source."""
     import libcst as cst
 
@@ -219,12 +255,15 @@ def for_loop(place: Place, loop: Any) -> Iterator[Candidate]:
     """`for i in range(...)` as `jax.lax.fori_loop`, or as `while_loop` where it can be left early."""
     import libcst as cst
 
-    bounds = _range(place, loop)
+    from jitmagic.fixes.rewrite import exits
+
+    bounds = range_of(place, loop)
     if bounds is None or loop.orelse is not None or not isinstance(loop.target, cst.Name):
         return
-    if _has_break(place, loop):
-        yield from _with_break(place, loop)
+    if has_break(place, loop):
+        yield from exits.with_break(place, loop)
         return
+    yield from exits.with_return(place, loop)
     index = loop.target.value
     body = _carried(place, loop, body_of(loop), own=(index,))
     if body is None or index in live_after(place, loop):
@@ -280,7 +319,7 @@ def _generated_sum(place: Place) -> Iterator[Candidate]:
             or value.for_in.inner_for_in
         ):
             continue
-        bounds = _range(place, value.for_in)
+        bounds = range_of(place, value.for_in)
         if bounds is None or bounds[2] != "1" or not isinstance(value.for_in.target, cst.Name):
             continue
         index, total = value.for_in.target.value, names.fresh("total", place.taken)
@@ -294,186 +333,3 @@ def _generated_sum(place: Place) -> Iterator[Candidate]:
                 zero,
             )
             yield Candidate(FORI, place.cell.edit({node: new}))
-
-
-# -- break and continue
-
-
-def _leaving(place: Place, statement: Any) -> Iterator[Candidate]:
-    """The `if` of the place holds a `break` or `continue`."""
-    import libcst as cst
-
-    for node in list(place.cell.ancestors(statement))[1:]:
-        if isinstance(node, (cst.For, cst.While)):
-            if place.cell.own(statement, cst.Continue) and not _breaks(place, node):
-                yield from _continuing(place, statement, node)
-            elif _has_break(place, node) and place.cell.own(statement, cst.Break):
-                yield from _with_break(place, node)
-            elif place.cell.own(statement, cst.Return):
-                yield from _with_return(place, node, statement)
-            return
-        if isinstance(node, cst.FunctionDef):
-            return
-
-
-def _breaks(place: Place, loop: Any) -> bool:
-    import libcst as cst
-
-    return any(
-        next(n for n in place.cell.ancestors(b) if isinstance(n, (cst.For, cst.While))) is loop
-        for b in place.cell.own(loop, cst.Break)
-    )
-
-
-def _continuing(place: Place, statement: Any, loop: Any) -> Iterator[Candidate]:
-    """`if c: continue` and what follows, as `if not c:` over what follows."""
-    import libcst as cst
-
-    block, index = place.cell.siblings(statement)
-    if block is not loop.body or statement.orelse is not None or len(body_of(statement)) != 1:
-        return
-    if not place.cell.own(statement, cst.Continue) or index + 1 == len(block.body):
-        return
-    rest = block.body[index + 1 :]
-    text = f"if {_negated(place, statement.test)}:\n{indented(place.cell.block(rest))}"
-    changes: dict[Any, str | None] = {statement: text, **{s: None for s in rest}}
-    yield Candidate(
-        "skip the rest of the turn by a condition in place of `continue`", place.cell.edit(changes)
-    )
-
-
-def _negated(place: Place, test: Any) -> str:
-    import libcst as cst
-
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return stripped(place.cell.code(test.expression))
-    return f"not {names.wrapped(stripped(place.cell.code(test)))}"
-
-
-def _with_break(place: Place, loop: Any) -> Iterator[Candidate]:
-    """A loop with one `if c: break` on its top level, as a while loop that carries whether it is done."""
-    import libcst as cst
-
-    statements = body_of(loop)
-    at = [i for i, s in enumerate(statements) if isinstance(s, cst.If) and place.cell.own(s, cst.Break)]
-    if len(at) != 1 or loop.orelse is not None:
-        return
-    leave = statements[at[0]]
-    inner = body_of(leave)
-    if leave.orelse is not None or not isinstance(inner[-1].body[-1], cst.Break) or len(inner[-1].body) != 1:
-        return
-    if len(place.cell.own(loop, cst.Break, cst.Continue)) != 1:
-        return
-    done = names.fresh("done", place.taken)
-    head, tail = statements[: at[0]], statements[at[0] + 1 :]
-    text = rebound(place, head) + f"{done} = {stripped(truth(place, leave.test))}\n"
-    if len(inner) > 1:
-        text += f"if {done}:\n{indented(rebound(place, inner[:-1]))}"
-        if tail:
-            text += f"else:\n{indented(rebound(place, tail))}"
-    elif tail:
-        text += f"if not {done}:\n{indented(rebound(place, tail))}"
-    yield from _until_done(place, loop, text, done)
-
-
-def _turns(place: Place, loop: Any) -> tuple[str, tuple[str, str, str], str] | None:
-    """The counter of a `for`, start, stop and step of it, and what each turn takes by it from the rows of an array."""
-    import libcst as cst
-
-    bounds = _range(place, loop)
-    if bounds is not None:
-        if not isinstance(loop.target, cst.Name):
-            return None
-        unused = loop.target.value == "_"  # a name that says it is not read, and a counter is
-        return names.fresh("i", place.taken) if unused else loop.target.value, bounds, ""
-    looped, target, code = loop.iter, loop.target, place.cell.code
-    index = names.fresh("i", place.taken)
-    function = getattr(looped.func, "value", "") if isinstance(looped, cst.Call) else ""
-    if function == "enumerate" and isinstance(target, cst.Tuple) and len(looped.args) == 1:
-        index = code(target.elements[0].value)
-        rows = [(code(target.elements[1].value), code(looped.args[0].value))]
-    elif function == "zip" and isinstance(target, cst.Tuple) and len(target.elements) == len(looped.args):
-        rows = [(code(t.value), code(a.value)) for t, a in zip(target.elements, looped.args, strict=True)]
-    elif isinstance(looped, (cst.Name, cst.Attribute)) and isinstance(target, cst.Name):
-        rows = [(target.value, code(looped))]
-    else:
-        return None
-    taken = "".join(f"{name} = {array}[{index}]\n" for name, array in rows)
-    return index, ("0", f"len({rows[0][1]})", "1"), taken
-
-
-def _with_return(place: Place, loop: Any, leave: Any) -> Iterator[Candidate]:
-    """`for …: if c: return a` and `return b` behind it: the loop stops where the condition holds, then `a` or `b`."""
-    import libcst as cst
-
-    statements, (block, at) = body_of(loop), place.cell.siblings(loop)
-    rest = block.body[at + 1 :]
-    inner = body_of(leave)
-    last = rest[0].body[-1] if len(rest) == 1 and isinstance(rest[0], cst.SimpleStatementLine) else None
-    found = inner[0].body[-1] if len(inner) == 1 and isinstance(inner[0], cst.SimpleStatementLine) else None
-    plain = all(isinstance(r, cst.Return) and r.value is not None for r in (last, found))
-    if not plain or leave.orelse is not None or leave not in statements or loop.orelse is not None:
-        return
-    if not isinstance(loop, cst.For) or len(place.cell.own(loop, cst.Return)) != 1 or _has_break(place, loop):
-        return
-    turns = _turns(place, loop)
-    if turns is None or turns[1][2] != "1":
-        return
-    index, (start, stop, _), head = turns
-    done = names.fresh("found", place.taken)
-    turn = statements.index(leave)
-    text = head + rebound(place, statements[:turn]) + f"{done} = {stripped(truth(place, leave.test))}\n"
-    if statements[turn + 1 :]:
-        text += f"if not {done}:\n{indented(rebound(place, statements[turn + 1 :]))}"
-    text += f"{index} = {place.jnp}.where({done}, {index}, {index} + 1)\n"
-    before = bound_before(place, loop)
-    bound = [n for n in names.stores(text) if n not in (index, done)]
-    reads = names.loads(place.cell.code(found.value)) | names.loads(place.cell.code(last.value))  # type: ignore[union-attr]
-    taken = set(names.stores(head)) if head else set()
-    carried = [n for n in bound if (n in names.exposed(text, (index,)) or n in reads) and n not in taken]
-    if not set(carried) <= before:
-        return
-    test = f"({index} < {stop}) & ~{done}"
-    loop_text = while_loop(
-        place, test, Body(text, (index, done, *carried)), [start, f"{place.jnp}.array(False)", *carried]
-    )
-    values = [stripped(place.cell.code(r.value)) for r in (found, last)]  # type: ignore[union-attr]
-    after = head if taken & reads else ""
-    new = f"{loop_text}{after}return {call(f'{place.jnp}.where', done, *values)}\n"
-    yield Candidate(
-        "loop with jax.lax.while_loop, which stops where the loop would return",
-        place.cell.edit({loop: new, rest[0]: None}),
-    )
-
-
-def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candidate]:
-    import libcst as cst
-
-    index, starts, head = "", [], ""
-    if isinstance(loop, cst.For):
-        turns = _turns(place, loop)
-        if turns is None:
-            return
-        index, (start, stop, step), head = turns
-        own_target = index == getattr(loop.target, "value", "")
-        if own_target and index in live_after(place, loop):
-            return  # after a break it has another value than a counter
-        text = head + text
-        sign = ">" if step.startswith("-") else "<"
-        test = f"({index} {sign} {stop}) & ~{done}"
-        text = text.rstrip() + f"\n{index} = {index} + {names.wrapped(step)}\n"
-        starts = [start]
-    else:
-        own = stripped(truth(place, loop.test))
-        test = f"~{done}" if own in ("True", "1") else f"{names.wrapped(own)} & ~{done}"
-    bound = names.stores(text)
-    live, before = live_after(place, loop), bound_before(place, loop)
-    needed = names.exposed(text, (index,) if index else ()) | names.loads(test)
-    carried = [n for n in bound if (n in needed or n in live) and n not in (index, done)]
-    if not set(carried) <= before or _impure(place, loop, carried, bound):
-        return
-    own_names = [*([index] if index else []), done]
-    starts = [*starts, f"{place.jnp}.array(False)", *carried]
-    yield Candidate(BREAK, place.cell.edit(
-        {loop: while_loop(place, test, Body(text, (*own_names, *carried)), starts)}
-    ))  # fmt: skip

@@ -156,10 +156,36 @@ def _as_python(place: Place, node: Any) -> str | None:
         return None
     if function.endswith((".reshape", ".zeros", ".ones", ".full", ".arange", ".linspace", ".empty", ".eye")):
         return None
-    single = _with_math(place, node)
+    single = _with_math(place, node) or _with_operator(place, node)
     if single is not None:
         return single
     return f"int({_numpy_text(place, node)})"
+
+
+_OPERATORS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "floor_divide": "//",
+    "mod": "%",
+    "remainder": "%",
+}
+
+
+def _with_operator(place: Place, call: Any) -> str | None:
+    """`jnp.add(n, 1)` as `n + 1`, `jnp.maximum(n, 1)` as `max(n, 1)`; None for what is no such call."""
+    import libcst as cst
+
+    name = place.cell.code(call.func).rpartition(".")[2]
+    values = [a.value for a in call.args if a.keyword is None and not a.star]
+    if len(values) != 2 or len(call.args) != 2 or any(place.cell.within(v, cst.Call) for v in values):
+        return None
+    texts = [place.cell.code(v) for v in values]
+    if name in _OPERATORS:
+        return f" {_OPERATORS[name]} ".join(map(names.wrapped, texts))
+    if name in ("maximum", "minimum"):
+        return f"{name[:3]}({', '.join(texts)})"
+    return None
 
 
 def _with_math(place: Place, call: Any) -> str | None:
