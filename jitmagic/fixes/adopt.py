@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
-
-from jitmagic.watched import Watched
 
 Classes = Mapping[type, type]
 _DEPTH = 4
@@ -48,29 +46,6 @@ def method(function: Any, known: Classes) -> Any:
     if not isinstance(function, types.MethodType) or type(function.__self__) not in known:
         return function
     return getattr(adopted(function.__self__, known), function.__name__)
-
-
-def closures(names: dict[str, Any], code: types.CodeType) -> None:
-    """Functions that functions of the corrected cell returned before, with the corrected code around what they hold.
-
-    `step = make_step(3)` is not run again: that could take long, or do more than make a function."""
-    inner = {c.co_qualname: c for c in _codes(code) if "<locals>" in c.co_qualname}
-    for name, value in list(names.items()) if inner else ():
-        made = value._checker.fn if isinstance(value, Watched) else value
-        new = inner.get(getattr(made, "__qualname__", "")) if isinstance(made, types.FunctionType) else None
-        if new is None or name.startswith("_") or not set(new.co_freevars) <= set(made.__code__.co_freevars):
-            continue
-        held = dict(zip(made.__code__.co_freevars, made.__closure__ or (), strict=True))
-        cells = tuple(held[v] for v in new.co_freevars)
-        names[name] = types.FunctionType(new, names, made.__name__, made.__defaults__, cells)
-        names[name].__kwdefaults__ = made.__kwdefaults__
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
 
 
 def _instance(value: Any, known: Classes, memo: dict[int, Any], depth: int) -> Any:

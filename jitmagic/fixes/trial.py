@@ -83,9 +83,7 @@ def define(cell: str, namespace: dict[str, Any]) -> str:
     file = f"<jitmagic fix {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     with quiet.held_back():
-        code = compile(tree, file, "exec")
-        exec(code, namespace)
-    adopt.closures(namespace, code)
+        exec(compile(tree, file, "exec"), namespace)
     return file
 
 
