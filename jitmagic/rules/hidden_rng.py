@@ -172,6 +172,8 @@ def _text(evidence: Evidence) -> Iterator[Finding]:
     for name, call in source.calls(own):
         if evidence.silent is not None and name in MAKERS:
             continue  # the traced program tells it better
+        if name.endswith(".seed"):
+            continue  # the draws after it are told
         if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
             yield _host(evidence, source, call)
         elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections.abc
+import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
 SAMPLING = ("numpy.random.", "random.", "secrets.", "_random.")
 NOT_SAMPLING = frozenset(
     "numpy.random.default_rng numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 "
-    "numpy.random.SeedSequence random.Random".split()
+    "numpy.random.SeedSequence random.Random numpy.random.seed random.seed".split()
 )
 PRINTERS = frozenset(
     "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
@@ -145,8 +146,12 @@ def prints(code: Code) -> Iterator[Printed]:
             asked = dotted_name(call.func)
             yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
             continue
+        if dotted_name(call.func).endswith(("stdout.write", "stderr.write")):
+            owner = code.value(call.func.value)  # type: ignore[attr-defined]
+            name = "sys.stdout.write" if owner in (sys.stdout, sys.stderr) else name
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         logs = logs or name in ("warnings.warn", "_warnings.warn")
+        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted_name(call.func))
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
         shown = [

@@ -21,6 +21,11 @@ class Case:
 POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: jax.Array\n    y: float\n"
 
 CASES = {
+    "two lists from outside": Case(
+        "leaked-tracer", "def f(x):\n    y = x + 1\n    log['x'].append(x)\n    log['y'].append(y)\n    return y\n",
+        ("f(1.0)",), "jax.debug.callback(log['x'].append, x)\n    jax.debug.callback(log['y'].append, y)",
+        setup="log = {'x': [], 'y': []}\n",
+    ),
     "dataclass of the cell": Case(
         "unregistered-pytree", POINT + "def f(p, k):\n    return p.x * p.y + k\n",
         ("f(Point(jnp.ones(2), 3.0), 1.0)",), "@jax.tree_util.register_dataclass\n@dataclass",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,9 +64,11 @@ def _outside(place: Place) -> Iterator[Candidate]:
         if function.endswith(".append") and place.kind in ("leaked-tracer", "state-write"):
             argument = small.value.args[0].value if len(small.value.args) == 1 else None
             if isinstance(argument, cst.Name):
-                new = f"{place.jax}.debug.callback({function}, {argument.value})"
+                edits = _appends(place) or {
+                    small: f"{place.jax}.debug.callback({function}, {argument.value})"
+                }
                 title = f"call {function} through jax.debug.callback"
-                yield Candidate(title, place.cell.edit({small: new}), "unsafe",
+                yield Candidate(title, place.cell.edit(edits), "unsafe",
                                 "the value arrives while the compiled function runs", effects=True)  # fmt: skip
                 return
         new = f"{place.jax}.debug.callback(lambda {', '.join(values)}: {code}, {', '.join(values)})"
@@ -73,6 +76,30 @@ def _outside(place: Place) -> Iterator[Candidate]:
                         "the value arrives while the compiled function runs", effects=True)  # fmt: skip
     elif isinstance(small, (cst.Assign, cst.AugAssign)):
         yield from _stored_outside(place, statement, small, code)
+
+
+def _appends(place: Place) -> dict[Any, str | None]:
+    """Every `log.append(x)` of the function to a list from outside, as a callback: one alone would leave the others."""
+    import libcst as cst
+
+    found: dict[Any, str | None] = {}
+    local = _local_names(place)
+    for small in place.cell.own(place.innermost, cst.Expr):
+        call = small.value
+        if (
+            not isinstance(call, cst.Call)
+            or len(call.args) != 1
+            or not isinstance(call.args[0].value, cst.Name)
+        ):
+            continue
+        function, value = place.cell.code(call.func), call.args[0].value.value
+        if (
+            function.endswith(".append")
+            and re.split(r"[.\[]", function)[0] not in local
+            and value in place.traced
+        ):
+            found[small] = f"{place.jax}.debug.callback({function}, {value})"
+    return found
 
 
 def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iterator[Candidate]:

@@ -10,6 +10,7 @@ from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
+_PRINTS = ("print", "sys.stdout.write", "stdout.write")
 TITLE = "print with jax.debug.print, at every call"
 
 
@@ -25,7 +26,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
         return
     if place.kind == "trace-time-print":
         yield from _without_bar(place)
-    prints = [c for c in place.on_line(cst.Call) if place.cell.code(c.func) == "print"]
+    prints = [c for c in place.on_line(cst.Call) if place.cell.code(c.func) in _PRINTS]
     if not prints and place.kind in ("tracer-format", "trace-time-print"):
         yield from _formatted_before(place)
         yield from _outside(place)
@@ -170,6 +171,10 @@ def debug_print(place: Place, call: Any, known: dict[str, Any] | None = None) ->
     if any(t is None for t in texts):
         return None
     template = separator.join(t or "" for t in texts)
+    if place.cell.code(call.func).endswith(".write"):  # no line end of its own
+        if not template.endswith("\n"):
+            return None
+        template = template.removesuffix("\n")
     if end not in (None, "\n"):
         return None
     quoted = _quoted(template)

@@ -184,7 +184,7 @@ def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int
     node: ast.AST = start
     while isinstance(node, ast.expr | ast.keyword):
         reads = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if isinstance(node, ast.expr) and not reads & local:
+        if isinstance(node, ast.expr) and not reads & local and not isinstance(text.parents[node], ast.Expr):
             found.append(node)
         node = text.parents[node]
     parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}

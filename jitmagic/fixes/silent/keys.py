@@ -33,7 +33,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     function = min(functions, key=lambda n: (n.end_lineno or 0) - n.lineno)
     sources = trial.history(prover)
     for key in dict.fromkeys(finding.culprits):
-        for rewrite in (_comprehension, _scan_body, _while_body, _each_use):
+        for rewrite in (_comprehension, _scan_body, _while_body, _lambda_body, _each_use):
             cell = None
             with contextlib.suppress(SyntaxError, ValueError, LookupError):
                 cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
@@ -258,3 +258,24 @@ def _while_body(text: Text, name: str, line: int, key: str) -> str | None:
 def _first_statement(function: FunctionNode) -> ast.stmt:
     told = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
     return function.body[1] if told and len(function.body) > 1 else function.body[0]
+
+
+def _lambda_body(text: Text, name: str, line: int, key: str) -> str | None:
+    """A draw in the lambda of a fori_loop folds in the number of the turn; in that of a scan it gets its own key."""
+    function = _at(text, name, line)
+    for use in _uses(function, key):
+        body = text.around(use, ast.Lambda)
+        call = text.parents.get(body) if body is not None else None
+        if not isinstance(body, ast.Lambda) or not isinstance(call, ast.Call) or len(body.args.args) != 2:
+            continue
+        last, split = dotted_name(call.func).rpartition(".")[2], _split(text)
+        if last == "fori_loop" and call.args[2:3] == [body]:
+            turn = body.args.args[0].arg
+            return text.replace(use, f"{split.removesuffix('split')}fold_in({key}, {turn})").result()
+        length = next((k.value for k in call.keywords if k.arg == "length"), None)
+        nothing = len(call.args) > 2 and isinstance(call.args[2], ast.Constant) and call.args[2].value is None
+        if last == "scan" and call.args[:1] == [body] and nothing and length is not None:
+            sub = text.fresh("sub", "k")
+            text.replace(use, sub).replace(body.args.args[1], sub)
+            return text.replace(call.args[2], f"{split}({key}, {text.code(length)})").result()
+    return None
