@@ -11,6 +11,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from jitmagic.syntax import children, walk
+
 MAGICS = ("jit", "jitcheck")
 HOOK_MODULE = "jitmagic.session"
 HOOK_NAME = "name_bound"
@@ -54,6 +56,10 @@ def magic_line_of(source: str) -> str:
     return ""
 
 
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_JITS = frozenset(("jit", "filter_jit", "pjit"))
+
+
 @dataclass(frozen=True)
 class Definition:
     """A function or method that a cell defines."""
@@ -89,16 +95,16 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Defi
     yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
     return Definition(
         name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
-        any(uses_jit(statement) for statement in node.body), any(map(uses_jit, node.decorator_list)),
+        any(map(_is_jit, walk(*node.body))), any(map(uses_jit, node.decorator_list)),
     )  # fmt: skip
 
 
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes of a function's body without those of functions inside it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            yield child
-            yield from _own_nodes(child)
+    found = [node]
+    for outer in found:
+        found += [n for n in children(outer) if not isinstance(n, _SCOPES)]
+    return found[1:]
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -135,7 +141,7 @@ def top_level_names(tree: ast.Module) -> set[str]:
     out = {n for node in _statements(tree.body) for n in bound_names(node)}
     for node in _statements(tree.body):
         if isinstance(node, (ast.For, ast.With)):
-            out |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            out |= {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return out
 
 
@@ -189,7 +195,7 @@ def _hooked_inside(node: ast.stmt) -> ast.stmt:
 def _hook(node: ast.stmt, names: list[str]) -> ast.stmt:
     text = f"__import__({HOOK_MODULE!r}, fromlist=['_']).{HOOK_NAME}({names!r})"
     call = ast.parse(text, mode="eval").body
-    for n in ast.walk(call):
+    for n in walk(call):
         ast.copy_location(n, node)
         n.end_lineno = n.lineno = getattr(node, "lineno", 1)  # type: ignore[attr-defined]
         n.end_col_offset = n.col_offset = 0  # type: ignore[attr-defined]
@@ -218,7 +224,7 @@ def compile_inside(tree: ast.Module) -> set[str]:
     callers = {
         n.name for n in _statements(tree.body)
         if isinstance(n, ast.FunctionDef) and n.name not in compiled and any(
-            isinstance(c, ast.Call) and getattr(c.func, "id", "") in compiled for s in n.body for c in ast.walk(s)
+            isinstance(c, ast.Call) and getattr(c.func, "id", "") in compiled for s in n.body for c in walk(s)
         )
     }  # fmt: skip
     return {d.name for d in found if d.jits_inside} | callers
@@ -226,5 +232,10 @@ def compile_inside(tree: ast.Module) -> set[str]:
 
 def uses_jit(tree: ast.AST) -> bool:
     """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
-    names = ("jit", "filter_jit", "pjit")
-    return any(getattr(n, "attr", getattr(n, "id", None)) in names for n in ast.walk(tree))
+    return any(map(_is_jit, walk(tree)))
+
+
+def _is_jit(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _JITS
+    return isinstance(node, ast.Attribute) and node.attr in _JITS

@@ -8,6 +8,7 @@ the MIME payload that the front end reads.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
@@ -234,7 +235,9 @@ class LineCost:
     fusions: tuple[str, ...] = ()
     """Instructions of the optimised program that its operations ended in."""
     fused_with: tuple[int, ...] = ()
-    """Other lines in the same fusions."""
+    """Other lines in the same fusions, the first few."""
+    fused_more: int = 0
+    """How many more there are."""
     constants: tuple[str, ...] = ()
     """Constants that it reads."""
     jaxpr: str = ""
@@ -434,9 +437,16 @@ class Report:
         return {"text/plain": self.to_text(), "text/html": self.to_html(), MIME_TYPE: payload(self)}
 
 
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+
+
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if names := _fields(type(value)):  # type: ignore[arg-type]
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):

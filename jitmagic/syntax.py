@@ -70,6 +70,14 @@ def walk(*roots: ast.AST) -> list[ast.AST]:
     return found
 
 
+def statements(root: ast.AST) -> list[Any]:
+    """A module or statement and the statements below it, breadth first: no expression is looked into."""
+    found: list[Any] = [root]
+    for node in found:
+        found += [inner for _, block in bodies(node) for inner in block]
+    return found
+
+
 def span_of(node: ast.AST) -> Span | None:
     """The node's span, or None for nodes without a place."""
     line = getattr(node, "lineno", None)

@@ -62,9 +62,9 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def listed(items: Sequence[str], most: int = 8) -> str:
-    """`a, b, c`, or the first few and how many more there are."""
-    more = len(items) - most
+def listed(items: Sequence[str], most: int = 8, left_out: int = 0) -> str:
+    """`a, b, c`, or the first few and how many more there are, those that were left out before included."""
+    more = max(len(items) - most, 0) + left_out
     return ", ".join(items) if more <= 0 else f"{', '.join(items[:most])} and {more:,} more"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from jitmagic import units
 from jitmagic.measure.equations import equations_by_line
 from jitmagic.measure.flops import flops, moved_bytes
-from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lowered_lines
+from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.program import OPAQUE, Operation, walk
 from jitmagic.report import Cost, LineCost
 
@@ -50,11 +50,14 @@ def explained(
         return tuple(lines)
     equations = equations_by_line(closed_jaxpr, file)
     became = lowered_lines(_text(compiled), file)
+    fusions = lines_of_fusions(became)
+    partners = {cost.line: fused_with(became, fusions, cost.line) for cost in lines}
     return tuple(
         replace(
             cost,
             fusions=tuple(became[cost.line].fusions[:INSTRUCTIONS]) if cost.line in became else (),
-            fused_with=fused_with(became, cost.line),
+            fused_with=tuple(partners[cost.line][0]),
+            fused_more=partners[cost.line][1],
             constants=tuple(name for name, at in constants.items() if cost.line in at),
             jaxpr=equations.get(cost.line, ""),
             hlo="\n".join(became[cost.line].instructions[:INSTRUCTIONS]) if cost.line in became else "",

@@ -15,6 +15,9 @@ INSTRUCTIONS = 8
 WIDTH = 160
 """What is kept of a line's instructions."""
 
+PARTNERS = 8
+"""How many lines of the same fusions are told by number."""
+
 _NAME = re.compile(r'^(\d+) "(.*)"$')
 _LOCATION = re.compile(r"^(\d+) \{file_name_id=(\d+) .*?\bline=(\d+)")
 _FRAME = re.compile(r"^(\d+) \{file_location_id=(\d+)(?: parent_frame_id=(\d+))?")
@@ -62,10 +65,24 @@ def lowered_lines(hlo: str, file: str) -> dict[int, Lowered]:
     return found
 
 
-def fused_with(lines: dict[int, Lowered], line: int) -> tuple[int, ...]:
-    """Other lines whose operations lie in a fusion of this one's."""
-    mine = {f for f in lines[line].fusions if "fusion" in f} if line in lines else set()
-    return tuple(sorted(n for n, other in lines.items() if n != line and mine & set(other.fusions)))
+def lines_of_fusions(lines: dict[int, Lowered]) -> dict[str, list[int]]:
+    """The lines whose operations lie in each fusion, in order."""
+    found: dict[str, list[int]] = {}
+    for line in sorted(lines):
+        for name in dict.fromkeys(lines[line].fusions):
+            if "fusion" in name:
+                found.setdefault(name, []).append(line)
+    return found
+
+
+def fused_with(lines: dict[int, Lowered], fusions: dict[str, list[int]], line: int) -> tuple[list[int], int]:
+    """The first few of the other lines in the fusions of this one, and how many more there are."""
+    mine = [fusions[f] for f in lines[line].fusions if f in fusions] if line in lines else []
+    others = sorted({*mine[0]}.union(*mine[1:]) - {line}) if len(mine) > 1 else []
+    if len(mine) == 1:  # the usual case: no set of hundreds of lines for each of them
+        first = [n for n in mine[0][: PARTNERS + 1] if n != line][:PARTNERS]
+        return first, len(mine[0]) - 1 - len(first)
+    return others[:PARTNERS], len(others[PARTNERS:])
 
 
 def _line(text: str, frames: dict[int, int], file: str) -> int | None:

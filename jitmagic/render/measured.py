@@ -218,7 +218,8 @@ def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> l
 def _cost_row(cost: LineCost, source: str, share: float, part: float) -> Cells:
     flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
     words = (str(cost.equations), flops, size, f"{part:.0%}".replace("%", " %"))
-    fused = f"line {units.listed([str(n) for n in cost.fused_with], 4)}" if cost.fused_with else ""
+    others = [str(n) for n in cost.fused_with]
+    fused = f"line {units.listed(others, 4, cost.fused_more)}" if others else ""
     names = units.listed([f"`{brief(n, 20)}`" for n in cost.constants], 3)
     more = runs(", ".join(filter(None, (fused, names))))
     return ((Run(str(cost.line)),), (Run(source, "code"),), *((Run(w),) for w in words), Bar(share), more)

@@ -80,6 +80,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, parse_cell
 from jitmagic.rules.words import agree, listed, quoted
+from jitmagic.syntax import walk
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -123,7 +124,7 @@ def declaration(evidence: Evidence) -> tuple[str, Where | None]:
     """Name and place of the field: a static field annotated as an array, else what `tree_flatten` returns."""
     source = parse_cell(evidence.function)
     fallback: tuple[str, Where | None] = ("", None)
-    for node in ast.walk(source.tree) if source else ():
+    for node in walk(source.tree) if source else ():
         if source is None or not isinstance(node, ast.ClassDef):
             continue
         for part in node.body:
@@ -150,9 +151,9 @@ def _is_static(value: ast.expr | None) -> bool:
 
 
 def _auxiliary(flatten: FunctionNode, place) -> tuple[str, Where | None]:  # type: ignore[no-untyped-def]
-    for node in ast.walk(flatten):
+    for node in walk(flatten):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
-            attributes = [n.attr for n in ast.walk(node.value.elts[1]) if isinstance(n, ast.Attribute)]
+            attributes = [n.attr for n in walk(node.value.elts[1]) if isinstance(n, ast.Attribute)]
             return (attributes[0] if attributes else "", place(node))
     return "", None
 

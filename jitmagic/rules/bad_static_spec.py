@@ -57,6 +57,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, of_kind
 from jitmagic.rules.source import FunctionNode, parse
 from jitmagic.rules.words import listed
+from jitmagic.syntax import walk
 
 FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
 
@@ -127,7 +128,7 @@ def _place(evidence: Evidence, problem: Problem) -> Where | None:
     node = source.own() if source else None
     if source and isinstance(node, FunctionNode):
         for decorator in node.decorator_list:
-            if any(k.arg in FIELDS for k in ast.walk(decorator) if isinstance(k, ast.keyword)):
+            if any(k.arg in FIELDS for k in walk(decorator) if isinstance(k, ast.keyword)):
                 return source.where(decorator)
     return binding_place(evidence, problem)
 

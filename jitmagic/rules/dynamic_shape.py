@@ -57,6 +57,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import advice, expression, listed, parsed, quoted, unknown
+from jitmagic.syntax import walk
 
 SIZED = {
     "nonzero": "give `jnp.nonzero` an upper bound (`size=`, `fill_value=`)",
@@ -118,7 +119,7 @@ def _mask_first(problem: Problem, names: tuple[str, ...]) -> tuple[str, ...]:
     node = parsed(expression(problem))
     if not isinstance(node, ast.Subscript):
         return names
-    index = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
+    index = {n.id for n in walk(node.slice) if isinstance(n, ast.Name)}
     return tuple(sorted(names, key=lambda n: n not in index))  # stable: what is indexed comes after the index
 
 

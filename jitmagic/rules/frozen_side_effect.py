@@ -65,6 +65,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import bound_names, loaded_names, parse
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import walk
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.process_time "
@@ -127,7 +128,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         elif name in READERS:
             help = f"call {quoted(asked)} before the call and pass what it gives as an argument"
             yield _finding(evidence, source.where(call), asked, f"asks {quoted(asked)}", help)
-    for node in ast.walk(own):
+    for node in walk(own):
         if isinstance(node, ast.Subscript) and source.dotted(node.value) == "os.environ":
             help = "read it before the call and pass it as an argument"
             yield _finding(evidence, source.where(node), "os.environ", "reads the environment", help)

@@ -64,6 +64,7 @@ from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import Source, bound_names, loaded_names, parse
 from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import walk
 
 MAKERS = ("jax.random.PRNGKey", "jax.random.key")
 DERIVERS = frozenset("split fold_in key PRNGKey clone key_data wrap_key_data key_impl".split())
@@ -205,8 +206,8 @@ def _fixed_seed(evidence: Evidence, source: Source, own: ast.AST, call: ast.Call
     if any(name.endswith(".fold_in") for name, _ in source.calls(own)):
         return  # the numbers vary with what is folded in
     names = [
-        n.id for a in ast.walk(own) if isinstance(a, ast.Assign) and call in ast.walk(a.value)
-        for t in a.targets for n in ast.walk(t) if isinstance(n, ast.Name)
+        n.id for a in walk(own) if isinstance(a, ast.Assign) and call in walk(a.value)
+        for t in a.targets for n in walk(t) if isinstance(n, ast.Name)
     ]  # fmt: skip
     text = quoted(ast.unparse(call))
     yield RULE.finding(

@@ -58,6 +58,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, Source, parse
 from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.syntax import walk
 
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
@@ -116,7 +117,7 @@ def _target(problem: Problem) -> ast.Subscript | None:
 
 def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
     """`x.at[i].set(v)` as a statement: the new array is thrown away."""
-    for node in ast.walk(source.own()):
+    for node in walk(source.own()):
         if isinstance(node, ast.Expr) and (base := _updated(node.value)):
             text = quoted(ast.unparse(node.value))
             yield RULE.finding(
@@ -134,7 +135,7 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
     node = source.own()
     if not isinstance(node, FunctionNode) or evidence.writes or "callback" in evidence.function.source:
         return
-    inside = list(ast.walk(node))
+    inside = list(walk(node))
     if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
         return
     parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
@@ -172,7 +173,7 @@ def _updated(node: ast.AST) -> str:
 def _names_bound(node: ast.Assign | ast.AugAssign) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {
-        n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for t in targets for n in walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
 
 

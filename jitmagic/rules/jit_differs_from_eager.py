@@ -63,6 +63,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import Source, loaded_names, parse
 from jitmagic.rules.words import quoted, short
+from jitmagic.syntax import walk
 
 TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 
@@ -155,7 +156,7 @@ def type_test(evidence: Evidence) -> tuple[str, Where | None]:
 def last_return(evidence: Evidence) -> Where | None:
     """The place of the last `return` of the function."""
     source = parse(evidence.function)
-    found = [n for n in ast.walk(source.own()) if isinstance(n, ast.Return)] if source else []
+    found = [n for n in walk(source.own()) if isinstance(n, ast.Return)] if source else []
     return source.where(max(found, key=lambda n: n.lineno)) if source and found else None
 
 
@@ -168,7 +169,7 @@ def parameters_read(evidence: Evidence) -> list[str]:
 
 def _test_around(source: Source, call: ast.Call) -> Where:
     """The comparison that the call stands in, or the call itself."""
-    around = [n for n in ast.walk(source.own()) if isinstance(n, ast.Compare) and call in ast.walk(n)]
+    around = [n for n in walk(source.own()) if isinstance(n, ast.Compare) and call in walk(n)]
     return source.where(around[-1] if around else call)
 
 

@@ -62,8 +62,9 @@ from jitmagic.evidence import Evidence, KeyReuse
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.hidden_rng import is_draw
-from jitmagic.rules.source import FunctionNode, Source, parse
+from jitmagic.rules.source import FunctionNode, Source, definitions, parse
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import walk
 
 Uses = dict[str, ast.Call]
 """For each key (its text) the call that used it up."""
@@ -79,11 +80,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     own = source.own() if source else None
     if source is None or not isinstance(own, FunctionNode):
         return
-    walk = _Walk(source)
-    for node in ast.walk(own):
-        if isinstance(node, FunctionNode):
-            walk.block(node.body, {})
-    for call, key, earlier in walk.found:
+    draws = _Draws(source)
+    for node in definitions(own):
+        draws.block(node.body, {})
+    for call, key, earlier in draws.found:
         again = "at each turn of the loop" if earlier is call else f"as {quoted(ast.unparse(earlier))} did"
         yield RULE.finding(
             evidence,
@@ -115,7 +115,7 @@ def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
     )
 
 
-class _Walk:
+class _Draws:
     """Follows the statements of a function; what was used up is passed along and given back."""
 
     def __init__(self, source: Source) -> None:
@@ -198,7 +198,7 @@ def _is_place(node: ast.expr) -> bool:
 
 
 def _rebound(target: ast.expr, used: Uses) -> Uses:
-    names = {ast.unparse(n) for n in ast.walk(target) if isinstance(n, ast.Name | ast.Attribute)}
+    names = {ast.unparse(n) for n in walk(target) if isinstance(n, ast.Name | ast.Attribute)}
     return {k: v for k, v in used.items() if k not in names and k.split("[")[0].split(".")[0] not in names}
 
 

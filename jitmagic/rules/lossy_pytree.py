@@ -80,6 +80,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import FunctionNode, Source, parse_cell
 from jitmagic.rules.words import agree, listed
+from jitmagic.syntax import walk
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -90,7 +91,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
                 yield _told(evidence, fact)
         return
     source = parse_cell(evidence.function)
-    for node in ast.walk(source.tree) if source else ():
+    for node in walk(source.tree) if source else ():
         if source and isinstance(node, ast.ClassDef):
             yield from _class(evidence, source, node)
 
@@ -139,7 +140,7 @@ def _class(evidence: Evidence, source: Source, node: ast.ClassDef) -> Iterator[F
     lost = [name for name in _settable(init) if name not in kept and _is_read(source, name, [init, flatten])]
     if not lost:
         return
-    returned = [n for n in ast.walk(flatten) if isinstance(n, ast.Return)]
+    returned = [n for n in walk(flatten) if isinstance(n, ast.Return)]
     holders = [h for name in lost for h in _holders(source, name)]
     yield RULE.finding(
         evidence,
@@ -162,7 +163,7 @@ def _settable(init: FunctionNode) -> list[str]:
         a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None
     }
     found: list[str] = []
-    for node in ast.walk(init):
+    for node in walk(init):
         if not isinstance(node, ast.Assign):
             continue
         target, value = node.targets[0], node.value
@@ -177,17 +178,17 @@ def _settable(init: FunctionNode) -> list[str]:
 
 
 def _attributes(node: ast.AST) -> set[str]:
-    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    return {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
 
 
 def _is_read(source: Source, name: str, outside: list[FunctionNode]) -> bool:
-    skipped = {id(n) for f in outside for n in ast.walk(f)}
+    skipped = {id(n) for f in outside for n in walk(f)}
     return any(
         isinstance(n, ast.Attribute)
         and n.attr == name
         and isinstance(n.ctx, ast.Load)
         and id(n) not in skipped
-        for n in ast.walk(source.tree)
+        for n in walk(source.tree)
     )
 
 
@@ -195,7 +196,7 @@ def _holders(source: Source, name: str) -> list[str]:
     """Names in the function on which the field is read: `s` of `s.power`."""
     return [
         n.value.id
-        for n in ast.walk(source.own())
+        for n in walk(source.own())
         if isinstance(n, ast.Attribute)
         and n.attr == name
         and isinstance(n.value, ast.Name)

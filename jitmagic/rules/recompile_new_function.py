@@ -72,6 +72,7 @@ from jitmagic.rules.base import Rule, Settings, root, traced_calls
 from jitmagic.rules.recompile import is_function, signature, without_address
 from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
 from jitmagic.rules.words import quoted, short
+from jitmagic.syntax import statements, walk
 
 COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
 
@@ -113,7 +114,7 @@ def new_functions(evidence: Evidence) -> dict[str, str]:
 
 def _jit_in_loops(evidence: Evidence, source: Source) -> Iterator[Finding]:
     for function in definitions(source.tree):
-        for loop in ast.walk(function):
+        for loop in statements(function):
             if isinstance(loop, ast.For | ast.While):
                 for call in _compiling_calls(source, loop):
                     yield _in_loop(evidence, source, function, loop, call)
@@ -121,7 +122,7 @@ def _jit_in_loops(evidence: Evidence, source: Source) -> Iterator[Finding]:
 
 def _compiling_calls(source: Source, loop: ast.For | ast.While) -> Iterator[ast.Call]:
     """`jax.jit(...)` of a function made anew at each turn: a call, a lambda, or one defined in the loop."""
-    inside = {n.name for n in ast.walk(loop) if isinstance(n, FunctionNode)}
+    inside = {n.name for n in walk(loop) if isinstance(n, FunctionNode)}
     for statement in loop.body:
         for name, call in source.calls(statement):
             made = call.args[0] if call.args else None
@@ -135,7 +136,7 @@ def _compiling_calls(source: Source, loop: ast.For | ast.While) -> Iterator[ast.
 def _in_loop(
     evidence: Evidence, source: Source, function: FunctionNode, loop: ast.For | ast.While, call: ast.Call
 ) -> Finding:
-    inside = [n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    inside = [n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     used = [n for n in loaded_names(call) if n in inside]
     others = [n for n in loaded_names(call) if n not in inside]
     return RULE.finding(

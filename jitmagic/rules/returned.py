@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Problem, Where
 from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
+from jitmagic.syntax import walk
 
 _RETURNED = re.compile(
     r"function (\S+) at .*?:(\d+) traced for (\w+) returned a value of type <class '([^']+)'>"
@@ -48,7 +49,7 @@ def _value(source: Source, name: str, line: int, component: str) -> tuple[ast.AS
     """The statement that returns (of several the one whose value has such a part) and the part itself."""
     nodes = [n for n in definitions(source.tree) if n.name == name]
     nodes = [n for n in nodes if _first_line(n) + source.lines_before == line] or nodes
-    returns = [n for d in nodes[:1] for n in ast.walk(d) if isinstance(n, ast.Return) and n.value is not None]
+    returns = [n for d in nodes[:1] for n in walk(d) if isinstance(n, ast.Return) and n.value is not None]
     parts = [(r, part) for r in returns if r.value is not None and (part := _part(r.value, component))]
     if parts:
         return parts[-1]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Function, Where
+from jitmagic.syntax import parsed, statements, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -66,7 +67,7 @@ class Source:
 
     def calls(self, tree: ast.AST | None = None) -> Iterator[tuple[str, ast.Call]]:
         """Every call with its full name, in the order of the text."""
-        found = [n for n in ast.walk(tree or self.tree) if isinstance(n, ast.Call)]
+        found = [n for n in walk(tree or self.tree) if isinstance(n, ast.Call)]
         found.sort(key=lambda n: (n.lineno, n.col_offset))
         return ((self.dotted(n.func), n) for n in found)
 
@@ -86,9 +87,7 @@ def parse(function: Function) -> Source | None:
     tree = _tree(function.source)
     if tree is None:
         return None
-    node = next(definitions(tree), None) or next(
-        (n for n in ast.walk(tree) if isinstance(n, ast.Lambda)), None
-    )
+    node = next(definitions(tree), None) or next((n for n in walk(tree) if isinstance(n, ast.Lambda)), None)
     if node is None:
         return None
     column = (
@@ -111,21 +110,23 @@ def parse_cell(function: Function) -> Source | None:
 
 def definitions(tree: ast.AST) -> Iterator[FunctionNode]:
     """Every `def` in the tree, outer ones first."""
-    return (n for n in ast.walk(tree) if isinstance(n, FunctionNode))
+    return (n for n in statements(tree) if isinstance(n, FunctionNode))
 
 
 def bound_names(node: ast.AST) -> set[str]:
     """Names that the code binds: parameters, assignments, loop targets, inner definitions, imports."""
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    names |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-    return names | {n.name for n in definitions(node) if n is not node}
+    nodes = walk(node)
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    return names | {n.name for n in nodes if isinstance(n, FunctionNode) and n is not node}
 
 
 def loaded_names(node: ast.AST) -> list[str]:
     """Names that the expression reads, in the order of the text, without those of called functions."""
-    called = {n.func for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    modules = {n.value for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_module(n.value)}
-    found = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    nodes = walk(node)
+    called = {n.func for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    modules = {n.value for n in nodes if isinstance(n, ast.Attribute) and _is_module(n.value)}
+    found = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     found.sort(key=lambda n: (n.lineno, n.col_offset))
     return list(dict.fromkeys(n.id for n in found if n not in called and n not in modules))
 
@@ -148,7 +149,7 @@ def first_use(source: Source, name: str) -> Where | None:
     node = source.own()
     body = node.body if isinstance(node, FunctionNode) else [node]
     for statement in body:
-        for n in ast.walk(statement):
+        for n in walk(statement):
             if isinstance(n, (ast.BinOp, ast.Call, ast.Compare, ast.UnaryOp)) and name in loaded_names(n):
                 return source.where(n)
     return None
@@ -164,7 +165,7 @@ def _source(function: Function, tree: ast.Module, text: str, lines: int, columns
 @functools.lru_cache(maxsize=8)
 def _tree(text: str) -> ast.Module | None:
     try:
-        return ast.parse(text) if text.strip() else None
+        return parsed(text) if text.strip() else None
     except (SyntaxError, ValueError):
         return None
 
@@ -178,7 +179,7 @@ def _imported(text: str) -> dict[str, str]:
 
 def _imports(tree: ast.AST) -> dict[str, str]:
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             names.update((a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0])
                          for a in node.names)  # fmt: skip

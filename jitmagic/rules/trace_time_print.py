@@ -71,6 +71,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import FunctionNode, Source, depends_on_values, loaded_names, parse, parse_cell
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import walk
 
 PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
 
@@ -162,8 +163,8 @@ def _helpers(source: Source | None, evidence: Evidence) -> list[tuple[Source, as
     """Prints in functions of the cell whose names the function's text mentions."""
     if source is None:
         return []
-    used = {n.id for n in ast.walk(source.own()) if isinstance(n, ast.Name)}
-    used |= {n.attr for n in ast.walk(source.own()) if isinstance(n, ast.Attribute)}
+    used = {n.id for n in walk(source.own()) if isinstance(n, ast.Name)}
+    used |= {n.attr for n in walk(source.own()) if isinstance(n, ast.Attribute)}
     helpers = [n for n in source.tree.body if isinstance(n, FunctionNode) and n.name in used]
     return [found for helper in helpers for found in _prints(source, helper)]
 

@@ -60,6 +60,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, leaf
 from jitmagic.rules.source import loaded_names, parse
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import walk
 
 TURNS = 16
 """A loop of fewer turns is not worth rewriting."""
@@ -81,7 +82,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         turns = _turns(evidence, loop)
         if turns is None or turns < TURNS or equations < PER_TURN * turns:
             continue
-        names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
+        names = [n.id for n in walk(loop.target) if isinstance(n, ast.Name)]
         head = source.where(loop)
         yield RULE.finding(
             evidence,

@@ -63,6 +63,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import parse_cell
 from jitmagic.rules.words import quoted
+from jitmagic.syntax import statements
 
 MAKERS = (
     "jax.jit",
@@ -81,7 +82,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     if source is None:
         return
     last = source.tree.body[-1]
-    for node in ast.walk(source.tree):
+    for node in statements(source.tree):
         if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)) or node is last:
             continue
         name, call = source.dotted(node.value.func), node.value

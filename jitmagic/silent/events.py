@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
 from jitmagic.silent.code import names_in
-from jitmagic.syntax import Source, source_of
+from jitmagic.syntax import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
 
@@ -187,7 +187,7 @@ def _is_of(event: Event, maker: Maker) -> bool:
 def makers(file: str) -> Iterator[Maker]:
     """Places in a cell that make a compiled function inside a loop or function and keep it nowhere else."""
     source = source_of(file)
-    for node in ast.walk(source.tree) if source.tree is not None else ():
+    for node in walk(source.tree) if source.tree is not None else ():
         if isinstance(node, ast.Call) and _is_jit(node.func) and node.args:
             made: ast.AST = node.args[0]
         elif isinstance(node, ast.FunctionDef) and any(map(_jits, node.decorator_list)):
@@ -240,7 +240,7 @@ def _is_kept(source: Source, node: ast.AST, scope: ast.AST) -> bool:
         and isinstance(parent.targets[0], ast.Name)
     ):
         name = parent.targets[0].id
-    returned = (n.value for n in ast.walk(scope) if isinstance(n, ast.Return) and n.value is not None)
+    returned = (n.value for n in walk(scope) if isinstance(n, ast.Return) and n.value is not None)
     return name is not None and any(isinstance(v, ast.Name) and v.id == name for v in returned)
 
 
@@ -260,7 +260,7 @@ def _made_name(source: Source, made: ast.AST) -> str:
 
 def _bound_name(source: Source, name: ast.Name) -> str:
     """What a name assigned from a lambda, a partial or a transformation is called in jax."""
-    for node in ast.walk(source.tree) if source.tree is not None else ():
+    for node in walk(source.tree) if source.tree is not None else ():
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Name) and t.id == name.id for t in node.targets
         ):
@@ -271,8 +271,8 @@ def _bound_name(source: Source, name: ast.Name) -> str:
 
 def culprits(maker: Maker, source: Source) -> list[str]:
     """What varies or is captured: keywords of a partial, free names of the function made, its own name."""
-    inside = [n.id for n in ast.walk(maker.scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-    arguments = [a.arg for a in ast.walk(maker.scope) if isinstance(a, ast.arg)]
+    inside = [n.id for n in walk(maker.scope) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    arguments = [a.arg for a in walk(maker.scope) if isinstance(a, ast.arg)]
     captured = list(itertools.chain.from_iterable(_captured(source, n) for n in _parts(maker.made)))
     changing = [n for n in captured if n in inside or n in arguments]
     own = [maker.name] if maker.name and not maker.name.startswith("<") else []
@@ -290,7 +290,7 @@ def _parts(made: ast.AST) -> list[ast.AST]:
 
 def _captured(source: Source, node: ast.AST) -> list[str]:
     if isinstance(node, ast.Name):
-        for other in ast.walk(source.tree) if source.tree is not None else ():
+        for other in walk(source.tree) if source.tree is not None else ():
             if (
                 isinstance(other, ast.FunctionDef)
                 and other.name == node.id
@@ -310,13 +310,13 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
 
 
 def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
-    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
-    own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
-    called |= {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Attribute) and id(n) in called}
+    own = {a.arg for a in walk(node) if isinstance(a, ast.arg)}
+    own |= {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
+    called |= {id(n.value) for n in walk(node) if isinstance(n, ast.Attribute) and id(n) in called}
     body = node.body if isinstance(node.body, list) else [node.body]
     found = [
-        n for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        n for part in body for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     ]
     modules = ("jax", "jnp", "np", "lax", "functools")
     return list(

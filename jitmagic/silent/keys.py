@@ -8,6 +8,7 @@ from typing import Any
 
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
 from jitmagic.silent.program import Constant, Keys, Seed, Stack
+from jitmagic.syntax import walk
 from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import Site, site_of
 
@@ -80,8 +81,8 @@ def key_names(site: Site, leaf: str = "") -> list[str]:
 
 
 def _names(site: Site) -> list[str]:
-    nodes = ast.walk(site.node) if site.node is not None else ()
-    called = {id(n.func) for n in ast.walk(site.node) if isinstance(n, ast.Call)} if site.node else set()
+    nodes = walk(site.node) if site.node is not None else ()
+    called = {id(n.func) for n in walk(site.node) if isinstance(n, ast.Call)} if site.node else set()
     return [
         n.id
         for n in nodes
@@ -95,7 +96,7 @@ def _bound_to(site: Site) -> list[str]:
     while node is not None and not isinstance(node, ast.stmt):
         node = site.source.parent(node)
     targets = node.targets if isinstance(node, ast.Assign) else []
-    return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    return [n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)]
 
 
 def _callee(site: Site) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
+from jitmagic.syntax import walk
 
 _TIMED = re.compile(r"^(\s*%timeit|\s*%time)\b((?:\s+-[a-zA-Z]\S*(?:\s+\d+)?)*)\s+(?=\S)")
 _MAGIC = re.compile(r"^\s*[%!]")
@@ -76,7 +77,7 @@ def _strings(lines: list[str]) -> set[int]:
 
 def _moved(tree: ast.Module, timed: Sequence[int]) -> ast.Module:
     """Line numbers of the cell, where a closing bracket has a line of its own after each timed line."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if hasattr(node, "lineno"):
             for name in ("lineno", "end_lineno"):
                 line = getattr(node, name)
@@ -95,7 +96,7 @@ def findings(
 
 
 def _read(tree: ast.AST) -> Iterator[str]:
-    yield from (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    yield from (n.id for n in walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def _never_called(text: Text, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
@@ -186,7 +187,7 @@ def returned_state(fn: Any) -> frozenset[str]:
     code = code_of(inner) if hasattr(inner, "__code__") else None
     if code is None or isinstance(code.node, ast.Lambda):
         return frozenset()
-    returned = [n.value for n in ast.walk(code.node) if isinstance(n, ast.Return) and n.value is not None]
+    returned = [n.value for n in walk(code.node) if isinstance(n, ast.Return) and n.value is not None]
     parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
     names = {p.id for p in parts if isinstance(p, ast.Name)} & set(code.parameters)
     return frozenset(n for n in names if _changes(code.node, n))
@@ -194,7 +195,7 @@ def returned_state(fn: Any) -> frozenset[str]:
 
 def _changes(function: ast.AST, name: str) -> bool:
     """The function binds the name anew, stores into it, or calls it (a model that is called may change)."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
             return True
         if isinstance(node, ast.Call) and _root(node.func) == name:

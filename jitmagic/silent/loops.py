@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.syntax import Source, line_of, source_of, span_of
+from jitmagic.syntax import ByCode, Source, line_of, source_of, span_of, walk
 
 TURNS = 8
 EQUATIONS = 100
@@ -41,7 +42,7 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
         for depth, (code, offset) in enumerate(stack):
             key = places[depth]
             if key not in chains:
-                chains[key] = _loops_around(source_of(code.co_filename), line_of(code, offset))
+                chains[key] = _loops_around(code, line_of(code, offset))
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
                 found.equations += 1
@@ -53,17 +54,25 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
             yield Unrolled(_head(made.file, source, node), _names(node), made.turns(), made.equations)
 
 
-def _loops_around(source: Source, line: int) -> list[ast.AST]:
-    """Loops of the function at that line in whose bodies the line is, innermost first."""
-    own = min(source.functions(line), key=lambda n: (n.end_lineno or n.lineno) - n.lineno, default=None)
-    first = own.lineno if own is not None else 0
-    nodes = (n for statement in source.statements(line) for n in source.own(statement))
-    inside = [
-        n
-        for n in nodes
-        if isinstance(n, _LOOPS) and n.lineno >= first and _contains(n, line) and _in_body(n, line)
-    ]
-    return sorted(inside, key=lambda n: span_of(n) or (), reverse=True)
+_loops: ByCode[list[Any]] = ByCode()
+
+
+def _loops_around(code: types.CodeType, line: int) -> list[Any]:
+    """Loops of that code's function in whose bodies the line is, innermost first."""
+    known = _loops.get(code)
+    if known is None:
+        known = _loops.put(code, _loops_of(source_of(code.co_filename), code))
+    return [n for n in known if _contains(n, line) and _in_body(n, line)]
+
+
+def _loops_of(source: Source, code: types.CodeType) -> list[Any]:
+    """The loops of a function, or of a cell's top level, the innermost first."""
+    root = source.function(code) or (source.tree if code.co_name == "<module>" else None)
+    if root is None:  # what a comprehension is compiled to on 3.11 stands in a function of its own
+        around = source.functions(code.co_firstlineno)
+        root = around[-1] if around else source.tree
+    found = [n for n in (walk(root) if root is not None else ()) if isinstance(n, _LOOPS)]
+    return sorted(found, key=lambda n: span_of(n) or (), reverse=True)
 
 
 def _contains(node: ast.AST, line: int) -> bool:
@@ -94,7 +103,7 @@ def _names(node: ast.AST) -> tuple[str, ...]:
     else:
         generator = node.generators[0]  # type: ignore[attr-defined]
         target, looped = generator.target, [generator.iter]
-    own = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+    own = [n.id for n in walk(target) if isinstance(n, ast.Name)]
     called = {"range", "enumerate", "zip", "reversed", "len"}
     return tuple(dict.fromkeys([*own, *(n for x in looped for n in names_in(x) if n not in called)]))
 

@@ -13,7 +13,7 @@ import numpy as np
 from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of
 from jitmagic.state.values import is_user_class
-from jitmagic.syntax import source_of
+from jitmagic.syntax import source_of, walk
 from jitmagic.tracing.names import dotted_name
 
 _MOST = 200
@@ -174,7 +174,7 @@ def class_node(cls: type) -> tuple[str, ast.ClassDef] | None:
 
 def _class_in(file: str, name: str) -> tuple[str, ast.ClassDef] | None:
     tree = source_of(file).tree
-    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == name] if tree else []
+    nodes = [n for n in walk(tree) if isinstance(n, ast.ClassDef) and n.name == name] if tree else []
     return (file, nodes[-1]) if nodes else None
 
 
@@ -200,14 +200,14 @@ def method_place(cls: type, name: str) -> Where | None:
 
 
 def _returned(code: Code) -> Where:
-    returns = [n for n in ast.walk(code.node) if isinstance(n, ast.Return)]
+    returns = [n for n in walk(code.node) if isinstance(n, ast.Return)]
     return code.where(returns[-1] if returns else code.node, head=True)
 
 
 def _registration(file: str, name: str) -> Where | None:
     """The call that registers the class by name."""
     tree = source_of(file).tree
-    for node in ast.walk(tree) if tree else ():
+    for node in walk(tree) if tree else ():
         if (
             isinstance(node, ast.Call)
             and dotted_name(node.func).rpartition(".")[2] in _REGISTER

@@ -11,6 +11,7 @@ from typing import Any
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
+from jitmagic.syntax import walk
 from jitmagic.tracing.names import dotted_name
 
 CLOCK = frozenset(
@@ -289,7 +290,7 @@ def _whole(code: Code, node: ast.AST) -> ast.AST:
 def _asking(node: ast.Try) -> ast.AST:
     """The first statement of the `try` that may ask a tracer for its value."""
     asks = (ast.If, ast.While, ast.Assert, ast.Call, ast.IfExp, ast.Subscript, ast.BoolOp, ast.JoinedStr)
-    found = (s for s in node.body if any(isinstance(n, asks) for n in ast.walk(s)))
+    found = (s for s in node.body if any(isinstance(n, asks) for n in walk(s)))
     return next(found, node.body[0])
 
 
@@ -310,7 +311,7 @@ def _swallowing(node: ast.Try) -> ast.AST | None:
         takes = (
             not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
         )
-        raises = any(isinstance(n, ast.Raise) for part in handler.body for n in ast.walk(part))
+        raises = any(isinstance(n, ast.Raise) for part in handler.body for n in walk(part))
         if takes and not raises:
             return handler
     return None

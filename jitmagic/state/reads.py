@@ -10,6 +10,7 @@ from typing import Any
 from jitmagic.evidence import Where
 from jitmagic.state.paths import Path, PathError, parse
 from jitmagic.state.uses import MUTATORS, Use, facts_of
+from jitmagic.syntax import walk
 
 Function = types.FunctionType
 
@@ -126,7 +127,7 @@ class _Bindings(ast.NodeVisitor):
         return any(self._names(e) if isinstance(e, ast.Tuple | ast.List) else self._is_path(e) for e in inner)
 
     def _reads(self, node: ast.AST) -> bool:
-        return any(self._is_path(n) for n in ast.walk(node) if isinstance(n, ast.expr))
+        return any(self._is_path(n) for n in walk(node) if isinstance(n, ast.expr))
 
     def visit_Assign(self, node: ast.Assign) -> None:
         if any(map(self._names, node.targets)):

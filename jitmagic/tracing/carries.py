@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import Source, first_line, source_of, span_of
+from jitmagic.syntax import Source, first_line, source_of, span_of, walk
 from jitmagic.tracing.names import callee_of
 from jitmagic.tracing.sites import Site, where_at
 
@@ -96,7 +96,7 @@ def _unpacked(body: Function, state: str, path: str) -> str:
 
 
 def _statements(body: Function) -> Iterator[ast.AST]:
-    return (n for part in (body.body if isinstance(body.body, list) else [body.body]) for n in ast.walk(part))
+    return (n for part in (body.body if isinstance(body.body, list) else [body.body]) for n in walk(part))
 
 
 def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
@@ -115,7 +115,7 @@ def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
 def _bound(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {
-        n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for t in targets for n in walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import Source, first_line, source_of, span_of
+from jitmagic.syntax import Source, first_line, source_of, span_of, walk
 from jitmagic.tracing.messages import leaked_value
 from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import where_at
@@ -109,7 +109,7 @@ def _rank(node: ast.AST, line: int, exact: bool) -> tuple[bool, bool, int]:
 def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
     """(statement or call, name) of each write to a name that is not the function's own."""
     own, outer = _bindings(function)
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 name = _stored_in(target, own, outer)
@@ -127,10 +127,8 @@ def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
 
 def _bindings(function: _Function) -> tuple[set[str], set[str]]:
     """Names the function creates itself (parameters outlive it), and those it declares outer."""
-    outer = {n for s in ast.walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
-    own = {
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    } - outer
+    outer = {n for s in walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
+    own = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - outer
     return own, outer
 
 

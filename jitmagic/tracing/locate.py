@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from jitmagic.evidence import Op, Problem, Where
+from jitmagic.syntax import walk
 from jitmagic.tracing import compat, messages
 from jitmagic.tracing.carries import changed_in_body
 from jitmagic.tracing.leaks import leak_site, method_store
@@ -267,7 +268,7 @@ def _stores_tracer(op: Op, node: ast.Subscript, parent: Any, namespace: Mapping[
     if not re.search(r"array element|sequence|Tracer|0-dimensional|only length-1", text):
         return False
     value = getattr(parent, "value", None)
-    inside = [n.id for part in (node, value) if part for n in ast.walk(part) if isinstance(n, ast.Name)]
+    inside = [n.id for part in (node, value) if part for n in walk(part) if isinstance(n, ast.Name)]
     return any(holds_tracer(namespace.get(name)) for name in inside)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Op
-from jitmagic.syntax import Source
+from jitmagic.syntax import Source, walk
 from jitmagic.tracing import compat
 from jitmagic.tracing.sites import Site
 
@@ -192,7 +192,7 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
         if op in ("item", "tolist"):
             arguments = []
         # `x.at[:n].set(v)`: the index is to blame before anything else.
-        indices = [n.slice for n in ast.walk(node.func) if isinstance(n, ast.Subscript)]
+        indices = [n.slice for n in walk(node.func) if isinstance(n, ast.Subscript)]
         return [*(indices if op in ("slice", "boolean-mask", "index") else ()), *arguments, node.func]
     if isinstance(node, ast.JoinedStr):
         fields = [v for v in node.values if isinstance(v, ast.FormattedValue)]
@@ -216,7 +216,7 @@ def _values(
 ) -> Iterator[str]:
     """Names and dotted paths of values in an expression, as written, in order."""
     if isinstance(node, ast.Lambda):
-        bound = bound | {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        bound = bound | {a.arg for a in walk(node.args) if isinstance(a, ast.arg)}
         node = node.body
     if isinstance(node, ast.Name):
         if node.id not in bound and not _is_code(namespace.get(node.id)):

@@ -77,7 +77,7 @@ def _definition(code: types.CodeType) -> tuple[ast.AST | None, int]:
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
     """Catches a failed conversion and does not raise again."""
-    if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+    if any(isinstance(node, ast.Raise) for node in walk(handler)):
         return False
     if handler.type is None:
         return True

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Op, Problem
+from jitmagic.syntax import walk
 from jitmagic.tracing import compat, messages
 from jitmagic.tracing.locate import is_user_file, namespace_of, refine_op
 from jitmagic.tracing.names import callee_of, construct_of, names_in
@@ -203,7 +204,7 @@ def user_frame(frame: types.FrameType | None) -> tuple[types.FrameType | None, l
 
 
 def _holds_slice(node: ast.AST | None) -> bool:
-    return node is not None and any(isinstance(n, ast.Slice) for n in ast.walk(node))
+    return node is not None and any(isinstance(n, ast.Slice) for n in walk(node))
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from jitmagic.measure import machine
 from jitmagic.measure.equations import equations_by_line
-from jitmagic.measure.lowered import fused_with, lowered_lines
+from jitmagic.measure.lowered import Lowered, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.peak import peak
 
 SOURCE = """%%jit -q --no-time
@@ -97,7 +97,8 @@ def test_reading_an_optimised_program():
     assert set(found) == {3, 4, 8}  # the frame in other.py was called from line 4
     assert found[3].fusions == ["my_fusion"] and found[8].fusions == ["negate"]
     assert found[4].instructions == ["%b = f32[3]{0} sine(%a)"]
-    assert fused_with(found, 3) == (4,) and fused_with(found, 8) == () and fused_with(found, 77) == ()
+    fusions = lines_of_fusions(found)
+    assert [fused_with(found, fusions, n) for n in (3, 8, 77)] == [([4], 0), ([], 0), ([], 0)]
     assert lowered_lines(HLO, "nowhere.py") == {}
 
 
@@ -180,3 +181,12 @@ class TestBound:
         monkeypatch.setattr(machine, "_known", set())
         notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x @ x\nf(jnp.ones((8, 8)))")
         assert notebook.report().functions[0].cost.bound is None
+
+
+def test_of_many_lines_in_one_fusion_the_first_are_told_and_the_rest_counted() -> None:
+    lines = {n: Lowered(["one_fusion"]) for n in range(1, 31)} | {40: Lowered(["one_fusion", "two_fusion"])}
+    lines |= {n: Lowered(["two_fusion"]) for n in range(41, 44)}
+    fusions = lines_of_fusions(lines)
+    assert fused_with(lines, fusions, 2) == ([1, 3, 4, 5, 6, 7, 8, 9], 22)
+    assert fused_with(lines, fusions, 40) == ([1, 2, 3, 4, 5, 6, 7, 8], 25)
+    assert fused_with(lines, fusions, 41) == ([40, 42, 43], 0)
