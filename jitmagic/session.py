@@ -20,6 +20,7 @@ from IPython.core.error import UsageError
 
 from jitmagic import cell as cells
 from jitmagic import frontend
+from jitmagic.arrival import Arrival
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings
 from jitmagic.watched import compiled_already
@@ -114,12 +115,14 @@ class Session:
         """The functions that each cell timed when it last ran."""
         self.ledger: Any = None
         """Every trace and compilation since jax was imported, by cell."""
+        self.arrival = Arrival("jax", self._keep_ledger)
 
     # -- the shell's events
 
     def open(self) -> None:
         """Hook into the shell."""
         _sessions.append(self)
+        self.arrival.wait()
         self.shell.events.register("pre_run_cell", self.before_cell)
         self.shell.events.register("post_run_cell", self.after_cell)
         self.shell.ast_transformers.append(self)
@@ -129,6 +132,7 @@ class Session:
 
     def close(self) -> None:
         """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        self.arrival.stop()
         for listener in (self.watcher, self.ledger):
             if listener is not None:
                 listener.stop()
