@@ -8,8 +8,8 @@ TARGET = "jitmagic"
 """Name of the comm that the layer listens on."""
 
 
-def insert_below(cell_id: str | None, text: str) -> None:
-    """Put `text` into a new cell below the one of this id.
+def insert_below(cell_id: str | None, source: str, text: str) -> None:
+    """Put `text` into a new cell below the one of this id and source (a duplicated notebook has the same ids).
 
     `set_next_input` does so by itself, but JupyterLab hears it only where the cell has not failed."""
     with contextlib.suppress(
@@ -17,4 +17,6 @@ def insert_below(cell_id: str | None, text: str) -> None:
     ):  # no kernel, or one without comms: the report shows the change anyway
         from comm import create_comm
 
-        create_comm(target_name=TARGET, data={"insert_below": {"cell": cell_id, "text": text}})
+        create_comm(
+            target_name=TARGET, data={"insert_below": {"cell": cell_id, "source": source, "text": text}}
+        )

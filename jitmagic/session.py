@@ -267,7 +267,7 @@ class Session:
             text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
             self.shell.set_next_input(text)
             if failed and self._live():
-                frontend.insert_below(run.source.id, text)
+                frontend.insert_below(run.source.id, source, text)
 
     def _panels(self, run: Run) -> None:
         """`-w`: a panel, in a display of its own, for each function that was called."""

@@ -1,4 +1,4 @@
-/** The buttons of the panel (jitmagic/panel.py) that a kernel can't serve: writing into a cell, and copying. */
+/** The buttons of the panel (jitmagic/panel/words.py) that a kernel can't serve: writing into a cell, and copying. */
 
 import type { Cell, ICellModel } from '@jupyterlab/cells';
 import { NotebookPanel } from '@jupyterlab/notebook';
@@ -23,9 +23,25 @@ export function serveButtons(panel: NotebookPanel): void {
       const done = write(panel, target.dataset.jmCell ?? '', target.dataset.jmBefore ?? '', target.dataset.jmAfter ?? '');
       target.textContent = done ? 'written: run the cell again' : 'not written: the cell was edited since';
     } else if (target) {
-      void navigator.clipboard?.writeText(target.dataset.jmText ?? '').then(() => (target.textContent = 'copied'));
+      void copy(target.dataset.jmText ?? '').then(done => (target.textContent = done ? 'copied' : 'not copied: select the text'));
     }
   });
+}
+
+/** A page that is served without https from another machine has no `clipboard`. */
+async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = document.createElement('textarea');
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
 }
 
 /** Put `after` into the cell that still reads `before`; whether it was found. One undo takes it back. */

@@ -170,14 +170,27 @@ class Lab:
         if not kernel:
             self.page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
             return self
-        # The toolbar's first "idle" is only its initial value: ask the session itself.
+        self.idle()
+        return self
+
+    def open_too(self, name: str) -> None:
+        """Open another notebook on the kernel of the one that is open."""
+        self.js(
+            """path => { const id = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id;
+               void window.jupyterapp.commands.execute('docmanager:open', {path, kernel: {id}}); }""",
+            name,
+        )
+        self._is_open(name)
+        self.idle()
+
+    def idle(self) -> None:
+        """Wait for the kernel. The toolbar's first "idle" is only its initial value: the session itself is asked."""
         self.page.wait_for_function(
             """() => { const s = window.jupyterapp.shell.currentWidget.sessionContext;
                return s.isReady && s.session?.kernel?.connectionStatus === 'connected'
                       && s.session.kernel.status === 'idle'; }""",
             timeout=60_000,
         )
-        return self
 
     def open_notebook7(self, name: str) -> Lab:
         """Open in the Notebook application, whose pages are `/notebooks/…`; without a kernel."""
@@ -198,10 +211,13 @@ class Lab:
         )
 
     def shut(self) -> None:
-        """End the kernel of the open notebook and close it, unsaved."""
+        """End the kernel of the open notebook and close it, unsaved, in every view of it."""
         self.js(
             """async () => { const w = window.jupyterapp?.shell.currentWidget;
-               if (w?.context) { await w.sessionContext.shutdown(); w.dispose(); } }"""
+               if (w?.context) { await w.sessionContext.shutdown(); }
+               for (const one of [...(window.jupyterapp?.shell.widgets('main') ?? [])]) {
+                 if (one.context) { one.dispose(); }
+               } }"""
         )
 
     def reload(self) -> None:

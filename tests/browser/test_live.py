@@ -142,12 +142,27 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     panel.get_by_role("button", name="written: run the cell again").wait_for()
     assert live.source(PANEL) != cells.PANEL and "smooth" in live.source(PANEL)
     panel.get_by_role("button", name="code").click()
-    panel.locator("pre", has_text="%%jit -f smooth").first.wait_for()
-    assert "jax.jit(smooth" in panel.inner_text()
+    shown = panel.locator("pre", has_text="%%jit -f smooth").first
+    shown.wait_for()
+    assert "jax.jit(smooth" in shown.inner_text()
+    assert copied(live, panel) == shown.inner_text()
+    live.js("() => Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true})")
     row.first.get_by_role("button", name="static").click()
     status.filter(has_text="✓ traces").wait_for()
+    panel.get_by_role("button", name="code").click()
+    shown.filter(has_text="--static n").wait_for()
+    assert copied(live, panel) == shown.inner_text()
     panel.get_by_role("button", name="compile and time").click()
     status.filter(has_text="as fast as without jit").wait_for()
+
+
+def copied(live: driver.Lab, panel: Any) -> str:
+    """What the panel's button for that puts into the clipboard."""
+    live.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel.locator("button.jm-copy").click()
+    panel.get_by_role("button", name="copied").wait_for()
+    live.js("() => { delete navigator.clipboard; }")
+    return live.js("() => navigator.clipboard.readText()")
 
 
 def test_a_cell_that_runs_keeps_the_panel_waiting(live, shot):
@@ -175,3 +190,33 @@ def test_fix_puts_the_corrected_cell_below(live):
     assert below.startswith("%%jit\n") and "fori_loop" in below
     live.run(AGAIN + 1)
     live.output(AGAIN + 1).filter(has_text="power ok").first.wait_for()
+
+
+def test_of_two_notebooks_on_one_kernel_each_has_its_own(live, write_notebook):
+    name = write_notebook("second.ipynb", (cells.FAILING.replace("%%jit", "%%jit --fix"), cells.CALLS, "1"))
+    live.run(DEFINES)
+    live.open_too(name)
+    try:
+        live.run(0)
+        live.page.wait_for_function(
+            "() => window.jupyterapp.shell.currentWidget.content.widgets.length === 4"
+        )
+        assert live.squiggles(0) == ["range(n)"] and "fori_loop" in live.source(1)
+        live.run(2)  # the function that the other notebook defines
+        live.output(2).filter(has_text="clip fails to trace").first.wait_for()
+    finally:
+        live.js("() => window.jupyterapp.shell.currentWidget.dispose()")
+
+
+def test_without_its_kernel_the_marks_stay_and_a_new_one_knows_nothing(live):
+    live.set_source(FAILING, cells.FAILING)
+    live.run(FAILING)
+    live.js("() => window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+    live.idle()
+    assert live.squiggles(FAILING) == ["range(n)"]
+    live.run(FAILING)
+    live.output(FAILING).filter(has_text="`%%jit` not found").first.wait_for()
+    live.no_marks(FAILING)
+    live.run(0)
+    live.run(FAILING)
+    assert live.squiggles(FAILING) == ["range(n)"]
