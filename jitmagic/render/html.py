@@ -254,7 +254,17 @@ def _table(part: Table) -> str:
         ROW + "".join(_table_cell(row[i], i in part.right) for i in used) + "</tr>" for row in part.rows
     )
     style = "border-collapse:collapse;margin:4px 0"
-    return f'<table style="{style}">\n{ROW}{head}</tr>\n{rows}\n</table>'
+    table = f'<table style="{style}">\n{ROW}{head}</tr>\n{rows}\n</table>'
+    if sum(_columns(part, i) for i in used) <= WIDE:
+        return table
+    return f'<div tabindex="0" style="overflow-x:auto">{table}</div>'
+
+
+def _columns(part: Table, index: int) -> int:
+    """Width of a column in characters, with the room before the next one."""
+    cells = [row[index] for row in part.rows]
+    widths = [columns("".join(run.text for run in cell)) if isinstance(cell, tuple) else 12 for cell in cells]
+    return 2 + max([columns(part.head[index]), *widths])
 
 
 def _filled(cell: Cell) -> bool:

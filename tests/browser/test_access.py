@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 
 import nbformat
@@ -19,7 +20,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 def show(page, name: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
-    page.set_content(whole_page(render.html(samples.TYPICAL[name]()), name))
+    page.set_content(whole_page(render.html(getattr(samples, name)()), name))
     page.evaluate("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
 
 
@@ -66,3 +67,65 @@ def test_axe_finds_no_violation(page, scheme, width):
         found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS)
         assert len(found["passes"]) > 5
         assert [(v["id"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+
+
+FOCUSED = """() => { const e = document.activeElement, s = getComputedStyle(e);
+  return [e.tagName, s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) > 0, e.innerText.split('\\n')[0]]; }"""
+
+
+def walk(page) -> list[list]:
+    """What Tab reaches, in order: the tag, whether the focus is seen, the first line."""
+    stops = []
+    page.evaluate("() => { document.body.tabIndex = -1; document.body.focus(); }")  # from the top
+    while True:
+        page.keyboard.press("Tab")
+        stop = page.evaluate(FOCUSED)
+        if stop[0] == "BODY":
+            return stops
+        stops.append(stop)
+        assert len(stops) < 300
+
+
+def test_the_keyboard_reaches_and_opens_everything(page):
+    page.set_content(whole_page(render.html(samples.everything()), "everything"))
+    folded = page.locator("details:not([open]) > summary >> visible=true")
+    stops = walk(page)
+    assert [s[2] for s in stops if s[0] == "SUMMARY"] == folded.all_inner_texts()
+    assert all(seen for _, seen, _ in stops)
+    while folded.count():  # Enter and Space both open
+        folded.first.focus()
+        page.keyboard.press("Enter")
+        if folded.count():
+            folded.first.focus()
+            page.keyboard.press(" ")
+    assert page.locator("details:not([open])").count() == 0
+    summaries = [s[2] for s in walk(page) if s[0] == "SUMMARY"]
+    assert len(summaries) == page.locator("summary").count() > 30
+
+
+def test_what_a_screen_reader_reads(page):
+    show(page, "failing", "light")
+    tree = page.locator("body").aria_snapshot()
+    assert "✗ dropout" in tree and "fails to trace" in tree
+    assert "3 | if train:" in " ".join(tree.split())
+    show(page, "good", "light")
+    tree = page.locator("body").aria_snapshot()
+    assert re.search(r"row .*stage time", tree) and 'columnheader "median"' in tree
+    assert 'cell "8.1 ms"' in tree
+    assert re.search(r'img "[^"]*2\.77 ms[^"]*"', tree)  # the spread of the runs, in words
+
+
+def test_narrow_zoomed_printed_and_in_forced_colours(page, shot):
+    show(page, "everything", "light")
+    for width, zoom in ((400, 1), (1200, 1), (1200, 2)):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("zoom => { document.body.style.zoom = zoom; }", zoom)
+        shot(page, f"everything-{width}-{zoom}", full_page=True)
+        assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    page.evaluate("() => { document.body.style.zoom = 1; }")
+    page.emulate_media(forced_colors="active", reduced_motion="reduce")
+    shot(page, "everything-forced", full_page=True)
+    assert too_pale(page.locator("body")) == []
+    page.emulate_media(forced_colors="none", media="print")
+    shot(page, "everything-print", full_page=True)
+    assert page.locator("pre").first.is_visible()

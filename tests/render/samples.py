@@ -346,3 +346,72 @@ def shared() -> Report:
 
 
 TYPICAL = {"shared": shared, "good": good, "failing": failing, "stale": stale, "warnings": warnings}
+
+
+def everything() -> Report:
+    """A long cell of three functions with ten findings, thirty variables, timings and costs."""
+    body = [f"    layer_{i} = jnp.tanh(layer_{i - 1} @ model.w{i} + model.b{i})" for i in range(1, 31)]
+    lines = [
+        "%%jit --dyn model.step -n 100", "def forward(x, train):", "    layer_0 = x", *body,
+        "    if train and layer_30.sum() > 0:", "        layer_30 = layer_30 * keep(layer_30)",
+        "    return layer_30", "", "def loss(x, y, train):", "    model.step = model.step + 1",
+        "    return float(jnp.mean((forward(x, train) - y) ** 2)) / int(model.step)", "",
+        "def update(x, y, rate):", "    print('update', rate)", "    for i in range(len(x)):",
+        "        x[i] = x[i] - rate * y[i]", "    return x", "", "loss(inputs, targets, True); update(inputs, targets, 0.1)",
+    ]  # fmt: skip
+    source = "\n".join(lines)
+
+    def found(
+        code: str, kind: str, severity: str, function: str, line: int, text: str, *names: str
+    ) -> Finding:
+        at = lines[line - 1].index(text)
+        span = Span(line, at, line, at + len(text), lines[line - 1].strip())
+        mended = source.partition("\n")[2].replace(text, f"mended({text})")
+        fixes = (Fix(f"write `mended({names[0]})`", "safe", True, "traced; equal to the run without jit on 1 call",
+                     cell=mended),
+                 Fix(f"make {names[0]} static", "unsafe", True, "traced", static_argnames=(names[0],)))  # fmt: skip
+        words = f"`{text}` needs a value, and `{names[0]}` has none while jax traces `{function}`"
+        return Finding(code, kind, severity, function, words, span, names, fixes, "compute it before the call.",  # type: ignore[arg-type]
+                       "TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].")  # fmt: skip
+
+    findings = (
+        found("JM101", "tracer-bool", "error", "forward", 34, "train and layer_30.sum() > 0", "layer_30", "train"),
+        found("JM103", "tracer-array-conversion", "error", "loss", 40,
+              "float(jnp.mean((forward(x, train) - y) ** 2))", "x"),
+        found("JM102", "tracer-int", "error", "loss", 40, "int(model.step)", "model.step"),
+        found("JM104", "in-place-update", "error", "update", 45, "x[i] = x[i] - rate * y[i]", "x"),
+        found("JM303", "trace-time-print", "warning", "update", 43, "print('update', rate)", "rate"),
+        found("JM405", "unrolled-loop", "warning", "update", 44, "for i in range(len(x)):", "x"),
+        found("JM205", "state-write", "warning", "loss", 39, "model.step = model.step + 1", "model.step"),
+        *(found("JM201", "captured-constant", "note", "forward", line, f"model.w{line - 3}", f"model.w{line - 3}")
+          for line in (4, 5, 6)),
+    )  # fmt: skip
+    state = tuple(
+        State(f"model.w{i}", "constant", False, "attribute", shape=(256, 256), dtype="float32", bytes=262144,
+              lines=(i + 3,), stale=i == 7) for i in range(1, 31)
+    )  # fmt: skip
+    step = State(
+        "model.step",
+        "dynamic",
+        True,
+        "attribute",
+        shape=(),
+        dtype="int32",
+        bytes=4,
+        lines=(39, 40),
+        written=True,
+    )
+    timing = Timing(
+        eager=Sample(2.81e-3, 2.85e-3, 61e-6, 100, 7, 2.77e-3, (2.79e-3, 2.86e-3), (2.77e-3, 2.81e-3, 2.96e-3)),
+        jit=Sample(338e-6, 341e-6, 8e-6, 1000, 7, 332e-6, (335e-6, 345e-6), (332e-6, 338e-6, 352e-6)),
+        speedup=8.3, break_even_calls=12, device="cpu",
+    )  # fmt: skip
+    costs = tuple(LineCost(i + 3, 3, 4e6 / i, 5e5, jaxpr="a:f32[256] = tanh b") for i in range(1, 31))
+    functions = (
+        FunctionReport("forward", "fails", 1, state=state, lines=costs, cost=Cost(1.6e7, 8e6, 8_000_000)),
+        FunctionReport("loss", "fails", 1, state=(step,), timing=Timing(left_out="not timed: `loss` does not trace")),
+        FunctionReport("update", "ok", 3, 2, 2, (step,), Stages(0.21, 0.12, 1.84), timing, Cost(5e6, 8e6, 8_000_000),
+                       notes=("results were compared on the first call only",)),
+    )  # fmt: skip
+    cell = CellText(source, "<ipython-input-8-abc>", "c6", lines[0])
+    return Report(functions, findings, "cpu", VERSIONS, cell, ("the static search stopped after 3 s",))

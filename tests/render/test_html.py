@@ -14,9 +14,14 @@ from jitmagic.render.html import COLORS, EDGES, MIXED, TINTS
 from jitmagic.report import CellText, Finding, Report, Span
 from tests.render import samples
 
-EVERY = {**samples.TYPICAL, "hostile": samples.hostile, "huge": samples.huge}
+EVERY = {
+    **samples.TYPICAL,
+    "everything": samples.everything,
+    "hostile": samples.hostile,
+    "huge": samples.huge,
+}
 TAGS = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
-EXTRA = {"th": {"scope"}, "pre": {"tabindex"}, "img": {"src", "alt"}}
+EXTRA = {"th": {"scope"}, "pre": {"tabindex"}, "div": {"tabindex"}, "img": {"src", "alt"}}
 PICTURE = "data:image/svg+xml;base64,"
 PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
