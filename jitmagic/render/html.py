@@ -272,7 +272,8 @@ def _filled(cell: Cell) -> bool:
 
 
 def _cell_style(right: bool) -> str:
-    return f"text-align:{'right' if right else 'left'};padding:1px 10px 1px 0"
+    number = "text-align:right;white-space:nowrap" if right else "text-align:left"
+    return f"{number};padding:1px 10px 1px 0"
 
 
 def _head_cell(name: str, right: bool) -> str:
