@@ -27,7 +27,11 @@ from tests.browser import driver  # noqa: E402
 from tests.render import samples  # noqa: E402
 from tests.render.test_payload import enormous  # noqa: E402
 
-REPORTS = {**samples.TYPICAL, "ten findings, three functions": samples.everything, "5,000 lines, 10,000 equations": enormous}
+REPORTS = {
+    **samples.TYPICAL,
+    "ten findings, three functions": samples.everything,
+    "5,000 lines, 10,000 equations": enormous,
+}
 SHOW = """source => {
   const holder = document.createElement('div');
   document.body.append(holder);

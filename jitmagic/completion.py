@@ -6,7 +6,6 @@ import ast
 import re
 import sys
 import types
-from collections.abc import Iterable
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
@@ -24,9 +23,9 @@ def matcher(magics: Any) -> Any:
 
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
     def complete(context: CompletionContext) -> dict[str, Any]:
-        found = list(candidates(magics, context))
+        found = candidates(magics, context)
         return {
-            "completions": [SimpleCompletion(text=c, type="jitmagic") for c in found],
+            "completions": [SimpleCompletion(text=text, type=what) for text, what in found.items()],
             "suppress": bool(found),
             "matched_fragment": _fragment(context),
         }
@@ -41,37 +40,37 @@ def _fragment(context: CompletionContext) -> str:
     return word.rpartition(",")[2]
 
 
-def candidates(magics: Any, context: CompletionContext) -> Iterable[str]:
-    """What may stand at the cursor."""
+def candidates(magics: Any, context: CompletionContext) -> dict[str, str]:
+    """What may stand at the cursor, each with what it is in a word."""
     line = context.text_until_cursor
     stripped = line.lstrip()
     name = next((m for m in reversed(cells.MAGICS) if stripped.lstrip("%").startswith(m)), None)
     if name is None or not stripped.startswith("%") or " " not in stripped:
-        return []
+        return {}
     words = stripped.split()
     at_new = line.endswith(" ")
     before = words[-1] if at_new else words[-2] if len(words) > 1 else ""
     start = "" if at_new else _fragment(context)
     body = "\n".join(context.full_text.split("\n")[context.cursor_line + 1 :])
+    ns = magics.shell.user_ns
     if before in _OF_PATH:
-        options: Iterable[str] = _paths(start, body, magics.shell.user_ns)
+        options = {path: _described(path, ns) for path in _paths(start, body, ns)}
     elif before in _OF_ARGUMENT:
-        options = _arguments(body)
+        options = dict.fromkeys(_arguments(body), "argument")
     elif before in _OF_FUNCTION:
-        options = [*_functions(body), *_known_functions(magics.shell.user_ns)]
+        options = dict.fromkeys([*_functions(body), *_known_functions(ns)], "function")
     elif before == "--device":
-        options = _devices()
+        options = dict.fromkeys(_devices(), "device")
     elif before == "--explain":
         options = _codes()
     elif name == "jitcheck" and len(words) == 2 - at_new and not body.strip():
-        options = ["on", "off"]
+        options = {"on": "every later cell", "off": "no longer"}
     elif start.startswith("-"):
-        options = [
-            s for a in getattr(magics, name).parser._actions for s in a.option_strings if s != "--cell"
-        ]
+        actions = getattr(magics, name).parser._actions
+        options = {s: a.metavar or "flag" for a in actions for s in a.option_strings if s != "--cell"}
     else:
-        return []
-    return [o for o in dict.fromkeys(options) if o.startswith(start)]
+        return {}
+    return {text: what for text, what in options.items() if text.startswith(start)}
 
 
 def _tree(body: str) -> ast.Module:
@@ -132,6 +131,19 @@ def _value(path: str, ns: dict[str, Any]) -> Any:
     return value
 
 
+def _described(path: str, ns: dict[str, Any]) -> str:
+    """The type of an array, or the name of another value's class."""
+    if path == "auto":
+        return "whatever is found"
+    value = _value(path, ns)
+    module = type(value).__module__.partition(".")[0]
+    if module in ("jax", "jaxlib", "numpy") and hasattr(value, "dtype"):
+        from jitmagic.units import array_type
+
+        return array_type(str(value.dtype), tuple(value.shape))
+    return "variable" if value is None else type(value).__name__
+
+
 def _attributes(value: Any) -> dict[str, Any]:
     return dict(getattr(value, "__dict__", {})) if not isinstance(value, type) else {}
 
@@ -155,7 +167,7 @@ def _devices() -> list[str]:
     return [name for pair in names for name in pair]
 
 
-def _codes() -> list[str]:
+def _codes() -> dict[str, str]:
     from jitmagic import rules
 
-    return [r.code for r in rules.RULES]
+    return {rule.code: rule.kind for rule in rules.RULES}

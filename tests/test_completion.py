@@ -69,3 +69,15 @@ def test_no_code_of_the_user_runs(notebook, offered):
         "    @property\n    def value(self):\n        raise SystemError\nloud = Loud(); loud.x = 1"
     )
     assert offered("%%jit --dyn loud.") == {"%%jit --dyn loud.x"}
+
+
+def test_each_says_what_it_is(notebook, offered):
+    def types(line, body=BODY):
+        with provisionalcompleter():
+            return {c.text: c.type for c in notebook.shell.Completer.completions(line + body, len(line))}
+
+    assert types("%%jit --dyn l.") == {"l.w": "f32[2]", "l.inner": "L"}
+    assert types("%%jit --dyn p['a").get("p['a']") == "f32[2]"
+    assert types("%jitcheck --explain JM10", "")["JM101"] == "tracer-bool"
+    assert types("%%jit --static al")["alpha"] == "argument"
+    assert types("%%jit --dy")["--dyn"] == "PATHS"
