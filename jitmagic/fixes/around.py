@@ -127,6 +127,21 @@ def covered(wanted: Any, got: Any) -> bool:
         return False
 
 
+class TracerReturned(Exception):
+    """A run without jit gave back what only a trace of jax's had: there is no value to compare with."""
+
+
+def with_values(result: Any) -> Any:
+    """The result of a plain run. Raises TracerReturned where a part of it has no value."""
+    import jax
+
+    from jitmagic.tracing.compat import is_tracer
+
+    if any(map(is_tracer, jax.tree.leaves(result))):
+        raise TracerReturned
+    return result
+
+
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")

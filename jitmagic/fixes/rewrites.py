@@ -78,12 +78,17 @@ def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator
 
 def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
     cell = path[-1].cell
+    dyn = tuple(dict.fromkeys(n for c in path for n in c.dyn))
+    titles = [f"{c.title} ({c.cost})" if c.cost else c.title for c in path]
+    if outcome.cost and not any(outcome.cost in t for t in titles):
+        titles[-1] += f" ({outcome.cost})"
     return Fix(
-        title="; ".join(dict.fromkeys(f"{c.title} ({c.cost})" if c.cost else c.title for c in path)),
+        title="; ".join(dict.fromkeys(titles)),
         applicability="safe" if outcome.exact and all(c.applicability == "safe" for c in path) else "unsafe",
         verified=outcome.proved,
         evidence=outcome.words,
         static_argnames=_static(evidence, path),
+        dyn=(*(evidence.options.dyn or ()), *dyn) if dyn else None,
         cell=cell if cell != evidence.function.cell else None,
         calls=next((c.calls for c in reversed(path) if c.calls), None),
         diff=diff(evidence.function.cell, cell),
@@ -145,7 +150,7 @@ def setting(evidence: Evidence, prover: Prover) -> dict[str, Any]:
             leaf.path for c in evidence.calls for leaf in c.leaves if leaf.kind == "numpy" and leaf.shape
         ),
         "defaults": frozenset(evidence.function.parameters) - {x.argument for c in evidence.calls for x in c.leaves},
-        "scalars": _scalars(evidence),
+        "scalars": _scalars(evidence), "from_outside": prover.checker.from_outside,
     }  # fmt: skip
 
 
@@ -210,7 +215,7 @@ class Search:
 
     def follow(self, candidate: Any, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], Any]]:
         """The candidate after those of `path`, where it holds; else what its cell leaves to do."""
-        key = candidate.cell + repr(candidate.static)
+        key = candidate.cell + repr((candidate.static, candidate.dyn))
         if key in self.tried or self._spent():
             return
         self.tried.add(key)
@@ -221,6 +226,7 @@ class Search:
             candidate.cell, static=static,
             changes_result=any(c.changes_result for c in steps), effects=any(c.effects for c in steps),
             covers=any(c.covers for c in steps), raises=any(c.raises for c in steps),
+            dyn=tuple(n for c in steps for n in c.dyn),
         )  # fmt: skip
         self.trail.append(f"{candidate.title}: {outcome.words} ({time.perf_counter() - began:.2f} s)")
         if outcome.holds and not (place and _still_silent(place, outcome)):

@@ -26,10 +26,12 @@ from jitmagic.fixes.around import (
     of_jax,
     shape_of,
     vmap_as_loop,
+    with_values,
     without_tracers,
 )
 from jitmagic.fixes.rewrite.cells import Cell
 from jitmagic.fixes.rewrite.place import Shape
+from jitmagic.state import roots
 from jitmagic.watched import Watched, plainly
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class Outcome:
     """False where the plain function cannot run, so that there was nothing to compare with."""
     exact: bool = True
     """False where the values are those of the plain run, and types or structure are not."""
+    cost: str = ""
+    """What the corrected function does not do that the user's does."""
 
 
 def prepare(
@@ -126,6 +130,8 @@ class Trial:
         self._wanted: tuple[list[Any], str] | None = None
         self._noted: list[frozenset[str]] | None = None
         self._changed: list[list[Any]] | None = None
+        self._trying: Callable[..., Any] | None = None
+        """The corrected function, where it has copies of the notebook's objects as its own."""
         self._classes = frozenset(
             d.name
             for d in ast.parse(Cell(self.checker.cell.body).module.code).body
@@ -204,7 +210,7 @@ class Trial:
         def run(sample: Sample) -> Any:
             args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
             with self._aside(sample):
-                out = jax.block_until_ready(fn(*args, **kwargs))
+                out = jax.block_until_ready(with_values(fn(*args, **kwargs)))
                 jax.effects_barrier()
                 return copied(adopt.taken_apart(out, self._classes))
 
@@ -216,6 +222,8 @@ class Trial:
         with ExitStack() as stack:
             stack.enter_context(without_tracers(self.checker.namespace))
             stack.enter_context(quiet.undone(reach))
+            if self._trying is not None:
+                stack.enter_context(quiet.undone(roots.reach(self._trying)))
             stack.enter_context(arrays_undone(sample))
             if self._noted is not None:
                 stack.enter_context(noting(reach, self._noted))
@@ -227,9 +235,11 @@ class Trial:
 
     def cell(
         self, cell: str, *, static: Sequence[str] = (), changes_result: bool = False, effects: bool = False,
-        covers: bool = False, raises: bool = False,
+        covers: bool = False, raises: bool = False, dyn: Sequence[str] = (),
     ) -> Outcome:  # fmt: skip
         """Whether the function of the corrected cell traces and gives what the plain one gives."""
+        import jax
+
         from jitmagic.measure.compare import compare
 
         samples = self.prover.samples
@@ -241,7 +251,8 @@ class Trial:
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
         fn = adopt.method(fn, target)
-        jitted, printed = self._jitted(fn, namespace, static), io.StringIO()
+        self._trying = fn if target else None
+        jitted, printed = self._jitted(fn, namespace, static, dyn), io.StringIO()
         try:
             with redirect_stdout(printed):
                 got = [self._traced(jitted, s, target, printed) for s in samples]
@@ -270,9 +281,11 @@ class Trial:
             words = "traced; the same with and without jit; the uncorrected function cannot run without jit"
             return Outcome(True, words, printed=printed.getvalue(), proved=False)
         text = printed.getvalue()
-        changed = self._changed_arguments()
+        changed, cost = self._changed_arguments(), ""
         if any(not among(arrays, result) for arrays, result in zip(changed, got, strict=True)):
-            return Outcome(False, "the array that the function changes is not given back")
+            if all(not jax.tree.leaves(w) for w in wanted):
+                return Outcome(False, "the array that the function changes is not given back")
+            cost = "the caller's own array stays as it is"
         if changes_result:
             if compare(plain, got):
                 return Outcome(False, "jit and the plain run differ")
@@ -301,7 +314,7 @@ class Trial:
             if told is None:
                 return Outcome(False, "it does not raise where the plain function does")
             words = f"{words}; {told}"
-        return Outcome(True, words, printed=text)
+        return Outcome(True, words, printed=text, exact=not cost, cost=cost)
 
     def _by_rounding(
         self, jitted: Any, target: adopt.Classes, results: tuple[list[Any], list[Any]], static: Sequence[str]
@@ -346,18 +359,23 @@ class Trial:
             return copied(adopt.taken_apart(out, self._classes))
 
     def _jitted(
-        self, fn: Callable[..., Any], namespace: dict[str, Any], static: Sequence[str]
+        self,
+        fn: Callable[..., Any],
+        namespace: dict[str, Any],
+        static: Sequence[str],
+        more: Sequence[str] = (),
     ) -> Callable[..., Any]:
         checker = self.checker
+        dyn = ",".join(filter(None, (checker.dyn, *more)))
         options = replace(checker.options, donate_argnames=(), donate_argnums=())
         if static:
             options = replace(
                 options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static]))
             )
-        if checker.dyn:
+        if dyn:
             from jitmagic.compiled import StatefulMethod, compile_function
 
-            made = compile_function(fn, checker.dyn, options, namespace)
+            made = compile_function(fn, dyn, options, namespace)
             if isinstance(made, StatefulMethod):
                 return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
             return made
@@ -403,6 +421,7 @@ class Trial:
         try:
             namespace, _, target = prepare(cell, self.checker.namespace, {name: function})
             fn = find(namespace, self.checker.name)
+            self._trying = fn if target else None
             for sample in self.prover.samples:
                 self._run(fn, target)(sample)
         except Exception:

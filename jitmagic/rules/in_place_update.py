@@ -61,6 +61,8 @@ from jitmagic.rules.words import expression, parsed, quoted
 from jitmagic.syntax import walk
 
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
+STORING = frozenset("append extend insert update setdefault".split())
+"""Methods by which lists and dicts take something in."""
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
 
 
@@ -140,14 +142,15 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
         return
     parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
     updates = [
-        n for n in inside if isinstance(n, ast.Assign | ast.AugAssign) and _names_bound(n) & parameters
+        n for n in inside if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr) and _updates(n) & parameters
     ]
     if updates:
         last = max(updates, key=lambda n: n.lineno)
-        names = sorted(_names_bound(last) & parameters)
+        names = sorted(_updates(last) & parameters)
+        bound = "binds a new array" if _names_bound(last) else "changes a copy of what was passed"
         yield RULE.finding(
             evidence,
-            f"{quoted(ast.unparse(last))} binds a new array inside `{evidence.function.name}`; it is not "
+            f"{quoted(ast.unparse(last))} {bound} inside `{evidence.function.name}`; it is not "
             "returned, "
             f"so the caller's {quoted(names[0])} stays as it was and the compiled program does nothing",
             where=source.where(last),
@@ -170,7 +173,27 @@ def _updated(node: ast.AST) -> str:
     return ""
 
 
-def _names_bound(node: ast.Assign | ast.AugAssign) -> set[str]:
+def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
+    """Names that a statement binds, and those into whose items it stores."""
+    if isinstance(node, ast.Expr):
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return set()
+        return {_root(call.func.value)} if call.func.attr in STORING else set()
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    inside = {_root(t) for t in targets if isinstance(t, ast.Subscript)}
+    return _names_bound(node) | inside
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _names_bound(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
+    if isinstance(node, ast.Expr):
+        return set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {
         n.id for t in targets for n in walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)

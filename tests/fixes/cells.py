@@ -16,6 +16,8 @@ class Case:
     setup: str = ""
     name: str = "f"
     static: tuple[str, ...] = ()
+    proved: bool = True
+    """False where the cell fails without jit too, so that there is nothing to compare with."""
 
 
 POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: jax.Array\n    y: float\n"
@@ -239,5 +241,45 @@ CASES = {
     "number of jax as static": Case(
         "unhashable-static", "def f(x, n):\n    return x[:n]\n", ("f(jnp.ones(3), n=jnp.argmax(jnp.arange(3)))",),
         "n=int(jnp.argmax(jnp.arange(3)))", static=("n",),
+    ),
+    "prediction that a loss keeps": Case(
+        "leaked-tracer",
+        "def f(w, x):\n    seen = []\n    def loss(w):\n        p = x * w\n        seen.append(p)\n        return (p ** 2).sum()\n"
+        "    return w - jax.grad(loss)(w) + seen[0].sum()\n",
+        ("f(2.0, jnp.ones(2))",), "gradient, seen = jax.grad(loss, has_aux=True)(w)", proved=False,
+    ),
+    "outer name that a loss binds": Case(
+        "leaked-tracer",
+        "def f(w, x):\n    p = None\n    def loss(w):\n        nonlocal p\n        p = x * w\n        return (p ** 2).sum()\n"
+        "    value, slope = jax.value_and_grad(loss)(w)\n    return value, slope, p\n",
+        ("f(2.0, jnp.ones(2))",), "(value, p), slope = jax.value_and_grad(loss, has_aux=True)(w)", proved=False,
+    ),
+    "list that a fori_loop fills": Case(
+        "leaked-tracer",
+        "def f(x):\n    seen = []\n    def body(i, x):\n        x = x * 0.5\n        seen.append(x)\n        return x\n"
+        "    x = jax.lax.fori_loop(0, 3, body, x)\n    return x, jnp.stack(seen)\n",
+        ("f(2.0)",), "x, seen = jax.lax.scan(body, x, jnp.arange(3))",
+    ),
+    "mask among the arguments": Case(
+        "in-place-update", "def f(x, m):\n    x[m] = 0.0\n    return x.sum()\n",
+        ("f(np.ones(3), np.array([True, False, True]))",), "jnp.where(m, 0.0, jnp.asarray(x))",
+    ),
+    "rows exchanged": Case(
+        "user-error", "def f(a, i, j):\n    a[[i, j]] = a[[j, i]]\n    return a\n", ("f(np.eye(3), 0, 2)",),
+        "at[jnp.array([i, j])].set(a[jnp.array([j, i])])",
+    ),
+    "dict that nobody returns": Case(
+        "in-place-update", "def f(p, g):\n    for k in p:\n        p[k] = p[k] - g[k]\n", ("f(p, {'w': 1.0})", "p['w']"),
+        "return p", setup="p = {'w': jnp.ones(2)}\n",
+    ),
+    "mask of columns": Case(
+        "dynamic-shape", "def f(x, m):\n    y = x[:, m]\n    return y.mean(axis=0).max(), y.sum(axis=1)\n",
+        ("f(jnp.ones((3, 2)), jnp.array([True, False]))",), "jnp.sum(x, axis=1, where=m)",
+    ),
+    "buffer of an object": Case(
+        "in-place-update",
+        "class Line:\n    def __init__(self):\n        self.b = jnp.zeros(2)\n    def push(self, x):\n        self.b[0] = x\n"
+        "        return self.b.sum()\n\nline = Line()\nf = line.push\n", ("f(1.0)", "f(2.0)"), "self.b.at[0].set(x)",
+        proved=False,
     ),
 }  # fmt: skip

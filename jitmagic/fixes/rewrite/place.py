@@ -28,6 +28,8 @@ class Candidate:
     calls: tuple[str, ...] | None = None
     static: tuple[str, ...] = ()
     """Parameters that have to be made static besides."""
+    dyn: tuple[str, ...] = ()
+    """Variables that have to be dynamic besides."""
     effects: bool = False
     """It keeps a write to the outside: the proof asks for the same writes."""
     raises: bool = False
@@ -73,6 +75,8 @@ class Place:
     numpy_arguments: frozenset[str] = frozenset()
     defaults: frozenset[str] = frozenset()
     """Parameters that no call seen gave: Python's own values."""
+    from_outside: Callable[[str], str] = lambda path: path
+    """The notebook's name for `self.x` of a bound method."""
     scalars: tuple[str, ...] = ()
     """Parameters that got Python numbers in every call seen."""
 

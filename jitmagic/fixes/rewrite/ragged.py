@@ -7,7 +7,7 @@ works element by element keeps the mask; a reduction uses it up; where neither h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
@@ -43,6 +43,8 @@ class Masked:
     """Rank of the mask."""
     flat: bool = False
     """The mask has the rank of the array, more than one: the selection was flat."""
+    axis: int = 0
+    """The axis of the array at which the mask begins."""
 
 
 def candidates(place: Place) -> Iterator[Candidate]:
@@ -147,7 +149,7 @@ class _Lowering:
         if names.constant(new.text):
             self.known[name] = new
             return ""
-        self.known[name] = Masked(name, new.mask, new.rank, new.flat)
+        self.known[name] = replace(new, text=name)
         return f"{name} = {new.text}"
 
     def _concerned(self, node: Any) -> bool:
@@ -190,6 +192,8 @@ class _Lowering:
 
         code = self.place.cell.code
         first, *rest = node.slice
+        if rest and self._is_all(first.slice):
+            return self._later_axis(node)
         plain = all(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Integer) for e in rest)
         if any(not self._is_all(e.slice) for e in rest) and not plain:
             return None
@@ -213,6 +217,22 @@ class _Lowering:
         if mask.startswith((f"{self.place.alias('numpy')}.asarray(", f"{self.place.alias('numpy')}.array(")):
             mask = mask.partition("(")[2][:-1]
         return Masked(code(node.value), mask, rank, rank == whole and rank > 1)
+
+    def _later_axis(self, node: Any) -> Masked | None:
+        """`x[:, mask]` and `x[:, :, mask]`."""
+        import libcst as cst
+
+        *before, last = node.slice
+        index = last.slice.value if isinstance(last.slice, cst.Index) else None
+        if isinstance(index, cst.Ellipsis) or index is None or not all(self._is_all(e.slice) for e in before):
+            return None
+        if isinstance(index, cst.Name) and index.value in self.indices:
+            mask = self.indices[index.value].mask
+        elif isinstance(index, cst.Integer) or not self._boolean(index) or self._rank(index) != 1:
+            return None
+        else:
+            mask = stripped(self.place.cell.code(index))
+        return Masked(self.place.cell.code(node.value), mask, 1, axis=len(before))
 
     def _is_all(self, piece: Any) -> bool:
         import libcst as cst
@@ -290,7 +310,7 @@ class _Lowering:
         out: Masked = handlers.get(type(node), self._other)(node)
         if node.lpar and out.mask is None:
             return Masked(f"({stripped(out.text)})")
-        return out if not node.lpar else Masked(f"({stripped(out.text)})", out.mask, out.rank, out.flat)
+        return out if not node.lpar else replace(out, text=f"({stripped(out.text)})")
 
     def _other(self, node: Any) -> Masked:
         """Any other expression: its parts must be dense."""
@@ -324,12 +344,12 @@ class _Lowering:
             return found
         if isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape":
             inner = self.lower(node.value.value)
-            if inner.mask is not None and code(node.slice[0]).strip() == "0":
+            if inner.mask is not None and code(node.slice[0]).strip() == str(inner.axis):
                 return Masked(self._count(inner))
             if inner.mask is not None:
                 return Masked(f"{names.wrapped(inner.text)}.shape[{code(node.slice[0])}]")
         inner = self.lower(node.value)
-        if inner.mask is None or inner.flat:
+        if inner.mask is None or inner.flat or inner.axis:
             raise Unsupported
         first, *rest = node.slice
         if self._is_all(first.slice) and rest:
@@ -353,6 +373,8 @@ class _Lowering:
         left, right = self.lower(node.left), self.lower(node.right)
         sign = self.place.cell.code(node.operator)
         if isinstance(node.operator, cst.MatrixMultiply):
+            if left.axis or right.axis:
+                raise Unsupported
             if left.mask is not None and right.mask is None and self._rank(node.left) == 2:
                 return Masked(f"{left.text} {sign.strip()} {right.text}", left.mask)
             if left.mask is not None and left.mask == right.mask and self._rank(node.left) == 1:
@@ -375,7 +397,7 @@ class _Lowering:
         if len(masks) > 1:
             raise Unsupported
         source = next((p for p in parts if p.mask is not None), Masked(""))
-        return Masked(text, source.mask, source.rank, source.flat)
+        return replace(source, text=text)
 
     def _unary(self, node: Any) -> Masked:
         inner = self.lower(node.expression)
@@ -396,7 +418,9 @@ class _Lowering:
         if name == "size" and (self._rank(node.value) == 1):
             return Masked(self._count(inner))
         if name in ("real", "imag"):
-            return Masked(f"{names.wrapped(inner.text)}.{name}", inner.mask, inner.rank, inner.flat)
+            return replace(inner, text=f"{names.wrapped(inner.text)}.{name}")
+        if name == "T" and self._rank(node.value) == 2 and inner.axis == 1:
+            return Masked(f"{names.wrapped(inner.text)}.T", inner.mask, 1)
         if name == "T" and self._rank(node.value) == 2:
             return Masked(f"{names.wrapped(inner.text)}.T", f"T of {inner.mask}", inner.rank)
         if name in ("dtype", "ndim"):
@@ -408,7 +432,7 @@ class _Lowering:
         mask = self._use(value.mask or "")
         if mask.startswith("T of "):
             raise Unsupported
-        extra = 0 if value.flat else self._rank(node) - value.rank
+        extra = 0 if value.flat else self._rank(node) - value.rank - value.axis
         if extra <= 0:
             return mask
         inner = mask if names.constant(mask) else f"({mask})"
@@ -474,7 +498,7 @@ class _Lowering:
         } | set(FILLED):
             return self._reduced(call, last, first, value, call.args[1:])
         if last in OVER_SCORES:
-            if self._rank(first) != 1:
+            if self._rank(first) != 1 or value.axis:
                 raise Unsupported
             rest = "".join(f", {self.place.cell.code(a)}".rstrip(", ") for a in call.args[1:])
             return Masked(
@@ -517,7 +541,7 @@ class _Lowering:
             raise Unsupported
         if name in ("astype", "conj", "round", "clip"):
             inside = self.place.cell.code(call)[len(self.place.cell.code(function)) :]
-            return Masked(f"{names.wrapped(value.text)}.{name}{inside}", value.mask, value.rank, value.flat)
+            return replace(value, text=f"{names.wrapped(value.text)}.{name}{inside}")
         raise Unsupported
 
     def _reduced(self, call: Any, name: str, node: Any, value: Masked, rest: Sequence[Any]) -> Masked:
@@ -530,11 +554,17 @@ class _Lowering:
             axis, rest = code(positional[0].value), [a for a in rest if a is not positional[0]]
         others = [code(a).rstrip(", ") for a in rest if not (a.keyword and a.keyword.value == "axis")]
         rank = 1 if value.flat else self._rank(node)
-        along = axis in (None, "None", "0") or (axis == "-1" and rank == 1) or axis == f"-{rank}"
+        along = axis in (None, "None", str(value.axis), f"-{rank - value.axis}")
         if not along:
             if value.flat or name in ("dot", "vdot", "average"):
                 raise Unsupported
             arguments = ", ".join([text, f"axis={axis}", *others])
+            if value.axis:  # one of the axes before it may be gone
+                if not (axis or "").lstrip("-").isdigit() or any("keepdims" in o for o in others):
+                    raise Unsupported
+                number = int(axis or "")
+                before = (number if number >= 0 else number + rank) < value.axis
+                return Masked(f"{jnp}.{name}({arguments})", value.mask, 1, axis=value.axis - before)
             return Masked(f"{jnp}.{name}({arguments})", value.mask, value.rank)
         kept = [] if axis in (None, "None") or value.flat or rank == 1 else [f"axis={axis}"]
         if name in WHERE:

@@ -71,7 +71,19 @@ def _is_text(node: Any) -> bool:
     return len(node.slice) == 1 and isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
 
-def _masked(place: Place, base: str, index: str, method: str, value: str) -> str | None:
+def _is_mask(place: Place, node: Any) -> bool:
+    """A run without jit has shown booleans as this index."""
+    import libcst as cst
+
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+        return False
+    seen = place.probe(place.cell.edit({node: f"__seen({place.cell.code(node)})"}))
+    return bool(seen) and all(s.dtype == "bool" and s.shape for s in seen)
+
+
+def _masked(
+    place: Place, base: str, index: str, method: str, value: str, *, seen: bool = False
+) -> str | None:
     """`x[mask] = f(x[mask])` as `jnp.where(mask, f(x), x)`."""
     import ast
 
@@ -86,7 +98,7 @@ def _masked(place: Place, base: str, index: str, method: str, value: str) -> str
     if isinstance(node, cst.Tuple):
         return None
     inverted = isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert)
-    if not is_boolean(place, node) and not inverted:
+    if not seen and not is_boolean(place, node) and not inverted:
         return None
     text = ast.unparse(ast.parse(index, mode="eval").body)
     new = _without_mask(value, text)
@@ -170,6 +182,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if not stores or place.outermost is None or not lines:
         return
     yield from _numpy_calls(place, lines[0])
+    yield from _listed(place)
     yield from _masked_at(place)
     target = _stored_base(place, lines[0])
     if target is None or place.innermost is None:
@@ -194,11 +207,29 @@ def _masked_at(place: Place) -> Iterator[Candidate]:
         method = function.attr.value
         if method not in ("set", "add", "multiply", "divide", "power"):
             continue
-        new = _masked(place, place.cell.code(at.value), index, method, place.cell.code(call.args[0].value))
+        piece = function.value.slice[0].slice
+        seen = len(function.value.slice) == 1 and _is_mask(place, getattr(piece, "value", None))
+        value = place.cell.code(call.args[0].value)
+        new = _masked(place, place.cell.code(at.value), index, method, value, seen=seen)
         if new is not None:
             yield Candidate(
                 "choose with jnp.where in place of an update by mask", place.cell.edit({call: new})
             )
+
+
+def _listed(place: Place) -> Iterator[Candidate]:
+    """`x[[i, j]]`, which jax does not take as an index, with an array of the list."""
+    import libcst as cst
+
+    if place.kind != "user-error" or "non-tuple sequence" not in place.message or place.outermost is None:
+        return
+    changes: dict[Any, str | None] = {}
+    for subscript in place.cell.within(place.outermost, cst.Subscript):
+        for piece in subscript.slice:
+            if isinstance(piece.slice, cst.Index) and isinstance(piece.slice.value, cst.List):
+                changes[piece.slice.value] = f"{place.jnp}.array({place.cell.code(piece.slice.value)})"
+    if changes:
+        yield Candidate("index with an array in place of a list", place.cell.edit(changes))
 
 
 def _stored_base(place: Place, line: Any) -> str | None:
@@ -244,6 +275,20 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
         if not numpy and wrapped is not None:
             yield Candidate(TITLE, wrapped)
     yield from _with_return(place, function, base, {**changes, **makers})
+    if _of_outside(place, function, base):
+        path = place.from_outside(base)
+        yield Candidate(f"{TITLE}, and {path} dynamic", plain, "unsafe", dyn=(path,))
+
+
+def _of_outside(place: Place, function: Any, base: str) -> bool:
+    """`self.buf`, or an attribute or a declared name of the notebook: its new value has to come out."""
+    import libcst as cst
+
+    root = base.partition(".")[0].partition("[")[0]
+    shared = {n.name.value for s in place.cell.own(function, cst.Global) for n in s.names}
+    own = {p.name.value for p in function.params.params}
+    stored = set(names.stores("\n".join(place.cell.code(s) for s in function.body.body)))
+    return root == "self" or root in shared or (base != root and root not in own | stored)
 
 
 def _tuple_store(place: Place, small: Any, base: str) -> str | None:
@@ -391,11 +436,29 @@ def _unreturned(place: Place) -> Iterator[Candidate]:
     if function is None or place.cell.own(function, cst.Return):
         return
     parameters = [p.name.value for p in function.params.params]
-    stored = [
+    stored = {
         n for n in names.stores("\n".join(place.cell.code(s) for s in function.body.body)) if n in parameters
-    ]
+    }
+    stored |= {n for n in _taking_in(place, function) if n in parameters}
     if len(stored) == 1:
-        yield from _with_return(place, function, stored[0], {})
+        (name,) = stored
+        yield from _with_return(place, function, name, {})
+
+
+def _taking_in(place: Place, function: Any) -> Iterator[str]:
+    """Names of dicts and lists into which the function stores."""
+    import libcst as cst
+
+    for subscript in place.cell.own(function, cst.Subscript):
+        target = place.cell.parents[subscript]
+        if isinstance(target, cst.AssignTarget) or getattr(target, "target", None) is subscript:
+            node = subscript
+            while isinstance(node, cst.Subscript):
+                node = node.value
+            yield getattr(node, "value", "")
+    for call in place.cell.own(function, cst.Call):
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("append", "extend", "update"):
+            yield getattr(call.func.value, "value", "")
 
 
 _NUMPY_IN_PLACE = {
