@@ -22,15 +22,34 @@ class Eager:
     error: Exception | None
 
 
-def run_without_jit(subject: Subject, args: Any, kwargs: Any) -> Eager:
-    """One run of the plain function that leaves nothing behind."""
+def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "") -> Eager:
+    """One run of the plain function that leaves nothing behind; `only_once` says why there can't be one."""
+    if only_once:
+        subject.seen.note(f"the run without jit was left out: {only_once}")
+        return Eager(None, None, quiet.Refused(only_once))
     start = time.perf_counter()
     try:
         value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs))
     except Exception as exc:
-        subject.seen.note(f"the run without jit failed ({type(exc).__name__}), so nothing was compared")
+        refused = quiet.refusal(exc)
+        why = (
+            f"was left out: {refused}"
+            if refused
+            else f"failed ({type(exc).__name__}), so nothing was compared"
+        )
+        subject.seen.note(f"the run without jit {why}")
         return Eager(None, None, exc)
     return Eager(value, time.perf_counter() - start, None)
+
+
+def once_only(staged: Any) -> str:
+    """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
+    from jitmagic.tracing import compat
+
+    if staged.before is not None and staged.before.drained:
+        return quiet.drains(staged.before)
+    called = compat.calls_back(staged.traced.jaxpr)
+    return f"it calls back to Python ({called}), as often as it runs" if called else ""
 
 
 def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, inputs: list[Any]) -> None:

@@ -137,6 +137,12 @@ def rehearse(
 
     `compiled` is what the user's own compiled function gave, where it was called.
     """
+    from jitmagic.tracing import compat
+
+    called = compat.calls_back(seen.traced.jaxpr) if seen is not None else ""
+    if called:
+        subject.seen.note(f"the run without jit was left out: it calls back to Python ({called})")
+        return
     reach = subject.reach(args, kwargs)
     try:
         with quiet.undone(reach) as before, quiet.held_back(), plainly():
@@ -148,8 +154,13 @@ def rehearse(
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
-        text = f"the run without jit failed ({type(exc).__name__}), so its result was not looked at"
-        subject.seen.note(text)
+        refused = quiet.refusal(exc)
+        why = (
+            f"was left out: {refused}"
+            if refused
+            else f"failed ({type(exc).__name__}), so its result was not looked at"
+        )
+        subject.seen.note(f"the run without jit {why}")
 
 
 def note_argument_writes(subject: Subject, before: Any, args: tuple[Any, ...]) -> None:

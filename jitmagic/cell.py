@@ -196,6 +196,8 @@ def _hook(node: ast.stmt, names: list[str]) -> ast.stmt:
     text = f"__import__({HOOK_MODULE!r}, fromlist=['_']).{HOOK_NAME}({names!r})"
     call = ast.parse(text, mode="eval").body
     for n in walk(call):
+        if "lineno" not in n._attributes:
+            continue  # `ast.Load()` is one object for every tree in the process: a line of ours on it misleads others
         ast.copy_location(n, node)
         n.end_lineno = n.lineno = getattr(node, "lineno", 1)  # type: ignore[attr-defined]
         n.end_col_offset = n.col_offset = 0  # type: ignore[attr-defined]
@@ -228,6 +230,16 @@ def compile_inside(tree: ast.Module) -> set[str]:
         )
     }  # fmt: skip
     return {d.name for d in found if d.jits_inside} | callers
+
+
+CALLBACKS = ("pure_callback", "io_callback", "callback")
+
+
+def callback_functions(tree: ast.AST) -> set[str]:
+    """Names of functions that are handed to `jax.pure_callback` and the like: the host runs them, not jax."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    back = [n for n in calls if n.args and getattr(n.func, "attr", getattr(n.func, "id", "")) in CALLBACKS]
+    return {n.args[0].id for n in back if isinstance(n.args[0], ast.Name)}
 
 
 def uses_jit(tree: ast.AST) -> bool:

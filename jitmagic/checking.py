@@ -68,10 +68,17 @@ class Checker(Subject):
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
         from jitmagic.compiled import StatefulMethod
+        from jitmagic.tracing.compat import jit_is_off
 
-        if self.seen.count == 0 and _outside_traces():
-            out = self._first_call(args, kwargs)
-        else:
+        if jit_is_off():
+            with plainly():
+                return self.fn(*args, **kwargs)
+        if self.seen.count == 0 and _outside_traces() and self._first.acquire(blocking=False):
+            try:
+                out = self._first_call(args, kwargs)
+            finally:
+                self._first.release()
+        else:  # also where another thread makes the first call: to wait for it could be to wait forever
             out = self.compiled_for(args)(*self.rest(args), **kwargs)
         if not isinstance(self._compiled, StatefulMethod):
             self._run = self._compiled
@@ -152,8 +159,9 @@ class Checker(Subject):
         if self.settings.trace_only:
             self.remember(args, kwargs, traced=True)
             return staged.traced.out_info
+        only_once = appraisal.once_only(staged)
         try:
-            eager = appraisal.run_without_jit(self, args, kwargs)
+            eager = appraisal.run_without_jit(self, args, kwargs, only_once)
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
             staged.before.restore()
             raise
@@ -163,7 +171,9 @@ class Checker(Subject):
         self.remember(args, kwargs, traced=True)
         self.guarded(appraisal.find_not_finite, self, out, staged, inputs)
         self.guarded(appraisal.compare_results, self, eager, out, staged, inputs)
-        if self.settings.time:
+        if self.settings.time and only_once:
+            self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
+        elif self.settings.time:
             self.guarded(appraisal.time_runs, self, target, args, kwargs, eager)
         self.guarded(appraisal.find_peak, self, staged, args)
         self.guarded(appraisal.read_own_clocks, self)
@@ -281,7 +291,10 @@ class Checker(Subject):
     def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A NaN that only a later call shows."""
         from jitmagic.silent import collect
+        from jitmagic.tracing.compat import jit_is_off
 
+        if jit_is_off():
+            return
         before = self.seen.silent
         traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
         collect.observe_result(self, traced, self.inputs(args, kwargs), out)
@@ -332,6 +345,10 @@ class Checker(Subject):
         except Exception as exc:
             from jitmagic.diagnosis import diagnose_failure
 
+            if refused := quiet.refusal(exc):
+                self.seen.note(f"the call was not traced beforehand: {refused}")
+                self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+                return
             self.remember(args, kwargs, traced=False, outcome="failed")
             diagnose_failure(self, exc, args, kwargs)
             self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))

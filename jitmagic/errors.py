@@ -32,7 +32,8 @@ def shorten(
         del exc._render_traceback_  # type: ignore[attr-defined]
         return _lines(exc, findings(), reported())
 
-    exc._render_traceback_ = render  # type: ignore[attr-defined]
+    with contextlib.suppress(Exception):  # an exception that refuses attributes is shown as it is
+        exc._render_traceback_ = render  # type: ignore[attr-defined]
 
 
 def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> list[str]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
+import getpass
 import io
 import logging
+import os
+import socket
+import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -91,16 +97,41 @@ class _Streams:
 
     def _begin_hold(self) -> None:
         """All but plain text: warnings, log records, rich output; questions to the user are refused."""
-        warned = warnings.catch_warnings()
-        self.stack.enter_context(warned)
-        warnings.simplefilter("ignore")
+        self._hold_warnings()
         self._hold(logging.Logger, "callHandlers")
-        self._refuse(builtins, "input")
         self._hold(sys, "breakpointhook")
+        for holder, name in _ASKING:
+            self._refuse(holder, name, "asks for input")
+        for holder, name in _CHANGING:
+            if hasattr(holder, name):
+                self._refuse(holder, name, f"calls {holder.__name__}.{name}")
+        notebook: Any = sys.modules.get(
+            "IPython.core.interactiveshell"
+        )  # a notebook's own `open` keeps the real one
+        for holder, name in ((builtins, "open"), (io, "open"), (notebook, "io_open")):
+            if hasattr(holder, name):
+                self._refuse(holder, name, "writes to a file", _writes)
         publisher = getattr(_shell(), "display_pub", None)
         for name in ("publish", "clear_output"):
             if publisher is not None and hasattr(publisher, name):
                 self._hold(publisher, name)
+
+    def _hold_warnings(self) -> None:
+        """Drop what is warned of, unless the run itself records it; filters stay as they are, for a change of them
+        makes Python show anew what it has shown."""
+        show = getattr(warnings, "_showwarnmsg", None)
+        if show is None:
+            return
+        shown_by = warnings.showwarning, getattr(warnings, "_showwarnmsg_impl", None)
+
+        def unless_held(message: Any) -> None:
+            now = warnings.showwarning, getattr(warnings, "_showwarnmsg_impl", None)
+            if self.held() and now == shown_by:
+                _unmark(message, sys._getframe(1))
+            else:
+                show(message)
+
+        self.stack.enter_context(patches.replaced(warnings, _showwarnmsg=unless_held))
 
     def _hold(self, holder: Any, name: str) -> None:
         original = getattr(holder, name)
@@ -110,12 +141,15 @@ class _Streams:
 
         self.stack.enter_context(patches.replaced(holder, **{name: unless_held}))
 
-    def _refuse(self, holder: Any, name: str) -> None:
+    def _refuse(
+        self, holder: Any, name: str, what: str, where: Callable[..., bool] = lambda *args, **kwargs: True
+    ) -> None:
         original = getattr(holder, name)
 
+        @functools.wraps(original)
         def refused(*args: Any, **kwargs: Any) -> Any:
-            if self.held():
-                raise Refused(f"it calls {name}()")
+            if self.held() and where(*args, **kwargs) and _is_asked_by_user(sys._getframe(1)):
+                raise Refused(f"it {what}, which can't be undone")
             return original(*args, **kwargs)
 
         self.stack.enter_context(patches.replaced(holder, **{name: refused}))
@@ -123,6 +157,52 @@ class _Streams:
 
 class Refused(RuntimeError):
     """A run that the user did not ask for was about to do what cannot be undone."""
+
+
+def _unmark(message: Any, frame: types.FrameType | None) -> None:
+    """Python shows this warning once for each place: let it be shown when the user's own run comes to it."""
+    text = str(message.message)
+    while frame is not None:
+        registry = frame.f_globals.get("__warningregistry__")
+        if registry:
+            for line in (message.lineno, 0):
+                registry.pop((text, message.category, line), None)
+        frame = frame.f_back
+
+
+_ASKING = ((builtins, "input"), (getpass, "getpass"))
+_CHANGING = (
+    *((os, name) for name in ("remove", "unlink", "rename", "replace", "mkdir", "rmdir", "system", "kill", "fork")),
+    (subprocess, "Popen"), (socket, "create_connection"),
+)  # fmt: skip
+
+
+def _writes(file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> bool:
+    """`open` with these arguments is for more than reading."""
+    return isinstance(mode, str) and any(c in mode for c in "wax+")
+
+
+def _is_asked_by_user(frame: types.FrameType | None) -> bool:
+    """The call comes from the user's code, maybe through a library, and not from jax or from us."""
+    from jitmagic.state.values import is_user_file
+
+    while frame is not None:
+        room = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if room in ("jax", "jaxlib", "jitmagic"):
+            return False
+        if is_user_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def refusal(exc: BaseException | None) -> Refused | None:
+    """The refusal that an exception is, or comes from."""
+    for _ in range(10):
+        if exc is None or isinstance(exc, Refused):
+            return exc
+        exc = exc.__cause__ or exc.__context__
+    return None
 
 
 def _real_threads() -> frozenset[int]:
@@ -258,12 +338,23 @@ def _shell() -> Any:
 
 @contextlib.contextmanager
 def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
-    """Put every variable in reach back afterwards, whatever happens in between."""
+    """Put every variable in reach back afterwards, whatever happens in between.
+
+    Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
+    """
     before = snapshot.take(reach)
+    if before.drained:
+        raise Refused(drains(before))
     try:
         yield before
     finally:
         before.restore()
+
+
+def drains(before: snapshot.Snapshot) -> str:
+    """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
+    names = ", ".join(f"`{path}`" for path in before.drained[:3])
+    return f"it changes {names}, which can't be put back" if names else ""
 
 
 def rehearse(fn: Callable[..., Any], args: Any, kwargs: Any, reach: Any) -> Any:

@@ -362,7 +362,8 @@ class Session:
                 raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
         if request.functions:
             return request.functions
-        functions = tuple(n for n in usable if "." not in n)
+        on_the_host = cells.callback_functions(tree)
+        functions = tuple(n for n in usable if "." not in n and n not in on_the_host)
         used = (self.shell.user_ns.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
         if (
             not functions

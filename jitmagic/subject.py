@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import types
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
-from jitmagic import report
+from jitmagic import quiet, report
 from jitmagic.facts import has_parameters
 from jitmagic.options import JitOptions
 from jitmagic.seen import Sample, Seen
@@ -63,6 +64,8 @@ class Subject:
         self.looked: Any = None
         """The trace of the last diagnosis, until the result of that call is there."""
         self.shim = Shim(inner)
+        self._first = threading.Lock()
+        """Held by the thread that makes the first call."""
         self.on_news = on_news or (lambda subject: None)
         self.progress = progress
         self.reported: Callable[[], bool] = lambda: False
@@ -230,6 +233,10 @@ class Subject:
 
     def failed_inside(self, what: str, exc: Exception) -> None:
         """Note a failure of our own in one line."""
+        refused = quiet.refusal(exc)
+        if refused is not None:
+            self.seen.note(f"{what} was left out: {refused}")
+            return
         if RAISE:
             raise exc
         text = " ".join(str(exc).split())[:200]

@@ -10,8 +10,7 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +28,15 @@ class _State(threading.local):
 _state = _State()
 
 
-@contextmanager
-def plainly() -> Iterator[None]:
+class plainly:  # noqa: N801  used as a function; a generator would touch the user's exception on its way out
     """While this holds, calls of watched functions in this thread run the user's own code."""
-    before = _state.plain
-    _state.plain = before + 1
-    try:
-        yield
-    finally:
-        _state.plain = before
+
+    def __enter__(self) -> None:
+        self.before = _state.plain
+        _state.plain = self.before + 1
+
+    def __exit__(self, *exc: object) -> None:
+        _state.plain = self.before
 
 
 class Watched:
@@ -99,10 +98,12 @@ class Shim:
 
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
+        from jitmagic.tracing.compat import jit_is_off
 
         def traced(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            self.traced += 1
+            if not jit_is_off():
+                self.traced += 1
             with plainly():
                 return self.fn(*args, **kwargs)
 

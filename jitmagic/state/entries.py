@@ -174,11 +174,11 @@ class Set(Entry):
 
 
 class Numpy(Entry):
-    """The contents of a numpy array: a copy of a small one, a sample of a large one."""
+    """The contents of a numpy array: a copy of one of up to `limit` bytes, a sample of a larger one."""
 
-    def __init__(self, array: np.ndarray, path: str) -> None:
+    def __init__(self, array: np.ndarray, path: str, limit: int = MEGABYTE) -> None:
         self.array, self.path = array, path
-        self.copy = array.copy() if array.nbytes <= MEGABYTE else None
+        self.copy = array.copy() if array.nbytes <= limit else None
         self.sample = None if self.copy is not None else sample(array)
 
     def _changed(self) -> bool:

@@ -8,6 +8,7 @@ ones a sample is kept: those can be seen to change but not be put back.
 from __future__ import annotations
 
 import collections
+import contextvars
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -17,9 +18,10 @@ import numpy as np
 
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
-from jitmagic.state import iterators, values
+from jitmagic.state import iterators, outside, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.entries import (
+    MEGABYTE,
     Action,
     Binding,
     Cache,
@@ -48,6 +50,8 @@ __all__ = ["Snapshot", "sample", "short", "take"]
 LIMIT = 20_000
 DEPTH = 24
 LONGEST = 200_000
+LARGEST = 64 * MEGABYTE
+"""Bytes up to which a numpy array is copied that a function writes into."""
 _WRITES = 200
 
 
@@ -63,6 +67,8 @@ class Snapshot:
         self.functions = reach.functions
         self.unrestorable: list[str] = []
         """Paths of what cannot be put back: generators, large numpy arrays, containers that are too long."""
+        self.drained: list[str] = []
+        """Of these, paths of generators, readers and files: what a run takes from them is gone."""
         self._entries: list[Entry] = []
         self._seen: dict[int, Any] = {}
         self._todo: collections.deque[tuple[Place, Any, int]] = collections.deque()
@@ -92,6 +98,9 @@ class Snapshot:
         self._entries += [Cache(cached, name) for name, cached in reach.caches if name]
         for name, generator in iterators.global_random_states():
             self._entries.append(Generator(generator, name))
+        for name, module in _modules(reach.functions):
+            self._entries.append(Keyed(module, name, "attribute", "attribute"))
+        self._entries.append(outside.Process())
 
     def _visit(self, place: Place, value: Any, depth: int) -> None:
         if _is_atom(value) or id(value) in self._seen:
@@ -113,23 +122,49 @@ class Snapshot:
         if iterators.is_iterator(value):
             self._iterator(value, place)
             return
+        if outside.is_file(value):
+            file = outside.File(value, place.path, origin_of(place))
+            self._entries.append(file)
+            self._drains(place) if not file.restorable and not value.closed else None
+            return
+        if is_a(value, contextvars.ContextVar):
+            self._entries.append(outside.Context(value, place.path, origin_of(place)))
+            return
+        if outside.is_drained(value):
+            self._drains(place)
+            return
         if depth < DEPTH:
             self._structure(value, place, depth)
 
     def _numpy(self, array: np.ndarray, place: Place) -> None:
         if array.dtype.hasobject:
             return
-        self._entries.append(Numpy(array, place.path))
+        if array.nbytes <= MEGABYTE or not array.flags.writeable or not self._is_written(place.path):
+            self._entries.append(Numpy(array, place.path))
+            return
+        self._entries.append(Numpy(array, place.path, LARGEST))
+        if array.nbytes > LARGEST:
+            self._drains(place)
+
+    def _is_written(self, path: str) -> bool:
+        try:
+            return bool(writes_of(path, self.functions))
+        except Exception:
+            return False
 
     def _iterator(self, value: Any, place: Place) -> None:
         if is_a(value, types.GeneratorType):
             self._entries.append(Suspended(value, place))
-            self.unrestorable.append(place.path)
+            self._drains(place)
             return
         entry = Iterator_(value, place)
         self._entries.append(entry)
         if not entry.restorable:
-            self.unrestorable.append(place.path)
+            self._drains(place)
+
+    def _drains(self, place: Place) -> None:
+        self.unrestorable.append(place.path)
+        self.drained.append(place.path)
 
     def _structure(self, value: Any, place: Place, depth: int) -> None:
         sized = is_a(value, dict | list | set | collections.deque)
@@ -186,6 +221,17 @@ def first_write(path: str, functions: Iterable[Function]) -> Where | None:
         if found:
             return found[0]
     return None
+
+
+def _modules(functions: Iterable[Function]) -> Iterator[tuple[str, types.ModuleType]]:
+    """The user's own modules that these functions name."""
+    found: dict[int, tuple[str, types.ModuleType]] = {}
+    for fn in functions:
+        for name in fn.__code__.co_names:
+            value = fn.__globals__.get(name)
+            if isinstance(value, types.ModuleType) and values.is_user_module(value):
+                found.setdefault(id(value), (name, value))
+    yield from found.values()
 
 
 def _is_data(value: Any) -> bool:

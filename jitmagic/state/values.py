@@ -105,6 +105,12 @@ def is_user_file(file: str) -> bool:
     return bool(file) and not file.startswith((_STDLIB, _OURS))
 
 
+def is_user_module(module: types.ModuleType) -> bool:
+    """Is this module the user's own: its source lies outside of the libraries, or it was made in the notebook?"""
+    name = str(getattr(module, "__name__", "") or "")
+    return name != "__main__" and _is_user_module(name)
+
+
 def _directory(module: types.ModuleType, up: int) -> str:
     return (module.__file__ or "/-").replace("\\", "/").rsplit("/", up)[0] + "/"
 
@@ -143,7 +149,7 @@ def is_walkable(value: Any) -> bool:
     if is_a(value, (types.ModuleType, type, types.CodeType, *FUNCTIONS)):
         return False
     root = module_of(type(value)).split(".")[0]
-    if root in ("types", "collections", "functools", "dataclasses", "random", "__main__"):
+    if root in ("types", "collections", "functools", "dataclasses", "random", "queue", "_thread", "__main__"):
         return True
     return root not in _OPAQUE and root not in sys.stdlib_module_names
 

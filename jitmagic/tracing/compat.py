@@ -70,6 +70,26 @@ def subjaxprs(eqn: Any) -> Iterator[Any]:
                 yield item
 
 
+def jit_is_off() -> bool:
+    """The user has said `jax.disable_jit()`: functions run as they are."""
+    return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
+
+
+def calls_back(closed: Any) -> str:
+    """`io_callback` or `debug_callback`, where a traced program has one: each run of it is seen outside.
+
+    `pure_callback` may run any number of times, and what `jax.debug.print` prints can be held back.
+    """
+    for eqn in jaxpr_of(closed).eqns:
+        name = str(eqn.primitive)
+        if name in ("io_callback", "debug_callback"):
+            return name
+        for inner in subjaxprs(eqn):
+            if found := calls_back(inner):
+                return found
+    return ""
+
+
 def constants_of(closed: Any) -> list[Any]:
     """Arrays that a traced program holds, inner programs included, each object once.
 
