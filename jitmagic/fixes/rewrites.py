@@ -170,12 +170,25 @@ def trial_of(prover: Prover) -> Any:
     return found
 
 
+_SCIPY = tuple(f"scipy.{m}" for m in "special linalg stats signal fft integrate interpolate ndimage".split())
+
+
 def _modules(prover: Prover) -> dict[str, str]:
     """What the names of the notebook stand for, where that is a module or a function of a known one."""
     import sys
     import types
 
-    known = ("math", "cmath", "numpy", "numpy.linalg", "scipy.special", "jax.lax", "jax.numpy", "functools")
+    known = (
+        "math",
+        "cmath",
+        "numpy",
+        "numpy.linalg",
+        "numpy.fft",
+        *_SCIPY,
+        "jax.lax",
+        "jax.numpy",
+        "functools",
+    )
     functions = {
         id(v): f"{m}.{k}"
         for m in known if m in sys.modules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -138,7 +139,7 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, (str, bytes)) or value is None:
+    if isinstance(value, (str, bytes, enum.Enum)) or value is None:
         return repr(value)[:60]
     if isinstance(value, (tuple, list, dict)) and len(value) < 8:
         text = _repr(value)

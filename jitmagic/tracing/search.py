@@ -6,6 +6,7 @@ function objects, so nothing is computed and no cache of the user's is touched. 
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import re
@@ -73,7 +74,8 @@ def why_not_static(value: Any) -> str | None:
         return "a dict: pass what is needed by itself"
     if hasattr(value, "__next__"):
         return "an iterator: what it gives would be used once and for ever"
-    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType)):
+    plain = (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType, enum.Enum)
+    if isinstance(value, plain):
         return None
     if isinstance(value, (tuple, frozenset)):
         reasons = (why_not_static(v) for v in value)

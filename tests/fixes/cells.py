@@ -282,4 +282,24 @@ CASES = {
         "        return self.b.sum()\n\nline = Line()\nf = line.push\n", ("f(1.0)", "f(2.0)"), "self.b.at[0].set(x)",
         proved=False,
     ),
+    "function of scipy under its own name": Case(
+        "tracer-array-conversion", "def f(h, t):\n    return expm(t * h)\n", ("f(jnp.eye(2), 0.5)",),
+        "jax.scipy.linalg.expm(t * h)", setup="from scipy.linalg import expm\n",
+    ),
+    "two selections at once": Case(
+        "dynamic-shape", "def f(x, y):\n    a, b = x[y > 0], y[y > 0]\n    return (a * b).sum() / b.max()\n",
+        ("f(jnp.ones(3), jnp.arange(3.0))",), "where=",
+    ),
+    "member of an enumeration": Case(
+        "invalid-jax-type", "def f(x, side):\n    return x if side is Side.LEFT else -x\n",
+        ("f(1.0, Side.LEFT)", "f(1.0, Side.RIGHT)"), "", setup="import enum\nclass Side(enum.Enum):\n    LEFT = 'l'\n    RIGHT = 'r'\n",
+    ),
+    "activation in a dict": Case(
+        "invalid-jax-type", "def f(layer, x):\n    return layer['act'](x * layer['w'])\n",
+        ("f({'w': 2.0, 'act': jnp.tanh}, 1.0)",), "f(jnp.tanh, 2.0, 1.0)",
+    ),
+    "shape in an array": Case(
+        "unhashable-static", "def f(x, shape):\n    return x.reshape(shape)\n", ("f(jnp.ones(6), np.array([2, 3]))",),
+        "f(jnp.ones(6), (2, 3))", static=("shape",),
+    ),
 }  # fmt: skip

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 
+MOST = 8
+"""Entries of an array that may be a shape."""
+
+
 def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
     """`frozen=True` or a `__hash__` for the class of an object; `int(n)` for a number that is an array."""
     sources = trial.history(prover)
-    wrapper = _plain_form(value)
-    if wrapper:
-        yield from _called_with(evidence, prover, name, wrapper)
+    template = _plain_form(value)
+    if template:
+        yield from _called_with(evidence, prover, name, template)
         return
     found = _with_hash(evidence.function.cell, value)
     if found is None:
@@ -39,33 +43,48 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
 
 
 def _plain_form(value: Any) -> str:
-    """The function that makes a hashable value of this one, or nothing."""
+    """How to write a hashable value for this one, or nothing."""
     import numpy as np
 
     if isinstance(value, set):
-        return "frozenset"
-    if hasattr(value, "dtype") and np.shape(value) == ():
-        return {"i": "int", "u": "int", "f": "float", "b": "bool"}.get(np.dtype(value.dtype).kind, "")
+        return "frozenset({})"
+    kind = np.dtype(value.dtype).kind if isinstance(value, np.ndarray) or hasattr(value, "weak_type") else ""
+    if kind and np.shape(value) == ():
+        return {"i": "int({})", "u": "int({})", "f": "float({})", "b": "bool({})"}.get(kind, "")
+    if kind in ("i", "u") and np.ndim(value) == 1 and np.size(value) <= MOST:
+        return "tuple({}.tolist())"
     return ""
 
 
-def _called_with(evidence: Evidence, prover: Prover, name: str, wrapper: str) -> Iterator[Fix]:
+def _called_with(evidence: Evidence, prover: Prover, name: str, template: str) -> Iterator[Fix]:
     sources, calls = trial.call_sources(prover), []
     for source in sources:
         text = Text(source)
         for call in calls_in(text.tree, evidence.function.name):
             node = argument_of(call, evidence, name)
             if node is not None:
-                text.replace(node, f"{wrapper}({text.code(node)})")
+                text.replace(node, _listed(text, node) or template.format(text.code(node)))
         calls.append(text.result())
     if calls == sources:
         return
     words = parts._proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
+    what = template.partition("(")[0]
     if words:
         yield Fix(
-            title=f"pass `{wrapper}(...)` for `{name}`: each new one compiles again", applicability="safe",
-            verified=True, evidence=words, calls=tuple(dict.fromkeys(calls)),
+            title=f"pass {'an' if what == 'int' else 'a'} {what} for `{name}`: each new one compiles again",
+            applicability="unsafe" if what == "tuple" else "safe", verified=True, evidence=words,
+            calls=tuple(dict.fromkeys(calls)),
         )  # fmt: skip
+
+
+def _listed(text: Text, node: ast.expr) -> str:
+    """`(2, 3)` for `np.array([2, 3])`."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in ("array", "asarray"):
+        return ""
+    if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.List):
+        return ""
+    inside = text.code(node.args[0])[1:-1].strip().rstrip(",")
+    return f"({inside},)" if len(node.args[0].elts) == 1 else f"({inside})"
 
 
 def _with_hash(cell: str, value: Any) -> tuple[str, str] | None:

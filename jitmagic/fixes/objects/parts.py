@@ -175,10 +175,17 @@ def _whole(text: Text, use: ast.Name, name: str, value: Any, prover: Prover) -> 
         if isinstance(getattr(node, "ctx", ast.Load()), ast.Store):
             return None
         called = text.parents[node]
-        if isinstance(called, ast.Call) and called.func is node:
-            continue  # a method: its result is wanted, not itself
+        if isinstance(called, ast.Call) and called.func is node and isinstance(node, ast.Attribute):
+            if not _own_function(value, node):
+                continue  # a method: its result is wanted, not itself
         if _usable(_value(text.code(node), name, value, prover)):
             return node
+
+
+def _own_function(value: Any, node: ast.Attribute) -> bool:
+    """A function that the object holds as an attribute of its own: an activation, say."""
+    held = getattr(value, "__dict__", {}).get(node.attr)
+    return isinstance(node.value, ast.Name) and callable(held)
 
 
 def _of_object_alone(parent: ast.expr, node: ast.AST, name: str) -> bool:

@@ -177,11 +177,14 @@ def _words(place: Place, changes: dict[Any, str | None]) -> str:
 
     texts = []
     for node in changes:
-        name = place.cell.code(node.func if isinstance(node, cst.Call) else node)
-        if name.partition(".")[0] in place.modules:
-            texts.append(name)
+        for call in place.cell.within(node, cst.Call):
+            name = place.cell.code(call.func)
+            if name.partition(".")[0] in place.modules and counterpart(place, name):
+                texts.append(name)
     if texts:
-        return f"use jax.numpy in place of {', '.join(dict.fromkeys(texts))}"
+        scipy = all(_resolved(place, t).startswith("scipy") for t in texts)
+        library = f"{place.jax}.scipy" if scipy else "jax.numpy"
+        return f"use {library} in place of {', '.join(dict.fromkeys(texts))}"
     return "keep the value an array: no float(), int() or .item()"
 
 

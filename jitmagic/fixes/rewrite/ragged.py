@@ -125,7 +125,13 @@ class _Lowering:
             if isinstance(target, cst.Tuple) and len(target.elements) == 1:
                 target = target.elements[0].value
             if isinstance(target, cst.Name):
-                return self._assign(target.value, small)
+                return self._assign(target.value, small.value)
+            if (
+                isinstance(target, cst.Tuple)
+                and isinstance(small.value, cst.Tuple)
+                and self._concerned(small)
+            ):
+                return self._one_by_one(target, small.value)
             if isinstance(target, cst.Subscript) and self._concerned(target):
                 raise Unsupported
         if isinstance(small, (cst.Assign, cst.AugAssign, cst.Return, cst.Expr)) and small.value is not None:
@@ -137,12 +143,25 @@ class _Lowering:
             raise Unsupported
         return code(small)
 
-    def _assign(self, name: str, small: Any) -> str:
-        selection = self._selector(small.value)
+    def _one_by_one(self, target: Any, value: Any) -> str:
+        """`a, b = x[m], y[m]` as an assignment each; what is left of them, one to a line."""
+        import libcst as cst
+
+        left, right = [e.value for e in target.elements], [e.value for e in value.elements]
+        bound = {getattr(t, "value", "") for t in left}
+        if len(left) != len(right) or not all(isinstance(t, cst.Name) for t in left):
+            raise Unsupported
+        if any(n.value in bound for v in right[1:] for n in self.place.cell.within(v, cst.Name)):
+            raise Unsupported
+        lines = [self._assign(t.value, v) for t, v in zip(left, right, strict=True)]
+        return "\n".join(filter(None, lines))
+
+    def _assign(self, name: str, value: Any) -> str:
+        selection = self._selector(value)
         if selection is not None:
             self.indices[name] = selection
             return ""
-        new = self.lower(small.value)
+        new = self.lower(value)
         self.known.pop(name, None)
         if new.mask is None:
             return f"{name} = {new.text}"
