@@ -296,7 +296,9 @@ class Session:
         self._check_paths(request, after)
         text = self.running.source
         body = cells.body_of(text)
-        source = CellSource(text, body, None, self.running.id, cells.magic_line_of(text))
+        source = CellSource(
+            text, body, None, self.running.id, cells.magic_line_of(text), tuple(request.calls)
+        )
         self.last = self.running.run = Run(request, source, targets, earlier=self._earlier(request, targets))
         self.last_error = None  # what failed before is no news of this cell
         present = [n for n in request.functions if n.partition(".")[0] not in cells.top_level_names(after)]

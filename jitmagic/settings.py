@@ -46,3 +46,5 @@ class CellSource:
     name: str | None = None
     id: str | None = None
     magic: str = ""
+    calls: tuple[str, ...] = ()
+    """Calls that stand on the magic line."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import declared, dynamic, elsewhere, objects, rewrites, silent, specs, static
+from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrites, silent, specs, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
@@ -35,11 +35,30 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
             prover.say_out_of_time()
             break
         found += proposer(finding, evidence, prover)
-    if not prover.checker.settings.compile and uses_jit_itself(prover):
-        names = prover.checker.namespace
-        found = [f for f in (declared.in_cell(x, evidence, names) for x in found) if f is not None]
+    found = _as_written(found, evidence, prover)
+    if not any(f.verified for f in found):
+        found += _with_calls_inside(finding, evidence, prover)
     found = _advisable(_without_guesses(found), finding, evidence)
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
+
+
+def _as_written(found: Iterable[Fix], evidence: Evidence, prover: Prover) -> list[Fix]:
+    """Options of the magic would not reach a function that the cell compiles: they go into its own `jit`."""
+    if prover.checker.settings.compile or not uses_jit_itself(prover):
+        return list(found)
+    return [f for f in (declared.in_cell(x, evidence, prover.checker.namespace) for x in found) if f is not None]
+
+
+def _with_calls_inside(finding: Finding, evidence: Evidence, prover: Prover) -> list[Fix]:
+    """Fixes that change the calls too, where these stand in the function's own cell: all in one corrected cell."""
+    apart = None if prover.out_of_time() else inline.view(evidence, prover)
+    if apart is None or prover.checker.settings.trace_only and prover.checker.settings.compile:
+        return []
+    inner, trying = apart
+    assert trying.parts is not None
+    found = [f for propose in (objects.propose, silent.propose) for f in propose(finding, inner, trying)]
+    found = _as_written(found, inner, trying)
+    return [f for f in (inline.folded(x, trying.parts) for x in found) if f is not None]
 
 
 def uses_jit_itself(prover: Prover) -> bool:

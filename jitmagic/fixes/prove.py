@@ -13,6 +13,7 @@ from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
 
 if TYPE_CHECKING:
+    from jitmagic.fixes.inline import Parts
     from jitmagic.report import Fix
     from jitmagic.seen import Sample
     from jitmagic.subject import Subject
@@ -36,10 +37,16 @@ class Prover:
         self._eager: list[Any] | None = None
         self.corrected: list[Fix] = []
         """Corrected cells that were proved: each mends all that stops the trace."""
+        self.parts: Parts | None = None
+        """Where the calls stand in the function's own cell: its parts."""
 
     def out_of_time(self) -> bool:
         """The budget for finding and proving fixes is spent."""
         return time.monotonic() > self._deadline
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self._deadline - time.monotonic())
 
     def say_out_of_time(self) -> None:
         """Tell in the report that fixes are missing for lack of time."""

@@ -198,10 +198,25 @@ class Trial:
                 return []
             after = [a.copy() for a in arrays]
         return [
-            b
-            for a, b in zip(before, after, strict=True)
-            if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+            new
+            for array, old, new in zip(arrays, before, after, strict=True)
+            if not np.array_equal(old, new, equal_nan=old.dtype.kind == "f") or self._writes(sample, array)
         ]
+
+    def _writes(self, sample: Sample, array: Any) -> bool:
+        """The plain function writes into this argument, if only what is there already."""
+        if not array.flags.writeable:
+            return False
+        array.flags.writeable = False
+        try:
+            self._run(self.checker.fn)(sample)
+        except ValueError as exc:
+            return "read-only" in str(exc)
+        except Exception:
+            return False
+        finally:
+            array.flags.writeable = True
+        return False
 
     def _run(self, fn: Callable[..., Any], target: adopt.Classes = NONE) -> Callable[[Sample], Any]:
         """A run of `fn` on a kept call that leaves nothing behind; its result is a copy."""

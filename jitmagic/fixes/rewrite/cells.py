@@ -19,6 +19,16 @@ _MASK = "#:magic:"
 _MASKED = re.compile(rf"^([ \t]*){_MASK}(.*)$", re.M)
 
 
+def masked(text: str) -> str:
+    """The cell with its magic lines as comments."""
+    return _MAGIC.sub(rf"\1{_MASK}\2", text)
+
+
+def unmasked(text: str) -> str:
+    """The magic lines as they were."""
+    return _MASKED.sub(r"\1\2", text)
+
+
 class Unparsable(ValueError):
     """The cell is no Python that can be rewritten."""
 
@@ -32,7 +42,7 @@ class Cell:
 
         self.text = text
         try:
-            module = cst.parse_module(_MAGIC.sub(rf"\1{_MASK}\2", text))
+            module = cst.parse_module(masked(text))
         except Exception as exc:  # ParserSyntaxError; very deep cells also raise RecursionError
             raise Unparsable(str(exc)) from exc
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
@@ -145,7 +155,7 @@ class Cell:
         blocks = self.within(self.module, cst.IndentedBlock)
         first = {id(b.body[0]) for b in (*blocks, self.module) if b.body}
         new = self.module.visit(_editor_class()(by_id, self.module, first))
-        text = _MASKED.sub(r"\1\2", new.code)
+        text = unmasked(new.code)
         try:
             Cell(text)
         except Unparsable as exc:

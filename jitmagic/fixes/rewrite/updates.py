@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite import cells, names
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
 METHODS = {"+": "add", "-": "add", "*": "multiply", "/": "divide", "**": "power"}
@@ -381,16 +381,39 @@ def _with_return(
 
 
 def _returning(place: Place, function: Any, base: str, text: str) -> Iterator[Candidate]:
-    yield Candidate(f"return {base}, and bind it again where the function is called", text, "unsafe",
-                    "the caller's own array stays as it is", _rebound_calls(place, function, base),
+    position = [p.name.value for p in function.params.params].index(base)
+    yield Candidate(f"return {base}, and bind it again where the function is called",
+                    _rebound_inside(text, function.name.value, base, position), "unsafe",
+                    "the caller's own array stays as it is", _rebound_calls(place, base, position),
                     changes_result=True)  # fmt: skip
 
 
-def _rebound_calls(place: Place, function: Any, base: str) -> tuple[str, ...] | None:
+def _rebound_inside(cell: str, function: str, base: str, position: int) -> str:
+    """The cell with its own calls that stand alone, `f(a)`, as `a = f(a)`."""
+    import ast
+
+    from jitmagic.fixes.silent.text import Text
+
+    text = Text(cells.masked(cell))
+    for statement in (n for n in ast.walk(text.tree) if isinstance(n, ast.Expr)):
+        call = statement.value
+        if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != function:
+            continue
+        argument = _argument(call, base, position)
+        if isinstance(argument, ast.Name):
+            text.replace(statement, f"{argument.id} = {text.code(statement)}")
+    return cells.unmasked(text.result())
+
+
+def _argument(call: Any, base: str, position: int) -> Any:
+    given = {k.arg: k.value for k in call.keywords}
+    return given.get(base) or (call.args[position] if position < len(call.args) else None)
+
+
+def _rebound_calls(place: Place, base: str, position: int) -> tuple[str, ...] | None:
     """`f(a)` as `a = f(a)`, where the argument is a name."""
     import ast
 
-    position = [p.name.value for p in function.params.params].index(base)
     out = []
     for source in place.calls:
         try:
@@ -399,8 +422,7 @@ def _rebound_calls(place: Place, function: Any, base: str) -> tuple[str, ...] | 
             return None
         if not isinstance(node, ast.Call):
             return None
-        given = {k.arg: k.value for k in node.keywords}
-        argument = given.get(base) or (node.args[position] if position < len(node.args) else None)
+        argument = _argument(node, base, position)
         out.append(f"{argument.id} = {source}" if isinstance(argument, ast.Name) else source)
     return tuple(out) or None
 

@@ -22,6 +22,7 @@ def families(kind: str) -> tuple[Family, ...]:
     from jitmagic.fixes.silent import (
         arguments,
         calls,
+        carried,
         classes,
         copies,
         helpers,
@@ -30,15 +31,21 @@ def families(kind: str) -> tuple[Family, ...]:
         loops,
         numbers,
         padding,
+        passed,
         states,
         strong,
         widths,
     )
 
     return {
-        "stale-constant": (helpers.propose, states.propose),
-        "state-write": (copies.propose, states.propose, arguments.propose),
-        "leaked-tracer": (states.propose,),
+        "stale-constant": (helpers.propose, states.propose, passed.propose),
+        "captured-constant": (passed.propose,),
+        "captured-scalar": (passed.propose,),
+        "large-constant": (passed.propose,),
+        "state-write": (copies.propose, states.propose, carried.propose, arguments.propose),
+        "leaked-tracer": (states.propose, carried.propose),
+        "unregistered-pytree": (carried.propose,),
+        "invalid-jax-type": (carried.propose,),
         "hidden-rng": (arguments.propose,),
         "frozen-side-effect": (arguments.propose,),
         "key-reuse": (keys.propose,),
@@ -58,10 +65,15 @@ def families(kind: str) -> tuple[Family, ...]:
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """Corrected cells and calls for the silent kinds. A family that cannot cope offers nothing."""
+    from jitmagic.fixes.rewrite.cells import masked
+
     if not evidence.function.cell or (prover.checker.settings.trace_only and prover.checker.settings.compile):
         return
     if any(e.what in BLOCKING for e in (evidence.silent.effects if evidence.silent else ())):
         return  # to run such a function again may wait for ever, or change something outside
+    plain = masked(evidence.function.cell)
+    if plain != evidence.function.cell:  # lines with magics are no Python
+        evidence = replace(evidence, function=replace(evidence.function, cell=plain))
     for family in families(finding.kind):
         if prover.out_of_time():
             prover.say_out_of_time()
@@ -83,6 +95,8 @@ def _in_context(fix: Fix, evidence: Evidence, prover: Prover) -> Fix:
     from jitmagic.fixes.silent import trial
     from jitmagic.fixes.silent.text import calls_in
 
+    if prover.parts is not None:
+        return fix  # they have their places in the cell
     history, sources = trial.history(prover), trial.call_sources(prover)
     own = {
         s.name
@@ -103,9 +117,13 @@ def _in_context(fix: Fix, evidence: Evidence, prover: Prover) -> Fix:
 
 
 def _with_diff(fix: Fix, evidence: Evidence) -> Fix:
+    from jitmagic.fixes.rewrite.cells import unmasked
     from jitmagic.fixes.rewrites import diff
 
-    return fix if fix.cell is None else replace(fix, diff=diff(evidence.function.cell, fix.cell))
+    if fix.cell is None:
+        return fix
+    old, new = unmasked(evidence.function.cell), unmasked(fix.cell)
+    return replace(fix, cell=new, diff=diff(old, new))
 
 
 _DEBUG = False

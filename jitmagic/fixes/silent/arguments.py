@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in, the
+from jitmagic.fixes.silent import splitting, trial
+from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in, pass_to, the
 from jitmagic.report import Finding, Fix
 from jitmagic.tracing.names import dotted_name
 
@@ -89,14 +88,20 @@ def _key_argument(
         if isinstance(seed.args[0], ast.Constant) and isinstance(seed.args[0].value, int)
         else 0
     )
-    calls = [
-        add_argument(s, evidence.function.name, f"{made}({start + i})", name if keyword else "")
-        for i, s in enumerate(sources)
-    ]
-    other = add_argument(
-        sources[0], evidence.function.name, f"{made}({start + 12345})", name if keyword else ""
-    )
-    yield from _proved_key(prover, text.result(), calls, other, name)
+    if prover.parts is not None:
+        keys = splitting.Keys(
+            name, keyword, made, f"{made}({start})", made.rpartition(".")[0] or "jax.random"
+        )
+        calls = splitting.threaded(prover.parts, keys)
+        others = [s.replace(keys.start, f"{made}({start + 12345})") for s in calls]
+    else:
+        calls = [
+            add_argument(s, evidence.function.name, name, f"{made}({start + i})", keyword=keyword)
+            for i, s in enumerate(sources)
+        ]
+        other = f"{made}({start + 12345})"
+        others = [add_argument(sources[0], evidence.function.name, name, other, keyword=keyword)]
+    yield from _proved_key(prover, text.result(), calls, others, name)
 
 
 def _captured_key(finding: Finding, function: FunctionNode) -> str:
@@ -119,23 +124,31 @@ def _captured(evidence: Evidence, prover: Prover, name: str, sources: Sequence[s
     function = text.function(evidence.function.name)
     assert function is not None
     keyword = add_parameter(text, function, name)
-    calls = [
-        add_argument(s, evidence.function.name, f"jax.random.fold_in({name}, {i})", name if keyword else "")
-        for i, s in enumerate(sources)
-    ]
-    other = add_argument(
-        sources[0], evidence.function.name, f"jax.random.fold_in({name}, 12345)", name if keyword else ""
-    )
-    yield from _proved_key(prover, text.result(), calls, other, name)
+    if prover.parts is not None:
+        calls = splitting.threaded(prover.parts, splitting.Keys(name, keyword, ""))
+        others = [f"{name} = jax.random.fold_in({name}, 12345)", *calls]
+    else:
+        calls, others = (
+            [
+                add_argument(
+                    s, evidence.function.name, name, f"jax.random.fold_in({name}, {i})", keyword=keyword
+                )
+                for i, s in enumerate(some, first)
+            ]
+            for some, first in ((sources, 0), (sources[:1], 12345))
+        )
+    yield from _proved_key(prover, text.result(), calls, others, name)
 
 
-def _proved_key(prover: Prover, cell: str, calls: Sequence[str], other: str, name: str) -> Iterator[Fix]:
+def _proved_key(
+    prover: Prover, cell: str, calls: Sequence[str], others: Sequence[str], name: str
+) -> Iterator[Fix]:
     """It traces once, gives the same with and without jit, and other numbers for other keys."""
     words = ""
     with contextlib.suppress(Exception):
-        more = [*calls, other]
-        got, plain = trial.play(prover, cell, more), trial.play(prover, cell, more, jit=False)
-        if trial.same(plain.results, got.results) and not trial.same(got.results[0], got.results[-1]):
+        got, plain = trial.play(prover, cell, calls), trial.play(prover, cell, calls, jit=False)
+        other = trial.play(prover, cell, others)
+        if trial.same(plain.results, got.results) and not trial.same(got.results[0], other.results[0]):
             words = "traced; the same with and without jit, and other numbers for another key"
     if words:
         yield Fix(
@@ -232,39 +245,55 @@ def _with_parameter(
         else:
             text.replace(node, name)
         cell = text.result()
-        calls = [_call_with(s, evidence, function, code, name if keyword else "") for s in sources]
+        calls = [_call_with(s, evidence, function, code, name, keyword) for s in sources]
     except (SyntaxError, ValueError, LookupError):
         return None
     return cell, calls, name
 
 
-def _call_with(source: str, evidence: Evidence, function: FunctionNode, code: str, keyword: str) -> str:
-    """The call with the expression as an argument, the function's parameters in it replaced by what is passed."""
-    call = calls_in(ast.parse(source), evidence.function.name)[0]
+def _call_with(
+    source: str, evidence: Evidence, function: FunctionNode, code: str, name: str, keyword: bool
+) -> str:
+    """The calls with the expression as an argument, the function's parameters in it replaced by what is passed."""
+    text = Text(source)
     order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-    if "." in evidence.function.name and order[:1] == ["self"]:
-        given = {"self": ast.unparse(call.func.value)} if isinstance(call.func, ast.Attribute) else {}
-        order = order[1:]
-    else:
-        given = {}
-    given |= _defaults(function)
-    given |= {n: ast.unparse(a) for n, a in zip(order, call.args, strict=False)}
-    given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
+    for call in calls_in(text.tree, evidence.function.name):
+        given = _defaults(function)
+        plain = order
+        if "." in evidence.function.name and order[:1] == ["self"]:
+            given |= {"self": call.func.value} if isinstance(call.func, ast.Attribute) else {}
+            plain = order[1:]
+        given |= dict(zip(plain, call.args, strict=False))
+        given |= {k.arg: k.value for k in call.keywords if k.arg}
+        pass_to(text, call, name, _filled(code, given), keyword=keyword)
+    return text.result()
+
+
+def _filled(code: str, given: dict[str, ast.expr]) -> str:
+    """The expression with these in the place of its names. Raises ValueError where one must not run twice."""
     inner = Text(code)
     for n in ast.walk(inner.tree):
         if isinstance(n, ast.Name) and n.id in given:
-            whole = re.fullmatch(r"[\w.]+", given[n.id])
-            inner.replace(n, given[n.id] if whole else f"({given[n.id]})")
-    return add_argument(source, evidence.function.name, inner.result().strip(), keyword)
+            value = given[n.id]
+            if any(isinstance(x, ast.Call) and not _makes_an_array(x) for x in ast.walk(value)):
+                raise ValueError("the argument would be computed twice")
+            made = ast.unparse(value)
+            inner.replace(n, made if isinstance(value, (ast.Name, ast.Call, ast.Constant)) else f"({made})")
+    return inner.result().strip()
 
 
-def _defaults(function: FunctionNode) -> dict[str, str]:
+def _makes_an_array(call: ast.Call) -> bool:
+    """`jnp.ones(3)`: to write it twice gives the same twice."""
+    return dotted_name(call.func).partition(".")[0] in ("jnp", "np", "jax", "float", "int", "len")
+
+
+def _defaults(function: FunctionNode) -> dict[str, ast.expr]:
     """Parameters with plain defaults, and what a call passes that leaves them out."""
     a = function.args
     order = [*a.posonlyargs, *a.args]
     pairs = [*zip(order[len(order) - len(a.defaults) :], a.defaults, strict=True)]
     pairs += [(k, d) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
-    return {k.arg: ast.unparse(d) for k, d in pairs if isinstance(d, ast.Constant | ast.Name | ast.UnaryOp)}
+    return {k.arg: d for k, d in pairs if isinstance(d, ast.Constant | ast.Name | ast.UnaryOp)}
 
 
 def _at(node: ast.expr) -> tuple[int, int, int | None, int | None]:

@@ -51,7 +51,9 @@ def with_argument(source: str, evidence: Evidence, name: str, template: str) -> 
 
 
 def replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:
-    """The history with the calls replaced."""
+    """The history with the calls replaced, or all of it."""
+    if len(new) != len(old):
+        return new
     changed = dict(zip(old, new, strict=True))
     return [changed.get(s, s) for s in trial.history(prover)]
 

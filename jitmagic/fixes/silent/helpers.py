@@ -82,7 +82,7 @@ def _as_argument(
         for use in uses if name != path else ():
             text.replace(use, name)
         cell = text.result()
-        calls = {s: _passing(c, evidence, path, name if by_name else "") for s, c in calls.items()}
+        calls = {s: _passing(c, evidence, path, name, by_name) for s, c in calls.items()}
         taken.append(name)
     options = prover.checker.options
     made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *taken))))
@@ -139,7 +139,7 @@ def _parameter(function: FunctionNode, path: str) -> str:
     return name
 
 
-def _passing(source: str, evidence: Evidence, path: str, name: str) -> str:
+def _passing(source: str, evidence: Evidence, path: str, name: str, by_name: bool) -> str:
     """The calls of a source with what the path leads to as one more argument."""
     for call in calls_in(ast.parse(source), evidence.function.name):
         given = path
@@ -147,7 +147,7 @@ def _passing(source: str, evidence: Evidence, path: str, name: str) -> str:
             given = re.sub(
                 rf"^{re.escape(evidence.function.parameters[0])}\b", ast.unparse(call.func.value), path
             )
-        return add_argument(source, evidence.function.name, given, name)
+        return add_argument(source, evidence.function.name, name, given, keyword=by_name)
     return source
 
 

@@ -40,22 +40,50 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         )
         with contextlib.suppress(SyntaxError, ValueError):
             new = [with_argument(s, evidence, path, template) for s in new]
-    if new == list(sources):
-        return
-    with contextlib.suppress(Exception):
-        cell = prover.checker.cell.body
-        got = trial.play(prover, cell, replaced(prover, sources, new))
-        wanted = trial.original(prover, trial.history(prover), jit=False)
-        before = trial.original(prover, trial.history(prover), jit=True)
-        if trial.same(wanted.results, got.results) and got.traces < before.traces:
-            names = ", ".join(f"`{p}`" for p in arguments)
-            yield Fix(
-                title=f"pass {names} as an array of fixed dtype",
-                applicability="safe",
-                verified=True,
-                evidence=fewer(got, before),
-                calls=tuple(new),
-            )
+    names = ", ".join(f"`{p}`" for p in arguments)
+    for calls in (_begun_strong(evidence, prover, sources, arguments, jnp), new):
+        if calls == sources:
+            continue
+        with contextlib.suppress(Exception):
+            got = trial.play(prover, prover.checker.cell.body, replaced(prover, sources, calls))
+            wanted = trial.original(prover, trial.history(prover), jit=False)
+            before = trial.original(prover, trial.history(prover), jit=True)
+            if trial.same(wanted.results, got.results) and got.traces < before.traces:
+                yield Fix(
+                    title=f"pass {names} as an array of fixed dtype", applicability="safe", verified=True,
+                    evidence=fewer(got, before), calls=tuple(calls),
+                )  # fmt: skip
+                return
+
+
+def _begun_strong(
+    evidence: Evidence, prover: Prover, sources: list[str], arguments: Mapping[str, Leaf], jnp: str
+) -> list[str]:
+    """In a cell with its calls: `t = 0.0`, which a call passes later, as `t = jnp.float32(0.0)`."""
+    if prover.parts is None:
+        return sources
+    passed = {
+        node.id: leaf.dtype
+        for path, leaf in arguments.items() if path == leaf.argument and leaf.shape == ()
+        for s in sources for call in calls_in(ast.parse(s), prover.checker.name)
+        for node in (argument_of(call, evidence, path),) if isinstance(node, ast.Name)
+    }  # fmt: skip
+    new: list[str] = []
+    for source in trial.history(prover):
+        text = Text(source)
+        for node in ast.walk(text.tree):
+            if not isinstance(node, ast.Assign) or not _is_number(node.value):
+                continue
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and target.id in passed:
+                text.replace(node.value, f"{jnp}.{passed[target.id]}({text.code(node.value)})")
+        new.append(text.result())
+    return new
+
+
+def _is_number(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
 def _strong_inside(

@@ -181,19 +181,21 @@ def add_parameter(text: Text, function: FunctionNode, name: str) -> bool:
     return keyword
 
 
-def add_argument(source: str, function: str, argument: str, keyword: str = "") -> str:
-    """The source of a call with one more argument in every call of the function."""
+def add_argument(source: str, function: str, name: str, argument: str, *, keyword: bool = False) -> str:
+    """The source of a call with one more argument, for the parameter `name`, in every call of the function."""
     text = Text(source)
     for call in calls_in(text.tree, function):
-        end = text.span(call)[1] - 1
-        given = f"{keyword}={argument}" if keyword else argument
-        comma = ", " if call.args or call.keywords else ""
-        if call.keywords and not keyword:
-            first = text.span(call.keywords[0])[0]
-            text.changes.append((first, first, f"{given}, "))
-        else:
-            text.changes.append((end, end, f"{comma}{given}"))
+        pass_to(text, call, name, argument, keyword=keyword)
     return text.result()
+
+
+def pass_to(text: Text, call: ast.Call, name: str, argument: str, *, keyword: bool = False) -> None:
+    """One more argument for a call: the last one, by name where others are given by name too."""
+    end = text.span(call)[1] - 1
+    given = f"{name}={argument}" if keyword or call.keywords else argument
+    inside = text.source[:end].rstrip()
+    comma = "" if inside.endswith(("(", ",")) else ", "
+    text.changes.append((end, end, f"{comma}{given}"))
 
 
 def calls_in(tree: ast.AST, function: str) -> list[ast.Call]:

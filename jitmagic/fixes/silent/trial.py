@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ _BUILTINS = frozenset("float int bool complex range len list tuple dict abs min 
                       "str print".split())  # fmt: skip
 _NOT_AGAIN = frozenset("save savez savetxt load tofile memmap".split())
 _MOST = 40
+Watch = Callable[[dict[str, Any], Sequence[Any]], Any]
 
 
 @dataclass
@@ -33,6 +35,8 @@ class Played:
     results: list[Any] = field(default_factory=list)
     traces: int = 0
     traced: Any = None
+    states: list[Any] = field(default_factory=list)
+    """What `watch` gave after each call."""
 
 
 def history(prover: Prover) -> list[str]:
@@ -40,6 +44,8 @@ def history(prover: Prover) -> list[str]:
     checker = prover.checker
     told = getattr(checker, "history", None)
     sources = list(told()) if callable(told) else []
+    if prover.parts is not None:  # what of them may not run again is left out there
+        return sources[:_MOST]
     known = [s.source for s in prover.samples if s.source]
     if known:
         sources = sources if any(s in sources for s in known) else list(known)
@@ -119,40 +125,29 @@ def play(
     jit: bool | None = True,
     options: JitOptions | None = None,
     function: str = "",
+    watch: Watch | None = None,
 ) -> Played:
     """Run a cell's definitions and then the sources, with the function compiled, plain, or (None) as the cell made
-    it. Raises what they raise."""
+    it. `watch` looks at the namespace and the arguments after each call. Raises what they raise."""
     import jax
 
     name, played = function or prover.checker.name, Played()
     namespace = dict(prover.checker.namespace)
+    if prover.parts is not None:
+        from jitmagic.fixes.silent import programs
+
+        put = functools.partial(_spied, prover, namespace, name, played, jit, options, watch)
+        programs.run(prover, prover.parts.program(cell, sources), namespace, name, put)
+        if not played.results:
+            raise LookupError("nothing was called")
+        return played
     with aside(prover), contextlib.ExitStack() as stack:
         file = define(cell, namespace)
         _bind_new(cell, prover.checker.cell.body, namespace)
         known = adopt.classes(namespace, prover.checker.namespace)
         adopt.namespace(namespace, known)
         remake.again(ast.parse(_plain(cell)), file, namespace, known)
-        raw, fn = as_made(namespace, name), find_function(namespace, name)
-        target: Callable[..., Any] = fn if jit is not None else raw
-        own = not prover.checker.settings.compile  # the cell compiles by itself
-        stack.enter_context(jax.disable_jit() if own and jit is False else contextlib.nullcontext())
-        if jit and own and raw is fn and not isinstance(fn, types.FunctionType):
-            target = raw  # compiled by a framework
-        elif jit:
-            # Nothing of the user's is given away by a run that the user did not ask for.
-            made = options if options is not None else undonated(prover.checker.options)
-            target = made.trial(_counted(fn, played))
-
-        def spy(*args: Any, **kwargs: Any) -> Any:
-            if jit and played.traced is None:
-                with contextlib.suppress(Exception):
-                    played.traced = target.trace(*args, **kwargs)  # type: ignore[attr-defined]
-            out = jax.block_until_ready(target(*args, **kwargs))
-            played.results.append(out)
-            return out
-
-        spy.clear_cache = getattr(target, "clear_cache", lambda: None)  # type: ignore[attr-defined]
-        _put(namespace, prover.checker.namespace, name, spy)
+        spy = _spied(prover, namespace, name, played, jit, options, watch, stack)
         for source in sources:
             exec(compile(source, "<jitmagic fix>", "exec"), namespace)
         if not played.results:  # the calls stand in the cell itself
@@ -161,6 +156,48 @@ def play(
                 spy(*args, **kwargs)
         jax.effects_barrier()
     return played
+
+
+def _spied(
+    prover: Prover,
+    namespace: dict[str, Any],
+    name: str,
+    played: Played,
+    jit: bool | None,
+    options: JitOptions | None,
+    watch: Watch | None,
+    stack: contextlib.ExitStack,
+) -> Callable[..., Any]:
+    """Put a form of the function in its place that is compiled or not, and notes its results."""
+    import jax
+
+    from jitmagic.tracing.compat import is_tracer
+
+    raw, fn = as_made(namespace, name), find_function(namespace, name)
+    target: Callable[..., Any] = fn if jit is not None else raw
+    own = not prover.checker.settings.compile  # the cell compiles by itself
+    stack.enter_context(jax.disable_jit() if own and jit is False else contextlib.nullcontext())
+    if jit and own and raw is fn and not isinstance(fn, types.FunctionType):
+        target = raw  # compiled by a framework
+    elif jit:
+        # Nothing of the user's is given away by a run that the user did not ask for.
+        made = options if options is not None else undonated(prover.checker.options)
+        target = made.trial(_counted(fn, played))
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        if jit and played.traced is None:
+            with contextlib.suppress(Exception):
+                played.traced = target.trace(*args, **kwargs)  # type: ignore[attr-defined]
+        out = target(*args, **kwargs)
+        if not any(is_tracer(v) for v in jax.tree.leaves(out)):
+            played.results.append(jax.block_until_ready(out))
+            if watch is not None:
+                played.states.append(watch(namespace, args))
+        return out
+
+    spy.clear_cache = getattr(target, "clear_cache", lambda: None)  # type: ignore[attr-defined]
+    _put(namespace, prover.checker.namespace, name, spy)
+    return spy
 
 
 def _bind_new(cell: str, old: str, namespace: dict[str, Any]) -> None:
@@ -185,8 +222,6 @@ def _registers(node: ast.expr, own: Collection[str]) -> bool:
 
 
 def _counted(fn: Callable[..., Any], played: Played) -> Callable[..., Any]:
-    import functools
-
     @functools.wraps(fn)
     def traced(*args: Any, **kwargs: Any) -> Any:
         played.traces += 1

@@ -272,9 +272,9 @@ def _close(prover: Prover, cell: str, results: list[Any] | None = None) -> bool:
 
 def _on_the_host(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """Calls that bring the argument into 32 bits with NumPy first: a remainder, a difference, a cast."""
-    for name in (n for n in finding.culprits if n in evidence.function.parameters):
+    old = trial.call_sources(prover)
+    for name in (n for n in finding.culprits if n in evidence.function.parameters and old):
         for template in _templates(evidence, name):
-            old = trial.call_sources(prover)
             new = []
             for source in old:
                 text = Text(source)

@@ -1,0 +1,214 @@
+"""What of the user's statements may run once more without anybody having asked: no plot, no file, no message twice."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.state.values import is_user_file
+from jitmagic.state.wrappers import unwrap
+
+HARMLESS = frozenset(
+    """jax jaxlib numpy scipy flax optax equinox haiku chex jaxtyping einops brainpy brainstate brainunit
+    brainevent numpyro distrax diffrax jaxopt optimistix lineax blackjax jitmagic functools itertools math cmath
+    operator random collections dataclasses copy typing time datetime enum string re abc tqdm""".split()
+)
+"""Packages whose functions make values, or change state that is put back."""
+_NEVER = frozenset(
+    """save savez savez_compressed savetxt load loadtxt genfromtxt fromfile tofile memmap dump sleep
+    start_trace stop_trace trace_context profiler distributed config serialization checkpoints open input exec eval
+    compile breakpoint exit quit __import__ globals setattr delattr vars""".split()
+)
+"""Names, of whatever module, that leave something behind, wait, or cannot be followed."""
+_VALUES = (list, dict, set, str, tuple, float, types.GeneratorType)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_MISSING = object()
+
+
+class Unsafe(ValueError):
+    """A statement that the run cannot do without may not run again."""
+
+
+@dataclass
+class Again:
+    """Judges calls by what their names stand for in the notebook.
+
+    `own`: functions whose calls are what the run is for; a statement is cut down to these where the rest of it may
+    not run again. `once`: names that the program binds in one place, so that the notebook has their value already.
+    """
+
+    namespace: Mapping[str, Any]
+    own: Collection[str] = ()
+    whole: str = ""
+    """The function itself, which stays as it is: `f` or `Model.step`."""
+    once: Collection[str] = ()
+    known: dict[int, bool] = field(default_factory=dict)
+
+    def program(self, tree: ast.Module) -> ast.Module:
+        """The statements that may run again, and of others the calls that matter. Raises Unsafe."""
+        body = [new for s in tree.body for new in self._statement(s)]
+        return ast.fix_missing_locations(ast.Module(body, []))
+
+    # -- statements
+
+    def _statement(self, node: ast.stmt, *, inside: bool = False) -> Iterator[ast.stmt]:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield self._definition(node)
+        elif isinstance(node, (ast.For, ast.While, ast.If, ast.With, ast.Try)):
+            yield from self._block(node, inside)
+        elif isinstance(node, (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)):
+            raise Unsafe("it waits")
+        elif self.expression(node):
+            yield node
+        elif isinstance(node, ast.Expr):
+            yield from (ast.copy_location(ast.Expr(c), node) for c in self._own_calls(node))
+        elif inside or self._own_calls(node) or not self._is_bound_already(node):
+            raise Unsafe(f"{ast.unparse(node)[:60]!r} may not run again")
+
+    def _definition(self, node: ast.FunctionDef | ast.ClassDef, within: str = "") -> ast.stmt:
+        """A function that holds calls of ours is cut down too; where that cannot be done, calling it fails."""
+        name = within + node.name
+        if not self._mentions(node) or name == self.whole:
+            return node
+        if isinstance(node, ast.ClassDef):
+            body = [
+                self._definition(s, f"{name}.") if isinstance(s, (ast.FunctionDef, ast.ClassDef)) else s
+                for s in node.body
+            ]
+        else:
+            try:
+                body = self._body(node.body)
+            except Unsafe:
+                body = list(ast.parse("raise RuntimeError('may not run again')").body)
+        return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), "body": body}), node)
+
+    def _block(self, node: ast.stmt, inside: bool) -> Iterator[ast.stmt]:
+        bodies = {
+            k: v for k, v in ast.iter_fields(node) if k in ("body", "orelse", "finalbody", "handlers") and v
+        }
+        header = [v for k, v in ast.iter_fields(node) if k in ("iter", "test", "target")]
+        header += [i.context_expr for i in getattr(node, "items", ())]
+        if not all(self.expression(h) for h in header):
+            if inside or self._mentions(node) or not self._is_bound_already(node):
+                raise Unsafe(f"{ast.unparse(node).splitlines()[0]!r} may not run again")
+            return
+        new: dict[str, Any] = {}
+        for name, body in bodies.items():
+            if name == "handlers":
+                new[name] = [
+                    ast.copy_location(ast.ExceptHandler(h.type, h.name, self._body(h.body)), h) for h in body
+                ]
+            else:
+                new[name] = self._body(body)
+        yield ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **new}), node)
+
+    def _body(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [new for s in body for new in self._statement(s, inside=True)] or [ast.Pass()]
+
+    def _own_calls(self, node: ast.AST) -> list[ast.Call]:
+        """The outermost calls of the functions that matter."""
+        found: list[ast.Call] = []
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Call) and _last(child.func) in self.own:
+                if not self.expression(child):
+                    raise Unsafe(f"{ast.unparse(child)[:60]!r} may not run again")
+                found.append(child)
+            else:
+                found += self._own_calls(child)
+        return found
+
+    def _mentions(self, node: ast.AST) -> bool:
+        return any(_last(n) in self.own for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
+
+    def _is_bound_already(self, node: ast.stmt) -> bool:
+        """The notebook has what the statement binds, and nothing else binds it."""
+        stored = [n for n in ast.walk(node) if isinstance(getattr(n, "ctx", None), (ast.Store, ast.Del))]
+        names = {n.id for n in stored if isinstance(n, ast.Name)}
+        plain = all(isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.Starred)) for n in stored)
+        return plain and names <= set(self.once) and names <= set(self.namespace)
+
+    # -- expressions
+
+    def expression(self, node: ast.AST) -> bool:
+        """Every call in it makes values, or changes what is put back."""
+        if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+            return False
+        return all(self._call(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+
+    def _call(self, call: ast.Call) -> bool:
+        root: Any = call.func
+        names: list[str] = []
+        while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
+            names += [root.attr] if isinstance(root, ast.Attribute) else []
+            root = root.func if isinstance(root, ast.Call) else root.value
+        if not isinstance(root, ast.Name):
+            return not _NEVER & set(names)
+        names.append(root.id)
+        if _NEVER & set(names):
+            return False
+        if names[0] in self.own:
+            return True
+        value = self.namespace.get(root.id, getattr(builtins, root.id, _MISSING))
+        if value is _MISSING:  # a local name: what arrays, lists, texts and dicts can do
+            return len(names) == 1 or names[0] in _METHODS
+        for name in names[-2::-1]:
+            if isinstance(value, (types.ModuleType, type)):
+                value = getattr(value, name, value)
+        return self.value(value)
+
+    def value(self, value: Any) -> bool:
+        """To call it, or a method of it, leaves nothing behind that is not put back."""
+        if id(value) not in self.known:
+            self.known[id(value)] = True  # while it is looked at, for functions that call each other
+            self.known[id(value)] = self._judged(value)
+        return self.known[id(value)]
+
+    def _judged(self, value: Any) -> bool:
+        _, function = unwrap(_plain(value))
+        if isinstance(function, types.FunctionType) and is_user_file(function.__code__.co_filename):
+            return self._code(function.__code__, function.__globals__)
+        kind = value if isinstance(value, type) else type(value)
+        if isinstance(value, types.ModuleType):
+            return value.__name__.partition(".")[0] in HARMLESS
+        module = str(getattr(value, "__module__", None) or kind.__module__)
+        if module == "__main__" or kind.__module__ == "__main__":
+            return all(map(self.value, _methods(kind)))
+        if module.partition(".")[0] == "_io" or isinstance(value, Exception):
+            return False
+        return module.partition(".")[0] in (*HARMLESS, "builtins")
+
+    def _code(self, code: types.CodeType, names: Mapping[str, Any]) -> bool:
+        """The function names nothing that leaves anything behind."""
+        if _NEVER & set(code.co_names):
+            return False
+        read = [names[n] for n in code.co_names if n in names]
+        called = [
+            v for v in read if callable(v) or isinstance(v, types.ModuleType) or type(v).__module__ == "_io"
+        ]
+        inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        return all(map(self.value, called)) and all(self._code(c, names) for c in inner)
+
+
+_METHODS = frozenset(n for k in _VALUES for n in dir(k)) | frozenset(
+    """at set add multiply get mean sum max min std var item block_until_ready astype reshape ravel T dot argmax argmin
+    tolist flatten squeeze transpose any all cumsum init apply update normal uniform integers step shuffle""".split()
+)
+
+
+def _plain(value: Any) -> Any:
+    checker = getattr(value, "_checker", None)
+    return checker.fn if checker is not None and hasattr(checker, "fn") else value
+
+
+def _methods(kind: type) -> list[Any]:
+    found = [v for k in kind.__mro__ if k.__module__ == "__main__" for v in vars(k).values()]
+    found = [getattr(v, "__func__", getattr(v, "fget", None) or v) for v in found]
+    return [v for v in found if isinstance(_plain(v), _FUNCTIONS)]
+
+
+def _last(node: ast.AST) -> str:
+    return getattr(node, "attr", getattr(node, "id", ""))

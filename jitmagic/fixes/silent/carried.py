@@ -1,0 +1,257 @@
+"""State that a function writes while its own `jax.jit` traces it: a compiled function takes and returns it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes import inline
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.report import Finding, Fix
+from jitmagic.tracing.names import dotted_name
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_OUT = ("out", "result", "returned")
+
+
+@dataclass(frozen=True)
+class State:
+    """A place that the function writes or reads (`count`, `self.n`), and its name inside the compiled function."""
+
+    place: str
+    name: str
+    written: bool
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """`step` calls `_step`, which is compiled, takes the state as arguments and returns what is new."""
+    if prover.checker.settings.compile:
+        return  # there, `--dyn` does the same
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    if function is None or not any(map(_compiles, function.decorator_list)):
+        return
+    if prover.parts is None and not trial.history(prover) and inline.view(evidence, prover) is not None:
+        return  # the calls in the cell itself tell more than one of them again
+    with contextlib.suppress(ValueError):
+        states = _states(function, "." in evidence.function.name)
+        cell = _rewritten(text, function, states)
+        words = _proved(evidence, prover, cell, [s.place for s in states if s.written])
+        if words:
+            listed = " and ".join(f"`{s.place}`" for s in states if s.written)
+            yield Fix(
+                title=f"compile a function that takes and returns {listed}, and store it after the call",
+                applicability="unsafe", verified=True, evidence=words, cell=cell,
+            )  # fmt: skip
+
+
+def _compiles(decorator: ast.expr) -> bool:
+    return any(
+        dotted_name(n).rpartition(".")[2] == "jit"
+        for n in ast.walk(decorator) if isinstance(n, (ast.Name, ast.Attribute))
+    )  # fmt: skip
+
+
+# --- what is carried
+
+
+def _states(function: FunctionNode, method: bool) -> list[State]:
+    """Globals that it assigns, attributes of `self` that it reads or assigns. Raises ValueError where it does more."""
+    parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    if function.args.vararg or function.args.kwarg:
+        raise ValueError("its parameters have no names")
+    own = _walk(function)
+    declared = [n for s in own if isinstance(s, ast.Global) for n in s.names]
+    stored = {n.id for n in own if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    states = [State(n, n, True) for n in declared if n in stored]
+    if method and parameters:
+        taken = {n.id for n in own if isinstance(n, ast.Name)} | set(parameters)
+        states += _attributes(function, parameters[0], taken)
+    if not any(s.written for s in states):
+        raise ValueError("it writes no such state")
+    return states
+
+
+def _attributes(function: FunctionNode, receiver: str, taken: set[str]) -> list[State]:
+    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == receiver]
+    whole = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in uses]
+    called = [n.func for n in ast.walk(function) if isinstance(n, ast.Call)]
+    if len(whole) < len(uses) or any(w in called for w in whole):
+        raise ValueError("it needs the object itself")
+    names = list(dict.fromkeys(n.attr for n in whole))
+    written = {n.attr for n in whole if not isinstance(n.ctx, ast.Load)}
+    written |= {
+        s.value.attr for s in ast.walk(function)
+        if isinstance(s, ast.Subscript) and isinstance(s.ctx, ast.Store) and isinstance(s.value, ast.Attribute)
+    }  # fmt: skip
+    return [
+        State(
+            f"{receiver}.{n}",
+            n.lstrip("_") if n.lstrip("_") not in taken else f"{n.lstrip('_')}_",
+            n in written,
+        )
+        for n in names
+    ]
+
+
+def _walk(function: FunctionNode) -> list[ast.AST]:
+    """Nodes of the function without those of functions in it."""
+    found: list[ast.AST] = []
+
+    def walk(node: ast.AST) -> None:
+        found.append(node)
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, _NESTED):
+                walk(child)
+
+    for statement in function.body:
+        if not isinstance(statement, _NESTED):
+            walk(statement)
+    return found
+
+
+# --- the two functions
+
+
+def _rewritten(text: Text, function: FunctionNode, states: Sequence[State]) -> str:
+    """The cell with a compiled function above and the old one around it."""
+    method = isinstance(text.parents[function], ast.ClassDef)
+    inner = text.fresh(f"_{function.name}", f"_{function.name}_compiled")
+    inside = _inside(text, function, states)
+    taken = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1 if method else 0 :]
+    named = [a.arg for a in function.args.kwonlyargs]
+    arguments = _parameters(text, function, method)
+    parameters = [
+        *arguments[: len(taken)],
+        *(s.name for s in states),
+        *(["*"] if named else []),
+        *arguments[len(taken) :],
+    ]
+    decorators = [_decorator(text, d, method) for d in function.decorator_list]
+    indent = " " * function.col_offset
+    compiled = [*decorators, f"def {inner}({', '.join(parameters)}):", *inside, "", ""]
+    passed = [*taken, *(s.place for s in states), *(f"{n}={n}" for n in named)]
+    outer = _outer(text, function, states, f"{inner}({', '.join(passed)})", indent)
+    top = text.parents[function] if method else function
+    first = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])  # type: ignore[attr-defined]
+    start = text.starts[first - 1]
+    text.changes.append((start, start, "\n".join(compiled) + "\n"))
+    begin = text.starts[function.decorator_list[0].lineno - 1]
+    end = text.span(function)[1]
+    body = function.body[_documented(function)]
+    head = text.source[text.starts[function.lineno - 1] : text.starts[body.lineno - 1]]
+    if body.lineno == function.lineno:
+        raise ValueError("a function in one line")
+    text.changes.append((begin, end, head + outer))
+    return text.result()
+
+
+def _parameters(text: Text, function: FunctionNode, method: bool) -> list[str]:
+    """Names of the parameters for the compiled function, which gets every value: without defaults."""
+    every = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1 if method else 0 :]
+    return every + [a.arg for a in function.args.kwonlyargs]
+
+
+def _decorator(text: Text, decorator: ast.expr, method: bool) -> str:
+    """The decorator for a function without a receiver. Raises ValueError where its numbers would be wrong."""
+    code = text.code(decorator)
+    if not method or not isinstance(decorator, ast.Call):
+        return f"@{code}"
+    numbers = [k for k in decorator.keywords if k.arg in ("static_argnums", "donate_argnums")]
+    if [ast.unparse(k.value) for k in numbers] not in ([], ["0"], ["(0,)"]):
+        raise ValueError("arguments by number")
+    kept = [k for k in decorator.keywords if k not in numbers]
+    if isinstance(decorator.func, ast.Name | ast.Attribute) and not kept and decorator.args:
+        return f"@{text.code(decorator.args[0])}"
+    return (
+        f"@{text.code(decorator.func)}({', '.join([*map(text.code, decorator.args), *map(text.code, kept)])})"
+    )
+
+
+def _inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[str]:
+    """Lines of the compiled function's body, at one indentation."""
+    inner = Text(text.source)
+    node = next(n for n in ast.walk(inner.tree) if _same_place(n, function))
+    assert isinstance(node, FunctionNode)
+    names = {s.place: s.name for s in states}
+    new = ", ".join(s.name for s in states if s.written)
+    returns = [n for n in _walk(node) if isinstance(n, ast.Return)]
+    for use in ast.walk(node):
+        if isinstance(use, ast.Attribute) and ast.unparse(use) in names:
+            inner.replace(use, names[ast.unparse(use)])
+        elif isinstance(use, ast.Global):
+            kept = [n for n in use.names if n not in names]
+            inner.replace(use, f"global {', '.join(kept)}") if kept else inner.remove(use)
+    for statement in returns:
+        if statement.value is None:
+            inner.replace(statement, f"return None, {new}")
+            continue
+        start, end = inner.span(statement.value)
+        bare = isinstance(statement.value, ast.Tuple) and inner.source[start] != "("
+        inner.changes += [(start, start, "("), (end, end, f"), {new}")] if bare else [(end, end, f", {new}")]
+    first = node.body[_documented(node)]
+    start, end = inner.starts[first.lineno - 1], inner.span(node)[1]
+    if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
+        empty = "None, " if returns else ""
+        inner.changes.append((end, end, f"\n{' ' * node.body[-1].col_offset}return {empty}{new}"))
+    before = len(inner.source) - end
+    result = inner.result()
+    body = result[start : len(result) - before].splitlines()
+    cut = node.body[0].col_offset - 4
+    return [line[cut:] if line[:cut].isspace() or not cut else line for line in body]
+
+
+def _documented(function: FunctionNode) -> bool:
+    """A docstring comes first, and more after it."""
+    return ast.get_docstring(function) is not None and len(function.body) > 1
+
+
+def _same_place(node: ast.AST, other: FunctionNode) -> bool:
+    return isinstance(node, FunctionNode) and (node.lineno, node.name) == (other.lineno, other.name)
+
+
+def _outer(text: Text, function: FunctionNode, states: Sequence[State], call: str, indent: str) -> str:
+    """Body of the function that stays: it calls the compiled one and stores what comes back."""
+    written = [s.place for s in states if s.written]
+    lines = [f"global {', '.join(p for p in written if '.' not in p)}"] if "." not in written[0] else []
+    if any(isinstance(n, ast.Return) for n in _walk(function)):
+        out = text.fresh(*_OUT)
+        lines += [f"{out}, {', '.join(written)} = {call}", f"return {out}"]
+    else:
+        lines.append(f"{', '.join(written)} = {call}")
+    return "\n".join(f"{indent}    {line}" for line in lines)
+
+
+# --- the proof
+
+
+def _proved(evidence: Evidence, prover: Prover, cell: str, places: Sequence[str]) -> str:
+    """The same results and the same state after each call as without jit, over the calls seen."""
+    history = trial.history(prover)
+    watch = functools.partial(_look, places)
+    with contextlib.suppress(Exception):
+        got = trial.play(prover, cell, history, jit=None, watch=watch)
+        wanted = trial.play(prover, evidence.function.cell, history, jit=False, watch=watch)
+        if got.results and trial.same(wanted.results, got.results) and trial.same(wanted.states, got.states):
+            number = len(got.results)
+            return f"compiled; results and state as without jit over {number} call{'s' * (number > 1)}"
+    return ""
+
+
+def _look(places: Sequence[str], namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
+    """The state after a call; `self` is the first argument."""
+    import jax
+    import numpy as np
+
+    names = {**namespace, "self": args[0] if args else None}
+    found = [eval(compile(p, "<jitmagic fix>", "eval"), names) for p in places]
+    return list(jax.tree.map(lambda v: np.array(v) if hasattr(v, "__array__") else v, found))

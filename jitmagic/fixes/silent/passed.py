@@ -1,0 +1,83 @@
+"""Values that a function reads from outside, as arguments that each call passes."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.text import Text, add_argument, add_parameter
+from jitmagic.report import Finding, Fix
+
+if TYPE_CHECKING:
+    from jitmagic.fixes.prove import Prover
+
+
+def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For numbers and arrays of the notebook that change: `f(w)` as `f(w, lr)`."""
+    sources = trial.call_sources(prover)
+    known = {v.path: v for v in evidence.variables if v.type in ("array", "scalar") and v.origin == "global"}
+    paths = [c for c in finding.culprits if c in known and not known[c].written]
+    if not sources or not paths:
+        return
+    with contextlib.suppress(ValueError):
+        cell, calls = _rewritten(evidence, paths, sources)
+        words = _proved(prover, cell, sources, calls)
+        if words:
+            yield Fix(
+                title=f"take {' and '.join(f'`{p}`' for p in paths)} as an argument", applicability="unsafe",
+                verified=True, evidence=words, cell=cell, calls=tuple(calls),
+            )  # fmt: skip
+
+
+def _rewritten(evidence: Evidence, paths: Sequence[str], sources: Sequence[str]) -> tuple[str, list[str]]:
+    """The cell whose function has a parameter for each path, and the calls that pass it. Raises ValueError."""
+    name = evidence.function.name
+    cell, calls = evidence.function.cell, list(sources)
+    for path in paths:
+        text = Text(cell)
+        function = text.function(name)
+        wanted = ast.dump(ast.parse(path, mode="eval").body)
+        if function is None:
+            raise ValueError("the cell does not define it")
+        own = {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+        own |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        reads = [n for n in ast.walk(function) if isinstance(n, ast.expr) and ast.dump(n) == wanted]
+        parameter = _parameter(path)
+        if not reads or parameter in own:
+            raise ValueError("it reads it by another name, or has a name like that")
+        for node in reads if parameter != path else ():
+            text.replace(node, parameter)
+        keyword = add_parameter(text, function, parameter)
+        cell = text.result()
+        calls = [add_argument(s, name, parameter, path, keyword=keyword) for s in calls]
+    return cell, calls
+
+
+def _parameter(path: str) -> str:
+    """`lr` for `cfg['lr']` and `cfg.lr`. Raises ValueError where nothing in the path is a name."""
+    node = ast.parse(path, mode="eval").body
+    key = (
+        node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
+    )
+    name = getattr(node, "attr", getattr(node, "id", key))
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError("it has no name")
+    return name
+
+
+def _proved(prover: Prover, cell: str, sources: Sequence[str], calls: Sequence[str]) -> str:
+    changed = dict(zip(sources, calls, strict=True))
+    history = trial.history(prover)
+    with contextlib.suppress(Exception):
+        got = trial.play(prover, cell, [changed.get(s, s) for s in history])
+        wanted = trial.original(prover, history, jit=False)
+        if got.results and trial.same(wanted.results, got.results):
+            number = len(got.results)
+            return (
+                f"traced; equal to the run without jit on {number} call{'s' * (number > 1)}, changes included"
+            )
+    return ""

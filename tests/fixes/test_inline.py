@@ -1,0 +1,368 @@
+"""Calls that stand in the function's own cell: the corrected cell holds them, and what the cell does besides is done once."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import textwrap
+from dataclasses import dataclass
+
+import pytest
+
+from jitmagic.fixes import inline, silent
+from jitmagic.fixes.silent import again
+from jitmagic.report import Fix
+from tests.conftest import Notebook
+
+
+@pytest.fixture(autouse=True)
+def _failures_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silent, "_DEBUG", True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cell with its calls under `magic`, and lines of the corrected one."""
+
+    kind: str
+    cell: str
+    wanted: tuple[str, ...]
+    magic: str = "%%jit -q --no-time"
+    setup: str = ""
+
+
+CASES = {
+    "numbers of NumPy": Case(
+        "hidden-rng",
+        """
+        def f(x):
+            return x + np.random.normal(size=x.shape)
+
+        x = jnp.ones(3)
+        y = f(x)
+        print(f(x), y)
+        """,
+        ("def f(x, noise):", "y = f(x, np.random.normal(size=x.shape))",
+         "print(f(x, np.random.normal(size=x.shape)), y)"),
+    ),
+    "a key in a loop": Case(
+        "hidden-rng",
+        """
+        def f(x):
+            key = jax.random.key(7)
+            return x + jax.random.normal(key, x.shape)
+
+        for i in range(3):
+            print(f(jnp.ones(3)))  # noise
+        """,
+        ("def f(x, key):", "key = jax.random.key(7)\nfor i in range(3):",
+         "    key, subkey = jax.random.split(key)\n    print(f(jnp.ones(3), subkey))  # noise"),
+    ),
+    "a key through a caller": Case(
+        "hidden-rng",
+        """
+        def f(x, rate=0.5):
+            keep = jax.random.bernoulli(jax.random.PRNGKey(0), rate, x.shape)
+            return jnp.where(keep, x, 0.0)
+
+        def train(x, steps):
+            for _ in range(steps):
+                x = f(x, rate=0.9)
+            return x
+
+        x = train(jnp.ones(4), 3)
+        """,
+        ("def train(x, steps, key):", "        x = f(x, rate=0.9, key=subkey)", "x = train(jnp.ones(4), 3, subkey)"),
+        "%%jit -q --no-time -f f",
+    ),
+    "a key of the notebook, in a comprehension": Case(
+        "hidden-rng",
+        """
+        def f(x):
+            return x + jax.random.normal(key, x.shape)
+        ys = [f(x) for x in (jnp.ones(2), jnp.zeros(2))]
+        """,
+        ("def f(x, key):", "key, subkey = jax.random.split(key)",
+         "ys = [f(x, jax.random.fold_in(subkey, i)) for i, x in enumerate((jnp.ones(2), jnp.zeros(2)))]"),
+        setup="key = jax.random.key(0)",
+    ),
+    "items of an iterator": Case(
+        "frozen-side-effect",
+        """
+        def f(w):
+            x = next(batches)
+            return w + x.sum()
+        w = jnp.float32(0)
+        for i in range(3):
+            w = f(w)
+        """,
+        ("def f(w, x):", "    w = f(w, next(batches))"),
+        setup="batches = iter([jnp.ones(3) * i for i in range(9)])",
+    ),
+    "a weak start": Case(
+        "recompile-weak-type",
+        """
+        def f(t, x):
+            return t + x
+
+        t = 0.0
+        for i in range(3):
+            t = f(t, jnp.float32(i))
+        """,
+        ("t = jnp.float32(0.0)", "    t = f(t, jnp.float32(i))"),
+    ),
+    "a lambda at each call": Case(
+        "recompile-new-function",
+        """
+        def f(x, g):
+            return g(x)
+        for i in range(3):
+            y = f(jnp.ones(2), lambda v: v * 2)
+        """,
+        ("g = lambda v: v * 2\nfor i in range(3):", "    y = f(jnp.ones(2), g)"),
+        "%%jit -q --no-time -s g",
+    ),
+    "a donated array": Case(
+        "donated-reuse",
+        """
+        def f(x, g):
+            return x - g
+        x = jnp.ones(3)
+        y = f(x, 0.1)
+        print(x + y)
+        """,
+        ("y = f(jnp.copy(x), 0.1)", "print(x + y)"),
+        "%%jit -q --no-time --donate x",
+    ),
+    "a helper that is redefined": Case(
+        "stale-constant",
+        """
+        def f(x):
+            return act(x)
+        a = f(jnp.ones(2))
+        act = lambda x: x * 3
+        b = f(jnp.ones(2))
+        """,
+        ("def f(x, act):", "a = f(jnp.ones(2), act)", "b = f(jnp.ones(2), act)"),
+        setup="act = lambda x: x * 2",
+    ),
+    "a global that changes": Case(
+        "stale-constant",
+        """
+        lr = 0.1
+        @jax.jit
+        def f(w):
+            return w - lr * w
+        w = f(jnp.ones(3))
+        lr = 0.5
+        w = f(w)
+        """,
+        ("def f(w, lr):", "w = f(jnp.ones(3), lr)", "w = f(w, lr)"),
+        "%%jitcheck -q",
+    ),
+    "an entry of a dict that changes": Case(
+        "stale-constant",
+        """
+        cfg = {"lr": 0.1}
+        @jax.jit
+        def f(w):
+            return w - cfg["lr"] * w
+        w = f(jnp.ones(3))
+        cfg["lr"] = 0.5
+        w = f(w)
+        """,
+        ("def f(w, lr):\n    return w - lr * w", "w = f(w, cfg['lr'])"),
+        "%%jitcheck -q",
+    ),
+    "a global that is written": Case(
+        "leaked-tracer",
+        """
+        total = jnp.zeros(())
+        @jax.jit
+        def f(x):
+            global total
+            total = total + x.sum()
+            return x * 2
+        for i in range(3):
+            y = f(jnp.ones(3))
+        """,
+        ("@jax.jit\ndef _f(x, total):", "    return x * 2, total", "    out, total = _f(x, total)\n    return out"),
+        "%%jitcheck -q",
+    ),
+    "an attribute that is written": Case(
+        "unregistered-pytree",
+        '''
+        class Counter:
+            def __init__(self):
+                self.n = jnp.zeros(())
+                self.scale = 2.0
+
+            @jax.jit
+            def step(self, x):
+                """Counts."""
+                self.n += x
+                return self.n * self.scale
+
+        c = Counter()
+        for i in range(3):
+            print(c.step(1.0))
+        ''',
+        ("@jax.jit\ndef _step(x, n, scale):\n    n += x\n    return n * scale, n\n",
+         '    def step(self, x):\n        """Counts."""\n        out, self.n = _step(x, self.n, self.scale)\n'),
+        "%%jitcheck -q",
+    ),
+    "a dict with text": Case(
+        "invalid-jax-type",
+        """
+        def f(batch):
+            return batch['x'] * 2
+        y = f({'x': jnp.ones(2), 'name': 'a'})
+        """,
+        ("def f(x):", "y = f(jnp.ones(2))"),
+    ),
+    "an array that is changed in place": Case(
+        "in-place-update",
+        """
+        def f(u):
+            u[1:-1] = 0.5 * (u[2:] + u[:-2])
+        u = np.arange(6.0)
+        f(u)
+        print(u)
+        """,
+        ("    return u", "u = f(u)\nprint(u)"),
+    ),
+}  # fmt: skip
+
+
+def _fixes(notebook: Notebook, case: Case, body: str, magic: str) -> list[tuple[str, Fix]]:
+    """Kind of the finding and the fix, for every fix that holds; `none` where a finding has none."""
+    if case.setup:
+        notebook.ok(case.setup)
+    notebook.run(f"{magic}\n{body}")
+    found = [f for f in notebook.report().findings if f.severity != "note"]
+    return [(f.kind, x) for f in found for x in f.fixes or (Fix(title="none", applicability="display"),)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_corrected_cell_holds_its_calls_and_is_clean(notebook: Notebook, name: str) -> None:
+    case = CASES[name]
+    body = textwrap.dedent(case.cell).lstrip("\n")
+    fix = next(x for kind, x in _fixes(notebook, case, body, case.magic) if kind == case.kind and x.verified)
+    assert fix.cell is not None and fix.calls is None
+    assert [w for w in case.wanted if w not in fix.cell] == []
+    magic = case.magic
+    if fix.static_argnames:
+        magic += f" -s {','.join(fix.static_argnames)}"
+    assert [k for k, _ in _fixes(notebook, case, fix.cell, magic) if k == case.kind] == []
+
+
+def test_what_the_cell_does_besides_is_done_once(notebook: Notebook, tmp_path: pathlib.Path) -> None:
+    notebook.ok("hist = []\nstate = {'n': 0}")
+    notebook.ok("def note(v):\n    with open(str(place), 'a') as file:\n        file.write('x')")
+    notebook.ns["place"] = place = tmp_path / "log"
+    report = notebook.ok(
+        "%%jit -o --no-time -f f\n"
+        "def f(x):\n    return x + np.random.normal(size=x.shape)\n"
+        "for i in range(3):\n"
+        "    y = f(jnp.ones(3))\n"
+        "    hist.append(float(y[0]))\n"
+        "    state['n'] += 1\n"
+        "    note(y)\n"
+        "    print('turn', i)\n"
+        "with open(str(place), 'a') as file:\n    file.write('end')\n"
+    )
+    (found,) = (f for f in report.findings if f.kind == "hidden-rng")
+    assert (
+        found.fixes and found.fixes[0].verified and "f(jnp.ones(3), np.random" in (found.fixes[0].cell or "")
+    )
+    assert place.read_text() == "xxxend"
+    assert len(notebook.ns["hist"]) == 3 and notebook.ns["state"] == {"n": 3}
+    assert notebook.text.count("turn 0") == 1
+
+
+def test_long_loops_make_a_few_turns(notebook: Notebook) -> None:
+    report = notebook.ok(
+        "%%jit -o --no-time\ndef f(w):\n    return w + np.random.normal(size=w.shape)\n"
+        "w = jnp.ones(3)\nfor i in range(100):\n    w = f(w)\n"
+    )
+    (found,) = (f for f in report.findings if f.kind == "hidden-rng")
+    assert found.fixes[0].evidence == "traced; equal to the run without jit on 3 calls"
+
+
+def test_calls_of_the_magic_line_are_corrected_too(notebook: Notebook) -> None:
+    report = notebook.ok(
+        "%%jit -o --no-time f(jnp.ones(2)); f(jnp.ones(2))\ndef f(x):\n    return x + np.random.normal()\n"
+    )
+    (found,) = (f for f in report.findings if f.kind == "hidden-rng")
+    fix = found.fixes[0]
+    assert fix.cell == "def f(x, noise):\n    return x + noise\n"
+    assert fix.calls == ("f(jnp.ones(2), np.random.normal())",) * 2
+
+
+def test_a_magic_line_of_the_cell_is_no_obstacle_unless_it_calls(notebook: Notebook) -> None:
+    body = "def f(x):\n    return x + np.random.normal()\n{}\ny = f(1.0)\n"
+    report = notebook.ok("%%jit -o --no-time\n" + body.format("%pwd"))
+    assert "%pwd\ny = f(1.0, np.random.normal())" in report.findings[0].fixes[0].cell
+    assert inline.taken_apart(body.format("%timeit f(2.0)"), "f") is None
+
+
+# --- the parts
+
+
+def test_a_cell_is_taken_apart_and_put_together_again() -> None:
+    cell = '"""doc"""\nimport os\na = 1; b = (2,\n     3)\ndef f(x):\n    return x\n\ndef g(x):\n    return f(x)\n# end\nprint(g(a),\n      f(b))\n'
+    parts = inline.taken_apart(cell, "f", ("f(1)",), ("y = g(2)",))
+    assert parts is not None and parts.callers == {"g"}
+    assert [inline.unmarked(s) for s in parts.sources[-2:]] == ["f(1)", "y = g(2)"]
+    assert parts.definitions.count("\n") == cell.count("\n")
+    assert parts.joined(parts.definitions, parts.sources) == (cell, ("f(1)", "y = g(2)"))
+    assert parts.joined(parts.definitions, ["z = 0", parts.sources[-1]])[1] == ("z = 0\ny = g(2)",)
+
+
+def test_a_statement_that_has_lost_its_place_makes_no_cell() -> None:
+    parts = inline.taken_apart("def f(x):\n    return x\nf(1)\n", "f")
+    assert parts is not None
+    with pytest.raises(LookupError):
+        parts.joined("def f(x):\n    return x\n", parts.sources)
+    assert inline.folded(Fix(title="", applicability="safe", cell="def f(x):\n    return x\n"), parts) is None
+
+
+def test_a_cell_without_calls_is_left_as_it_is() -> None:
+    assert inline.taken_apart("x = 1\ndef f(x):\n    return x\n", "f", (), ("f(1)",)) is None
+
+
+NAMES = {"np": __import__("numpy"), "os": __import__("os"), "print": print, "items": [], "out": ast}
+
+
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("os.remove('x')", ""),
+        ("os.remove(f(1))", "f(1)"),
+        ("items.append(f(1))", "items.append(f(1))"),
+        ("np.save('x', f(1))", "f(1)"),
+        ("for i in range(3):\n    os.sync()\n    y = f(i)", "for i in range(3):\n    y = f(i)"),
+        ("with open('x') as handle:\n    handle.write('a')", ""),
+        ("handle = open('x')", ""),
+        ("other = open('x')", None),
+        (
+            "class T:\n    def g(self):\n        os.sync()\n        f(1)",
+            "class T:\n\n    def g(self):\n        f(1)",
+        ),
+        ("def f(x):\n    os.sync()\n    return f(x)", "def f(x):\n    os.sync()\n    return f(x)"),
+        ("y = os.stat(f(1))", None),
+        ("while f(1):\n    os.sync()", "while f(1):\n    pass"),
+        ("def g(x):\n    os.sync()\n    return f(x)", "def g(x):\n    return f(x)"),
+        (
+            "def g(x):\n    x = os.stat(x)\n    return f(x)",
+            "def g(x):\n    raise RuntimeError('may not run again')",
+        ),
+    ],
+)
+def test_what_may_run_again(source: str, left: str | None) -> None:
+    judge = again.Again({**NAMES, "handle": 1}, {"f", "g"}, "f", {"handle"})
+    if left is None:
+        with pytest.raises(again.Unsafe):
+            judge.program(ast.parse(source))
+    else:
+        assert ast.unparse(judge.program(ast.parse(source))) == left
