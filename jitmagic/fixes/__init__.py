@@ -46,7 +46,9 @@ def _as_written(found: Iterable[Fix], evidence: Evidence, prover: Prover) -> lis
     """Options of the magic would not reach a function that the cell compiles: they go into its own `jit`."""
     if prover.checker.settings.compile or not uses_jit_itself(prover):
         return list(found)
-    return [f for f in (declared.in_cell(x, evidence, prover.checker.namespace) for x in found) if f is not None]
+    return [
+        f for f in (declared.in_cell(x, evidence, prover.checker.namespace) for x in found) if f is not None
+    ]
 
 
 def _with_calls_inside(finding: Finding, evidence: Evidence, prover: Prover) -> list[Fix]:

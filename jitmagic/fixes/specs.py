@@ -62,6 +62,8 @@ def _proved(prover: Prover, cell: str, name: str) -> str | None:
     sources = trial.history(prover)
     with contextlib.suppress(Exception):
         if not any(trial.calls_in(ast.parse(s), name) for s in sources):
+            if trial.calls_in(ast.parse(cell), name) or _goes_on(cell, name):
+                return None  # the calls stand in the cell itself: it is run as a whole elsewhere
             namespace = dict(prover.checker.namespace)
             with trial.aside(prover):
                 define(cell, namespace)
@@ -71,6 +73,19 @@ def _proved(prover: Prover, cell: str, name: str) -> str | None:
         if got and trial.same(plain, got):
             return f"traced; equal to the run without jit on {len(got)} call{'s' * (len(got) > 1)}"
     return None
+
+
+def _goes_on(cell: str, name: str) -> bool:
+    """The cell makes something of the function, `g = jax.jit(f)`, and calls that."""
+    made = [
+        t.id
+        for s in ast.parse(cell).body
+        if isinstance(s, ast.Assign)
+        and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(s.value))
+        for t in s.targets
+        if isinstance(t, ast.Name)
+    ]
+    return any(trial.calls_in(ast.parse(cell), m) for m in made)
 
 
 def _candidates(text: Text, name: str) -> Iterator[tuple[str, str]]:

@@ -366,3 +366,17 @@ def test_what_may_run_again(source: str, left: str | None) -> None:
             judge.program(ast.parse(source))
     else:
         assert ast.unparse(judge.program(ast.parse(source))) == left
+
+
+def test_what_later_cells_do_besides_is_done_once(notebook: Notebook, tmp_path: pathlib.Path) -> None:
+    notebook.ns["place"] = place = tmp_path / "log"
+    notebook.ok("def note(v):\n    with open(str(place), 'a') as file:\n        file.write('x')")
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x + np.random.normal(size=x.shape)")
+    notebook.ok("y = jnp.ones(3)\nnote(f(y))\nnote(y)")
+    notebook.ok("note(f(y))")
+    (found,) = (f for f in notebook.report().findings if f.kind == "hidden-rng")
+    assert found.fixes[0].verified and place.read_text() == "xxx"
+    assert found.fixes[0].calls == (
+        "y = jnp.ones(3)\nnote(f(y, np.random.normal(size=y.shape)))\nnote(y)",
+        "note(f(y, np.random.normal(size=y.shape)))",
+    )

@@ -8,13 +8,13 @@ import itertools
 import linecache
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
 from jitmagic.cell import bound_names
 from jitmagic.fixes import adopt
-from jitmagic.fixes.rewrite.cells import Cell
+from jitmagic.fixes.rewrite.cells import masked
 from jitmagic.fixes.silent.again import Again
 from jitmagic.watched import plainly
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MANY = 24
 """More calls than this: each loop around them makes a few turns only."""
 TURNS = 3
-_FEW = "__few__"
+_FEW, _NOTE = "__few__", "__note__"
 _numbers = itertools.count(1)
 
 
@@ -39,24 +39,57 @@ def run(
 
     Raises what the program raises, `Unsafe` where it may not run again, and TimeoutError where time is up.
     """
+    assert prover.parts is not None
+    tree = _prepared(prover, source, prover.parts.names, prover.parts.function)
+    head = name.partition(".")[0]
+    with contextlib.ExitStack() as stack:
+        for statement in _running(prover, tree, namespace):
+            if head in bound_names(statement):
+                put(stack)
+
+
+def results(prover: Prover, source: str, names: Collection[str], *, jit: bool) -> list[Any]:
+    """What the calls of these functions give when a whole cell runs, compiled as the cell says or not at all.
+
+    Raises as `run` does.
+    """
+    import jax
+
+    from jitmagic.fixes.silent import wholes
+    from jitmagic.tracing.compat import is_tracer
+
+    tree = _prepared(prover, source, names, "")
+    if not jit:
+        tree = wholes.Unjitted().visit(tree)
+    tree = ast.fix_missing_locations(_Noted(names).visit(tree))
+    found: list[Any] = []
+
+    def note(value: Any) -> Any:
+        if not any(is_tracer(v) for v in jax.tree.leaves(value)):
+            found.append(wholes.copied(value))
+        return value
+
+    for _ in _running(prover, tree, {**prover.checker.namespace, _NOTE: note}):
+        pass
+    return found
+
+
+def _running(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> Iterator[ast.stmt]:
+    """Run the statements one by one, and give each back when it has run; nothing is left behind."""
     import jax
 
     from jitmagic.beyond import OutOfTime, within
 
-    tree, file = _prepared(prover, source), f"<jitmagic program {next(_numbers)}>"
-    text = ast.unparse(tree)
+    file, text = f"<jitmagic program {next(_numbers)}>", ast.unparse(tree)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    tree = ast.parse(text)  # with the lines that it has there
     namespace[_FEW] = _few
-    head = name.partition(".")[0]
     try:
-        with _aside(prover, tree, file), contextlib.ExitStack() as stack, within(prover.left()):
-            for statement in tree.body:
+        with _aside(prover, tree), within(prover.left()):
+            for statement in ast.parse(text).body:  # with the lines that they have there
                 exec(compile(ast.Module([statement], []), file, "exec"), namespace)
                 if isinstance(statement, ast.ClassDef):
                     adopt.namespace(namespace, adopt.classes(namespace, prover.checker.namespace))
-                if head in bound_names(statement):
-                    put(stack)
+                yield statement
             jax.effects_barrier()
     except OutOfTime:
         prover.say_out_of_time()
@@ -65,16 +98,26 @@ def run(
         linecache.cache.pop(file, None)
 
 
-def _prepared(prover: Prover, source: str) -> ast.Module:
+def _prepared(prover: Prover, source: str, names: Collection[str], whole: str) -> ast.Module:
     """What of the program may run again, with few turns of its loops where there are many."""
-    assert prover.parts is not None
-    tree = ast.parse(Cell(source).module.code)
-    names = prover.parts.names
-    again = Again(prover.checker.namespace, names, prover.parts.function, _bound_once(tree))
-    tree = again.program(tree)
+    tree = ast.parse(masked(source))
+    tree = Again(prover.checker.namespace, names, whole, _bound_once(tree)).program(tree)
     if prover.checker.seen.count > MANY:
         _FewTurns(names).visit(tree)
     return ast.fix_missing_locations(tree)
+
+
+class _Noted(ast.NodeTransformer):
+    """`f(x)` as `__note__(f(x))`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(names)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if getattr(node.func, "attr", getattr(node.func, "id", "")) not in self.names:
+            return node
+        return ast.Call(ast.Name(_NOTE, ast.Load()), [node], [])
 
 
 def _bound_once(tree: ast.Module) -> frozenset[str]:
@@ -102,7 +145,7 @@ def _few(values: Iterable[Any]) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _aside(prover: Prover, tree: ast.Module, file: str) -> Iterator[None]:
+def _aside(prover: Prover, tree: ast.Module) -> Iterator[None]:
     """What the program reaches by the notebook's names is put back, and nothing of it is shown."""
     from jitmagic.state import roots
 

@@ -64,7 +64,7 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
 
 def _decorate(text: Text, function: FunctionNode, decorator: str) -> None:
     """Put the decorator in the place of one that compiles, or above the function."""
-    old = next((d for d in function.decorator_list if any(map(wholes._is_jit, ast.walk(d)))), None)
+    old = next((d for d in function.decorator_list if any(map(wholes.is_jit, ast.walk(d)))), None)
     if old is not None:
         text.replace(old, decorator)
         return
@@ -236,6 +236,6 @@ def _compiled_names(cell: str) -> set[str]:
     """Names that the cell gives to compiled functions."""
     return {
         t.id for s in ast.parse(cell).body
-        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and wholes._is_jit(s.value.func)
+        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call) and wholes.is_jit(s.value.func)
         for t in s.targets if isinstance(t, ast.Name)
     }  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
 from jitmagic.fixes import adopt, remake
+from jitmagic.fixes.silent.again import Again, Unsafe
 from jitmagic.fixes.silent.text import calls_in
 from jitmagic.fixes.trial import as_made, define
 from jitmagic.fixes.trial import find as find_function
@@ -21,9 +22,6 @@ from jitmagic.watched import plainly
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
-_BUILTINS = frozenset("float int bool complex range len list tuple dict abs min max sum zip enumerate next iter "
-                      "str print".split())  # fmt: skip
-_NOT_AGAIN = frozenset("save savez savetxt load tofile memmap".split())
 _MOST = 40
 Watch = Callable[[dict[str, Any], Sequence[Any]], Any]
 
@@ -49,7 +47,16 @@ def history(prover: Prover) -> list[str]:
     known = [s.source for s in prover.samples if s.source]
     if known:
         sources = sources if any(s in sources for s in known) else list(known)
-    return [s for s in sources if may_run_again(s, checker.name, prover)][:_MOST]
+    return [s for s in sources if reduced(prover, s) is not None][:_MOST]
+
+
+def reduced(prover: Prover, source: str) -> ast.Module | None:
+    """What of a source may run again: no plot, no file; None where its calls cannot do without."""
+    try:
+        tree = ast.parse(source)
+        return Again(prover.checker.namespace, {prover.checker.name.rpartition(".")[2]}).program(tree)
+    except (SyntaxError, Unsafe):
+        return None
 
 
 def call_sources(prover: Prover) -> list[str]:
@@ -64,38 +71,15 @@ def bound_by(source: str) -> set[str]:
     return top_level_names(ast.parse(source))
 
 
-def may_run_again(source: str, function: str, prover: Prover) -> bool:
+def may_run_again(source: str, prover: Prover) -> bool:
     """Assignments and expressions whose calls make arrays or objects of the cell, and nothing else."""
-    from jitmagic.silent.code import MISSING
-
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return False
-    if all(isinstance(s, ast.FunctionDef) and not s.decorator_list for s in tree.body) and tree.body:
-        return True  # to define a function does nothing else
     plain = (ast.Assign, ast.AugAssign, ast.Expr, ast.AnnAssign, ast.For)
-    if not all(isinstance(s, plain) for s in tree.body) or any(
-        isinstance(n, ast.While | ast.Await) for n in ast.walk(tree)
-    ):
-        return False
-    own = {n.name for n in ast.walk(ast.parse(_plain(prover.checker.cell.body))) if hasattr(n, "name")}
-    for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-        root: Any = call.func
-        while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
-            root = getattr(root, "value", None) or getattr(root, "func", None)
-        name = root.id if isinstance(root, ast.Name) else ""
-        last = getattr(call.func, "attr", name)
-        value = prover.checker.namespace.get(name, MISSING)
-        module = str(getattr(value, "__name__", "")).partition(".")[0]
-        harmless = (
-            name in own or name == function or name in _BUILTINS or module in ("jax", "numpy", "functools")
-        )
-        if last in _NOT_AGAIN or not (
-            harmless or last == function.rpartition(".")[2] or name in prover.checker.namespace
-        ):
-            return False
-    return True
+    judge = Again(prover.checker.namespace)
+    return all(isinstance(s, plain) for s in tree.body) and all(map(judge.expression, tree.body))
 
 
 def _plain(cell: str) -> str:
@@ -149,7 +133,8 @@ def play(
         remake.again(ast.parse(_plain(cell)), file, namespace, known)
         spy = _spied(prover, namespace, name, played, jit, options, watch, stack)
         for source in sources:
-            exec(compile(source, "<jitmagic fix>", "exec"), namespace)
+            tree = reduced(prover, source)
+            exec(compile(source if tree is None else tree, "<jitmagic fix>", "exec"), namespace)
         if not played.results:  # the calls stand in the cell itself
             for sample in prover.samples:
                 args, kwargs = adopt.adopted((sample.args, sample.kwargs), known)

@@ -19,7 +19,7 @@ def may_run(prover: Prover, cell: str) -> bool:
     rest = [s for s in ast.parse(cell).body if not isinstance(s, _HARMLESS)]
     own = {s.name for s in ast.parse(cell).body if isinstance(s, (ast.FunctionDef, ast.ClassDef))}
     text = ast.unparse(ast.Module([s for s in rest if not _is_jitted(s, own)], []))
-    return trial.may_run_again(text, "", prover)
+    return trial.may_run_again(text, prover)
 
 
 _HARMLESS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -27,7 +27,7 @@ _HARMLESS = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 
 def _is_jitted(statement: ast.stmt, own: set[str]) -> bool:
     value = getattr(statement, "value", None)
-    return isinstance(statement, ast.Assign) and isinstance(value, ast.Call) and _is_jit(value.func)
+    return isinstance(statement, ast.Assign) and isinstance(value, ast.Call) and is_jit(value.func)
 
 
 def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list[Any]:
@@ -36,7 +36,7 @@ def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list
 
     tree = ast.parse(cell)
     if not jit:
-        tree = ast.fix_missing_locations(_Unjitted().visit(tree))
+        tree = ast.fix_missing_locations(Unjitted().visit(tree))
     namespace = dict(prover.checker.namespace)
     values: list[Any] = []
     with quiet.held_back(), plainly():
@@ -45,7 +45,7 @@ def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list
             body = ast.parse(source).body
             if len(body) == 1 and isinstance(body[0], ast.Expr):
                 values.append(
-                    _copied(eval(compile(ast.Expression(body[0].value), "<jitmagic fix>", "eval"), namespace))
+                    copied(eval(compile(ast.Expression(body[0].value), "<jitmagic fix>", "eval"), namespace))
                 )
             else:
                 exec(compile(source, "<jitmagic fix>", "exec"), namespace)
@@ -53,7 +53,7 @@ def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list
     return values
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """Arrays as numpy arrays, those of frameworks and their variables too."""
     import jax
     import numpy as np
@@ -65,20 +65,20 @@ def _copied(value: Any) -> Any:
     return jax.tree.map(copied, value, is_leaf=lambda v: hasattr(v, "value"))
 
 
-def _is_jit(node: ast.AST) -> bool:
+def is_jit(node: ast.AST) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) in ("jit", "pjit", "filter_jit")
 
 
-class _Unjitted(ast.NodeTransformer):
+class Unjitted(ast.NodeTransformer):
     """`jit(f)` as `f`, and functions without the decorators that compile them."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        return node.args[0] if _is_jit(node.func) and node.args else node
+        return node.args[0] if is_jit(node.func) and node.args else node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
-        node.decorator_list = [d for d in node.decorator_list if not any(map(_is_jit, ast.walk(d)))]
+        node.decorator_list = [d for d in node.decorator_list if not any(map(is_jit, ast.walk(d)))]
         return node
 
 
