@@ -147,10 +147,8 @@ def _rewritten(text: Text, function: FunctionNode, states: Sequence[State]) -> s
     text.changes.append((start, start, "\n".join(compiled) + "\n"))
     begin = text.starts[function.decorator_list[0].lineno - 1]
     end = text.span(function)[1]
-    body = function.body[_documented(function)]
-    head = text.source[text.starts[function.lineno - 1] : text.starts[body.lineno - 1]]
-    if body.lineno == function.lineno:
-        raise ValueError("a function in one line")
+    body = text.body_start(function, docstring=not _documented(function))
+    head = text.source[text.starts[function.lineno - 1] : body]
     text.changes.append((begin, end, head + outer))
     return text.result()
 
@@ -198,8 +196,7 @@ def _inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list
         start, end = inner.span(statement.value)
         bare = isinstance(statement.value, ast.Tuple) and inner.source[start] != "("
         inner.changes += [(start, start, "("), (end, end, f"), {new}")] if bare else [(end, end, f", {new}")]
-    first = node.body[_documented(node)]
-    start, end = inner.starts[first.lineno - 1], inner.span(node)[1]
+    start, end = inner.body_start(node, docstring=not _documented(node)), inner.span(node)[1]
     if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
         empty = "None, " if returns else ""
         inner.changes.append((end, end, f"\n{' ' * node.body[-1].col_offset}return {empty}{new}"))

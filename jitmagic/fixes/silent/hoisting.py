@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import re
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,32 +45,36 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
             again = len([e for e in after.events if e[0] == stages.COMPILE])
         then = len([e for e in before.events if e[0] == stages.COMPILE])
         if got and trial.same(wanted, got) and again < then:
-            return f"the same results with {again} compilation{'s' * (again != 1)} in place of {then}"
+            return f"the same results with {_compilations(again)} in place of {then}"
     return None
 
 
 def compared_whole(prover: Prover, cell: str) -> str | None:
     """As `compared`, with the calls that stand in the cell itself."""
-    from jitmagic.fixes.silent import trial, wholes
+    from jitmagic.fixes.silent import programs, wholes
     from jitmagic.tracing import stages
 
-    body, sources = prover.checker.cell.body, trial.history(prover)
-    if not wholes.may_run(prover, body) or not wholes.may_run(prover, cell):
-        return None
+    body = prover.checker.cell.body
     with contextlib.suppress(Exception):
         with stages.counted() as before:
-            wanted = wholes.run(prover, body, sources, jit=True)
+            wanted = programs.shown(prover, body)
         with stages.counted() as after:
-            got = wholes.run(prover, cell, sources, jit=True)
+            got = programs.shown(prover, cell)
         then, again = (len([e for e in x.events if e[0] == stages.COMPILE]) for x in (before, after))
         if got and wholes.agree(wanted, got) and again < then:
-            return f"the same results with {again} compilation{'s' * (again != 1)} in place of {then}"
+            return f"the same results with {_compilations(again)} in place of {then}"
     return None
+
+
+def _compilations(number: int) -> str:
+    return "1 compilation" if number == 1 else f"{number} compilations"
 
 
 def candidates(source: str, line: int) -> Iterator[str]:
     """Cells in which the jit on that line stands at the top."""
-    for make in (_with_keywords, _with_free_names, _decorated):
+    from jitmagic.fixes.silent import inner
+
+    for make in (_with_keywords, _with_free_names, inner.moved, functools.partial(inner.moved, static=True)):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, StopIteration):
             cell = make(Text(source), line)
             if cell:
@@ -90,7 +94,7 @@ def _jit_on(text: Text, line: int) -> ast.Call:
     raise LookupError("no jit there")
 
 
-def _top(text: Text, node: ast.AST) -> ast.stmt:
+def top_of(text: Text, node: ast.AST) -> ast.stmt:
     while text.parents[node] is not text.tree:
         node = text.parents[node]
     assert isinstance(node, ast.stmt)
@@ -108,7 +112,7 @@ def _applications(text: Text, jit: ast.Call) -> list[tuple[ast.Call, ast.expr]]:
         and statement.value is jit
         and isinstance(statement.targets[0], ast.Name)
     ):
-        return _calls_of(text, statement.targets[0].id, _top(text, jit))
+        return _calls_of(text, statement.targets[0].id, top_of(text, jit))
     raise ValueError("the jitted function goes elsewhere")
 
 
@@ -136,7 +140,7 @@ def _called(text: Text, derivative: ast.Call) -> ast.AST | None:
     if isinstance(parent, ast.Call) and parent.func is derivative:
         return parent
     if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-        calls = _calls_of(text, parent.targets[0].id, _top(text, derivative))
+        calls = _calls_of(text, parent.targets[0].id, top_of(text, derivative))
         return calls[0][0] if len(calls) == 1 else None
     return None
 
@@ -159,7 +163,7 @@ def _with_keywords(text: Text, line: int) -> str | None:
         made = made.replace(text.code(partials[0]), text.code(partials[0].args[0]))
         keywords = "".join(f", {text.code(k)}" for k in partials[0].keywords)
     names = {n.id for n in ast.walk(ast.parse(made)) if isinstance(n, ast.Name)}
-    top = _top(text, jit)
+    top = top_of(text, jit)
     local = {n.id for n in ast.walk(top) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local |= {n.arg for n in ast.walk(top) if isinstance(n, ast.arg)}
     local |= {n.name for n in ast.walk(top) if isinstance(n, ast.FunctionDef) and n is not top}
@@ -171,7 +175,7 @@ def _with_keywords(text: Text, line: int) -> str | None:
 def _with_free_names(text: Text, line: int) -> str | None:
     """A lambda or inner function as a function at the top that takes its free names as arguments."""
     jit = _jit_on(text, line)
-    top = _top(text, jit)
+    top = top_of(text, jit)
     inner = {n.name: n for n in ast.walk(top) if isinstance(n, ast.FunctionDef) and n is not top}
     local = {n.id for n in ast.walk(top) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local |= {
@@ -229,7 +233,8 @@ def _placed(text: Text, jit: ast.Call, top: ast.stmt, made: str, extra: str, bef
         text.remove(statement)
     decorators = getattr(top, "decorator_list", [])
     start = text.span(decorators[0])[0] - 1 if decorators else text.span(top)[0]
-    block = "\n".join([*before, f"{name} = {made}", "", ""]) + "\n"
+    apart = ["", "", ""] if isinstance(top, (ast.FunctionDef, ast.ClassDef)) else [""]
+    block = "\n".join([*before, f"{name} = {made}", *apart])
     text.changes.append((start, start, block))
     return text.result()
 
@@ -240,79 +245,6 @@ def _extend(text: Text, call: ast.Call, extra: str) -> None:
     if call.keywords:  # what follows a keyword has to be one
         extra = ", ".join(x if "=" in x or not x else f"{x}={x}" for x in extra.split(", "))
     text.changes.append((end, end, extra if call.args or call.keywords else extra.removeprefix(", ")))
-
-
-def _decorated(text: Text, line: int) -> str | None:
-    """A function inside that is decorated with jit, as one at the top that takes its free names as arguments."""
-    inner = next(
-        n
-        for n in ast.walk(text.tree)
-        if isinstance(n, ast.FunctionDef)
-        and any(d.lineno <= line <= (n.body[0].lineno) for d in n.decorator_list if _is_jitting(d))
-        and text.parents[n] is not text.tree
-    )
-    top = _top(text, inner)
-    if inner.name in {n.name for n in text.tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}:
-        return None
-    names, given = _free(text, inner, top)
-    arguments = ", ".join([ast.unparse(inner.args), *names] if ast.unparse(inner.args) else names)
-    for call, _ in _calls_of(text, inner.name, text.around(inner, ast.FunctionDef) or top):
-        _extend(text, call, "".join(f", {g}" for g in given))
-    source = text.code(inner)
-    for old, new in zip(given, names, strict=True):
-        source = re.sub(rf"(?<![\w.]){re.escape(old)}\b", new, source) if old != new else source
-    head = "\n".join(f"@{text.code(d)}" for d in inner.decorator_list)
-    body = source[source.index(":", source.index(")", source.index("("))) :]
-    indent = inner.col_offset
-    lines = "\n".join(x[indent:] if x[:indent].isspace() else x for x in body.splitlines())
-    first = inner.decorator_list[0].lineno
-    start = text.starts[first - 1]
-    end = text.starts[min(inner.end_lineno or 0, len(text.starts) - 1)]
-    text.changes.append((start, end, ""))
-    decorators = getattr(top, "decorator_list", [])
-    at = text.starts[(decorators[0] if decorators else top).lineno - 1]
-    text.changes.append((at, at, f"{head}\ndef {inner.name}({arguments}){lines}\n\n\n"))
-    return text.result()
-
-
-def _is_jitting(decorator: ast.expr) -> bool:
-    return any(getattr(n, "attr", getattr(n, "id", "")) in ("jit", "pjit") for n in ast.walk(decorator))
-
-
-def _free(text: Text, inner: ast.FunctionDef, top: ast.stmt) -> tuple[list[str], list[str]]:
-    """Names of the functions around that it reads, and what calls pass for them; `self` by its attributes."""
-    own = {a.arg for a in ast.walk(inner.args) if isinstance(a, ast.arg)}
-    own |= {n.id for n in ast.walk(inner) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    around = [
-        n for n in ast.walk(top) if isinstance(n, ast.FunctionDef) and inner in ast.walk(n) and n is not inner
-    ]
-    local = {a.arg for f in around for a in ast.walk(f.args) if isinstance(a, ast.arg)}
-    local |= {
-        n.id
-        for f in around
-        for n in ast.walk(f)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and inner not in _path(text, n)
-    }
-    names: dict[str, str] = {}
-    for n in (n for part in inner.body for n in ast.walk(part)):
-        if not (isinstance(n, ast.Name) and n.id in local and n.id not in own):
-            continue
-        parent = text.parents[n]
-        if n.id != "self":
-            names[n.id] = n.id
-            continue
-        called = isinstance(text.parents[parent], ast.Call) and text.parents[parent].func is parent  # type: ignore[attr-defined]
-        if not isinstance(parent, ast.Attribute) or called or parent.attr in own:
-            raise ValueError("the object is used for more than its arrays")
-        names[parent.attr] = f"self.{parent.attr}"
-    return list(names), list(names.values())
-
-
-def _path(text: Text, node: ast.AST) -> Iterator[ast.AST]:
-    current: ast.AST | None = node
-    while current is not None:
-        yield current
-        current = text.parents.get(current)
 
 
 def _lambda_of(top: ast.AST, node: ast.AST) -> ast.Assign | None:

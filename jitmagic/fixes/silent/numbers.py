@@ -33,7 +33,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             )
             yield Fix(
                 title=title,
-                applicability="safe" if sure else "unsafe",
+                applicability="safe" if sure and "gradient" not in title else "unsafe",
                 verified=sure,
                 evidence=words,
                 cell=cell,
@@ -274,25 +274,68 @@ def _xlogy(text: Text, line: int) -> str:
 
 
 def _safe_root(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
-    """A root or norm whose gradient at zero is zero."""
+    """A root or norm whose gradient at zero is zero: the value stays, and 0 is a subgradient of a norm there."""
     text = Text(source)
-    jnp = _jnp(text)
+    jnp, sure = _jnp(text), True
     for node in _nodes(text, line, ast.Call):
         if not node.args or any(c[0] <= text.span(node)[0] < c[1] for c in text.changes):
             continue
-        rest = "".join(f", {text.code(k)}" for k in node.keywords)
-        if _last(node) == "norm":
+        if _last(node) == "norm" and len(node.args) == 1 and not _order(node):
+            rest = "".join(f", {text.code(k)}" for k in node.keywords)
             vector = text.code(node.args[0])
             squares = f"{jnp}.sum({vector if vector.isidentifier() else f'({vector})'} ** 2{rest})"
         elif _last(node) == "sqrt":
             squares = text.code(node.args[0])
+            sure &= _is_squares(text, node.args[0])
         else:
             continue
-        text.replace(
-            node, f"{jnp}.where({squares} > 0, {jnp}.sqrt({jnp}.where({squares} > 0, {squares}, 1.0)), 0.0)"
-        )
+        name = squares if isinstance(node.args[0], ast.Name) and _last(node) == "sqrt" else ""
+        if not name and (statement := _own_statement(text, node)) is not None:
+            name = text.fresh("squared", "squared_norm")
+            text.before(statement, [f"{name} = {squares}"])
+        name = name or squares
+        text.replace(node, f"{jnp}.where({name} > 0, {jnp}.sqrt({jnp}.where({name} > 0, {name}, 1.0)), 0.0)")
     if text.changes:
-        yield "keep zero away from the root", False, text.result()
+        yield "keep zero away from the root, where its gradient is taken as 0", sure, text.result()
+
+
+def _is_squares(text: Text, node: ast.expr, depth: int = 3) -> bool:
+    """A sum of squares, which is never below zero: a root of other numbers may have meant its NaN."""
+    if isinstance(node, ast.Name):
+        bound = [n.value for n in ast.walk(text.tree) if isinstance(n, ast.Assign) and _binds(n, node.id)]
+        return depth > 0 and bool(bound) and all(_is_squares(text, b, depth - 1) for b in bound)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return all(_is_squares(text, n, depth) for n in (node.left, node.right))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return isinstance(node.right, ast.Constant) and node.right.value in (2, 4)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return ast.dump(node.left) == ast.dump(node.right)
+    if not isinstance(node, ast.Call):
+        return False
+    last, inner = (
+        _last(node),
+        [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])],
+    )
+    if last in ("dot", "vdot", "inner") and len(node.args) == 2:
+        return ast.dump(node.args[0]) == ast.dump(node.args[1])
+    return last == "square" or (last in ("sum", "mean") and any(_is_squares(text, n, depth) for n in inner))
+
+
+def _binds(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
+
+
+def _order(node: ast.Call) -> bool:
+    return any(k.arg == "ord" and ast.unparse(k.value) not in ("2", "None") for k in node.keywords)
+
+
+def _own_statement(text: Text, node: ast.AST) -> ast.stmt | None:
+    """The statement of an expression that is computed once, in front of which something may stand."""
+    around = text.around(node, ast.stmt, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.IfExp)
+    if not isinstance(around, (ast.Assign, ast.Return, ast.AugAssign, ast.Expr)) or text.changes:
+        return None
+    line = text.source.splitlines()[around.lineno - 1]
+    return None if line[: around.col_offset].strip() else around
 
 
 def _guarded(source: str, line: int) -> Iterator[tuple[str, bool, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
-from jitmagic.cell import bound_names
+from jitmagic.cell import bound_names, top_level_names
 from jitmagic.fixes import adopt
 from jitmagic.fixes.rewrite.cells import masked
 from jitmagic.fixes.silent.again import Again
@@ -53,15 +53,45 @@ def results(prover: Prover, source: str, names: Collection[str], *, jit: bool) -
 
     Raises as `run` does.
     """
+    from jitmagic.fixes.silent import wholes
+
+    tree = _prepared(prover, source, names, "")
+    if not jit:
+        tree = wholes.Unjitted().visit(tree)
+    return _noted(prover, _Noted(names).visit(tree), {})
+
+
+def shown(prover: Prover, source: str) -> list[Any]:
+    """What a whole cell shows and binds at its top level when it runs: values of its expressions, what it prints,
+    then the arrays and numbers that its names stand for, in the order of the names. Raises as `run` does."""
+    import jax
+
+    from jitmagic.fixes.silent import wholes
+
+    tree = _prepared(prover, source, _functions(ast.parse(masked(source))), "")
+    names = top_level_names(tree)
+    namespace = dict(prover.checker.namespace)
+    found = _noted(prover, _Shown().visit(tree), namespace)
+    bound = {n: namespace[n] for n in sorted(names) if n in namespace}
+    return found + [wholes.copied(v) for v in bound.values() if all(map(_is_value, jax.tree.leaves(v)))]
+
+
+def _is_value(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex))
+
+
+def _functions(tree: ast.Module) -> set[str]:
+    """Everything that the cell defines: its calls are what the run is for."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {n.name for n in ast.walk(tree) if isinstance(n, kinds)}
+
+
+def _noted(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> list[Any]:
     import jax
 
     from jitmagic.fixes.silent import wholes
     from jitmagic.tracing.compat import is_tracer
 
-    tree = _prepared(prover, source, names, "")
-    if not jit:
-        tree = wholes.Unjitted().visit(tree)
-    tree = ast.fix_missing_locations(_Noted(names).visit(tree))
     found: list[Any] = []
 
     def note(value: Any) -> Any:
@@ -69,7 +99,8 @@ def results(prover: Prover, source: str, names: Collection[str], *, jit: bool) -
             found.append(wholes.copied(value))
         return value
 
-    for _ in _running(prover, tree, {**prover.checker.namespace, _NOTE: note}):
+    namespace |= {**prover.checker.namespace, _NOTE: note}
+    for _ in _running(prover, ast.fix_missing_locations(tree), namespace):
         pass
     return found
 
@@ -117,7 +148,29 @@ class _Noted(ast.NodeTransformer):
         self.generic_visit(node)
         if getattr(node.func, "attr", getattr(node.func, "id", "")) not in self.names:
             return node
-        return ast.Call(ast.Name(_NOTE, ast.Load()), [node], [])
+        return _note(node)
+
+
+class _Shown(ast.NodeTransformer):
+    """Expressions that are statements, and what is printed, at the top level and in its loops."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "print":
+            call.args = [a if isinstance(a, ast.Starred) else _note(a) for a in call.args]
+        else:
+            node.value = _note(call)
+        return node
+
+
+def _note(node: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(_NOTE, ast.Load()), [node], [])
 
 
 def _bound_once(tree: ast.Module) -> frozenset[str]:

@@ -93,6 +93,18 @@ class Text:
         ast.parse(text)
         return text
 
+    def body_start(self, function: FunctionNode, *, docstring: bool = True) -> int:
+        """The first character of the line behind the head of a function (and its docstring); comments are body."""
+        parts = [n.end_lineno for n in ast.walk(function.args) if hasattr(n, "end_lineno")]
+        line = max([function.lineno, *parts, function.returns.end_lineno if function.returns else 0])
+        lines = self.source.splitlines()
+        while line < function.body[0].lineno and not lines[line - 1].partition("#")[0].rstrip().endswith(":"):
+            line += 1
+        if line >= function.body[0].lineno:
+            raise ValueError("the function stands in one line")
+        first = function.body[0]
+        return self.starts[line if docstring else first.end_lineno or line]
+
     # -- finding things
 
     def function(self, name: str) -> FunctionNode | None:
