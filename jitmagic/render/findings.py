@@ -65,7 +65,8 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
         parts.append(Para(_prose(finding.help), "help"))
     for number, fix in enumerate(finding.fixes, 1):
         name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
-        parts.append(replace(_fix_section(fix, name, finding, telling), fold=number > 1))
+        section = _fix_section(fix, name, finding, telling)
+        parts.append(replace(section, fold=number > 1 and bool(section.parts)))
     more = _more(finding, proved)
     if more and telling.medium == "html":
         parts.append(Section((Run("more about it", "dim"),), more, fold=True))
@@ -158,7 +159,7 @@ def _fix_section(fix: Fix, name: str, finding: Finding, telling: Telling) -> Sec
     key = (fix.cell, fix.diff, fix.static_argnames, fix.static_argnums, fix.dyn, fix.calls)
     earlier = telling.told.get(key) if any(part is not None for part in key) else None
     if earlier:
-        return Section(title, (proof, Para((Run(f"the same change as {earlier}"),))))
+        return Section((title[0], Run(f"the same change as {earlier}")))
     place = f", line {finding.span.line}" if finding.span else ""
     telling.told[key] = f"{name} of {finding.code}{place}"
     return Section(title, (proof, *_change(fix, telling)))

@@ -86,7 +86,7 @@ function diagnostic(squiggle: Squiggle): Diagnostic {
     source: 'jitmagic',
     message: `${finding.severity}[${finding.code}] ${finding.kind}: ${finding.message}`,
     renderMessage: view => tooltip(finding, view.state.doc.toString()),
-    markClass: `jm-${finding.severity}`,
+    markClass: `jm-mark-${finding.severity}`,
     actions: finding.fixes.filter(canApply).map((fix, i, all) => ({
       name: actionName(fix, i, all.length),
       apply: view => apply(view, fix)

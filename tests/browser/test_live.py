@@ -91,6 +91,17 @@ def test_a_function_that_the_user_compiled_is_marked_where_it_stands(live):
     live.run(FREE)
 
 
+def test_a_note_is_underlined_where_it_stands(live):
+    live.set_source(FREE, '%%jit --no-time\ndef told(x):\n    print("traced")\n    return x\n\ntold(1.0)')
+    live.run(FREE)
+    assert live.squiggles(FREE, "info") == ['print("traced")']
+    mark = live.cell(FREE).locator(".cm-lintRange-info")
+    assert mark.evaluate("e => [getComputedStyle(e).marginLeft, getComputedStyle(e).fontStyle]") == [
+        "0px",
+        "normal",
+    ]
+
+
 def test_a_page_is_rendered_and_tab_knows_the_options(live):
     live.set_source(FREE, "%jitcheck --explain JM101")
     live.run(FREE)
