@@ -19,8 +19,11 @@ ROW, LEFT, RIGHT, WIDTH = 30, 190, 410, 600
 STYLE = (
     "text{font:13px ui-monospace,monospace;fill:#1f2328}.n{fill:#ffffff;stroke:#8c959f}"
     ".r{stroke:#0969da;stroke-dasharray:5 3}.w{stroke:#a40e26}path{fill:none;stroke-width:1.6}"
-    ".rh{fill:#0969da}.wh{fill:#a40e26}.k{font:12px system-ui,sans-serif}"
+    ".rh{fill:#0969da}.wh{fill:#a40e26}.k{font:12px system-ui,sans-serif}.g{fill:#f6f8fa}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6e6e6}.n{fill:#111111;stroke:#8c959f}.g{fill:#222222}"
+    ".r{stroke:#79b8ff}.rh{fill:#79b8ff}.w{stroke:#ff8f86}.wh{fill:#ff8f86}}"
 )
+"""An image brings its own ground; browsers tell it the colour scheme of the page around it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _draw(names: Sequence[str], paths: Sequence[str], uses: Sequence[Use]) -> st
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}">'
-        f'<style>{STYLE}</style><rect width="{WIDTH}" height="{height}" rx="4" fill="#f6f8fa"/>'
+        f'<style>{STYLE}</style><rect width="{WIDTH}" height="{height}" rx="4" class="g"/>'
         f"{''.join(arrows)}{''.join(boxes)}{legend}</svg>"
     )
 
