@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jitmagic.fixes.prove import Prover
+    from jitmagic.options import JitOptions
     from jitmagic.seen import Sample
 
 _numbers = itertools.count(1)
@@ -120,6 +121,31 @@ def find(namespace: dict[str, Any], name: str) -> Any:
     from jitmagic.watched import unwrap_jitted
 
     return unwrap_jitted(as_made(namespace, name))[0]
+
+
+def with_state(
+    prover: Prover,
+    fn: Callable[..., Any],
+    options: JitOptions,
+    namespace: dict[str, Any],
+    more: Sequence[str] = (),
+) -> Callable[..., Any] | None:
+    """The function compiled with its dynamic variables, where the user's has any: declared, or a framework's, or
+    `more` that a correction makes dynamic."""
+    from jitmagic.compiled import StatefulMethod, compile_function, holds_variables
+
+    checker = prover.checker
+    dyn = ",".join(filter(None, (checker.dyn, *more))) or None
+    if not checker.settings.compile and not dyn:
+        return None
+    args = prover.samples[0].args if prover.samples else ()
+    if not dyn and checker.stateful(args) is None:
+        return None
+    as_in_jax = not dyn and not holds_variables(args[:1])
+    made = compile_function(fn, dyn, options, namespace, as_in_jax=as_in_jax)
+    if isinstance(made, StatefulMethod):
+        return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
+    return made
 
 
 class Trial:
@@ -380,20 +406,14 @@ class Trial:
         static: Sequence[str],
         more: Sequence[str] = (),
     ) -> Callable[..., Any]:
-        checker = self.checker
-        dyn = ",".join(filter(None, (checker.dyn, *more)))
-        options = replace(checker.options, donate_argnames=(), donate_argnums=())
+        options = replace(self.checker.options, donate_argnames=(), donate_argnums=())
         if static:
             options = replace(
                 options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static]))
             )
-        if dyn:
-            from jitmagic.compiled import StatefulMethod, compile_function
-
-            made = compile_function(fn, dyn, options, namespace)
-            if isinstance(made, StatefulMethod):
-                return lambda receiver, *args, **kwargs: made.of(receiver)(*args, **kwargs)
-            return made
+        stateful = with_state(self.prover, fn, options, namespace, more)
+        if stateful is not None:
+            return stateful
         fresh = functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs))
         fresh.__name__ = (
             f"{getattr(fn, '__name__', 'function')} rewritten"  # no trace of the user's own function

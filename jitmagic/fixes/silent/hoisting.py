@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 

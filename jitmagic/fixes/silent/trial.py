@@ -14,7 +14,7 @@ from jitmagic import quiet
 from jitmagic.fixes import adopt, remake
 from jitmagic.fixes.silent.again import Again, Unsafe
 from jitmagic.fixes.silent.text import calls_in
-from jitmagic.fixes.trial import as_made, define
+from jitmagic.fixes.trial import as_made, define, with_state
 from jitmagic.fixes.trial import find as find_function
 from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
@@ -167,7 +167,8 @@ def _spied(
     elif jit:
         # Nothing of the user's is given away by a run that the user did not ask for.
         made = options if options is not None else undonated(prover.checker.options)
-        target = made.trial(_counted(fn, played))
+        counted = _counted(fn, played)
+        target = with_state(prover, counted, made, namespace) or made.trial(counted)
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         if jit and played.traced is None:
