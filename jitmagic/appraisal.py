@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,9 @@ from jitmagic import quiet, report
 from jitmagic.facts import source_file
 from jitmagic.subject import Subject
 from jitmagic.watched import plainly
+
+MOST_COPIED = 2**30
+"""Bytes of arguments that are copied to time a call that gives some of them away."""
 
 
 @dataclass(frozen=True)
@@ -117,30 +121,81 @@ def find_not_finite(subject: Subject, out: Any, staged: Any, inputs: list[Any]) 
     collect.observe_result(subject, staged.traced, inputs, out)
 
 
-def time_runs(subject: Subject, target: Any, args: Any, kwargs: Any, eager: Eager) -> None:
+class Inputs:
+    """The arguments of the calls that are timed; where a call gives some away, copies of them for each."""
+
+    def __init__(self, subject: Subject, args: Any, kwargs: Any) -> None:
+        skipped = len(args) - len(subject.rest(args))
+        self.receiver, self.rest, self.kwargs = args[:skipped], args[skipped:], kwargs
+        options = subject.options
+        self.given_away = bool(options.donate_argnames or options.donate_argnums)
+        self.kept = _copied((self.rest, kwargs)) if self.given_away else None
+
+    def renew(self) -> None:
+        """New copies, in front of each call and outside of the clock."""
+        if self.kept is not None:
+            self.rest, self.kwargs = _copied(self.kept)
+
+
+def inputs_of(subject: Subject, args: Any, kwargs: Any) -> Inputs | None:
+    """What to time with, taken before the user's own call gives anything away; None where that cannot be had."""
+    import jax
+
+    if subject.options.donate_argnames or subject.options.donate_argnums:
+        size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
+        if size > MOST_COPIED or not _names_parameters(subject):
+            subject.seen.timing = report.Timing(left_out="not timed: a call gives its donated arguments away")
+            return None
+    try:
+        return Inputs(subject, args, kwargs)
+    except Exception as exc:
+        subject.failed_inside("copying the donated arguments", exc)
+        return None
+
+
+def _names_parameters(subject: Subject) -> bool:
+    """What is given away by name are arguments, and no variables, of which nobody holds a copy."""
+    names = subject.options.donate_argnames
+    return not names or set(names) <= set(inspect.signature(subject.fn).parameters)
+
+
+def _copied(tree: Any) -> Any:
+    import jax
+
+    return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
+
+
+def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> None:
     """Time the plain and the compiled run in turn; every variable is put back."""
     import jax
 
     from jitmagic.measure import timing
     from jitmagic.state import snapshot
 
-    if subject.options.donate_argnames or subject.options.donate_argnums:
-        subject.seen.timing = report.Timing(left_out="not timed: a call gives its donated arguments away")
-        return
-    rest, reach = subject.rest(args), subject.reach(args, kwargs)
+    inputs.renew()
+    args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
+    rest, reach = inputs.rest, subject.reach(args, kwargs)
     before = snapshot.take(reach)
 
     def plain() -> Any:
         with plainly():
-            return subject.fn(*args, **kwargs)
+            return subject.fn(*inputs.receiver, *inputs.rest, **inputs.kwargs)
+
+    def compiled() -> Any:
+        return target(*inputs.rest, **inputs.kwargs)
+
+    def restore() -> None:
+        before.restore()
+        inputs.renew()
 
     stages = subject.seen.stages
     total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
     with quiet.undone(reach), quiet.held_back():
         timed = timing.time_pair(
             None if eager.error is not None else plain,
-            functools.partial(target, *rest, **kwargs),
-            restore=before.restore,
+            compiled if inputs.given_away else functools.partial(target, *rest, **kwargs),
+            restore=restore,
+            restore_each=inputs.given_away,
             loops=subject.settings.loops,
             repeats=subject.settings.repeats,
             budget_s=subject.settings.budget,
@@ -150,7 +205,10 @@ def time_runs(subject: Subject, target: Any, args: Any, kwargs: Any, eager: Eage
         )
     timed = replace(timed, constant_folded=subject.seen.folded, digits=subject.settings.digits)
     subject.seen.timing = timed
-    if timed.constant_folded:
+    if inputs.given_away:
+        note = "donated arguments were copied before each call, outside of the clock"
+        subject.seen.timing = replace(timed, left_out="; ".join(filter(None, (note, timed.left_out))))
+    elif timed.constant_folded:
         subject.guarded(_time_unfolded, subject, args, kwargs)
     else:
         subject.guarded(_doubt, subject, target, rest, kwargs, before.restore)

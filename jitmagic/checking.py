@@ -167,14 +167,15 @@ class Checker(Subject):
             raise
         inputs = self.inputs(args, kwargs)
         self.keep(args, kwargs)
+        timed = appraisal.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
         out = target(*self.rest(args), **kwargs)
         self.remember(args, kwargs, traced=True)
         self.guarded(appraisal.find_not_finite, self, out, staged, inputs)
         self.guarded(appraisal.compare_results, self, eager, out, staged, inputs)
         if self.settings.time and only_once:
             self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
-        elif self.settings.time:
-            self.guarded(appraisal.time_runs, self, target, args, kwargs, eager)
+        elif timed is not None:
+            self.guarded(appraisal.time_runs, self, target, timed, eager)
         self.guarded(appraisal.find_peak, self, staged, args)
         self.guarded(appraisal.read_own_clocks, self)
         return out

@@ -211,3 +211,35 @@ def test_each_call_is_blocked_on(monkeypatch):
 
     time_pair(None, jit, clock=clock, loops=2, repeats=2)
     assert blocked == list(range(1, step[0] + 1))
+
+
+class TestDonatedArguments:
+    def test_they_are_copied_for_each_call_outside_the_clock(self, notebook):
+        notebook.ok(
+            "%%jit -q -n 3 -r 4 --donate x\ndef f(x, y):\n    return x + y, y.sum()\n"
+            "x, y = jnp.arange(50.0), jnp.ones(50)\nr = f(x, y)"
+        )
+        notebook.ok("assert x.is_deleted() and not y.is_deleted() and float(r[0][3]) == 4.0")
+        (function,) = notebook.report().functions
+        assert function.timing.jit.median_s > 0 and function.timing.eager.median_s > 0
+        assert (function.timing.jit.loops, function.timing.jit.repeats) == (3, 4)
+        assert "copied before each call" in function.timing.left_out
+        assert (function.traces, function.compiles, function.calls) == (1, 1, 1)
+
+    def test_of_a_method_and_in_containers(self, notebook):
+        notebook.ok(
+            "%%jit -q -n 2 -r 3 -f M.step -s self --donate p\nclass M:\n    n = 2.0\n    def step(self, p, lr):\n"
+            "        return {k: v - lr * self.n * v for k, v in p.items()}\n"
+            "p = {'a': jnp.ones(40), 'b': jnp.zeros((40, 2))}\nq = M().step(p, lr=0.1)"
+        )
+        notebook.ok("assert p['a'].is_deleted() and q['a'].shape == (40,)")
+        assert notebook.report().functions[0].timing.jit.repeats == 3
+
+    def test_variables_that_are_given_away_are_not_timed(self, notebook):
+        notebook.ok(
+            "w = jnp.ones(30)\n%jit -q -n 2 -r 3 --dyn w --donate w\ndef f(x):\n    global w\n    w = w + x\n    return w.sum()\n"
+            "v = float(f(1.0)); u = float(f(1.0))"
+        )
+        notebook.ok("assert (v, u) == (60.0, 90.0)")
+        timing = notebook.report().functions[0].timing
+        assert timing.jit is None and "not timed" in timing.left_out
