@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import platform
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from jitmagic.seen import Seen
 from jitmagic.settings import CellSource
 from jitmagic.state.paths import split_paths
 from jitmagic.subject import Subject
+
+LOOKING = "looking for corrections"
 
 
 def evidence_of(subject: Subject) -> ev.Evidence:
@@ -36,8 +39,10 @@ def evidence_of(subject: Subject) -> ev.Evidence:
     )  # fmt: skip
 
 
-def findings_of(subject: Subject) -> tuple[report.Finding, ...]:
-    """The findings with their fixes; computed again only where something new was seen."""
+def findings_of(subject: Subject, deadline: float | None = None) -> tuple[report.Finding, ...]:
+    """The findings with their fixes; computed again only where something new was seen.
+
+    `deadline` ends the search for fixes, where that is before the subject's own budget does."""
     from jitmagic import fixes, rules
 
     evidence = evidence_of(subject)
@@ -47,7 +52,8 @@ def findings_of(subject: Subject) -> tuple[report.Finding, ...]:
         found: tuple[report.Finding, ...] = ()
         try:
             found = rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
-            found = fixes.propose(found, evidence, subject)
+            with subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext():
+                found = fixes.propose(found, evidence, subject, deadline)
         except Exception as exc:
             subject.failed_inside("the search for findings and fixes", exc)
         subject.concluded = key, found
@@ -114,9 +120,11 @@ def assemble(
 
     import jitmagic
     from jitmagic import rules
+    from jitmagic.fixes import prove
 
     cell = cell or (subjects[0].cell if subjects else CellSource())
-    findings = rules.select([f for s in subjects for f in findings_of(s)])
+    deadline = prove.clock() + max((s.settings.budget for s in subjects), default=0.0)
+    findings = rules.select([f for s in subjects for f in findings_of(s, deadline)])
     return report.Report(
         functions=tuple(function_report(s) for s in subjects),
         findings=findings,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jitmagic.beyond import OutOfTime
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrites, silent, specs, static
 from jitmagic.fixes.prove import Prover
@@ -21,23 +23,48 @@ PROPOSERS: tuple[Proposer, ...] = (
     elsewhere.propose,
 )  # fmt: skip
 
+CALLED_BACK = "jax.debug.callback"
+"""State that leaves the compiled function on the side, which is worse than what the function returns."""
 
-def propose(findings: Sequence[Finding], evidence: Evidence, checker: Subject) -> tuple[Finding, ...]:
-    """The findings with the fixes that stood the test, the best first; notes get none."""
-    prover = Prover(checker)
-    return tuple(f if f.severity == "note" else _with_fixes(f, evidence, prover) for f in findings)
+
+def propose(
+    findings: Sequence[Finding], evidence: Evidence, checker: Subject, deadline: float | None = None
+) -> tuple[Finding, ...]:
+    """The findings with the fixes that stood the test, the best first; notes get none.
+
+    What the budget (or an earlier `deadline`, by `prove.clock`) leaves no time for is noted.
+    """
+    prover = Prover(checker, deadline)
+    found: list[Finding] = []
+    cut: list[Finding] = []
+    for finding in findings:
+        prover.cut = False
+        found.append(finding if finding.severity == "note" else _with_fixes(finding, evidence, prover))
+        cut += [finding] if prover.cut else []
+    if cut:
+        places = ", ".join(dict.fromkeys(map(_place, cut)))
+        budget = f"{checker.settings.budget:g} s"
+        checker.seen.note(f"not all fixes were tried within {budget}: some are missing for {places}")
+    return tuple(found)
+
+
+def _place(finding: Finding) -> str:
+    return f"{finding.kind} in line {finding.span.line}" if finding.span is not None else finding.kind
 
 
 def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding:
     found: list[Fix] = []
-    for proposer in PROPOSERS:
-        if prover.out_of_time():
-            prover.say_out_of_time()
-            break
-        found += proposer(finding, evidence, prover)
+    try:
+        for proposer in PROPOSERS:
+            if prover.out_of_time():
+                break
+            found += proposer(finding, evidence, prover)
+    except OutOfTime:
+        prover.cut = True
     found = _as_written(found, evidence, prover)
-    if not any(f.verified for f in found):
-        found += _with_calls_inside(finding, evidence, prover)
+    if not any(f.verified and CALLED_BACK not in f.title for f in found):
+        with contextlib.suppress(OutOfTime):
+            found = _with_calls_inside(finding, evidence, prover) + found
     found = _advisable(_without_guesses(found), finding, evidence)
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
 

@@ -67,11 +67,20 @@ def shape_of(leaf: Any) -> Shape:
 
 
 def copied(value: Any) -> Any:
-    """Arrays that numpy may change later as copies."""
+    """Arrays that numpy may change later as copies, variables of frameworks by what they hold now."""
     import jax
     import numpy as np
 
-    return jax.tree.map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, value)
+    from jitmagic.state.adapters import adapter_for
+
+    def is_variable(leaf: Any) -> bool:
+        return hasattr(leaf, "value") and adapter_for(leaf) is not None
+
+    def copy(leaf: Any) -> Any:
+        leaf = leaf.value if is_variable(leaf) else leaf
+        return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+    return jax.tree.map(copy, value, is_leaf=is_variable)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from jitmagic.seen import Sample
     from jitmagic.subject import Subject
 
+clock = time.monotonic
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -30,10 +33,13 @@ class Proof:
 class Prover:
     """Applies fixes to one function and tries them on the calls that were kept."""
 
-    def __init__(self, checker: Subject) -> None:
+    def __init__(self, checker: Subject, deadline: float | None = None) -> None:
+        """`deadline` by `clock`; without it the checker's budget begins now."""
         self.checker = checker
         self.samples: list[Sample] = checker.seen.samples
-        self._deadline = time.monotonic() + checker.settings.budget
+        self._deadline = clock() + checker.settings.budget if deadline is None else deadline
+        self.cut = False
+        """Something was not tried for lack of time."""
         self._eager: list[Any] | None = None
         self.corrected: list[Fix] = []
         """Corrected cells that were proved: each mends all that stops the trace."""
@@ -41,23 +47,30 @@ class Prover:
         """Where the calls stand in the function's own cell: its parts."""
 
     def out_of_time(self) -> bool:
-        """The budget for finding and proving fixes is spent."""
-        return time.monotonic() > self._deadline
+        """The budget for finding and proving fixes is spent. What it is asked for is left out then."""
+        over = clock() > self._deadline
+        self.cut |= over
+        return over
 
     def left(self) -> float:
         """Seconds that are left."""
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - clock())
 
-    def say_out_of_time(self) -> None:
-        """Tell in the report that fixes are missing for lack of time."""
-        self.checker.seen.note(f"not all fixes were tried within {self.checker.settings.budget:g} s")
+    def in_time(self) -> contextlib.AbstractContextManager[None]:
+        """A run of the user's code that ends with `OutOfTime` where the budget does."""
+        from jitmagic.beyond import within
+
+        return within(self.left())
 
     def run_plain(self, sample: Sample) -> Any:
         """Result of the user's plain function on a kept call; everything is put back."""
         checker = self.checker
-        return quiet.rehearse(
-            checker.fn, sample.args, sample.kwargs, checker.reach(sample.args, sample.kwargs)
-        )
+
+        def plain(*args: Any, **kwargs: Any) -> Any:
+            with self.in_time():
+                return checker.fn(*args, **kwargs)
+
+        return quiet.rehearse(plain, sample.args, sample.kwargs, checker.reach(sample.args, sample.kwargs))
 
     def plain_results(self) -> list[Any]:
         """`run_plain` of every kept call. Raises what the function raises."""
@@ -87,7 +100,7 @@ class Prover:
         for sample, eager in zip(self.samples, wanted, strict=True):
             reach = self.checker.reach(sample.args, sample.kwargs)
             try:
-                with quiet.undone(reach) as before, quiet.held_back(), plainly():
+                with quiet.undone(reach) as before, quiet.held_back(), plainly(), self.in_time():
                     got = jitted(*sample.args, **sample.kwargs)
                     differences = compare(eager, got)
                     call, static = (sample.args, sample.kwargs), options.static_parameters(self.checker.fn)
@@ -111,7 +124,7 @@ class Prover:
         sample = self.samples[-1]
         try:
             reach = self.checker.reach(sample.args, sample.kwargs)
-            with quiet.undone(reach), quiet.held_back(), plainly():
+            with quiet.undone(reach), quiet.held_back(), plainly(), self.in_time():
                 return self._follows(paths, sample)
         except Exception as exc:
             return Proof(False, f"it fails: {type(exc).__name__}: {' '.join(str(exc).split())[:120]}")

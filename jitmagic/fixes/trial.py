@@ -250,10 +250,10 @@ class Trial:
 
         def run(sample: Sample) -> Any:
             args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
-            with self._aside(sample):
+            with self._aside(sample), self.prover.in_time():
                 out = jax.block_until_ready(with_values(fn(*args, **kwargs)))
                 jax.effects_barrier()
-                return copied(adopt.taken_apart(out, self._classes))
+                return copied(self._with_variables(adopt.taken_apart(out, self._classes), sample))
 
         return run
 
@@ -394,10 +394,22 @@ class Trial:
         from jitmagic.tracing.compat import checking_leaks
 
         args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
-        with self._aside(sample), redirect_stdout(printed), checking_leaks():
+        with self._aside(sample), redirect_stdout(printed), checking_leaks(), self.prover.in_time():
             out = jax.block_until_ready(jitted(*args, **kwargs))
             jax.effects_barrier()
-            return copied(adopt.taken_apart(out, self._classes))
+            return copied(self._with_variables(adopt.taken_apart(out, self._classes), sample))
+
+    def _with_variables(self, out: Any, sample: Sample) -> Any:
+        """The result with what the run left in the variables of frameworks, where the function has any."""
+        import numpy as np
+
+        stateful = self.checker.stateful(sample.args) if self.checker.settings.compile else None
+        places = getattr(stateful, "places", ())
+        known = [p.adapter is not None and not p.adapter.is_rng for p in places]
+        if not any(known):
+            return out
+        values = [v for v, own in zip(stateful.read(), known, strict=True) if own]
+        return out, [np.array(v) if hasattr(v, "shape") else v for v in values]
 
     def _jitted(
         self,

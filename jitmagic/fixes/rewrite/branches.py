@@ -173,15 +173,17 @@ def _assignments(place: Place, small: Any) -> list[Step] | None:
         stored = rebinding(place, small)
         if stored is not None:
             return [Step(*stored)]
-    if isinstance(small, cst.AugAssign) and isinstance(small.target, cst.Name):
-        name, sign = small.target.value, text(small.operator).strip().removesuffix("=")
+    if isinstance(small, cst.AugAssign) and (
+        isinstance(small.target, cst.Name) or _is_attribute(small.target)
+    ):
+        name, sign = text(small.target), text(small.operator).strip().removesuffix("=")
         value = text(small.value)
         return [Step(name, f"{name} {sign} {names.wrapped(value)}")]
     if not isinstance(small, cst.Assign) or len(small.targets) != 1:
         return None
     target = small.targets[0].target
-    if isinstance(target, cst.Name):
-        return [Step(target.value, text(small.value))]
+    if isinstance(target, cst.Name) or _is_attribute(target):
+        return [Step(text(target), text(small.value))]
     if isinstance(target, cst.Tuple) and isinstance(small.value, cst.Tuple):
         pairs = list(zip(target.elements, small.value.elements, strict=False))
         if len(target.elements) != len(small.value.elements) or not all(
@@ -194,6 +196,17 @@ def _assignments(place: Place, small: Any) -> list[Step] | None:
                 return None
         return found
     return None
+
+
+def _is_attribute(node: Any) -> bool:
+    """`self.v` and `self.v.value`, which have a value already."""
+    import libcst as cst
+
+    while isinstance(node, cst.Attribute):
+        node = node.value
+        if isinstance(node, cst.Name):
+            return True
+    return False
 
 
 def merged(place: Place, statement: Any, live: Collection[str], before: Collection[str]) -> list[Step] | None:
@@ -211,6 +224,7 @@ def merged(place: Place, statement: Any, live: Collection[str], before: Collecti
     order = _order([s.name for s in a], [s.name for s in b])
     if order is None:
         return None
+    before = {*before, *(n for n in order if "." in n)}
     then, other = {s.name: s.value for s in a}, {s.name: s.value for s in b}
     test = stripped(truth(place, asked))
     chosen = [n for n in order if n in then and n in other or n in live or n in before]

@@ -79,7 +79,6 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         evidence = replace(evidence, function=replace(evidence.function, cell=plain))
     for family in families(finding.kind):
         if prover.out_of_time():
-            prover.say_out_of_time()
             return
         try:
             yield from (

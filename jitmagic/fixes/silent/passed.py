@@ -11,6 +11,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import Text, add_argument, add_parameter
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.base import root
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -23,14 +24,25 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     paths = [c for c in finding.culprits if c in known and not known[c].written]
     if not sources or not paths:
         return
-    with contextlib.suppress(ValueError):
-        cell, calls = _rewritten(evidence, paths, sources)
-        words = _proved(prover, cell, sources, calls)
-        if words:
-            yield Fix(
-                title=f"take {' and '.join(f'`{p}`' for p in paths)} as an argument", applicability="unsafe",
-                verified=True, evidence=words, cell=cell, calls=tuple(calls),
-            )  # fmt: skip
+    roots = list(dict.fromkeys(map(root, paths)))
+    for wanted in (paths, roots) if all(_is_tree(prover, r) for r in roots) else (paths,):
+        with contextlib.suppress(ValueError):
+            cell, calls = _rewritten(evidence, wanted, sources)
+            words = _proved(prover, cell, sources, calls)
+            if words:
+                yield Fix(
+                    title=f"take {' and '.join(f'`{p}`' for p in wanted)} as an argument", applicability="unsafe",
+                    verified=True, evidence=words, cell=cell, calls=tuple(calls),
+                )  # fmt: skip
+                return
+
+
+def _is_tree(prover: Prover, name: str) -> bool:
+    """Arrays and numbers in dicts, lists and tuples: what a function can take as one argument."""
+    import jax
+
+    leaves = jax.tree.leaves(prover.checker.namespace.get(name))
+    return bool(leaves) and all(hasattr(v, "dtype") or isinstance(v, (int, float, complex)) for v in leaves)
 
 
 def _rewritten(evidence: Evidence, paths: Sequence[str], sources: Sequence[str]) -> tuple[str, list[str]]:

@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Run the program in `namespace`, where `put` exchanges the function `name` as soon as it is defined.
 
-    Raises what the program raises, `Unsafe` where it may not run again, and TimeoutError where time is up.
+    Raises what the program raises, and `Unsafe` where it may not run again.
     """
     assert prover.parts is not None
     tree = _prepared(prover, source, prover.parts.names, prover.parts.function)
@@ -109,22 +109,17 @@ def _running(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> Ite
     """Run the statements one by one, and give each back when it has run; nothing is left behind."""
     import jax
 
-    from jitmagic.beyond import OutOfTime, within
-
     file, text = f"<jitmagic program {next(_numbers)}>", ast.unparse(tree)
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace[_FEW] = _few
     try:
-        with _aside(prover, tree), within(prover.left()):
+        with _aside(prover, tree), prover.in_time():
             for statement in ast.parse(text).body:  # with the lines that they have there
                 exec(compile(ast.Module([statement], []), file, "exec"), namespace)
                 if isinstance(statement, ast.ClassDef):
                     adopt.namespace(namespace, adopt.classes(namespace, prover.checker.namespace))
                 yield statement
             jax.effects_barrier()
-    except OutOfTime:
-        prover.say_out_of_time()
-        raise TimeoutError("the cell takes too long to be run again") from None
     finally:
         linecache.cache.pop(file, None)
 

@@ -12,6 +12,7 @@ from jitmagic.fixes.rewrite.names import wrapped
 from jitmagic.fixes.silent import trial, wholes
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.base import root
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -23,6 +24,7 @@ VARIABLES = {"brainpy.math": "Variable", "brainstate": "State", "flax.nnx": "Var
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """For state-write, leaked-tracer and stale constants of objects of BrainPy, brainstate and flax."""
     yield from _as_argument(finding, evidence, prover)
+    yield from _by_framework(finding, evidence, prover)
     yield from _as_variables(finding, evidence, prover)
 
 
@@ -58,8 +60,42 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
             yield Fix(
                 title=f"pass {names} through {nnx}.jit, which follows its variables", applicability="unsafe",
                 verified=True, evidence=f"traced; the state goes on over {len(got.results)} calls as without jit",
-                cell=cell, calls=tuple(shown),
+                cell=cell, calls=tuple(shown if prover.parts is None else calls),
             )  # fmt: skip
+
+
+def _by_framework(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """`@nnx.jit` in place of `@jax.jit` where a function writes variables of an object that it is given."""
+    text, nnx = Text(evidence.function.cell), alias(prover, "flax.nnx")
+    function = text.function(evidence.function.name)
+    given = set(evidence.function.parameters) & {root(c) for c in finding.culprits}
+    sources = trial.history(prover)
+    if function is None or not nnx or not given or not sources:
+        return
+    old = [d for d in function.decorator_list if any(map(wholes.is_jit, ast.walk(d)))]
+    if len(old) != 1 or isinstance(old[0], ast.Call) or text.code(old[0]) == f"{nnx}.jit":
+        return
+    cell = text.replace(old[0], f"{nnx}.jit").result()
+    with contextlib.suppress(Exception):
+        got = trial.play(prover, cell, sources, jit=None, watch=_variables)
+        wanted = trial.play(prover, evidence.function.cell, sources, jit=False, watch=_variables)
+        same = trial.same(wanted.results, got.results) and trial.same(wanted.states, got.states)
+        if got.results and same and any(got.states):
+            yield Fix(
+                title=f"compile with {nnx}.jit, which follows the variables of its arguments", applicability="safe",
+                verified=True, evidence=f"traced; results and state as without jit over {len(got.results)} calls",
+                cell=cell,
+            )  # fmt: skip
+
+
+def _variables(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
+    """The content of every variable of flax among the arguments."""
+    import jax
+    import numpy as np
+    from flax import nnx
+
+    modules = [a for a in args if isinstance(a, nnx.Module)]
+    return [np.array(v) for m in modules for v in jax.tree.leaves(nnx.state(m)) if hasattr(v, "shape")]
 
 
 def _decorate(text: Text, function: FunctionNode, decorator: str) -> None:

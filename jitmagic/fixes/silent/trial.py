@@ -98,6 +98,7 @@ def aside(prover: Prover) -> Iterator[None]:
             stack.enter_context(quiet.undone(prover.checker.reach(sample.args, sample.kwargs)))
         stack.enter_context(quiet.held_back())
         stack.enter_context(plainly())
+        stack.enter_context(prover.in_time())
         yield
 
 

@@ -39,7 +39,7 @@ def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list
         tree = ast.fix_missing_locations(Unjitted().visit(tree))
     namespace = dict(prover.checker.namespace)
     values: list[Any] = []
-    with quiet.held_back(), plainly():
+    with quiet.held_back(), plainly(), prover.in_time():
         exec(compile(tree, "<jitmagic fix>", "exec"), namespace)
         for source in sources:
             body = ast.parse(source).body

@@ -1,0 +1,51 @@
+"""Every correction is final: the corrected cell is clean when it is checked again, and has nothing left to correct."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from jitmagic.fixes.silent.text import calls_in
+from jitmagic.report import Fix
+from tests.fixes.cells import CASES, Case
+from tests.fixes.conftest import corrections
+from tests.silent.test_fixes import CELLS as SILENT
+
+SILENT_CASES = {
+    f"{kind}, {number}": Case(kind, cell, tuple(calls), "", setup, static=tuple(options.values()))
+    for number, (kind, cell, calls, setup, options) in enumerate(SILENT)
+}  # fmt: skip
+ALL = CASES | SILENT_CASES
+
+OTHER = {
+    # what a correction of one kind leaves to corrections of another, which the cell had before
+    "hidden-rng, 0": {"recompile-weak-type"},
+}
+
+
+def _applied(case: Case, fix: Fix) -> tuple[str, ...]:
+    """All calls of the case after the fix: as a whole, or one by one where they call the function."""
+    if fix.calls is None:
+        return case.calls
+    own = [bool(calls_in(ast.parse(c), case.name)) for c in case.calls]
+    if len(fix.calls) == sum(own):
+        new = iter(fix.calls)
+        return tuple(next(new) if is_call else c for c, is_call in zip(case.calls, own, strict=True))
+    return fix.calls
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_corrected_cell_is_clean(name: str) -> None:
+    case = ALL[name]
+    before = corrections(case.cell, case.calls, case.name, case.setup, case.static)
+    fixes = [x for kind, x in before if kind == case.kind and x.verified and x.applicability != "display"]
+    assert fixes
+    others = {kind for kind, _ in before} - {case.kind}
+    for fix in fixes:
+        if fix.dyn is not None or (fix.cell is not None and "@jax.jit" in fix.cell):
+            continue  # declared outside of the cell; compiled inside: not for a trace as a whole
+        static = case.static if fix.static_argnames is None else fix.static_argnames
+        left = corrections(fix.cell or case.cell, _applied(case, fix), case.name, case.setup, static)
+        assert {kind for kind, _ in left} <= others, fix.title
+        assert all(x.cell != fix.cell for _, x in left)
