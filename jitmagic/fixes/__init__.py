@@ -155,12 +155,22 @@ def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
         for leaf in call.leaves
     ):
         return True
+    if _sized_by(names, evidence):
+        return False
     problem = next(
         (p for p in evidence.problems if p.where and finding.span and p.where.line == finding.span.line), None
     )
     if problem is None or finding.kind != "tracer-bool" or problem.construct == "assert":
         return False
     return problem.construct == "while" or any(sign in problem.where.text for sign in "<>")  # type: ignore[union-attr]
+
+
+def _sized_by(names: set[str], evidence: Evidence) -> bool:
+    """Every one of the arguments is a size, an order or a count too: what a definite number is needed for."""
+    counted = {
+        x for p in evidence.problems if p.op in ("index", "int", "shape", "concrete") for x in p.leaves
+    }
+    return bool(names) and names <= counted
 
 
 def _unique(fixes: Iterable[Fix]) -> list[Fix]:

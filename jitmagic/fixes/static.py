@@ -44,7 +44,8 @@ def _make_static(finding: Finding, evidence: Evidence, prover: Prover) -> Iterab
     proof = prover.options(options)
     if not proof.holds:
         return
-    added = [n for n in (*search.argnames, *map(str, search.argnums)) if n not in _declared(evidence)]
+    numbered = (f"argument {n}" for n in search.argnums if str(n) not in _declared(evidence))
+    added = [*(n for n in search.argnames if n not in _declared(evidence)), *numbered]
     yield Fix(
         title=f"make {_listing(added)} static: {_cost(added, evidence)}",
         applicability="unsafe",

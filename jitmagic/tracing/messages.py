@@ -65,6 +65,12 @@ _SIZED_CALLEES = (
     "ones",
     "full",
     "empty",
+    "choice",
+    "eye",
+    "identity",
+    "tri",
+    "broadcast_to",
+    "repeat",
 )
 
 _ARGUMENTS = re.compile(r"depends on the values? of the arguments? (.+?)\.(?:\s|$)", re.S)

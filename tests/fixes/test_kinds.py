@@ -160,6 +160,12 @@ def test_float_that_a_branch_depends_on_is_not_advised_as_static() -> None:
     assert [(f.static_argnames, f.applicability) for _, f in fixes] == [(("x",), "display")]
 
 
+def test_order_that_a_branch_and_a_loop_need_may_be_static() -> None:
+    cell = "def f(x, m):\n    if m > 1:\n        x = x[None]\n    for _ in range(m):\n        x = x * 2\n    return x\n"
+    fixes = corrections(cell, ("f(jnp.ones(2), 2)", "f(jnp.ones(2), 1)"))
+    assert {f.applicability for _, f in fixes if f.static_argnames == ("m",)} == {"unsafe"}
+
+
 def test_branch_that_gets_another_form_is_not_called_safe() -> None:
     cell = "def f(x):\n    if x > 1:\n        return [x]\n    return x\n"
     rewritten = [f for _, f in corrections(cell, ("f(2.0)",)) if f.cell]

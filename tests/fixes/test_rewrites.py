@@ -403,6 +403,35 @@ CASES = {
         "def f(x):\n    n = max(x.size, 4)\n    return jnp.ones(n) * x.sum()\n",
         ["f(jnp.arange(6.0))"],
     ),
+    "two breaks": (
+        """
+        def f(x):
+            for i in range(9):
+                x = x * 1.5
+                if x > 20:
+                    break
+                if x < -20:
+                    break
+            return x
+        """,
+        """
+        def f(x):
+            def keep_going(state):
+                i, done, x = state
+                return (i < 9) & ~done
+
+            def body(state):
+                i, done, x = state
+                x = x * 1.5
+                done = (x > 20) | (x < -20)
+                i = i + 1
+                return i, done, x
+
+            i, done, x = jax.lax.while_loop(keep_going, body, (0, jnp.array(False), x))
+            return x
+        """,
+        ["f(2.0)", "f(-2.0)", "f(0.1)"],
+    ),
     "carry": (
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.int32(0), xs)[0]\n",
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.float32(0), xs)[0]\n",

@@ -78,6 +78,8 @@ CASES = [
     ("def f(x):\n    return jnp.unique(x)", (X,), "boolean-mask", "jnp.unique(x)", "call", "jnp.unique", ("x",), ("x",)),
     ("def f(x, n):\n    return jnp.repeat(x, n)", (X, 2), "shape", "jnp.repeat(x, n)", "call", "jnp.repeat",
      ("n",), ("n",)),
+    ("def f(k, n):\n    return jax.random.choice(k, 5, (n,))", (jax.random.key(0), 2), "shape",
+     "jax.random.choice(k, 5, (n,))", "call", "jax.random.choice", ("n",), ("n",)),
     ("def f(x, n):\n    return jnp.tile(x, (n, 1))", (X, 2), "shape", "jnp.tile(x, (n, 1))", "call", "jnp.tile",
      ("n",), ("n",)),
     ("def f(k):\n    return {1: 2}[k]", (N,), "hash", "{1: 2}[k]", "subscript", "", ("k",), ()),

@@ -8,7 +8,7 @@ from typing import Any
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.branches import body_of, bound_before, live_after, rebound, where
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import stripped, truth
+from jitmagic.fixes.rewrite.conditions import is_boolean, stripped, truth
 from jitmagic.fixes.rewrite.loops import Body, first_values, has_break, impure, range_of, while_loop
 from jitmagic.fixes.rewrite.place import Candidate, Place
 
@@ -72,17 +72,23 @@ def with_break(place: Place, loop: Any) -> Iterator[Candidate]:
 
     statements = body_of(loop)
     at = [i for i, s in enumerate(statements) if isinstance(s, cst.If) and place.cell.own(s, cst.Break)]
-    if len(at) != 1 or loop.orelse is not None:
+    if loop.orelse is not None or not at:
+        return
+    run = [i for i in at if _only_breaks(statements[i])]
+    together = len(at) > 1 and at == run == list(range(at[0], at[-1] + 1))
+    if len(at) > 1 and not (together and all(is_boolean(place, statements[i].test) for i in at)):
         return
     leave = statements[at[0]]
     inner = body_of(leave)
     if leave.orelse is not None or not isinstance(inner[-1].body[-1], cst.Break) or len(inner[-1].body) != 1:
         return
-    if len(place.cell.own(loop, cst.Break, cst.Continue)) != 1:
+    if len(place.cell.own(loop, cst.Break, cst.Continue)) != len(at):
         return
     done = names.fresh("done", place.taken)
-    head, tail = statements[: at[0]], statements[at[0] + 1 :]
-    text = rebound(place, head) + f"{done} = {stripped(truth(place, leave.test))}\n"
+    head, tail = statements[: at[0]], statements[at[-1] + 1 :]
+    tests = [stripped(truth(place, statements[i].test)) for i in at]
+    asked = tests[0] if len(tests) == 1 else " | ".join(map(names.wrapped, tests))
+    text = rebound(place, head) + f"{done} = {asked}\n"
     if len(inner) > 1:
         text += f"if {done}:\n{indented(rebound(place, inner[:-1]))}"
         if tail:
@@ -90,6 +96,14 @@ def with_break(place: Place, loop: Any) -> Iterator[Candidate]:
     elif tail:
         text += f"if not {done}:\n{indented(rebound(place, tail))}"
     yield from _until_done(place, loop, text, done)
+
+
+def _only_breaks(statement: Any) -> bool:
+    """`if c: break`, with nothing else in it."""
+    import libcst as cst
+
+    inner = body_of(statement)
+    return statement.orelse is None and len(inner) == 1 and isinstance(inner[0].body[0], cst.Break)
 
 
 def _turns(place: Place, loop: Any) -> tuple[str, tuple[str, str, str], str] | None:

@@ -118,6 +118,11 @@ _TO_MATH = {
     "exp": "exp",
 }
 _WHOLE = ("prod", "ceil", "floor")
+_NUMBERS = frozenset(
+    "prod ceil floor sqrt log log2 log10 exp sum max min maximum minimum abs absolute round rint trunc add subtract "
+    "multiply divide floor_divide true_divide mod remainder power size array asarray int32 int64 clip".split()
+)
+"""Functions of `jnp` that sizes are computed with."""
 
 
 def _as_python(place: Place, node: Any) -> str | None:
@@ -154,7 +159,7 @@ def _as_python(place: Place, node: Any) -> str | None:
         return f"{function}({text})"
     if not function.startswith((f"{place.jnp}.", "lax.", f"{place.jax}.lax.")):
         return None
-    if function.endswith((".reshape", ".zeros", ".ones", ".full", ".arange", ".linspace", ".empty", ".eye")):
+    if function.rpartition(".")[2] not in _NUMBERS:
         return None
     single = _with_math(place, node) or _with_operator(place, node)
     if single is not None:
