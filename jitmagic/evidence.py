@@ -81,6 +81,8 @@ class Leaf:
     """`repr` of a Python scalar or of a short static value; empty for arrays."""
     static: bool = False
     hashable: bool = True
+    code: int | None = None
+    """Of a Python function: the same number for functions that do the same, as far as their code tells."""
 
 
 @dataclass(frozen=True)

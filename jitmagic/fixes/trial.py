@@ -403,7 +403,7 @@ class Trial:
         """The result with what the run left in the variables of frameworks, where the function has any."""
         import numpy as np
 
-        stateful = self.checker.stateful(sample.args) if self.checker.settings.compile else None
+        stateful: Any = self.checker.stateful(sample.args) if self.checker.settings.compile else None
         places = getattr(stateful, "places", ())
         known = [p.adapter is not None and not p.adapter.is_rng for p in places]
         if not any(known):

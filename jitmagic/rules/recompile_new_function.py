@@ -106,6 +106,7 @@ def new_functions(evidence: Evidence) -> dict[str, str]:
                 if (
                     before is not None
                     and without_address(before.value) == without_address(x.value)
+                    and before.code == x.code
                     and signature(earlier, x.path) == signature(later, x.path)
                 ):
                     found[x.path] = without_address(x.value) or x.python_type

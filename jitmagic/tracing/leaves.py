@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import types
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -135,7 +136,28 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
     if isinstance(value, (bool, int, float, complex)):
         dtype = str(jax.dtypes.canonicalize_dtype(type(value)))
         return Leaf(path, argument, "scalar", kind, (), dtype, True, repr(value)[:60], static, hashable)
-    return Leaf(path, argument, "other", kind, value=_short(value), static=static, hashable=hashable)
+    return Leaf(
+        path,
+        argument,
+        "other",
+        kind,
+        value=_short(value),
+        static=static,
+        hashable=hashable,
+        code=_code(value),
+    )
+
+
+def _code(value: Any) -> int | None:
+    """A number for what a Python function does: its instructions, and the names and constants in them."""
+    code = getattr(value, "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return None
+    inner = [
+        _code(types.SimpleNamespace(__code__=c)) for c in code.co_consts if isinstance(c, types.CodeType)
+    ]
+    plain = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
+    return hash((code.co_code, code.co_names, tuple(plain), tuple(inner)))
 
 
 def _short(value: Any) -> str:

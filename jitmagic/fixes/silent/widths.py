@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,14 +65,20 @@ def _narrow(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         )  # fmt: skip
 
 
-def _truncates(prover: Prover, cell: str) -> bool:
-    """jax warns that a type of 64 bits is cut."""
+def _truncates(prover: Prover, cell: str, old: Sequence[str] = (), new: Sequence[str] = ()) -> bool:
+    """jax warns that a type of 64 bits is cut, also with `new` calls in the place of the `old` ones."""
     import warnings
 
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        trial.play(prover, cell, trial.history(prover))
-    return any("truncated" in str(w.message) for w in said)
+    changed = dict(zip(old, new, strict=True))
+    said: list[str] = []
+    warn = warnings.warn
+    # What such a run warns of is held back: it has to be heard before it gets there.
+    warnings.warn = lambda message, *others, **more: said.append(str(message))  # type: ignore[assignment]
+    try:
+        trial.play(prover, cell, [changed.get(s, s) for s in trial.history(prover)])
+    finally:
+        warnings.warn = warn
+    return any("truncated" in s for s in said)
 
 
 def _tested_as_setting(evidence: Evidence, prover: Prover, line: int) -> Iterator[Fix]:
@@ -283,7 +289,7 @@ def _on_the_host(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
                     if node is not None:
                         text.replace(node, template.format(text.code(node)))
                 new.append(text.result())
-            if _same_calls(prover, old, new):
+            if _same_calls(prover, old, new) and not _truncates(prover, evidence.function.cell, old, new):
                 yield Fix(
                     title=f"bring `{name}` into 32 bits with NumPy before the call", applicability="unsafe",
                     verified=True, evidence="traced; equal to the run without jit", calls=tuple(new),
