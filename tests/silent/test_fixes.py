@@ -52,7 +52,9 @@ def test_a_fix_that_was_run(
 def test_functions_that_may_wait_are_not_run_again() -> None:
     cell = "def f(w):\n    return w + q.get()\n"
     setup = "import queue\nq = queue.Queue()\nfor i in range(3): q.put(1.0)\n"
-    assert finding("frozen-side-effect", cell, "f(1.0)", setup=setup).fixes == ()
+    [fix] = finding("frozen-side-effect", cell, "f(1.0)", setup=setup).fixes
+    assert not fix.verified and fix.evidence.startswith("not tried")
+    assert fix.calls == ("f(1.0, q.get())",)
 
 
 def test_what_the_fixes_run_leaves_nothing_behind() -> None:

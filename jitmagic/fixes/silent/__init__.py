@@ -73,7 +73,12 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     if not evidence.function.cell or (prover.checker.settings.trace_only and prover.checker.settings.compile):
         return
     if any(e.what in BLOCKING for e in (evidence.silent.effects if evidence.silent else ())):
-        return  # to run such a function again may wait for ever, or change something outside
+        # To run such a function again may wait for ever, or change something outside.
+        if finding.kind == "frozen-side-effect":
+            from jitmagic.fixes.silent import arguments
+
+            yield from (_with_diff(f, evidence) for f in arguments.untried(finding, evidence, prover))
+        return
     plain = masked(evidence.function.cell)
     if plain != evidence.function.cell:  # lines with magics are no Python
         evidence = replace(evidence, function=replace(evidence.function, cell=plain))

@@ -184,6 +184,27 @@ def _hoisted(
             return
 
 
+def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """As an argument what may not be asked a second time: a queue, the user, another process."""
+    text = Text(evidence.function.cell)
+    function, line, sources = (
+        text.function(evidence.function.name),
+        text.line_of(finding),
+        trial.call_sources(prover),
+    )
+    for node in (
+        _expressions(text, function, finding, line) if function is not None and line and sources else ()
+    ):
+        made = _with_parameter(evidence, node, sources)
+        if made is not None:
+            yield Fix(
+                title=f"pass `{text.code(node)}` as an argument at each call", applicability="unsafe", verified=False,
+                evidence="not tried: it may wait, or change something outside", cell=made[0],
+                calls=tuple(dict.fromkeys(made[1])),
+            )  # fmt: skip
+            return
+
+
 def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int) -> list[ast.expr]:
     """The asking expression and those around it that use nothing local but parameters, the largest first."""
     asked = [n for n in ast.walk(function) if isinstance(n, ast.Call | ast.Subscript) and n.lineno == line]
