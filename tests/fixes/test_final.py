@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
+import jax
 import pytest
 
 from jitmagic.fixes.silent.text import calls_in
@@ -18,11 +20,6 @@ SILENT_CASES = {
 }  # fmt: skip
 ALL = CASES | SILENT_CASES
 
-OTHER = {
-    # what a correction of one kind leaves to corrections of another, which the cell had before
-    "hidden-rng, 0": {"recompile-weak-type"},
-}
-
 
 def _applied(case: Case, fix: Fix) -> tuple[str, ...]:
     """All calls of the case after the fix: as a whole, or one by one where they call the function."""
@@ -35,6 +32,13 @@ def _applied(case: Case, fix: Fix) -> tuple[str, ...]:
     return fix.calls
 
 
+@pytest.fixture(autouse=True)
+def _switches_are_put_back() -> Iterator[None]:
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_corrected_cell_is_clean(name: str) -> None:
     case = ALL[name]
@@ -43,6 +47,7 @@ def test_a_corrected_cell_is_clean(name: str) -> None:
     assert fixes
     others = {kind for kind, _ in before} - {case.kind}
     for fix in fixes:
+        jax.config.update("jax_enable_x64", False)
         if fix.dyn is not None or (fix.cell is not None and "@jax.jit" in fix.cell):
             continue  # declared outside of the cell; compiled inside: not for a trace as a whole
         static = case.static if fix.static_argnames is None else fix.static_argnames

@@ -233,17 +233,37 @@ def _put(namespace: dict[str, Any], old: dict[str, Any], name: str, value: Calla
 
 
 def same(a: Any, b: Any) -> bool:
-    """The comparison of jit with the plain run finds nothing."""
+    """The comparison of jit with the plain run finds nothing but other types; values of other types are compared."""
     import jax
 
     from jitmagic.measure.compare import compare
 
+    one, other = jax.tree.leaves(a), jax.tree.leaves(b)
+    if len(one) == len(other):
+        pairs = [_of_one_type(x, y) for x, y in zip(one, other, strict=True)]
+        if any(d.reason not in ("dtype", "type") for x, y in pairs for d in compare(x, y)):
+            return False
     found = [d for d in compare(a, b) if d.reason not in ("dtype", "type")]
     if [d.reason for d in found] != ["structure"]:
         return not found
     # Classes of the cell are other objects in each of its runs.
     trees = [jax.tree.structure(v) for v in (a, b)]
-    return str(trees[0]) == str(trees[1]) and same(jax.tree.leaves(a), jax.tree.leaves(b))
+    return str(trees[0]) == str(trees[1]) and same(one, other)
+
+
+def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two arrays in the type of the one that holds less, two numbers as they are."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    kinds = [getattr(v, "dtype", None) for v in (a, b)]
+    if kinds[0] == kinds[1] or not all(k is not None and np.issubdtype(k, np.number) for k in kinds):
+        return a, b
+    floats = [k for k in kinds if k is not None and jnp.issubdtype(k, jnp.inexact)]
+    if any(jnp.issubdtype(k, jnp.complexfloating) for k in floats):
+        return a, b
+    kind = min(floats or kinds, key=lambda k: k.itemsize)  # type: ignore[union-attr]
+    return np.asarray(a).astype(kind), np.asarray(b).astype(kind)
 
 
 def original(prover: Prover, sources: Sequence[str], *, jit: bool | None) -> Played:
