@@ -43,8 +43,12 @@ def scaled(value: float | None, unit: str) -> str:
     prefix = ""
     while abs(value) >= 999.5 and (following := next(prefixes, "")):
         value, prefix = value / 1000, following
-    number = f"{value:.2g}" if abs(value) < 99.5 else f"{value:,.0f}"
-    return f"{number} {prefix}{unit}"
+    return f"{plain(value)} {prefix}{unit}"
+
+
+def plain(value: float) -> str:
+    """A number to two digits, or in whole ones: `8.3`, `1,200`."""
+    return f"{value:.2g}" if abs(value) < 99.5 else f"{value:,.0f}"
 
 
 def size(count: float | None) -> str:
@@ -54,7 +58,7 @@ def size(count: float | None) -> str:
 
 def times(ratio: float) -> str:
     """A ratio to two digits, or in whole numbers: `8.3×`, `120×`."""
-    return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:,.0f}×"
+    return f"{plain(ratio)}×"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -165,18 +165,19 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
 def _bound(bound: Bound, timed: Timing) -> str:
     rates = f"{units.scaled(bound.flops_per_s, 'flop/s')}, {units.size(bound.bytes_per_s)}/s"
     text = (
-        f"bound by {bound.by}: {bound.intensity:.2g} flop for each byte moved, where this machine does "
-        f"{bound.balance:.2g} in the time of one ({rates}); at least {units.seconds(bound.least_s)}"
+        f"bound by {bound.by}: {units.plain(bound.intensity)} flop for each byte moved, where this machine does "
+        f"{units.plain(bound.balance)} in the time of one ({rates})"
     )
+    least = f"{text}; at least {units.seconds(bound.least_s)}"
     if timed.jit is None or timed.constant_folded or timed.jit.median_s <= 0:
-        return text
-    share = bound.least_s / timed.jit.median_s
+        return least
+    share, measured = bound.least_s / timed.jit.median_s, units.seconds(timed.jit.median_s)
+    if share > 1:
+        return (
+            f"{text}; measured {measured}, faster than these rates: the machine was busy when they were taken"
+        )
     reached = f"{share:.0%} of what is possible" if share >= 0.01 else "under 1% of what is possible"
-    return (
-        f"{text}, measured {units.seconds(timed.jit.median_s)}, {reached}".replace("%", " %")
-        if share <= 1
-        else text
-    )
+    return f"{least}, measured {measured}, {reached}".replace("%", " %")
 
 
 def _peak(peak: Peak, cost: Cost) -> str:
