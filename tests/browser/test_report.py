@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 
 import pytest
 
@@ -58,8 +58,9 @@ def test_report_is_small(executed):
 
 
 def test_notebook_7_shows_report_and_marks(browser, saved, tmp_path):
-    if not os.environ.get("JITMAGIC_LAB_PYTHON"):
-        pytest.importorskip("notebook", reason="notebook is not installed")
+    known = subprocess.run([driver.PYTHON, "-c", "import notebook"], capture_output=True, check=False)
+    if known.returncode:
+        pytest.skip("notebook is not installed")
     with driver.server(tmp_path, "notebook") as at:
         name = saved(at=at)
         page = driver.Lab(browser.new_page(viewport={"width": 1200, "height": 900}), at)
