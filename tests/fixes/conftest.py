@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import pytest
 
 from jitmagic import conclusions, rules, subject
@@ -71,10 +73,20 @@ def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") 
 def corrections(
     cell: str, calls: Sequence[str], name: str = "f", setup: str = "", static: Sequence[str] = ()
 ) -> list[tuple[str, Fix]]:
-    """Kind of the finding and the fix, for each fix of each error and warning, as a report has them."""
+    """Kind of the finding and the fix, for each fix of each error and warning, as a report has them. Plain data, so
+    that the tests of one cell share them."""
+    wide = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+    return list(_corrections(cell, tuple(calls), name, setup, tuple(static), wide))
+
+
+@functools.cache
+def _corrections(
+    cell: str, calls: tuple[str, ...], name: str, setup: str, static: tuple[str, ...], wide: bool
+) -> tuple[tuple[str, Fix], ...]:
     checker, _ = watched(cell, calls, name, setup, static)
     found = [f for f in conclusions.findings_of(checker) if f.severity != "note"]
-    return [(f.kind, fix) for f in found for fix in f.fixes or (Fix(title="none", applicability="display"),)]
+    nothing = (Fix(title="none", applicability="display"),)
+    return tuple((f.kind, fix) for f in found for fix in f.fixes or nothing)
 
 
 def findings_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") -> list[str]:
