@@ -302,4 +302,16 @@ CASES = {
         "unhashable-static", "def f(x, shape):\n    return x.reshape(shape)\n", ("f(jnp.ones(6), np.array([2, 3]))",),
         "f(jnp.ones(6), (2, 3))", static=("shape",),
     ),
+    "two entries at once": Case(
+        "in-place-update", "def f(u, v):\n    u[0] = u[-1] = v\n    return u\n", ("f(np.ones(3), 2.0)",),
+        "u = jnp.asarray(u).at[0].set(v).at[-1].set(v)",
+    ),
+    "prefix of a row": Case(
+        "dynamic-shape", "def f(h, n):\n    return h[1, : n[0]].mean() + h[0, : n[1]].mean()\n",
+        ("f(jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2]))",), "live2 = jnp.arange(h[0].shape[0]) < n[1]",
+    ),
+    "method of a table": Case(
+        "tracer-array-conversion", "def f(x):\n    return table.dot(x)\n", ("f(jnp.ones(2))",),
+        "jnp.asarray(table).dot(x)", setup="table = np.ones((3, 2))\n",
+    ),
 }  # fmt: skip

@@ -16,6 +16,7 @@ MATH = {
 WHOLE = frozenset(("floor", "ceil", "trunc"))
 """Functions of `math` that give an int."""
 SPECIAL = {"factorial": "factorial", "erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+ARRAY_METHODS = frozenset(("dot", "take", "searchsorted"))
 CONVERSIONS = ("float", "int", "complex", "bool")
 NO_COUNTERPART = frozenset(
     ("random", "testing", "save", "savez", "load", "vectorize", "nditer", "errstate", "lib")
@@ -254,10 +255,13 @@ def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] |
     if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "tolist", "numpy"):
         if place.cell.code(call.func.value) not in place.modules and not call.args:
             return "{0}", [call.func.value]
+    arguments = [a.value for a in call.args]
+    if _of_numpy_array(place, call):
+        inside = ", ".join(f"{{{i + 1}}}" for i in range(len(arguments)))
+        return f"{jnp}.asarray({{0}}).{call.func.attr.value}({inside})", [call.func.value, *arguments]
     new = counterpart(place, name)
     if new is None:
         return None
-    arguments = [a.value for a in call.args]
     stars = "".join(("*" if a.star == "*" else "**" if a.star else "") for a in call.args)
     if stars:
         return None
@@ -280,6 +284,19 @@ def _gives_integers(place: Place, value: Any) -> bool:
     return place.cell.code(value.func).rpartition(".")[2] in (
         "argmax", "argmin", "searchsorted", "count_nonzero", "randint", "categorical", "digitize",
     )  # fmt: skip
+
+
+def _of_numpy_array(place: Place, call: Any) -> bool:
+    """`table.dot(x)` on the line of the place: a method of what is no traced value, with one as its argument."""
+    import libcst as cst
+
+    function = call.func
+    if not isinstance(function, cst.Attribute) or function.attr.value not in ARRAY_METHODS:
+        return False
+    root = place.cell.code(function.value)
+    if root in place.modules or names.traced_in(root, place.traced) or any(a.keyword for a in call.args):
+        return False
+    return any(call is c for c in place.on_line(cst.Call))
 
 
 def _resolved(place: Place, dotted: str) -> str:

@@ -94,9 +94,10 @@ class _Lowering:
             return None
         named = [m for m in self.masks if not names.constant(m) and self.uses.get(m, 0) > 1]
         first = statements[start]
-        lead = ""
+        lead, given = "", set(self.place.taken)
         for mask in named:
-            name = names.fresh("live" if "arange" in mask else "mask", self.place.taken)
+            name = names.fresh("live" if "arange" in mask else "mask", given)
+            given.add(name)
             lead += f"{name} = {mask}\n"
             for node, text in changes.items():
                 if text is not None:
@@ -213,6 +214,9 @@ class _Lowering:
         first, *rest = node.slice
         if rest and self._is_all(first.slice):
             return self._later_axis(node)
+        cut = rest[-1].slice if rest else None
+        if isinstance(first.slice, cst.Index) and isinstance(cut, cst.Slice) and not self._is_all(cut):
+            return self._row_prefix(node)
         plain = all(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Integer) for e in rest)
         if any(not self._is_all(e.slice) for e in rest) and not plain:
             return None
@@ -258,7 +262,19 @@ class _Lowering:
 
         return isinstance(piece, cst.Slice) and piece.lower is None and piece.upper is None
 
-    def _prefix(self, node: Any, piece: Any) -> Masked | None:
+    def _row_prefix(self, node: Any) -> Masked | None:
+        """`x[i, :n]`: of one row."""
+        import libcst as cst
+
+        *before, last = node.slice
+        if not all(isinstance(e.slice, cst.Index) for e in before):
+            return None
+        if any(self._seen(e.slice.value) and self._rank(e.slice.value) != 0 for e in before):
+            return None
+        row = ", ".join(self.place.cell.code(e.slice.value) for e in before)
+        return self._prefix(node, last.slice, f"{names.wrapped(self.place.cell.code(node.value))}[{row}]")
+
+    def _prefix(self, node: Any, piece: Any, base: str = "") -> Masked | None:
         from jitmagic.fixes.rewrite.sizes import _traced_slice, window
 
         if (
@@ -267,7 +283,7 @@ class _Lowering:
             or window(self.place, piece) is not None
         ):
             return None
-        code, base = self.place.cell.code, self.place.cell.code(node.value)
+        code, base = self.place.cell.code, base or self.place.cell.code(node.value)
         place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[0])"
         tests = []
         if piece.lower is not None:

@@ -240,6 +240,10 @@ def _stored_base(place: Place, line: Any) -> str | None:
         elements = small.targets[0].target.elements
         bases = {_base_and_index(place, e.value)[0] for e in elements if isinstance(e.value, cst.Subscript)}
         return bases.pop() if len(bases) == 1 else None
+    if isinstance(small, cst.Assign) and len(small.targets) > 1:
+        targets = [t.target for t in small.targets]
+        bases = {_base_and_index(place, t)[0] for t in targets if isinstance(t, cst.Subscript)}
+        return bases.pop() if len(bases) == 1 else None
     found = rebinding(place, small)
     return found[0] if found else None
 
@@ -253,7 +257,7 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
     for line in place.cell.own(function, cst.SimpleStatementLine):
         if len(line.body) != 1:
             continue
-        swapped = _tuple_store(place, line.body[0], base)
+        swapped = _tuple_store(place, line.body[0], base) or _chained_store(place, line.body[0], base)
         if swapped is not None:
             changes[line] = swapped
             continue
@@ -308,6 +312,23 @@ def _tuple_store(place: Place, small: Any, base: str) -> str | None:
         if name != base or not isinstance(t.value, cst.Subscript):
             return None
         text += f".at[{index}].set({place.cell.code(v.value)})"
+    return f"{base} = {text}\n"
+
+
+def _chained_store(place: Place, small: Any, base: str) -> str | None:
+    """`x[i] = x[j] = v` as an update each, where the value may be written twice."""
+    import libcst as cst
+
+    if not isinstance(small, cst.Assign) or len(small.targets) < 2:
+        return None
+    value, text = place.cell.code(small.value), base
+    if not names.constant(value):
+        return None
+    for target in small.targets:
+        name, index = _base_and_index(place, target.target)
+        if name != base or not isinstance(target.target, cst.Subscript):
+            return None
+        text += f".at[{index}].set({value})"
     return f"{base} = {text}\n"
 
 
