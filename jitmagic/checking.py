@@ -266,7 +266,7 @@ class Checker(Subject):
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         self._frozen = constants.freeze(
-            reach, [v for v in self.seen.variables.values() if v.role == "constant"]
+            reach, [v for v in self.seen.variables.values() if v.role == "constant"], dyn
         )
         self.guarded(self._observe, traced, args, kwargs, reach)
 
@@ -312,9 +312,20 @@ class Checker(Subject):
         for write in writes:
             self.seen.writes.setdefault(write.path, write)
 
+    def _container(self, path: str) -> ev.Variable | None:
+        """A list or tuple whose items are told one by one, as a variable of its own."""
+        from jitmagic.state.reads import reads_of, seen_from_cell
+
+        reach = self.reach()
+        root = next((r for r in reach.roots if r.path == path), None)
+        if root is None:
+            return None
+        reads = seen_from_cell(path, reads_of(path, reach.functions), reach.functions)
+        return ev.Variable(path, root.origin, "object", reads=reads)  # type: ignore[arg-type]
+
     def _stale(self, changed: Sequence[tuple[str, str, str]]) -> None:
         for path, before, after in changed:
-            old = self.seen.variables.get(path)
+            old = self.seen.variables.get(path) or self._container(path)
             if old is not None:
                 self.seen.variables[path] = replace(old, stale=True, before=before, after=after)
         self._frozen.forget([path for path, *_ in changed])

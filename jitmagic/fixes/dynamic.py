@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.base import root
 
 CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
 STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update", "hidden-rng")
@@ -50,6 +51,8 @@ def _captured(finding: Finding, evidence: Evidence) -> list[list[str]]:
     sets = [named + others, named]
     if evidence.dynamic_inputs == 0:
         sets.insert(0, named + others + siblings)
+    # Entries of a tuple cannot be set one by one: the whole can be, where it is a variable.
+    sets.append(list(dict.fromkeys(root(p) for p in named + others)))
     kept = _dynamic_already(evidence)
     sets = [[*(p for p in kept if p not in s), *s] for s in sets if s]
     return [s for i, s in enumerate(sets) if s and s not in sets[:i]]
@@ -70,7 +73,8 @@ def _is_number(value: object) -> bool:
 
 def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[str]]:
     """The written paths; for an object that jax can't take, the numbers in it that are read."""
-    written = [w.path for w in evidence.writes]
+    # What the function adds is not there before its first call, when the declaration is read.
+    written = [w.path for w in evidence.writes if w.action != "added"]
     declared = _dynamic_already(evidence)
     sets = [[*declared, *(p for p in written if p in finding.culprits)], [*declared, *written]]
     if finding.kind == "unregistered-pytree" and prover.samples:

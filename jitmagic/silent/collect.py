@@ -75,9 +75,17 @@ def _of_source(subject: Subject, reach: Any) -> Silent:
     back = source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
     static = subject.options.static_parameters(subject.fn)
+
+    def seen(fact: Any) -> Any:
+        """A fact of a helper in another cell stands where this cell calls the helper."""
+        from jitmagic.state.reads import seen_from_cell
+
+        first = seen_from_cell("", (fact.where,), reach.functions)[0]
+        return fact if first == fact.where else replace(fact, where=first, names=(*fact.names, first.text))
+
     return Silent(
-        random=_tried(lambda: (x for c in run for x in source.random(c))),
-        effects=_tried(lambda: (x for c in run for x in source.effects(c))),
+        random=_tried(lambda: (seen(x) for c in run for x in source.random(c))),
+        effects=_tried(lambda: (seen(x) for c in run for x in source.effects(c))),
         prints=_tried(lambda: (x for c in run for x in source.prints(c))),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
         tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),

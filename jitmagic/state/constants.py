@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import types
 import weakref
@@ -11,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jitmagic.evidence import Variable, Where
+from jitmagic.evidence import Variable
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for, is_ref
-from jitmagic.state.paths import Place
+from jitmagic.state.paths import Place, at_or_below
+from jitmagic.state.reads import seen_from_cell
 from jitmagic.state.roots import LeafValue, Reach, reads_of
 from jitmagic.state.snapshot import sample
 from jitmagic.state.values import MISSING, is_a, is_array, is_tracer, short
@@ -99,7 +101,8 @@ def _variable(
         dtype=str(value.dtype) if whole else type(value).__name__ if kind == "scalar" else None,
         bytes=_bytes(value) if whole else None,
         value=short(value) if kind in ("scalar", "object", "function") else None,
-        reads=_seen_from_cell(reads_of(leaf.path, reach.functions), reach) or _reads_of_alias(leaf, reach),
+        reads=seen_from_cell(leaf.path, reads_of(leaf.path, reach.functions), reach.functions)
+        or _reads_of_alias(leaf, reach),
         in_jaxpr=baked or kind != "array" or (whole and value.ndim == 0 and not declared),
     )
 
@@ -119,18 +122,6 @@ def of_place(place: Place) -> Variable | None:
         dtype=None if rng else str(value.dtype),
         bytes=None if rng else _bytes(value),
     )
-
-
-def _seen_from_cell(reads: tuple[Where, ...], reach: Reach) -> tuple[Where, ...]:
-    """The reads; where all are in helpers of other cells, the places that name those helpers come first."""
-    own = reach.functions[0].__code__.co_filename if reach.functions else ""
-    latest, known = reads, set(reads)
-    while latest and not any(w.file == own for w in latest):
-        names = sorted({w.function.rpartition(".")[2] for w in latest})
-        latest = tuple(w for n in names for w in reads_of(n, reach.functions) if w not in known)
-        known.update(latest)
-    first = tuple(w for w in latest if w.file == own and w not in reads)
-    return (*first, *reads)
 
 
 def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:
@@ -225,7 +216,9 @@ def _equal(value: Any, array: np.ndarray) -> bool:
 # Remembering what was baked in.
 
 
-def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
+def freeze(
+    reach: Reach, variables: Iterable[Variable] | None = None, without: Collection[str] = ()
+) -> Frozen:
     """Remember the values of a function's variables (of all that it reads, where none are given).
 
     Functions and arrays of more than 1 MB are kept by weak reference, scalars and strings by value, numpy
@@ -240,7 +233,34 @@ def freeze(reach: Reach, variables: Iterable[Variable] | None = None) -> Frozen:
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
     kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf))]
-    return Frozen([_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept])
+    whole = _whole(reach, {leaf.path for leaf in kept}, without)
+    return Frozen([*(_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
+
+
+def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> list[_Baked]:
+    """Containers that are gone through or measured, choices of an enum, and functions that are no Python functions."""
+    found: list[_Baked] = []
+    for root in reach.roots:
+        value = root.value
+        if root.origin in ("argument", "default", "attribute") or root.path in known or value is MISSING:
+            continue
+        if any(at_or_below(path, (root.path,)) for path in without):
+            continue
+        if type(value) in (list, tuple, dict, set, frozenset):
+            if any(not u.steps for u in root.uses) and all(u.action == "read" for u in root.uses):
+                found.append(_Measured(root.path, root.place, value))
+        elif is_a(value, enum.Enum) or _is_of_library(value):
+            if all(u.action == "read" for u in root.uses):
+                found.append(_Baked(root.path, root.place, value))
+    return found
+
+
+def _is_of_library(value: Any) -> bool:
+    """`jnp.tanh`, `jax.nn.relu`, `np.sin` under a name of the notebook's."""
+    if not callable(value) or is_a(value, type | types.ModuleType):
+        return False
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return isinstance(module, str) and module.partition(".")[0] in ("jax", "jaxlib", "numpy", "math")
 
 
 def _is_in_ref(leaf: LeafValue) -> bool:
@@ -311,6 +331,26 @@ class _Baked:
         if text != self.text:
             return text
         return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
+
+
+class _Measured(_Baked):
+    """A container of which only the number of items is held: what is in it is looked at by itself."""
+
+    def __init__(self, path: str, place: Place, value: Any) -> None:
+        super().__init__(path, place, value)
+        self.items, self.mutable = len(value), True
+        self.text = (
+            repr(value) if self.items < 10 and all(type(v) in values.SCALARS for v in value) else self.text
+        )
+        self.held = self.sample = None
+
+    def same(self, now: Any) -> bool:
+        """Are there as many items as before?"""
+        return is_tracer(now) or (is_a(now, Collection) and len(now) == self.items)
+
+    def text_now(self, now: Any) -> str:
+        """Short text of the container now."""
+        return short(now) or "gone"
 
 
 def _reader(place: Place) -> Callable[[], Any]:

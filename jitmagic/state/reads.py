@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jitmagic.evidence import Where
@@ -23,6 +23,21 @@ def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ..
 def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
     """The statements that bind, change or delete it: assignments, `append` and its like, `next(it)`."""
     return _places(path, functions, ("write", "mutate"))
+
+
+def seen_from_cell(path: str, reads: tuple[Where, ...], functions: Sequence[Function]) -> tuple[Where, ...]:
+    """The reads; where all are in helpers of other files, the places that name those helpers come first.
+
+    The first function is the one that is looked at: its file is the cell."""
+    own = functions[0].__code__.co_filename if functions else ""
+    latest, known = reads, set(reads)
+    while latest and not any(w.file == own for w in latest):
+        names = sorted({w.function.rpartition(".")[2] for w in latest})
+        names += [f"{path.rpartition('.')[0]}.{n}" for n in names if "." in path]  # properties and methods
+        latest = tuple(w for n in names for w in reads_of(n, functions) if w not in known)
+        known.update(latest)
+    first = tuple(w for w in latest if w.file == own and w not in reads)
+    return (*first, *reads)
 
 
 def _places(path: Path | str, functions: Iterable[Function], actions: tuple[str, ...]) -> tuple[Where, ...]:

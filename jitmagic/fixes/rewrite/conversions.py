@@ -57,7 +57,9 @@ def _outside(place: Place) -> Iterator[Candidate]:
     if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
         function = place.cell.code(small.value.func)
         root = function.partition(".")[0]
-        if function.startswith((f"{place.jax}.debug", f"{place.jnp}.")) or root in _local_names(place):
+        if function.startswith((f"{place.jax}.debug", f"{place.jnp}.")) or root in _local_names(
+            place
+        ) - _receiver(place):
             return
         values = _values(place, code)
         if not values:
@@ -84,7 +86,7 @@ def _appends(place: Place) -> dict[Any, str | None]:
     import libcst as cst
 
     found: dict[Any, str | None] = {}
-    local = _local_names(place)
+    local = _local_names(place) - _receiver(place)
     for small in place.cell.own(place.innermost, cst.Expr):
         call = small.value
         if (
@@ -124,6 +126,13 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
     title = f"store into {root.value} through jax.debug.callback"
     yield Candidate(title, place.cell.edit({statement: text}), "unsafe",
                     "the value arrives while the compiled function runs", effects=True)  # fmt: skip
+
+
+def _receiver(place: Place) -> set[str]:
+    """`self` of a method: what hangs on it is outside."""
+    if "." not in place.function or place.outermost is None:
+        return set()
+    return {p.name.value for p in place.outermost.params.params[:1]}
 
 
 def _values(place: Place, code: str) -> list[str]:

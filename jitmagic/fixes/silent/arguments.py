@@ -35,6 +35,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     seeds = [n for n in ast.walk(function) if isinstance(n, ast.Call) and _is_maker(n) and n.lineno == line]
     if finding.kind == "hidden-rng" and seeds:
         yield from _key_argument(finding, evidence, prover, seeds[0], sources)
+    elif finding.kind == "hidden-rng" and (made := _default_key(finding, function)) is not None:
+        yield from _passed_key(evidence, prover, *made, sources)
     elif finding.kind == "hidden-rng" and (name := _captured_key(finding, function)):
         yield from _captured(evidence, prover, name, sources)
     else:
@@ -102,6 +104,35 @@ def _key_argument(
         other = f"{made}({start + 12345})"
         others = [add_argument(sources[0], evidence.function.name, name, other, keyword=keyword)]
     yield from _proved_key(prover, text.result(), calls, others, name)
+
+
+def _default_key(finding: Finding, function: FunctionNode) -> tuple[str, ast.Call] | None:
+    """`key=jax.random.key(0)` among the parameters: the name, and how it is made."""
+    a = function.args
+    order = [*a.posonlyargs, *a.args]
+    pairs = [*zip(order[len(order) - len(a.defaults) :], a.defaults, strict=True)]
+    pairs += [(k, d) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
+    for parameter, default in pairs:
+        if parameter.arg in finding.culprits and isinstance(default, ast.Call) and _is_maker(default):
+            return parameter.arg, default
+    return None
+
+
+def _passed_key(
+    evidence: Evidence, prover: Prover, name: str, made: ast.Call, sources: Sequence[str]
+) -> Iterator[Fix]:
+    """The calls with a key of their own in place of the default."""
+    if prover.parts is not None:
+        return
+    maker = ast.unparse(made.func)
+    calls, others = (
+        [
+            add_argument(s, evidence.function.name, name, f"{maker}({i})", keyword=True)
+            for i, s in enumerate(some, first)
+        ]
+        for some, first in ((sources, 0), (sources[:1], 12345))
+    )
+    yield from _proved_key(prover, evidence.function.cell, calls, others, name)
 
 
 def _captured_key(finding: Finding, function: FunctionNode) -> str:

@@ -52,7 +52,7 @@ def _dynamic(variable: Variable, prover: Prover) -> bool:
     """`--dyn` is the better fix: for numbers that decide no shape and no branch."""
     if variable.type not in ("array", "scalar") or variable.dtype in ("str", "bool", "bytes"):
         return False
-    return prover.dynamic([variable.path]).holds
+    return any(prover.dynamic([p]).holds for p in dict.fromkeys((variable.path, path_root(variable.path))))
 
 
 def _wanted(prover: Prover, history: Sequence[str]) -> trial.Played:
@@ -68,10 +68,13 @@ def _as_argument(
     node = Text(cell).function(evidence.function.name)
     if node is None or node.decorator_list:
         return None  # numbers in the options of a decorator would be wrong
-    taken: list[str] = []
+    taken, lengths = list[str](), list[str]()
     for path in stale:
         text = Text(cell)
         uses = _uses(text, evidence, path)
+        measured = [text.parents[u] for u in uses]
+        if uses and all(isinstance(c, ast.Call) and ast.unparse(c) == f"len({path})" for c in measured):
+            uses, path = [c for c in measured if isinstance(c, ast.expr)], f"len({path})"  # noqa: PLW2901
         if not uses:
             return None
         name = _parameter(_function(text, evidence), path)
@@ -83,13 +86,26 @@ def _as_argument(
             text.replace(use, name)
         cell = text.result()
         calls = {s: _passing(c, evidence, path, name, by_name) for s, c in calls.items()}
-        taken.append(name)
+        (lengths if path.startswith("len(") else taken).append(name)
     options = prover.checker.options
+    if lengths and not taken:  # a number, which need not be static
+        with contextlib.suppress(Exception):
+            got = trial.play(prover, cell, [*past, *(calls.get(s, s) for s in history)])
+            if trial.same(_wanted(prover, [*past, *history]).results, got.results):
+                return Fix(
+                    title=f"pass {' and '.join(f'`{n}`' for n in lengths)} as an argument at each call",
+                    applicability="unsafe", verified=True, cell=cell, calls=tuple(calls[s] for s in sources),
+                    evidence=f"the results without jit, also after the change, with {_traces(got.traces)}",
+                )  # fmt: skip
+    taken += lengths
     made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *taken))))
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, [*past, *(calls.get(s, s) for s in history)], options=made)
         wanted = _wanted(prover, [*past, *history])
-        if got.traces > 1 and trial.same(wanted.results, got.results):
+        # What cannot be written down (an enum's member, `jnp.sin`) is from the start what it is now.
+        if got.traces > (1 if past or _word(evidence, stale) == "function" else 0) and trial.same(
+            wanted.results, got.results
+        ):
             names = " and ".join(f"`{n}`" for n in taken)
             return Fix(
                 title=f"take {names} as a static argument: each new {_word(evidence, stale)} compiles again",
@@ -131,6 +147,8 @@ def _parameter(function: FunctionNode, path: str) -> str:
     """`act` for `act`, `activation` for `config['activation']` and `self.activation`."""
     if path.isidentifier():
         return path
+    if path.startswith("len("):
+        path = f"n_{re.findall(r'[A-Za-z_]+', path)[-1]}"
     taken = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
     taken |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
     name: str = re.findall(r"[A-Za-z_]\w*", path)[-1]
@@ -170,7 +188,9 @@ def _cleared(
                 names = " or ".join(f"`{n}`" for n in stale)
                 return Fix(
                     title=f"compile `{evidence.function.name}` again after {names} changes", applicability="unsafe",
-                    verified=True, evidence=f"the results without jit, with {_traces(got.traces)}", calls=tuple(new),
+                    # A plain function has no `clear_cache`: only where nothing else can do is it worth that.
+                    verified=_word(evidence, stale) == "function",
+                    evidence=f"the results without jit, with {_traces(got.traces)}", calls=tuple(new),
                 )  # fmt: skip
     return None
 
