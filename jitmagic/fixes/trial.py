@@ -100,7 +100,21 @@ def _defines(node: ast.stmt) -> bool:
     value = node.value
     if isinstance(value, ast.Call) and len(value.args) == 1 and _is_jit(value.func):
         value = value.args[0]
-    return isinstance(value, ast.Lambda)
+    return isinstance(value, ast.Lambda) or _transforms(value)
+
+
+TRANSFORMS = frozenset("vmap grad value_and_grad jacobian jacfwd jacrev hessian checkpoint remat".split())
+
+
+def _transforms(node: ast.expr) -> bool:
+    """`vmap(grad(f))`: a function made of others, which have to be the corrected ones."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    if getattr(node.func, "attr", getattr(node.func, "id", "")) not in TRANSFORMS:
+        return False
+    rest = [*node.args[1:], *(k.value for k in node.keywords)]
+    plain = all(not isinstance(n, ast.Call) for r in rest for n in ast.walk(r))
+    return plain and (isinstance(node.args[0], ast.Name | ast.Lambda) or _transforms(node.args[0]))
 
 
 def _is_jit(node: ast.expr) -> bool:

@@ -36,6 +36,10 @@ CELLS = [
     ("nan", "def f(x):\n    g = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(g)(x)\n", ["f(0.0)"], "", {}),
     ("jit-differs-from-eager", "def f(v):\n    if type(v) is T:\n        return v * 2\n    return v\n", ["f(jnp.float32(1))"], "T = type(jnp.ones(1))\n", {}),
     ("dtype-truncation", "def f(ids):\n    return ids % 1000\n", ["f(np.array([2**32 + 5, 7]))"], "", {}),
+    ("unrolled-loop", "def f(X):\n    K = jnp.zeros((9, 9))\n    for i in range(9):\n        for j in range(9):\n            if i != j:\n                K = K.at[i, j].set(X[i] * X[j])\n    return K\n", ["f(jnp.arange(9.0))"], "", {}),
+    ("unrolled-loop", "def f(s, r):\n    S, R = [s], []\n    for t in range(60):\n        q = r * S[-1]\n        R.append(q)\n        S.append(S[-1] - q)\n    return jnp.stack(S), jnp.array(R), q\n", ["f(0.9, 0.1)"], "", {}),
+    ("unrolled-loop", "def f(xs):\n    R = 0.0\n    out = []\n    for x in reversed(xs):\n        R = x + 0.9 * R\n        out.insert(0, R)\n    return jnp.array(out)\n", ["f(jnp.arange(60.0))"], "", {}),
+    ("nan", "def f(w):\n    e = jnp.exp(w)\n    return jnp.log(e.mean())\n", ["f(jnp.array([-999.0, -1000.0]))"], "", {}),
     ("jit-differs-from-eager", "def f(x, up):\n    if isinstance(up, bool):\n        return x + 1 if up else x\n    return 0 * x\n", ["f(2.0, True)"], "", {}),
     ("dtype-truncation", "def f(t):\n    return t - t[0]\n", ["f(np.array([1.7e9, 1.7e9 + 0.5]))"], "", {}),
     ("dtype-truncation", "def f(n):\n    return n * 3_000_000_000\n", ["f(jnp.arange(3))"], "", {}),
@@ -51,6 +55,27 @@ def test_a_fix_that_was_run(
     fixes = [f for f in found.fixes if f.verified]
     assert fixes and fixes[0].evidence
     assert fixes[0].cell != cell or fixes[0].calls
+
+
+@pytest.mark.parametrize(
+    ("cell", "call"),
+    [
+        (
+            "def f(x):\n    g = lambda v: jnp.sum(v ** 0.5)\n    return jax.grad(g)(x)\n",
+            "f(jnp.array([0.0, 4.0]))",
+        ),
+        ("def f(x):\n    g = lambda v: v.std() + jnp.std(v)\n    return jax.grad(g)(x)\n", "f(jnp.ones(3))"),
+        (
+            "def f(v):\n    unit = lambda v: v / jnp.sqrt(v @ v)\n    return jax.jacobian(unit)(v)\n",
+            "f(jnp.zeros(2))",
+        ),
+        ("def f(p):\n    return jax.grad(lambda p: jnp.arctan2(p[1], p[0]))(p)\n", "f(jnp.zeros(2))"),
+        ("def f(k):\n    return jnp.linalg.cholesky(k)\n", "f(jnp.ones((3, 3)))"),
+    ],
+)
+def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:
+    (fix,) = finding("nan", cell, call).fixes
+    assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
 
 
 def test_functions_that_may_wait_are_not_run_again() -> None:

@@ -355,17 +355,28 @@ def live_after(place: Place, statement: Any) -> set[str]:
         if isinstance(parent, (cst.IndentedBlock, cst.Module)):
             index = next(i for i, s in enumerate(parent.body) if s is node)
             found |= {n for s in parent.body[index + 1 :] for n in names.loads(code(place, s))}
-        if isinstance(parent, (cst.For, cst.While)):
-            found |= names.loads(place.cell.code(parent))
+        if isinstance(parent, (cst.For, cst.While)) and node is parent.body:
+            found |= _next_turn(place, parent)
         node = parent
     scope = place.cell.function(statement)
     if scope is not None:
+        own = set(place.cell.within(statement, cst.FunctionDef, cst.Lambda))
         for inner in place.cell.own(scope, cst.FunctionDef, cst.Lambda):
-            if inner is not scope:
+            if inner is not scope and inner not in own:
                 found |= names.loads(place.cell.code(inner))
         shared = place.cell.own(scope, cst.Global, cst.Nonlocal)
         found |= {item.name.value for s in shared for item in s.names}
     return found
+
+
+def _next_turn(place: Place, loop: Any) -> set[str]:
+    """Names that a turn of the loop reads before it binds them."""
+    import libcst as cst
+
+    text = "".join(code(place, s) for s in body_of(loop))
+    if isinstance(loop, cst.While):
+        return names.exposed(text) | names.loads(place.cell.code(loop.test))
+    return names.exposed(text, names.stores(f"{place.cell.code(loop.target).strip()} = 0"))
 
 
 def bound_before(place: Place, statement: Any) -> set[str]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
+from jitmagic.fixes.rewrite.place import Candidate
+from jitmagic.fixes.rewrites import propose_from
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.text import FunctionNode, Text, the
+from jitmagic.fixes.silent.text import Text, the
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
@@ -18,17 +21,29 @@ if TYPE_CHECKING:
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The first way to write the loop that gives the plain results in a smaller program."""
+    left: list[tuple[str, str]] = []
     for title, cell in _candidates(finding, evidence, prover):
         words = _proved(prover, cell)
         if words:
             yield Fix(title=title, applicability="safe", verified=True, evidence=words, cell=cell)
             return
+        left.append((title, cell))
+    for title, cell in left[:FOLLOWED]:  # what asks for the value of the index has to be rewritten besides
+        for fix in propose_from(Candidate(title, cell), evidence, prover):
+            words = _proved(prover, fix.cell) if fix.cell else None
+            if words:
+                yield replace(fix, evidence=words)
+                return
+
+
+FOLLOWED = 2
+"""Loops that do not trace as they are, and whose bodies are rewritten in turn."""
 
 
 def _candidates(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[tuple[str, str]]:
     source = evidence.function.cell
     line = Text(source).line_of(finding)
-    for make in (_fori, _rows, _collected, _comprehension, _nested):
+    for make in (_nested, _fori, _rows, _mapped, _scanned, _comprehension):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
             yield from make(source, line, finding, evidence, prover)
 
@@ -116,42 +131,37 @@ def _rows(
     yield from _fori(text.result(), line, finding, evidence, prover)
 
 
-def _collected(
+def _scanned(
     source: str, line: int, finding: Finding, evidence: Evidence, prover: Prover
 ) -> Iterator[tuple[str, str]]:
-    """A loop that appends its results to a list, as a `scan` that stacks them."""
-    from jitmagic.fixes.rewrite import names
+    """A loop that fills lists, or leaves behind what its last turn made, as a `scan`."""
+    from jitmagic.fixes.silent import scanning
 
+    yield from scanning.candidates(source, _loop(Text(source), line))
+
+
+def _mapped(
+    source: str, line: int, finding: Finding, evidence: Evidence, prover: Prover
+) -> Iterator[tuple[str, str]]:
+    """A loop whose turns only append, each something of its own, as a `vmap`."""
     text = Text(source)
     loop = _loop(text, line)
     function = text.around(loop, ast.FunctionDef, ast.AsyncFunctionDef)
-    if not isinstance(function, FunctionNode):
+    only = loop.body[0].value if len(loop.body) == 1 and isinstance(loop.body[0], ast.Expr) else None
+    if (
+        not isinstance(only, ast.Call)
+        or not isinstance(only.func, ast.Attribute)
+        or only.func.attr != "append"
+    ):
         return
-    appends = [
-        s for s in loop.body
-        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and isinstance(s.value.func, ast.Attribute)
-        and s.value.func.attr == "append" and isinstance(s.value.func.value, ast.Name) and len(s.value.args) == 1
-    ]  # fmt: skip
-    if len(appends) != 1 or appends[0] is not loop.body[-1]:
+    out, row, looped = ast.unparse(only.func.value), text.code(loop.target), text.code(loop.iter)
+    if function is None or not row.isidentifier() or len(only.args) != 1:
         return
-    call = appends[0].value
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
-    out = ast.unparse(call.func.value)
     started = the(
         s for s in ast.walk(function) if isinstance(s, ast.Assign) and ast.unparse(s) == f"{out} = []"
     )
-    body = "\n".join(_dedented(text, s, loop.body[0].col_offset) for s in loop.body[:-1])
-    own = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    carried = [
-        n
-        for n in names.stores(body)
-        if n not in own and (n in names.exposed(body, own) or _read_after(function, loop, n))
-    ]
-    value, row = text.code(call.args[0]), text.code(loop.target)
-    looped = text.code(loop.iter)
     is_range = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "range"
     xs = f"jnp.arange{looped.removeprefix('range')}" if is_range else looped
-    indent = " " * loop.col_offset
     for stacking in (n for n in ast.walk(function) if isinstance(n, ast.Call) and len(n.args) == 1):
         if (
             ast.unparse(stacking.args[0]) == out
@@ -160,37 +170,11 @@ def _collected(
         ):
             text.replace(stacking, out)
     text.remove(started)
-    if not carried and not body and row.isidentifier():
-        text.replace(loop, f"{out} = jax.vmap(lambda {row}: {value})({xs})")
-        yield "map over the rows with jax.vmap", text.result()
-        return
-    state = ", ".join(carried)
-    first = state if len(carried) == 1 else "state" if carried else "_"
-    step = text.fresh("step", "body")
-    head = [f"def {step}({first}, {row if row.isidentifier() else 'row'}):"]
-    if not row.isidentifier():
-        head.append(f"    {row} = row")
-    if len(carried) > 1:
-        head.append(f"    {state} = state")
-    head += [f"    {x}" for x in body.splitlines()]
-    given = {0: "None", 1: state}.get(len(carried), f"({state})")
-    head += [f"    return {given}, {value}", ""]
-    head.append(f"{given if carried else '_'}, {out} = jax.lax.scan({step}, {given}, {xs})")
-    text.replace(loop, "\n".join([head[0], *(f"{indent}{x}" if x else x for x in head[1:])]))
-    yield "loop with jax.lax.scan, which stacks the results", text.result()
+    text.replace(loop, f"{out} = jax.vmap(lambda {row}: {text.code(only.args[0])})({xs})")
+    yield "map over the rows with jax.vmap", text.result()
 
 
 STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array")
-
-
-def _read_after(function: ast.AST, loop: ast.AST, name: str) -> bool:
-    end = loop.end_lineno or 0  # type: ignore[attr-defined]
-    return any(isinstance(n, ast.Name) and n.id == name and n.lineno > end for n in ast.walk(function))
-
-
-def _dedented(text: Text, statement: ast.stmt, columns: int) -> str:
-    first, *rest = text.code(statement).splitlines()
-    return "\n".join([first, *(r[columns:] if r[:columns].isspace() else r for r in rest)])
 
 
 def _comprehension(

@@ -70,7 +70,7 @@ def _kept(before: Any, after: Any) -> bool:
 
 def _candidates(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
     """(title, whether the new value is beyond doubt, corrected cell), the best first."""
-    for make in (_double_where, _squared_norm, _stable, _safe_root, _guarded):
+    for make in (_double_where, _squared_norm, _stable, _safe_root, _guarded, _at_the_border):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError):
             yield from make(source, line)
 
@@ -160,7 +160,7 @@ def _squared_norm(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
 
 def _stable(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
     """Formulas of jax that do not overflow: slogdet, logsumexp, softplus, softmax, log_softmax, xlogy, sinc."""
-    for change in (_log_of_determinant, _log_of_sum, _softplus, _softmax, _xlogy):
+    for change in (_log_of_determinant, _log_of_sum, _softplus, _logistic, _softmax, _xlogy):
         text = Text(source)
         title = change(text, line)
         if text.changes:
@@ -201,18 +201,74 @@ def _last_of(node: Any) -> str:
 
 
 def _log_of_sum(text: Text, line: int) -> str:
+    """`log` of `sum` or `mean` of `exp`, also with names in between; `log` of `softmax` and of `sigmoid`."""
+    given = _assigned(text, line)
     for node in _nodes(text, line, ast.Call):
-        inner = node.args[0] if node.args else None
-        if _last(node) == "log" and isinstance(inner, ast.Call) and _last(inner) == "sum" and inner.args:
-            exp = inner.args[0]
-            if isinstance(exp, ast.Call) and _last(exp) == "exp":
-                rest = "".join(f", {text.code(k)}" for k in inner.keywords)
-                text.replace(node, f"jax.scipy.special.logsumexp({text.code(exp.args[0])}{rest})")
-        elif _last(node) == "log" and isinstance(inner, ast.Call) and _last(inner) == "softmax":
-            text.replace(
-                node, f"jax.nn.log_softmax({', '.join(text.code(a) for a in (*inner.args, *inner.keywords))})"
-            )
+        inner = _behind(node.args[0], given) if node.args else None
+        name = _last(inner) if isinstance(inner, ast.Call) else ""
+        if _last(node) != "log" or not isinstance(inner, ast.Call):
+            continue
+        method = isinstance(inner.func, ast.Attribute) and not dotted_name(inner.func).startswith(
+            ("jnp.", "jax.")
+        )
+        summed = (
+            inner.func.value
+            if method and isinstance(inner.func, ast.Attribute)
+            else next(iter(inner.args), None)
+        )
+        exp = _behind(summed, given) if summed is not None else None
+        if name in ("sum", "mean") and isinstance(exp, ast.Call) and _last(exp) == "exp":
+            x, rest = text.code(exp.args[0]), "".join(f", {text.code(a)}" for a in inner.args[not method :])
+            rest += "".join(f", {text.code(k)}" for k in inner.keywords)
+            axis = next((text.code(k.value) for k in inner.keywords if k.arg == "axis"), "")
+            axis = axis or (text.code(inner.args[not method]) if len(inner.args) > (not method) else "")
+            count = f"{_jnp(text)}.size({x}{f', {axis}' if axis else ''})"
+            less = f" - {_jnp(text)}.log({count})" if name == "mean" else ""
+            text.replace(node, f"jax.scipy.special.logsumexp({x}{rest}){less}")
+        elif name in ("softmax", "sigmoid"):
+            code = ", ".join(text.code(a) for a in (*inner.args, *inner.keywords))
+            text.replace(node, f"jax.nn.log_{name}({code})")
     return "use the form of jax that does not overflow"
+
+
+def _assigned(text: Text, line: int) -> dict[str, ast.expr]:
+    """What the names of the function around the line were assigned, where that happens once."""
+    function = next((n for n in _around(text, line) if isinstance(n, ast.FunctionDef)), text.tree)
+    pairs = [
+        (n.targets[0].id, n.value)
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)
+    ]
+    names = [name for name, _ in pairs]
+    return {name: value for name, value in pairs if names.count(name) == 1}
+
+
+def _behind(node: ast.expr, given: dict[str, ast.expr]) -> ast.expr:
+    """What a name stands for."""
+    for _ in range(3):
+        if isinstance(node, ast.Name) and node.id in given:
+            node = given[node.id]
+    return node
+
+
+def _logistic(text: Text, line: int) -> str:
+    """`1 / (1 + exp(-x))`."""
+    for node in _nodes(text, line, ast.BinOp):
+        bottom = node.right
+        if not (isinstance(node.op, ast.Div) and ast.unparse(node.left) in ("1", "1.0")):
+            continue
+        if isinstance(bottom, ast.BinOp) and isinstance(bottom.op, ast.Add):
+            sides = [bottom.left, bottom.right]
+            exp = next((s for s in sides if isinstance(s, ast.Call) and _last(s) == "exp" and s.args), None)
+            one = any(ast.unparse(s) in ("1", "1.0") for s in sides)
+            if exp is not None and one:
+                x = exp.args[0]
+                negative = isinstance(x, ast.UnaryOp) and isinstance(x.op, ast.USub)
+                code = (
+                    text.code(x.operand) if negative and isinstance(x, ast.UnaryOp) else f"-({text.code(x)})"
+                )
+                text.replace(node, f"jax.nn.sigmoid({code})")
+    return "use jax.nn.sigmoid, which does not overflow"
 
 
 def _softplus(text: Text, line: int) -> str:
@@ -349,6 +405,14 @@ def _guarded(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
             make(text, node)
         if text.changes:
             yield "keep forbidden values away from the operation", False, text.result()
+
+
+def _at_the_border(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
+    from jitmagic.fixes.silent import guards
+
+    yield from guards.candidates(
+        source, lambda text: _nodes(text, line, ast.BinOp, ast.Call), _jnp(Text(source))
+    )
 
 
 def _divisor(text: Text, node: Any) -> None:
