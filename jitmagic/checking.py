@@ -60,7 +60,8 @@ class Checker(Subject):
             self.guarded(self._seen_inside, args, kwargs)
         if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
             self.guarded(self._look_at_result, args, kwargs, out)
-        if (stale or self.shim.traced != traced) and _outside_traces():
+        # the trace of a first call may be that of one that was interrupted while it compiled
+        if (stale or self.shim.traced != traced or self.seen.count == 1) and _outside_traces():
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 

@@ -647,3 +647,21 @@ def test_a_class_that_refuses_descriptions_in_place_of_arrays_is_called_as_witho
     )
     notebook.ok("%%jit -q --no-time\ndef f(v):\n    return v.x * 2\nassert f(V(jnp.ones(2)))[0] == 2")
     assert notebook.kinds("error", "warning") == []
+
+
+def test_the_call_after_an_interrupted_compilation_shows_its_report(notebook, monkeypatch):
+    from jitmagic.tracing import stages
+
+    whole = stages._interruptibly
+
+    def interrupted(name, compile):
+        monkeypatch.setattr(stages, "_interruptibly", whole)
+        raise KeyboardInterrupt(f"interrupted after 8 s of compiling {name}")
+
+    monkeypatch.setattr(stages, "_interruptibly", interrupted)
+    notebook.error("%%jit --no-time\ndef patient(x):\n    return x * 3\ny = patient(jnp.ones(7))")
+    notebook.ok("y = patient(jnp.ones(7))")
+    shown = [o.data.get("text/plain", "") for o in notebook.outputs]
+    assert any("patient  ok" in text for text in shown)
+    (function,) = notebook.report().functions
+    assert (function.calls, function.traces, function.compiles) == (1, 1, 1)
