@@ -344,3 +344,11 @@ class Evidence:
     """Smallest set of leaves that, made static, lets the function trace; None where there is none."""
     silent: Silent | None = None
     notes: tuple[str, ...] = field(default=())
+
+
+def root(path: str) -> str:
+    """The name that a path starts from: `cfg` of `cfg['n']`, `self` of `self.w`."""
+    for i, character in enumerate(path):
+        if character in ".[(":
+            return path[:i]
+    return path

@@ -558,8 +558,7 @@ class Session:
 
     def _with_leftovers(self, known: Report, sources: Sequence[str]) -> Report:
         """The report with what these cells make and do not use."""
-        from jitmagic import subject
-        from jitmagic.silent import leftover
+        from jitmagic import leftover, subject
 
         try:
             found = leftover.findings(sources, self.sources, self.shell.user_ns)
@@ -572,12 +571,12 @@ class Session:
 
     def _with_compilations(self, known: Report, checkers: list[checking.Checker]) -> Report:
         """The report with the places that make compiled functions again and again."""
-        from jitmagic.silent import events
+        from jitmagic import remade
 
         if self.watcher is None:
             return known
-        found = tuple(map(self._corrected, events.findings(self.watcher.events, checkers)))
-        kept = [f for f in known.findings if not any(events.is_same(f, g) for g in found)]
+        found = tuple(map(self._corrected, remade.findings(self.watcher.events, checkers)))
+        kept = [f for f in known.findings if not any(remade.is_same(f, g) for g in found)]
         return replace(known, findings=tuple([*kept, *found])) if found else known
 
     def _corrected(self, finding: Finding) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Function, Leaf, Problem, Where
+from jitmagic.evidence import root as root
 from jitmagic.report import Finding, Severity, Span
 
 
@@ -63,14 +64,6 @@ def span(where: Where | None, function: Function) -> Span | None:
         return None
     other = where.file if where.file != function.file else None
     return Span(where.line, where.column, where.end_line, where.end_column, where.source, other)
-
-
-def root(path: str) -> str:
-    """The name that a path starts from: `cfg` of `cfg['n']`, `self` of `self.w`."""
-    for i, character in enumerate(path):
-        if character in ".[(":
-            return path[:i]
-    return path
 
 
 def covers(path: str, other: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jitmagic.evidence import Silent
+from jitmagic.evidence import Silent, root
 from jitmagic.facts import source_file
 from jitmagic.silent import keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
@@ -51,7 +51,6 @@ def collect(
 
 
 def _dynamic_leaves(subject: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
-    from jitmagic.rules.base import root
     from jitmagic.tracing.leaves import named_leaves
 
     static = subject.options.static_parameters(subject.fn)

@@ -9,17 +9,13 @@ import types
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jitmagic.evidence import Evidence, Function, Where
-from jitmagic.report import Finding
+from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in
 from jitmagic.syntax import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
-
-if TYPE_CHECKING:
-    from jitmagic.subject import Subject
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
@@ -118,52 +114,6 @@ class Maker:
     made: ast.AST
     name: str
     """Name under which jax knows the function that is made."""
-
-
-def findings(events: Sequence[Event], subjects: Sequence[Subject] = ()) -> tuple[Finding, ...]:
-    """A recompile-new-function finding for each place whose functions were compiled three or more times.
-
-    `subjects` are the functions that are watched; one of the same cell is asked for a fix.
-    """
-    from jitmagic.rules.recompile_new_function import RULE
-
-    found: list[Finding] = []
-    for maker, times in repeated(events):
-        source = source_of(maker.file)
-        function = Function(_scope_name(source, maker), maker.file, "", 0)
-        text = ast.unparse(maker.made)
-        loop = isinstance(maker.scope, ast.For | ast.While)
-        found.append(
-            RULE.finding(
-                Evidence(function),
-                f"a new function is made and compiled here {'at each turn' if loop else 'at each call'}: "
-                f"{times} compilations so far of `{text if len(text) < 60 else text[:57] + '…'}`",
-                where=_place(maker, source),
-                culprits=culprits(maker, source),
-                help="call `jax.jit` once, outside, and pass what varies as arguments of the compiled function",
-            )
-        )
-    return tuple(_with_fix(f, subjects) for f in found)
-
-
-def _with_fix(finding: Finding, subjects: Sequence[Subject]) -> Finding:
-    from jitmagic import fixes
-    from jitmagic.conclusions import evidence_of
-
-    for subject in subjects:
-        name = finding.function.partition(".")[0]
-        if subject.name.partition(".")[0] == name or not name:
-            try:
-                return fixes.propose([finding], evidence_of(subject), subject)[0]
-            except Exception as exc:
-                subject.failed_inside("the search for fixes", exc)
-    return finding
-
-
-def is_same(one: Finding, other: Finding) -> bool:
-    """Both speak of one place that jits anew."""
-    lines = [f.span.line if f.span else None for f in (one, other)]
-    return one.kind == other.kind and lines[0] == lines[1]
 
 
 def repeated(events: Sequence[Event], files: Iterable[str] | None = None) -> Iterator[tuple[Maker, int]]:
@@ -278,7 +228,7 @@ def culprits(maker: Maker, source: Source) -> list[str]:
     own = [maker.name] if maker.name and not maker.name.startswith("<") else []
     rest = [n for n in captured if n not in changing]
     made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else []
-    return list(dict.fromkeys([*changing, *made, *own, *rest, _scope_name(source, maker)]))
+    return list(dict.fromkeys([*changing, *made, *own, *rest, scope_name(source, maker)]))
 
 
 def _parts(made: ast.AST) -> list[ast.AST]:
@@ -324,7 +274,8 @@ def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
     )
 
 
-def _scope_name(source: Source, maker: Maker) -> str:
+def scope_name(source: Source, maker: Maker) -> str:
+    """Dotted name of the function and classes around; empty at the top of a cell."""
     node: ast.AST | None = maker.node
     names: list[str] = []
     while (node := source.parent(node) if node is not None else None) is not None:
@@ -333,7 +284,8 @@ def _scope_name(source: Source, maker: Maker) -> str:
     return ".".join(reversed(names))
 
 
-def _place(maker: Maker, source: Source) -> Where:
+def place_of(maker: Maker, source: Source) -> Where:
+    """The line of the call, or of the decorator, that compiles."""
     node = maker.node
     if isinstance(node, ast.FunctionDef):
         node = next(d for d in node.decorator_list if _jits(d))
@@ -341,5 +293,5 @@ def _place(maker: Maker, source: Source) -> Where:
     text = source.lines[line - 1].rstrip()
     start = len(text) - len(text.lstrip())
     return Where(
-        maker.file, line, start, line, len(text), text.strip(), text.strip(), _scope_name(source, maker)
+        maker.file, line, start, line, len(text), text.strip(), text.strip(), scope_name(source, maker)
     )

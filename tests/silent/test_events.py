@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jitmagic import remade
 from jitmagic.silent import events
 
 _numbers = itertools.count(1)
@@ -45,7 +46,7 @@ ANEW = [
 @pytest.mark.parametrize(("cell", "line", "culprit"), ANEW)
 def test_a_function_that_is_jitted_anew(watcher: events.Watcher, cell: str, line: str, culprit: str) -> None:
     run(cell)
-    (found,) = events.findings(watcher.events)
+    (found,) = remade.findings(watcher.events)
     assert found.kind == "recompile-new-function"
     assert found.span is not None and found.span.source == line
     assert culprit in found.culprits
@@ -62,7 +63,7 @@ def test_a_function_that_is_jitted_anew(watcher: events.Watcher, cell: str, line
 )
 def test_functions_that_are_jitted_once(watcher: events.Watcher, cell: str) -> None:
     run(cell)
-    assert events.findings(watcher.events) == ()
+    assert remade.findings(watcher.events) == ()
 
 
 def test_nothing_is_heard_after_the_end(watcher: events.Watcher) -> None:

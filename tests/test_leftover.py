@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jitmagic.silent import leftover
+from jitmagic import leftover
 
 STEP = """
 @jax.jit
