@@ -263,7 +263,10 @@ def _is_code(value: Any) -> bool:
 
 
 def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (int, float, complex)) or getattr(value, "shape", None) == ()
+    if isinstance(value, (int, float, complex)):
+        return True
+    # a random key has no shape either, and is no size
+    return getattr(value, "shape", None) == () and "key<" not in str(getattr(value, "dtype", ""))
 
 
 def look_up(path: str, namespace: Mapping[str, Any]) -> Any:

@@ -31,7 +31,6 @@ _CONVERSIONS: dict[str, Op] = {
     "__bool__": "bool", "__int__": "int", "__float__": "float", "__complex__": "complex",
     "__index__": "index", "__hex__": "index", "__oct__": "index",
 }  # fmt: skip
-_PROBES = frozenset(("_maybe_concretize", "_get_monoid_reducer", "_convert_element_type"))
 _SILENT = frozenset(("debug_callback", "debug_print"))
 
 
@@ -173,8 +172,10 @@ def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameTy
     asked = frame.f_code.co_name
     if asked == "is_concrete":
         return _probe(recorder, value, leaves, frame.f_back)
-    if asked in _PROBES:
-        return None
+    if asked not in _CONVERSIONS and asked != "concrete_or_error":
+        return (
+            None  # jax asks what it can do better with a value (`device_put`, reducers): it goes on without
+        )
     if is_probe(frame):
         return None
     context = str(frame.f_locals.get("context", "") or "") if asked == "concrete_or_error" else ""

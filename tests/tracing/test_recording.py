@@ -306,3 +306,19 @@ def test_a_compiled_function_that_gives_its_arguments_away_leaves_them() -> None
     x = jnp.arange(3.0) + 1
     run = record(fn, (x,), {}, find_nan=False)
     assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x",))] and not x.is_deleted()
+
+
+def test_what_jax_asks_for_its_own_use_is_no_problem() -> None:
+    body = (
+        "x = jax.device_put(x, jax.devices()[0])\ny = jax.lax.reduce(x, 0.0, jax.lax.add, (0,))\n"
+        "z = jax.lax.reduce_window(x, 0.0, jax.lax.add, (2,), (1,), 'VALID')\nif y > 0: z = -z\nreturn z"
+    )
+    run = record(lines("x", body), (X,), {}, find_nan=False)
+    assert run.error is None
+    assert [(p.op, p.where.source) for p in run.problems if p.where] == [("bool", "if y > 0: z = -z")]
+
+
+def test_a_random_key_is_not_to_blame_for_a_size() -> None:
+    body = "a, b = jax.random.split(key)\nn, m = sizes\nreturn jax.random.normal(a, (n, m))"
+    run = record(lines("key, sizes", body), (jax.random.key(0), (3, 4)), {}, find_nan=False)
+    assert [(p.op, p.locals) for p in run.problems] == [("shape", ("n", "m"))]
