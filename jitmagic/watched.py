@@ -6,8 +6,10 @@ is being traced, which is exactly when there is something new to look at.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import sys
 import threading
 import types
 from collections.abc import Callable
@@ -39,6 +41,9 @@ class plainly:  # noqa: N801  used as a function; a generator would touch the us
         _state.plain = self.before
 
 
+_OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
+
+
 class Watched:
     """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
 
@@ -57,7 +62,8 @@ class Watched:
 
     def __getattr__(self, name: str) -> Any:
         # what else the user's object offers: `defjvp` of a custom derivative, attributes of a callable object
-        if name.startswith("__") or "_checker" not in self.__dict__:
+        hidden = name.startswith("__") and name not in _OF_FUNCTIONS
+        if hidden or "_checker" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._checker.fn, name)
 
@@ -69,6 +75,17 @@ class Watched:
 
     def __delattr__(self, name: str) -> None:
         delattr(self._checker.fn, name)
+
+    def __copy__(self) -> Watched:
+        return self  # as a function is
+
+    def __deepcopy__(self, memo: Any) -> Watched:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """By name, as a function is; to `cloudpickle`, which sends functions whole, the user's own."""
+        asked_by = str(sys._getframe(1).f_globals.get("__name__", ""))
+        return (copy.copy, (self._checker.fn,)) if "cloudpickle" in asked_by else self.__qualname__
 
     def __repr__(self) -> str:
         return f"<{self._checker.name}, compiled by jitmagic>"

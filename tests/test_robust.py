@@ -164,6 +164,17 @@ def test_an_exception_that_refuses_attributes_is_the_users_own(notebook):
     assert type(error).__name__ == "E"
 
 
+@pytest.mark.parametrize("magic", [JITS, CHECKS])
+def test_a_function_is_copied_and_pickled_as_functions_are(notebook, monkeypatch, magic):
+    monkeypatch.setitem(sys.modules, "__main__", notebook.shell.user_module)
+    notebook.ok(
+        f"{magic}\nimport copy, pickle\ndef f(x, y=2.0):\n    return x + y\nf(1.0)\n"
+        "class Holder: pass\nh = Holder(); h.f = f"
+    )
+    assert notebook.ok("copy.copy(f) is f and copy.deepcopy(h).f is f and pickle.loads(pickle.dumps(f)) is f")
+    assert notebook.ok("f.__defaults__, f.__code__.co_argcount") == ((2.0,), 2)
+
+
 WIDE = [
     "def f(x, n):\n    for _ in range(n): x = x + 1\n    return x\nf(1.0, 3)",
     "def f(x):\n    if x.sum() > 0:\n        return float(x[0])\n    return x[x > 0]\nf(jnp.ones(3))",
