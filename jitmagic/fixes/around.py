@@ -154,7 +154,7 @@ def with_values(result: Any) -> Any:
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
-    if op_of(exc) == "carry":
+    if op_of(exc) in ("carry", "invalid-type"):
         return True
     return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
 

@@ -87,9 +87,17 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
         return "unregistered-pytree" if result.users else "invalid-jax-type"
     if problem.op == "invalid-type" and any(is_users_object(x) for x in offenders(evidence, problem)):
         return "unregistered-pytree"
+    if problem.op == "invalid-type" and class_handed_on(problem):
+        return "unregistered-pytree"
     if problem.op in ("int", "index") and problem.callee.startswith("math.") and callee != "factorial":
         return "tracer-array-conversion"
     return BY_OP[problem.op]
+
+
+def class_handed_on(problem: Problem) -> str:
+    """The notebook's class whose object the function itself gave to a function of jax's, or nothing."""
+    told = re.search(r"of type '?<class '__main__\.(\w+)'>'? is not a valid JAX type", problem.message)
+    return told[1] if told and not problem.leaves else ""
 
 
 def of_kind(evidence: Evidence, kind: str) -> Iterator[Problem]:

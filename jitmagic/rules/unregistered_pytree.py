@@ -67,8 +67,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, exception_detail
-from jitmagic.rules.classify import binding_place, is_users_object, of_kind, offenders
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.classify import binding_place, class_handed_on, is_users_object, of_kind, offenders
 from jitmagic.rules.invalid_jax_type import SOURCES_OF_DATA, blamed
 from jitmagic.rules.returned import Returned, returned
 from jitmagic.rules.words import quoted
@@ -82,6 +82,20 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             yield _result(evidence, problem, result)
             continue
         leaves = offenders(evidence, problem)
+        name = class_handed_on(problem)
+        if name and not any(map(is_users_object, leaves)):
+            callee = quoted(problem.callee) if problem.callee else "a function of JAX"
+            yield RULE.finding(
+                evidence,
+                f"{callee} is given an object of the class `{name}`, and jax does not know which of its attributes "
+                "are arrays",
+                where=problem.where or evidence.function.where,
+                culprits=[name, *culprits(evidence, problem)],
+                help=f"register `{name}` with `jax.tree_util.register_pytree_node_class` (or `register_dataclass`), "
+                "its arrays as children",
+                detail=exception_detail(problem),
+            )
+            continue
         own = next(x for x in leaves if is_users_object(x))
         names = blamed(problem, leaves)
         yield RULE.finding(

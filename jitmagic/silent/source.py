@@ -224,7 +224,9 @@ _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic
 
 
 def _isinstance_of(code: Code, call: ast.Call) -> str:
-    """The name tested by `isinstance(x, float)`, `callable`, `hasattr(x, '__array__')`, else ''."""
+    """The name tested by `isinstance(x, float)`, `np.isscalar(x)`, `hasattr(x, '__array__')`, else ''."""
+    if code.full_name(call.func) == "numpy.isscalar" and call.args:
+        return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
     if not (
         isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")
     ):

@@ -105,6 +105,13 @@ CASES = {
         "        return (x - m, m), None\n    return jax.lax.scan(step, (x, None), gs)[0][0]\n",
         ("f(jnp.ones(2), jnp.ones((3, 2)))",), "(x, jnp.zeros_like(x))",
     ),
+    "object that a loop carries": Case(
+        "unregistered-pytree",
+        "class Walker:\n    def __init__(self, x):\n        self.x = x\n\n"
+        "def f(x, ks):\n    return jax.lax.scan(lambda w, k: (Walker(w.x + k), w.x), Walker(x), ks)[1]\n",
+        ("f(jnp.float32(0), jnp.ones(3))",), "@jax.tree_util.register_pytree_node_class\nclass Walker",
+        proved=False,
+    ),
     "dict as static": Case(
         "unhashable-static", "def f(x, c):\n    for _ in range(c['n']):\n        x = x * c['s']\n    return x\n",
         ("f(jnp.ones(2), {'n': 2, 's': 0.5})",), "f(jnp.ones(2), 2, 0.5)", static=("c",),

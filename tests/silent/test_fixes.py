@@ -41,6 +41,8 @@ CELLS = [
     ("unrolled-loop", "def f(xs):\n    R = 0.0\n    out = []\n    for x in reversed(xs):\n        R = x + 0.9 * R\n        out.insert(0, R)\n    return jnp.array(out)\n", ["f(jnp.arange(60.0))"], "", {}),
     ("nan", "def f(w):\n    e = jnp.exp(w)\n    return jnp.log(e.mean())\n", ["f(jnp.array([-999.0, -1000.0]))"], "", {}),
     ("jit-differs-from-eager", "def f(x, up):\n    if isinstance(up, bool):\n        return x + 1 if up else x\n    return 0 * x\n", ["f(2.0, True)"], "", {}),
+    ("jit-differs-from-eager", "def f(x, up):\n    return x * ~up\n", ["f(jnp.arange(3), True)"], "", {}),
+    ("jit-differs-from-eager", "def f(x, s):\n    if np.isscalar(s):\n        return x * s\n    return x\n", ["f(jnp.ones(2), 2.0)"], "", {}),
     ("dtype-truncation", "def f(t):\n    return t - t[0]\n", ["f(np.array([1.7e9, 1.7e9 + 0.5]))"], "", {}),
     ("dtype-truncation", "def f(n):\n    return n * 3_000_000_000\n", ["f(jnp.arange(3))"], "", {}),
 ]  # fmt: skip

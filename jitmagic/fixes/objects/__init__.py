@@ -31,6 +31,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     if found is None:
         with contextlib.suppress(Exception):  # the plain function fails too
             yield from register.propose_for_results(evidence, prover)
+        yield from register.propose_for_made(finding, evidence, prover)
         return
     name, value = found
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import functools
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +52,36 @@ def propose_for_results(evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     source = evidence.function.cell
     instances = [i for r in prover.plain_results() for i in _instances(r, source)]
     yield from _fixes(list({type(i): i for i in instances}.values()), evidence, prover)
+
+
+def propose_for_made(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """The cell with the class registered whose objects the function makes and hands to a loop of jax's."""
+    told = re.search(r"of type '<class '([\w.]+)'>' is not a valid JAX type", finding.detail)
+    kind = prover.checker.namespace.get(told[1].rpartition(".")[2]) if told else None
+    if isinstance(kind, type) and prover.samples:
+        made = _made(kind, prover)
+        instances = [i for m in made[:1] for i in _instances(m, evidence.function.cell)]
+        yield from _fixes(instances, evidence, prover)
+
+
+def _made(kind: type, prover: Prover) -> list[Any]:
+    """The objects of the class that a plain run makes, as far as it goes."""
+    own, made = kind.__dict__.get("__init__"), list[Any]()
+    if own is None:
+        return made
+
+    @functools.wraps(own)
+    def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
+        made.append(self)
+
+    setattr(kind, "__init__", noting)  # noqa: B010
+    try:
+        with contextlib.suppress(Exception):
+            prover.run_plain(prover.samples[-1])
+    finally:
+        setattr(kind, "__init__", own)  # noqa: B010
+    return made
 
 
 def _fixes(instances: Sequence[Any], evidence: Evidence, prover: Prover) -> Iterator[Fix]:

@@ -87,6 +87,11 @@ def _tested_as_setting(evidence: Evidence, prover: Prover, line: int) -> Iterato
     """The flag, number or text whose type the line tests as a static argument, which keeps its type."""
     tested = [m[0] for n in Text(evidence.function.cell).on_line(line) if (m := _tested(n)) is not None]
     leaves = [x for c in evidence.calls for x in c.leaves if x.path in tested and not x.static]
+    if not tested:  # `~flag` is -2 for a flag of Python's, and False for one that is traced
+        leaves = [
+            x for c in evidence.calls for x in c.leaves
+            if x.python_type == "bool" and x.path == x.argument and not x.static
+        ]  # fmt: skip
     names = tuple(dict.fromkeys(x.path for x in leaves))
     if not names or any(x.python_type not in ("bool", "int", "str") for x in leaves):
         return
@@ -218,6 +223,12 @@ def _tested(node: ast.AST) -> tuple[str, str, bool] | None:
         kind = node.args[1]
         parts = kind.elts if isinstance(kind, ast.Tuple) else [kind]
         return ast.unparse(node.args[0]), ", ".join(ast.unparse(p) for p in parts), False
+    if (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("np.isscalar", "numpy.isscalar")
+        and node.args
+    ):
+        return ast.unparse(node.args[0]), "float, int", False
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         sides = [node.left, node.comparators[0]]
         for side, other in (sides, sides[::-1]):
