@@ -115,8 +115,11 @@ def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> li
     rewritten = [f for f in fixes if f.cell and f.verified and not f.static_argnames and not f.static_argnums]
     if not rewritten:
         return [replace(f, applicability="display") if _compared(f, finding, evidence) else f for f in fixes]
+    exact = any(f.applicability == "safe" for f in rewritten)
     kept = [
-        f if f.cell or not _static_data(f, finding, evidence) else replace(f, applicability="display")
+        f
+        if f.cell or not _static_data(f, finding, evidence, exact=exact)
+        else replace(f, applicability="display")
         for f in fixes
     ]
     kept.sort(key=lambda f: f.applicability == "display")
@@ -143,8 +146,9 @@ def _flags(fix: Fix, evidence: Evidence) -> bool:
     return bool(leaves) and all(x.python_type in ("bool", "str") for x in leaves)
 
 
-def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
-    """The fix makes a number static that is data: a float, or one that is compared by size."""
+def _static_data(fix: Fix, finding: Finding, evidence: Evidence, *, exact: bool) -> bool:
+    """The fix makes a number static that is data: a float, or one that is compared by size; the end of a `while`
+    where there is an `exact` rewrite."""
     order = evidence.function.parameters
     numbered = {order[n] for n in fix.static_argnums or () if -len(order) <= n < len(order)}
     names = set(fix.static_argnames or ()) | numbered
@@ -162,7 +166,9 @@ def _static_data(fix: Fix, finding: Finding, evidence: Evidence) -> bool:
     )
     if problem is None or finding.kind != "tracer-bool" or problem.construct == "assert":
         return False
-    return problem.construct == "while" or any(sign in problem.where.text for sign in "<>")  # type: ignore[union-attr]
+    if problem.construct == "while":
+        return exact
+    return any(sign in problem.where.text for sign in "<>")  # type: ignore[union-attr]
 
 
 def _sized_by(names: set[str], evidence: Evidence) -> bool:

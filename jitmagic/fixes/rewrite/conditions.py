@@ -254,9 +254,10 @@ def _membership(place: Place, left: Any, right: Any, negated: bool) -> str:
         inside = f"({low} <= {x}) & ({x} < {high})"
         return f"{jnp}.logical_not({inside})" if negated else inside
     values = code(right)
+    listed = assigned(place, right) if isinstance(right, cst.Name) else right
     array = (
         f"{jnp}.array({values})"
-        if isinstance(right, (cst.Tuple, cst.List))
+        if isinstance(listed, (cst.Tuple, cst.List))
         else f"{jnp}.array(list({values}))"
     )
     inside = f"{jnp}.isin({x}, {array})"

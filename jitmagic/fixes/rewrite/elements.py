@@ -134,7 +134,13 @@ def _substituted(source: str, whole: Mapping[str, str]) -> str | None:
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name not in ELEMENTWISE:
                 return None
-    return ast.unparse(_Names(whole).visit(body))
+    if "\n" in source:
+        return ast.unparse(_Names(whole).visit(body))
+    named = [n for n in ast.walk(body) if isinstance(n, ast.Name) and n.id in whole]
+    text = f"({source})".encode()
+    for n in sorted(named, key=lambda n: -n.col_offset):
+        text = text[: n.col_offset] + whole[n.id].encode() + text[n.end_col_offset :]
+    return text.decode()[1:-1]
 
 
 _WORDS = {
