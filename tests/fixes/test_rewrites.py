@@ -312,7 +312,7 @@ CASES = {
     ),
     "filter in a sum": (
         "def f(xs, low):\n    return sum(x**2 for x in xs if x > low)\n",
-        "def f(xs, low):\n    return jnp.sum(jnp.where(xs > low, xs ** 2, 0))\n",
+        "def f(xs, low):\n    return jnp.sum(jnp.where(xs > low, xs**2, 0))\n",
         ["f(jnp.arange(4.0), 1.5)"],
     ),
     "filter over rows": (
