@@ -321,4 +321,12 @@ CASES = {
         "tracer-array-conversion", "def f(x):\n    return table.dot(x)\n", ("f(jnp.ones(2))",),
         "jnp.asarray(table).dot(x)", setup="table = np.ones((3, 2))\n",
     ),
+    "lists in a tuple": Case(
+        "unhashable-static", "def f(x, spec):\n    for n, ks in spec:\n        for k in ks:\n            x = x * k + n\n    return x\n",
+        ("f(1.0, ((2, [1, 3]), (1, [3])))",), "((2, (1, 3)), (1, (3,)))", static=("spec",),
+    ),
+    "lists in a list": Case(
+        "unhashable-static", "def f(x, spec):\n    for n, k in spec:\n        x = x[:n] * k\n    return x\n",
+        ("f(jnp.ones(3), [[2, 3], [1, 3]])",), "((2, 3), (1, 3))", static=("spec",),
+    ),
 }  # fmt: skip

@@ -35,16 +35,15 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     name, value = found
     try:
-        if isinstance(value, register.CONTAINERS):
-            fixes = (
-                []
-                if finding.kind == "unhashable-static"
-                else list(register.propose(finding, evidence, prover, name, value))
-            )
-            yield from fixes or parts.propose(finding, evidence, prover, name, value)
-            return
         if finding.kind == "unhashable-static":
-            yield from hashable.propose(evidence, prover, name, value)
+            if isinstance(value, (dict, list)):
+                yield from parts.propose(finding, evidence, prover, name, value)
+            else:
+                yield from hashable.propose(evidence, prover, name, value)
+            return
+        if isinstance(value, register.CONTAINERS):
+            fixes = list(register.propose(finding, evidence, prover, name, value))
+            yield from fixes or parts.propose(finding, evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
         if first is not None:

@@ -49,6 +49,8 @@ def _plain_form(value: Any) -> str:
     if isinstance(value, set):
         return "frozenset({})"
     kind = np.dtype(value.dtype).kind if isinstance(value, np.ndarray) or hasattr(value, "weak_type") else ""
+    if isinstance(value, tuple):
+        return "{}"
     if kind and np.shape(value) == ():
         return {"i": "int({})", "u": "int({})", "f": "float({})", "b": "bool({})"}.get(kind, "")
     if kind in ("i", "u") and np.ndim(value) == 1 and np.size(value) <= MOST:
@@ -68,7 +70,7 @@ def _called_with(evidence: Evidence, prover: Prover, name: str, template: str) -
     if calls == sources:
         return
     words = parts._proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
-    what = template.partition("(")[0]
+    what = template.partition("(")[0].strip("{}") or "tuple"
     if words:
         yield Fix(
             title=f"pass {'an' if what == 'int' else 'a'} {what} for `{name}`: each new one compiles again",
@@ -78,13 +80,26 @@ def _called_with(evidence: Evidence, prover: Prover, name: str, template: str) -
 
 
 def _listed(text: Text, node: ast.expr) -> str:
-    """`(2, 3)` for `np.array([2, 3])`."""
+    """`(2, 3)` for `np.array([2, 3])`, and `((1, 2), 3)` for `([1, 2], 3)`."""
+    if isinstance(node, ast.Tuple):
+        return as_tuples(text.code(node))
     if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in ("array", "asarray"):
         return ""
     if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.List):
         return ""
     inside = text.code(node.args[0])[1:-1].strip().rstrip(",")
     return f"({inside},)" if len(node.args[0].elts) == 1 else f"({inside})"
+
+
+def as_tuples(source: str) -> str:
+    """An expression with every list in it as a tuple."""
+    return ast.unparse(_Tuples().visit(ast.parse(source, mode="eval")))
+
+
+class _Tuples(ast.NodeTransformer):
+    def visit_List(self, node: ast.List) -> ast.Tuple:
+        self.generic_visit(node)
+        return ast.Tuple(node.elts, node.ctx)
 
 
 def _with_hash(cell: str, value: Any) -> tuple[str, str] | None:

@@ -79,6 +79,8 @@ def _settings_alone(value: list[Any]) -> bool:
 
 def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str]) -> Iterator[Fix]:
     """Calls that pass a tuple, which has a hash, in place of the list; static where it is not yet."""
+    from jitmagic.fixes.objects import hashable
+
     old = prover.checker.options
     declared = name in old.static_parameters(prover.checker.fn)
     options = old if declared else replace(old, static_argnames=(*old.static_argnames, name))
@@ -87,7 +89,11 @@ def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str])
         text = Text(source)
         for call in calls_in(text.tree, evidence.function.name):
             node = argument_of(call, evidence, name)
-            if isinstance(node, ast.List):
+            if isinstance(node, ast.List) and any(
+                isinstance(n, ast.List) for e in node.elts for n in ast.walk(e)
+            ):
+                text.replace(node, hashable.as_tuples(text.code(node)))
+            elif isinstance(node, ast.List):
                 inside = text.code(node)[1:-1].strip()
                 text.replace(
                     node, f"({inside}{',' if len(node.elts) == 1 and not inside.endswith(',') else ''})"
