@@ -121,6 +121,7 @@ def assemble(
     import jitmagic
     from jitmagic import rules
     from jitmagic.fixes import prove
+    from jitmagic.tracing import compat
 
     cell = cell or (subjects[0].cell if subjects else CellSource())
     deadline = prove.clock() + max((s.settings.budget for s in subjects), default=0.0)
@@ -128,7 +129,7 @@ def assemble(
     return report.Report(
         functions=tuple(function_report(s) for s in subjects),
         findings=findings,
-        backend=jax.default_backend(),
+        backend=compat.started_backend(),
         versions=report.Versions(jitmagic.__version__, jax.__version__, platform.python_version()),
         cell=report.CellText(cell.text, cell.name, cell.id, cell.magic),
         notes=tuple(notes),

@@ -109,3 +109,14 @@ def test_without_the_extension_nothing_waits():
         "%unload_ext jitmagic\nprint(sys.meta_path == before)",
     )
     assert lines == ["1", "True"]
+
+
+def test_a_report_before_any_computation_starts_no_device():
+    lines = session(
+        "%load_ext jitmagic\nimport jax",
+        "%%jit -q --trace-only\ndef f(x):\n    return x * 2\n_ = f(jax.ShapeDtypeStruct((3,), 'float32'))",
+        "r = %jitcheck -o\nprint([f.name for f in r.functions], repr(r.backend))",
+        "jax.config.update('jax_num_cpu_devices', 3)\nprint(len(jax.devices()))",
+        "r = %jitcheck -o\nprint(r.backend)",
+    )
+    assert lines[-3:] == ["['f'] ''", "3", "cpu"]

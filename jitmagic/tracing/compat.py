@@ -396,6 +396,17 @@ def _can_answer() -> bool:
         return False
 
 
+def started_backend() -> str:
+    """The platform that jax computes on; empty as long as nothing has made jax look for devices.
+
+    Private: the public question starts the devices, after which their number can no longer be set. Without the
+    name they are taken to have started.
+    """
+    bridge: Any = importlib.import_module("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", lambda: True)
+    return jax.default_backend() if started() else ""
+
+
 @functools.cache
 def virtual_devices(count: int) -> tuple[Any, ...]:
     """`count` devices of a CPU client of their own, to compile for; empty where this jaxlib cannot make one.
