@@ -57,6 +57,7 @@ Never: the function cannot be compiled like this.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
@@ -88,6 +89,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 def question(problem: Problem) -> str:
     """What needs the integer: "`range(n)` needs to know how often to turn"."""
     text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
+    if _of_real_arrays(problem):
+        return f"{quoted(text)} asks for something that only an array in memory has"
     if problem.construct == "range" or callee == "range":
         return f"{quoted(text or 'range')} needs to know how often the loop turns"
     if problem.construct == "subscript":
@@ -105,8 +108,17 @@ def question(problem: Problem) -> str:
     return f"{quoted(text)} needs a definite integer" if text else "a definite integer is needed here"
 
 
+def _of_real_arrays(problem: Problem) -> bool:
+    """`x.sharding`, `x.devices()`, `x.addressable_shards`."""
+    return (
+        re.search(r"(attribute|method) (is not available|was called) on traced", problem.message) is not None
+    )
+
+
 def rewrite(problem: Problem) -> str:
     """What to write in its place where the value cannot be static."""
+    if _of_real_arrays(problem):
+        return "ask outside the compiled function, or ask the type inside: `jax.typeof(x).sharding`"
     callee = problem.callee.rsplit(".", 1)[-1]
     if problem.construct in ("range", "for", "comprehension") or callee == "range":
         return "write the loop as `jax.lax.fori_loop(0, n, body, start)`, or loop to a fixed maximum and mask"

@@ -526,3 +526,16 @@ def test_other_numbers_are_no_sizes(number: Any) -> None:
         f.kind for f in run(Evidence(function("def f(Y, n):\n    return Y", parameters="Y n"), calls=(call,)))
     ]
     assert "size-argument" not in kinds
+
+
+def test_what_only_arrays_in_memory_have_is_asked_as_such():
+    from jitmagic.evidence import Problem
+    from jitmagic.rules.tracer_int import question, rewrite
+
+    where = Where("cell", 3, 4, 3, 14, "print(x.sharding)", "x.sharding", "f")
+    said = "The 'sharding' attribute is not available on traced array with shape float32[3]."
+    asked = Problem("concrete", where, ("x",), exception="AttributeError", message=said)
+    assert question(asked) == "`x.sharding` asks for something that only an array in memory has"
+    assert "jax.typeof" in rewrite(asked)
+    other = Problem("int", where, ("x",), message="Abstract tracer value")
+    assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
