@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import os
 import re
 from typing import Any
 
@@ -175,6 +176,8 @@ class JitMagics(Magics):
             raise UsageError(f"-v {args.store_in}: not a name that a variable can have")
         if args.save and not args.save.lower().endswith((".html", ".json", ".txt")):
             raise UsageError(f"--save {args.save}: the suffix has to be .html, .json or .txt")
+        if args.save and not os.path.isdir(os.path.dirname(os.path.expanduser(args.save)) or "."):
+            raise UsageError(f"--save {args.save}: there is no such directory")
         settings = Settings(
             time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
             repeats=_positive("-r", value("repeats")) or 7,

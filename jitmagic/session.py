@@ -12,7 +12,7 @@ import difflib
 import html
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,30 @@ def current() -> Session:
 def name_bound(names: Sequence[str]) -> None:
     """Called by the cell's own code after a statement that binds these names."""
     if _sessions:
-        _sessions[-1].names_bound(names)
+        _aside("the look at what the cell defines", _sessions[-1].names_bound, names)
+
+
+def _aside(what: str, step: Callable[..., None], *args: Any) -> None:
+    """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
+    try:
+        step(*args)
+    except UsageError:
+        raise
+    except Exception as exc:
+        from jitmagic import subject
+        from jitmagic.render import escape
+
+        if subject.RAISE:
+            raise
+        text = escape.one_line(f"{type(exc).__name__}: {_text_of(exc)[:300]}")
+        print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
+
+
+def _text_of(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception:  # an exception that cannot be written
+        return ""
 
 
 class Session:
@@ -156,9 +179,7 @@ class Session:
         source = getattr(info, "raw_cell", "") or ""
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
-        self._keep_ledger()
-        for panel in self.panels:
-            panel.kernel_busy(True)
+        _aside("the start of the cell", self._settle_panels, True)
 
     def _keep_ledger(self) -> None:
         """Listen to every compilation from the moment that jax is there."""
@@ -185,27 +206,36 @@ class Session:
 
     def after_cell(self, result: Any) -> None:
         """A cell has ended: the calls of its magic line, the report, what it returns."""
-        self._keep_ledger()
-        for panel in self.panels:
-            panel.kernel_busy(False)
         error = result.error_in_exec or result.error_before_exec
+        run, tree = self.running.run, self.running.tree
+        _aside("the end of the cell", self._settle_panels, False)
         if error is not None and not isinstance(error, UsageError):
-            self._failed_with(error)
-        run = self.running.run
-        if run is not None and self.running.tree is not None and self.running.tree.body:
-            self.names_bound(cells.bound_names(self.running.tree.body[-1]))
+            _aside("the look at the error", self._failed_with, error)
+        if run is not None and tree is not None and tree.body:
+            _aside("the look at what the cell defines", self.names_bound, cells.bound_names(tree.body[-1]))
         if run is not None and error is None:
             self._run_calls(run, result)
+        _aside("the report", self._show_all, error, run)
+        if run is not None:
+            for step in (
+                lambda: self._keep_run(run),
+                lambda: self._hand_out(run, result),
+                lambda: self._panels(run),
+            ):
+                _aside("the report", step)
+        self.running.run = None
+
+    def _settle_panels(self, busy: bool) -> None:
+        self._keep_ledger()
+        for panel in self.panels:
+            panel.kernel_busy(busy)
+
+    def _show_all(self, error: BaseException | None, run: Run | None) -> None:
         if error is not None and not self._told() and (self.always or _shows(run)):
             self._post_mortem(error)
         self._show_pending()
         if self.running.shown is not None and self.running.report is None:
             self.running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
-        if run is not None:
-            self._keep_run(run)
-            self._hand_out(run, result)
-            self._panels(run)
-        self.running.run = None
 
     def _failed_with(self, error: BaseException) -> None:
         """Remember the error for the post-mortem; what came of an error of jax's does not hide it."""

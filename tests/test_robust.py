@@ -175,6 +175,40 @@ def test_a_function_is_copied_and_pickled_as_functions_are(notebook, monkeypatch
     assert notebook.ok("f.__defaults__, f.__code__.co_argcount") == ((2.0,), 2)
 
 
+def test_a_front_end_that_refuses_the_report_costs_one_line(notebook, monkeypatch):
+    from jitmagic import report, subject
+
+    def refuse(self: object, *args: object, **kwargs: object) -> None:
+        raise RuntimeError("no display\nhere")
+
+    monkeypatch.setattr(subject, "RAISE", False)
+    monkeypatch.setattr(report.Report, "_repr_mimebundle_", refuse)
+    monkeypatch.setattr("IPython.display.display", refuse)
+    assert notebook.ok("%%jit --no-time\ndef f(x):\n    return x + 1\ny = f(1.0)\nfloat(y)") == 2.0
+    [line] = [x for x in notebook.text.splitlines() if "Out[" not in x and x.strip()]
+    assert line == "jitmagic: the report itself failed (RuntimeError: no display here)"
+
+
+def test_a_directory_that_is_not_there_is_told_before_anything_runs(notebook):
+    error = notebook.error("%%jit --save /nowhere/at/all/report.html\nran = True\ndef f(x): return x")
+    assert "no such directory" in str(error) and "ran" not in notebook.ns
+
+
+def test_failures_of_ours_beside_the_cell_leave_its_functions_alone(notebook, monkeypatch):
+    from jitmagic import session, subject
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("\x1b[31mours")
+
+    monkeypatch.setattr(subject, "RAISE", False)
+    monkeypatch.setattr(session.Session, "_watch", broken)
+    assert notebook.ok("%%jit\ndef f(x):\n    return x + 1\ny = f(1.0)\ny") == 2.0
+    assert (
+        "itself failed (RuntimeError: \\x1b[31mours)" in notebook.text
+        and type(notebook.ns["f"]).__name__ == "function"
+    )
+
+
 WIDE = [
     "def f(x, n):\n    for _ in range(n): x = x + 1\n    return x\nf(1.0, 3)",
     "def f(x):\n    if x.sum() > 0:\n        return float(x[0])\n    return x[x > 0]\nf(jnp.ones(3))",
