@@ -160,13 +160,26 @@ def test_generators_are_noted(cell):
 
 
 def test_large_arrays_are_sampled_not_copied(cell):
-    ns = cell("big = np.zeros((1500, 100))\ndef f(x):\n    big[...] = x")
+    ns = cell("big = np.zeros((1500, 100))\ndef fill(a):\n    a[...] = 1\ndef f(x):\n    fill(big)")
     before = take(reach(ns["f"]))
     assert before.changes() == []
     ns["f"](1.0)
     assert [w.path for w in before.changes()] == ["big"]
     before.restore()
     assert ns["big"][0, 0] == 1.0
+
+
+def test_large_arrays_that_the_function_writes_into_are_copied(cell):
+    ns = cell("big = np.zeros((1500, 100))\ndef f(x):\n    big[...] = x")
+    before = take(reach(ns["f"]))
+    ns["f"](1.0)
+    before.restore()
+    assert ns["big"][0, 0] == 0.0 and not before.drained
+
+
+def test_one_too_large_to_copy_is_told_beforehand(cell):
+    ns = cell("big = np.zeros(1 << 27, np.uint8)\ndef f(x):\n    big[...] = x")
+    assert take(reach(ns["f"])).drained == ["big"]
 
 
 def test_frozen_and_hostile_objects(cell):
