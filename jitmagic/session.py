@@ -78,6 +78,8 @@ class Running:
     report: Report | None = None
     """What that display shows; None while there is only progress."""
     news: list[checking.Checker] = field(default_factory=list)
+    compiling: set[str] | None = None
+    """Functions of the cell that compile something by themselves, once somebody has asked."""
 
 
 _sessions: list[Session] = []
@@ -502,7 +504,9 @@ class Session:
         tree = self.running.tree
         if request.kind == "jit" or tree is None:
             return replace(request.settings, diagnose=True)
-        return replace(request.settings, diagnose=target not in cells.compile_inside(tree))
+        if self.running.compiling is None:
+            self.running.compiling = cells.compile_inside(tree)
+        return replace(request.settings, diagnose=target not in self.running.compiling)
 
     def _call_source(self) -> tuple[str, str | None]:
         return self.running.source, self.running.id
