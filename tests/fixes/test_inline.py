@@ -380,3 +380,17 @@ def test_what_later_cells_do_besides_is_done_once(notebook: Notebook, tmp_path: 
         "y = jnp.ones(3)\nnote(f(y, np.random.normal(size=y.shape)))\nnote(y)",
         "note(f(y, np.random.normal(size=y.shape)))",
     )
+
+
+def test_a_program_that_fails_leaves_nothing_behind(notebook: Notebook) -> None:
+    import sys
+
+    out = sys.stdout
+    notebook.ok("items = []\nflag = [0]")
+    notebook.run(
+        "%%jit -q --no-time\ndef f(x):\n    return x + np.random.normal()\n"
+        "items.append(f(1.0))\nflag[0] += 1\nassert flag[0] == 1, 'only once'\ny = f(2.0)\n"
+    )
+    report = notebook.report()
+    assert [f.kind for f in report.findings if f.fixes] == []
+    assert len(notebook.ns["items"]) == 1 and notebook.ns["flag"] == [1] and sys.stdout is out

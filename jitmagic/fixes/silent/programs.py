@@ -8,7 +8,7 @@ import itertools
 import linecache
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
@@ -42,8 +42,8 @@ def run(
     assert prover.parts is not None
     tree = _prepared(prover, source, prover.parts.names, prover.parts.function)
     head = name.partition(".")[0]
-    with contextlib.ExitStack() as stack:
-        for statement in _running(prover, tree, namespace):
+    with contextlib.ExitStack() as stack, contextlib.closing(_running(prover, tree, namespace)) as ran:
+        for statement in ran:
             if head in bound_names(statement):
                 put(stack)
 
@@ -100,12 +100,13 @@ def _noted(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> list[
         return value
 
     namespace |= {**prover.checker.namespace, _NOTE: note}
-    for _ in _running(prover, ast.fix_missing_locations(tree), namespace):
-        pass
+    with contextlib.closing(_running(prover, ast.fix_missing_locations(tree), namespace)) as ran:
+        for _ in ran:
+            pass
     return found
 
 
-def _running(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> Iterator[ast.stmt]:
+def _running(prover: Prover, tree: ast.Module, namespace: dict[str, Any]) -> Generator[ast.stmt, None, None]:
     """Run the statements one by one, and give each back when it has run; nothing is left behind."""
     import jax
 
