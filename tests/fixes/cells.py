@@ -209,7 +209,7 @@ CASES = {
         "unrolled-loop",
         "def f(v, xs):\n    out = []\n    for x in xs:\n        v = v + 0.1 * (x - v)\n        out.append(v)\n"
         "    return jnp.stack(out)\n",
-        ("f(jnp.float32(0.0), jnp.ones(50))",), "v, out = jax.lax.scan(step, v, xs)",
+        ("f(jnp.float32(0.0), jnp.ones(50))",), "_, out = jax.lax.scan(step, v, xs)",
     ),
     "derivative of a function of the cell": Case(
         "tracer-bool", "def loss(w):\n    return w ** 2 if w > 0 else -w\n\nslope = jax.grad(loss)\n\n"
