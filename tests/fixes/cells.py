@@ -23,6 +23,10 @@ class Case:
 POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: jax.Array\n    y: float\n"
 
 CASES = {
+    "two prints": Case(
+        "trace-time-print", "def f(x):\n    print('x', x)\n    y = x + 1\n    print('y', y)\n    return y\n", ("f(1.0)",),
+        "    jax.debug.print(\"x {x}\", x=x)\n    y = x + 1\n    jax.debug.print(\"y {y}\", y=y)",
+    ),
     "two lists from outside": Case(
         "leaked-tracer", "def f(x):\n    y = x + 1\n    log['x'].append(x)\n    log['y'].append(y)\n    return y\n",
         ("f(1.0)",), "jax.debug.callback(log['x'].append, x)\n    jax.debug.callback(log['y'].append, y)",

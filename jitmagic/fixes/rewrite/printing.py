@@ -35,6 +35,22 @@ def candidates(place: Place) -> Iterator[Candidate]:
         new = debug_print(place, call)
         if new is not None:
             yield Candidate(TITLE, place.cell.edit({call: new}))
+            every = {**_other_prints(place), call: new}
+            if len(every) > 1:
+                yield Candidate(TITLE, place.cell.edit(every))
+
+
+def _other_prints(place: Place) -> dict[Any, str | None]:
+    """Every print of traced values in the function: one alone would leave the others."""
+    import libcst as cst
+
+    found: dict[Any, str | None] = {}
+    for call in place.cell.within(place.outermost, cst.Call) if place.outermost is not None else ():
+        if place.cell.code(call.func) in _PRINTS and names.traced_in(place.cell.code(call), place.traced):
+            new = debug_print(place, call)
+            if new is not None:
+                found[call] = new
+    return found
 
 
 def _without_bar(place: Place) -> Iterator[Candidate]:
