@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.branches import call as call_text
-from jitmagic.fixes.rewrite.conditions import assigned
+from jitmagic.fixes.rewrite.merging import call as call_text
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import assigned
 
 
 def candidates(place: Place) -> Iterator[Candidate]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import BUILTINS, is_boolean, statement_asks, stripped, truth
+from jitmagic.fixes.rewrite.conditions import BUILTINS, statement_asks
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import is_boolean, stripped, truth
 
 ELEMENTWISE = frozenset(
     "abs absolute exp log log1p expm1 sqrt square sin cos tan tanh sign maximum minimum where isnan isinf isfinite "

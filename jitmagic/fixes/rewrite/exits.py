@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.branches import body_of, bound_before, live_after, rebound, where
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import is_boolean, stripped, truth
+from jitmagic.fixes.rewrite.liveness import bound_before, live_after, rebound
 from jitmagic.fixes.rewrite.loops import Body, first_values, has_break, impure, range_of, while_loop
+from jitmagic.fixes.rewrite.merging import body_of, where
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import is_boolean, stripped, truth
 
 BREAK = "loop with jax.lax.while_loop, which stops where the loop breaks"
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.branches import body_of, bound_before, call, live_after, rebound
 from jitmagic.fixes.rewrite.cells import indented
-from jitmagic.fixes.rewrite.conditions import assigned, is_boolean, stripped, truth
+from jitmagic.fixes.rewrite.liveness import bound_before, live_after, rebound
+from jitmagic.fixes.rewrite.merging import body_of, call
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import assigned, is_boolean, stripped, truth
 
 WHILE = "loop with jax.lax.while_loop"
 FORI = "loop with jax.lax.fori_loop"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import assigned, stripped
 
 _PRINTS = ("print", "sys.stdout.write", "stdout.write")
 TITLE = "print with jax.debug.print, at every call"
@@ -92,7 +92,7 @@ def _under_a_condition(place: Place) -> Iterator[Candidate]:
     """`if c: print(x)` as a `jax.debug.print` under `jax.lax.cond`."""
     import libcst as cst
 
-    from jitmagic.fixes.rewrite.conditions import truth
+    from jitmagic.fixes.rewrite.truths import truth
 
     statement = next(
         (n for n in place.path if isinstance(n, cst.If) and any(m is n.test for m in place.path)), None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.conditions import assigned, stripped
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.truths import assigned, stripped
 from jitmagic.rules.classify import DATA_SIZED, SIZE_BY_NUMBER
 
 AS_SEEN = "as in the calls seen"

@@ -1,0 +1,189 @@
+"""Selections whose length is data-dependent: what their mask is, and which expressions hold one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite.place import Place
+from jitmagic.fixes.rewrite.truths import stripped
+
+SELECTORS = frozenset(("nonzero", "where", "flatnonzero", "argwhere"))
+
+
+class Unsupported(Exception):
+    """Something is done with the selection that a mask does not stand for."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A lowered expression: source over the whole array, and the mask of what counts (None: all of it)."""
+
+    text: str
+    mask: str | None = None
+    rank: int = 1
+    """Rank of the mask."""
+    flat: bool = False
+    """The mask has the rank of the array, more than one: the selection was flat."""
+    axis: int = 0
+    """The axis of the array at which the mask begins."""
+
+
+@dataclass
+class Selections:
+    """What the local names of a block stand for."""
+
+    place: Place
+    known: dict[str, Masked] = field(default_factory=dict)
+    """Local names that stand for a selection."""
+    indices: dict[str, Masked] = field(default_factory=dict)
+    """Local names that hold the indices of a selection."""
+    masks: dict[str, str] = field(default_factory=dict)
+    uses: dict[str, int] = field(default_factory=dict)
+
+    def lower(self, node: Any) -> Masked:
+        """The expression over the whole array, and the mask of what counts. Raises Unsupported."""
+        raise NotImplementedError
+
+    def _concerned(self, node: Any) -> bool:
+        import libcst as cst
+
+        if any(
+            n.value in self.known or n.value in self.indices for n in self.place.cell.within(node, cst.Name)
+        ):
+            return True
+        if any(self._selection(s) is not None for s in self.place.cell.within(node, cst.Subscript)):
+            return True
+        return any(
+            self._selector(s) is not None for s in self.place.cell.within(node, cst.Subscript, cst.Call)
+        )
+
+    def _selector(self, node: Any) -> Masked | None:
+        """`jnp.where(c)[0]`, `jnp.nonzero(c)[0]`, `jnp.flatnonzero(c)`: the mask `c`."""
+        import libcst as cst
+
+        inner = node
+        if isinstance(node, cst.Subscript) and self.place.cell.code(node.slice[0]).strip() == "0":
+            inner = node.value
+        if not isinstance(inner, cst.Call) or len(inner.args) != 1:
+            return None
+        function = self.place.cell.code(inner.func)
+        root, _, name = function.rpartition(".")
+        if name not in SELECTORS or self.place.modules.get(root) not in ("jax.numpy", "numpy"):
+            return None
+        if self._rank(inner.args[0].value) != 1:
+            return None
+        mask = stripped(self.place.cell.code(inner.args[0].value))
+        length = f"{names.wrapped(mask)}.shape[0]"
+        return Masked(f"{self.place.jnp}.arange({length})", self._use(mask), 1)
+
+    def _selection(self, node: Any) -> Masked | None:
+        """`x[mask]`, `x[indices]`, `x[:n]` with a traced bound, as the whole array and its mask."""
+        import libcst as cst
+
+        code = self.place.cell.code
+        first, *rest = node.slice
+        if rest and self._is_all(first.slice):
+            return self._later_axis(node)
+        cut = rest[-1].slice if rest else None
+        if isinstance(first.slice, cst.Index) and isinstance(cut, cst.Slice) and not self._is_all(cut):
+            return self._row_prefix(node)
+        plain = all(isinstance(e.slice, cst.Index) and isinstance(e.slice.value, cst.Integer) for e in rest)
+        if any(not self._is_all(e.slice) for e in rest) and not plain:
+            return None
+        if isinstance(node.value, cst.Attribute) and node.value.attr.value in ("at", "shape", "iloc", "loc"):
+            return None
+        piece = first.slice
+        if isinstance(piece, cst.Slice):
+            return self._prefix(node, piece)
+        index = piece.value
+        if isinstance(index, cst.Name) and index.value in self.indices:
+            found = self.indices[index.value]
+            return Masked(code(node.value), found.mask, 1)
+        if not self._boolean(index):
+            return None
+        rank = self._rank(index)
+        whole = self._rank(node.value)
+        if rest and plain and rank == 1:
+            inside = ", ".join([":", *(code(e.slice) for e in rest)])
+            return Masked(f"{names.wrapped(code(node.value))}[{inside}]", stripped(code(index)), 1)
+        mask = stripped(code(index))
+        if mask.startswith((f"{self.place.alias('numpy')}.asarray(", f"{self.place.alias('numpy')}.array(")):
+            mask = mask.partition("(")[2][:-1]
+        return Masked(code(node.value), mask, rank, rank == whole and rank > 1)
+
+    def _later_axis(self, node: Any) -> Masked | None:
+        """`x[:, mask]` and `x[:, :, mask]`."""
+        import libcst as cst
+
+        *before, last = node.slice
+        index = last.slice.value if isinstance(last.slice, cst.Index) else None
+        if isinstance(index, cst.Ellipsis) or index is None or not all(self._is_all(e.slice) for e in before):
+            return None
+        if isinstance(index, cst.Name) and index.value in self.indices:
+            mask = self.indices[index.value].mask
+        elif isinstance(index, cst.Integer) or not self._boolean(index) or self._rank(index) != 1:
+            return None
+        else:
+            mask = stripped(self.place.cell.code(index))
+        return Masked(self.place.cell.code(node.value), mask, 1, axis=len(before))
+
+    def _is_all(self, piece: Any) -> bool:
+        import libcst as cst
+
+        return isinstance(piece, cst.Slice) and piece.lower is None and piece.upper is None
+
+    def _row_prefix(self, node: Any) -> Masked | None:
+        """`x[i, :n]`: of one row."""
+        import libcst as cst
+
+        *before, last = node.slice
+        if not all(isinstance(e.slice, cst.Index) for e in before):
+            return None
+        if any(self._seen(e.slice.value) and self._rank(e.slice.value) != 0 for e in before):
+            return None
+        row = ", ".join(self.place.cell.code(e.slice.value) for e in before)
+        return self._prefix(node, last.slice, f"{names.wrapped(self.place.cell.code(node.value))}[{row}]")
+
+    def _prefix(self, node: Any, piece: Any, base: str = "") -> Masked | None:
+        from jitmagic.fixes.rewrite.sizes import _traced_slice, window
+
+        if (
+            piece.step is not None
+            or not _traced_slice(self.place, piece)
+            or window(self.place, piece) is not None
+        ):
+            return None
+        code, base = self.place.cell.code, base or self.place.cell.code(node.value)
+        place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[0])"
+        tests = []
+        if piece.lower is not None:
+            tests.append(f"{place} >= {stripped(code(piece.lower))}")
+        if piece.upper is not None:
+            tests.append(f"{place} < {stripped(code(piece.upper))}")
+        mask = tests[0] if len(tests) == 1 else " & ".join(f"({t})" for t in tests)
+        return Masked(base, mask, 1)
+
+    def _boolean(self, index: Any) -> bool:
+        seen = self._seen(index)
+        return bool(seen) and all(s.dtype == "bool" and s.shape for s in seen)
+
+    def _seen(self, node: Any) -> Any:
+        cache = self.place.__dict__.setdefault("_probed", {})
+        if id(node) not in cache:
+            cell = self.place.cell.edit({node: f"__seen({self.place.cell.code(node)})"})
+            cache[id(node)] = self.place.probe(cell)
+        return cache[id(node)]
+
+    def _rank(self, node: Any) -> int:
+        seen = self._seen(node)
+        ranks = {len(s.shape) for s in seen}
+        if len(ranks) != 1:
+            raise Unsupported
+        return ranks.pop()
+
+    def _use(self, mask: str) -> str:
+        self.masks[mask] = mask
+        self.uses[mask] = self.uses.get(mask, 0) + 1
+        return mask
