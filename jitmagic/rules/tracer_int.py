@@ -110,9 +110,8 @@ def question(problem: Problem) -> str:
 
 def _of_real_arrays(problem: Problem) -> bool:
     """`x.sharding`, `x.devices()`, `x.addressable_shards`."""
-    return (
-        re.search(r"(attribute|method) (is not available|was called) on traced", problem.message) is not None
-    )
+    asked = r"attribute is not available on traced|The (?!__)\w+\(\) method was called on traced"
+    return re.search(asked, problem.message) is not None
 
 
 def rewrite(problem: Problem) -> str:

@@ -537,5 +537,13 @@ def test_what_only_arrays_in_memory_have_is_asked_as_such():
     asked = Problem("concrete", where, ("x",), exception="AttributeError", message=said)
     assert question(asked) == "`x.sharding` asks for something that only an array in memory has"
     assert "jax.typeof" in rewrite(asked)
-    other = Problem("int", where, ("x",), message="Abstract tracer value")
-    assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
+    called = replace(
+        asked, message="The addressable_shards() method was called on traced array with shape float32[3]."
+    )
+    assert "only an array in memory" in question(called)
+    for message in (
+        "Abstract tracer value",
+        "The __index__() method was called on traced array with shape int32[].",
+    ):
+        other = Problem("int", where, ("x",), message=message)
+        assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
