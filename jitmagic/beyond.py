@@ -36,11 +36,12 @@ class OutOfTime(BaseException):
 def within(seconds: float) -> Iterator[None]:
     """Raise OutOfTime in this thread after so many seconds, between two steps of Python, as an interrupt would be."""
     thread, lock, active = ctypes.c_ulong(threading.get_ident()), threading.Lock(), [True]
-    raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    raise_in, fired = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.Event()
 
     def stop() -> None:
         with lock:
             if active:
+                fired.set()
                 raise_in(thread, ctypes.py_object(OutOfTime))
 
     timer = threading.Timer(seconds, stop)
@@ -51,8 +52,14 @@ def within(seconds: float) -> Iterator[None]:
     finally:
         with lock:
             active.clear()
-            raise_in(thread, None)
         timer.cancel()
+        if fired.is_set():
+            # It may have been caught in there, or not have come yet. To take it back would leave Python 3.11 and 3.12
+            # waiting for it: a profiler or debugger then hangs. One that comes for sure settles both.
+            with contextlib.suppress(OutOfTime):
+                raise_in(thread, ctypes.py_object(OutOfTime))
+                while True:
+                    pass
 
 
 def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:

@@ -1,0 +1,54 @@
+"""A run that ends with its time leaves the interpreter as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from jitmagic.beyond import OutOfTime, within
+
+
+def test_a_run_that_takes_too_long_ends() -> None:
+    with pytest.raises(OutOfTime), within(0.05):
+        while True:
+            pass
+
+
+def test_one_that_was_caught_does_not_come_again() -> None:
+    caught = []
+    with within(0.05):
+        try:
+            while True:
+                pass
+        except BaseException as exc:
+            caught.append(type(exc))
+    for _ in range(10_000):
+        pass
+    assert caught == [OutOfTime]
+
+
+def test_profilers_work_afterwards() -> None:
+    source = """
+        import cProfile, time
+        from jitmagic.beyond import OutOfTime, within
+        def f(): return 1
+        with within(60):
+            f()
+        try:
+            with within(0.05):
+                time.sleep(0.2)
+        except OutOfTime:
+            pass
+        profile = cProfile.Profile()
+        profile.enable()
+        f()
+        profile.disable()
+        print("profiled")
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60
+    )
+    assert ran.stdout == "profiled\n", ran.stderr
