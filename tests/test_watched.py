@@ -41,6 +41,7 @@ CLEAN = [
     "import equinox as eqx\nm = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))\n@eqx.filter_jit\ndef f(m, x):\n    return jax.vmap(m)(x)\nf(m, jnp.ones((3, 2)))",
     "from flax import nnx\nm = nnx.BatchNorm(2, rngs=nnx.Rngs(0))\n@nnx.jit\ndef f(m, x):\n    return m(x)\n[f(m, jnp.ones((3, 2))) for _ in range(3)]",
     "import brainpy.math as bm\nv = bm.Variable(bm.zeros(2))\n@bm.jit\ndef f(x):\n    v.value = v.value + x\n    return v.value\nf(1.0); f(2.0)",
+    "p = [(jnp.ones((4, 4)), jnp.zeros(4))] * 10\ndef loss(p, x):\n    for w, b in p:\n        x = jnp.tanh(x @ w + b)\n    return x.mean()\n@jax.jit\ndef f(p, x):\n    return jax.grad(loss)(p, x)\nf(p, jnp.ones((3, 4)))",
     "class M:\n    def __init__(self, f):\n        self.f = jax.jit(f)\nm = M(lambda v: v * 2)\nm.f(1.0); m.f(2.0)",
     "from functools import partial\n@partial(jax.jit, static_argnums=(0, 2))\ndef f(n, /, x, m):\n    return x if n + m > 3 else -x\nf(2, 1.0, 4)",
     "f = jax.jit(lambda x, n: x if n > 3 else -x, static_argnums=1)\nf(1.0, 4); f(1.0, n=5)",

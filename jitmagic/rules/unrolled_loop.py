@@ -67,6 +67,8 @@ TURNS = 16
 EQUATIONS = 200
 """Nor is one in a program smaller than this."""
 PER_TURN = 2
+LARGE = 400
+"""Operations from which a loop of fewer turns, such as one over the layers of a model, takes long to compile too."""
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -101,10 +103,13 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 def _told(evidence: Evidence, fact: Unrolled) -> Finding:
     index = quoted(fact.names[0]) if fact.names else "the index"
+    long = fact.turns >= TURNS or fact.equations >= LARGE
     return RULE.finding(
         evidence,
         f"the body of this loop is traced {fact.turns} times, which makes {fact.equations} of the "
-        f"{evidence.equations or fact.equations} operations of the program: compiling takes long",
+        f"{evidence.equations or fact.equations} operations of the program"
+        + (": compiling takes long" if long else ""),
+        severity="warning" if long else "note",
         where=fact.where,
         culprits=fact.names,
         help="write the loop as `jax.lax.fori_loop` (or `jax.lax.scan`, to collect a result of each turn), with "
