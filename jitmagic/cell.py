@@ -242,6 +242,13 @@ def callback_functions(tree: ast.AST) -> set[str]:
     return {n.args[0].id for n in back if isinstance(n.args[0], ast.Name)}
 
 
+def decorators(tree: ast.AST) -> set[str]:
+    """Names that stand as decorators, `@timed` or `@repeat(3)`: what takes and gives functions is not for jax."""
+    made = [getattr(n, "decorator_list", ()) for n in walk(tree)]
+    heads = [d.func if isinstance(d, ast.Call) else d for found in made for d in found]
+    return {d.id for d in heads if isinstance(d, ast.Name)}
+
+
 def uses_jit(tree: ast.AST) -> bool:
     """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
     return any(map(_is_jit, walk(tree)))

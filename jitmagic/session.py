@@ -396,8 +396,8 @@ class Session:
                 raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
         if request.functions:
             return request.functions
-        on_the_host = cells.callback_functions(tree)
-        functions = tuple(n for n in usable if "." not in n and n not in on_the_host)
+        of_python = cells.callback_functions(tree) | cells.decorators(tree)
+        functions = tuple(n for n in usable if "." not in n and n not in of_python)
         used = (self.shell.user_ns.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
         if (
             not functions

@@ -72,6 +72,18 @@ def test_callbacks_fire_as_often_as_without_us(notebook, magic, cell):
     assert len(calls) == 2
 
 
+def test_a_decorator_of_the_cell_stays_a_function_of_python(notebook):
+    notebook.ok(
+        "%%jit --no-time -q\n"
+        "def twice(fn):\n    return lambda *args: 2 * fn(*args)\n"
+        "def times(n):\n    return lambda fn: lambda *args: n * fn(*args)\n"
+        "@twice\n@times(3)\ndef f(x):\n    return x + 1\ny = float(f(1.0))"
+    )
+    assert notebook.ns["y"] == 12.0
+    (found,) = notebook.report().functions
+    assert (found.name, found.verdict, found.compiles) == ("f", "ok", 1)
+
+
 def test_a_callback_by_name_stays_a_function_of_the_host(notebook):
     notebook.ok(
         "%%jit -q --no-time\ndef host(v):\n    return np.sin(v) + float(v)\n"
