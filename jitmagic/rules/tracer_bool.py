@@ -103,7 +103,7 @@ def question(problem: Problem) -> str:
     """What the construct needs to know: "`if x < 3` needs to know whether `x < 3` is true"."""
     text = expression(problem)
     node = parsed(text)
-    test = quoted(ast.unparse(node.test) if isinstance(node, ast.IfExp) else text or "its condition")
+    test = quoted(ast.unparse(node.test) if isinstance(node, ast.IfExp) else text) if text else "a condition"
     match problem.construct:
         case "if" | "while" | "assert" as word:
             head = text if text.startswith(word) else f"{word} {text}"

@@ -547,3 +547,10 @@ def test_what_only_arrays_in_memory_have_is_asked_as_such():
     ):
         other = Problem("int", where, ("x",), message=message)
         assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
+
+
+def test_a_condition_whose_source_is_not_there():
+    from jitmagic.evidence import Problem
+    from jitmagic.rules.tracer_bool import question
+
+    assert question(Problem("bool", None, ("v",))) == "Python needs to know whether a condition is true"
