@@ -1,11 +1,16 @@
-"""What to write in source that is not corrected from here, such as a function of another file: only shown."""
+"""What to write in source that is not corrected from here: a function of another file, or text that ran by `exec`.
+
+It is only shown.
+"""
 
 from __future__ import annotations
 
 import ast
+import keyword
 import linecache
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence, Where
@@ -22,6 +27,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     from jitmagic.fixes.rewrite.place import Place
     from jitmagic.fixes.rewrites import KINDS, diff, setting
 
+    if finding.kind in KINDS and (finding.span is None or not finding.span.source):
+        yield from _example(finding, evidence)
+        return
     where = _where(finding, evidence)
     if where is None or finding.kind not in KINDS:
         return
@@ -74,3 +82,35 @@ def _function_at(where: Where) -> tuple[str, int] | None:
         return None
     node = max(around, key=lambda n: n.lineno)
     return "".join(lines[node.lineno - 1 : node.end_lineno]), node.lineno
+
+
+def _example(finding: Finding, evidence: Evidence) -> Iterator[Fix]:
+    """Where no source is at hand, the two cells of the rule's page, with the names of the user's function."""
+    from jitmagic.fixes.rewrites import diff
+    from jitmagic.rules import page
+
+    cells = re.findall(r"```python\n(.*?)```", page(finding.code), re.DOTALL)
+    if len(cells) < 2:
+        return
+    functions = [n for n in ast.parse(cells[0]).body if isinstance(n, ast.FunctionDef)]
+    if not functions:
+        return
+    new = {functions[-1].name: evidence.function.name.rpartition(".")[2]}
+    parameters = [a.arg for a in functions[-1].args.args]
+    roots = dict.fromkeys(re.split(r"[.\[]", c, maxsplit=1)[0] for c in finding.culprits)
+    new |= dict(zip(parameters, (r for r in roots if r.isidentifier()), strict=False))
+    before, after = (_renamed(cell, new) for cell in cells[:2])
+    yield Fix(
+        title=f"as in the example of {finding.code}, here with the names of `{evidence.function.name}`",
+        applicability="display",
+        evidence="the source of the function is not at hand",
+        diff=diff(before, after),
+    )
+
+
+def _renamed(cell: str, new: Mapping[str, str]) -> str:
+    """The cell with these names in place of its own; a name that stands for something else in it stays."""
+    taken = {n.id for n in ast.walk(ast.parse(cell)) if isinstance(n, ast.Name)} - set(new)
+    names = {old: name for old, name in new.items() if name not in taken and not keyword.iskeyword(name)}
+    words = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![.\w])(?:{words})\b", lambda m: names[m.group()], cell) if words else cell
