@@ -35,13 +35,7 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
     try:
         value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs))
     except Exception as exc:
-        refused = quiet.refusal(exc)
-        why = (
-            f"was left out: {refused}"
-            if refused
-            else f"failed ({type(exc).__name__}), so nothing was compared"
-        )
-        subject.seen.note(f"the run without jit {why}")
+        subject.seen.note(quiet.not_run(exc, "nothing was compared"))
         return Eager(None, None, exc)
     return Eager(value, time.perf_counter() - start, None)
 

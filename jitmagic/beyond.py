@@ -161,13 +161,7 @@ def rehearse(
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
-        refused = quiet.refusal(exc)
-        why = (
-            f"was left out: {refused}"
-            if refused
-            else f"failed ({type(exc).__name__}), so its result was not looked at"
-        )
-        subject.seen.note(f"the run without jit {why}")
+        subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 
 
 def note_argument_writes(subject: Subject, before: Any, args: tuple[Any, ...]) -> None:

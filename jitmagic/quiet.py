@@ -205,6 +205,13 @@ def refusal(exc: BaseException | None) -> Refused | None:
     return None
 
 
+def not_run(exc: Exception, consequence: str) -> str:
+    """What a report says of the run without jit that ended with this exception."""
+    refused = refusal(exc)
+    why = f"was left out: {refused}" if refused else f"failed ({type(exc).__name__}), so {consequence}"
+    return f"the run without jit {why}"
+
+
 def _real_threads() -> frozenset[int]:
     """Threads of Python's own; those that XLA makes for callbacks are dummies to it."""
     found = (t.ident for t in threading.enumerate() if not isinstance(t, threading._DummyThread))

@@ -27,7 +27,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     from jitmagic.fixes.rewrite.place import Place
     from jitmagic.fixes.rewrites import KINDS, diff, setting
 
-    if finding.kind in KINDS and (finding.span is None or not finding.span.source):
+    if finding.kind in KINDS and not (evidence.function.source or evidence.function.cell):
         yield from _example(finding, evidence)
         return
     where = _where(finding, evidence)

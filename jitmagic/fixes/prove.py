@@ -97,22 +97,23 @@ class Prover:
             return Proof(
                 False, f"the function without jit raises {type(exc).__name__}, so there is nothing to compare"
             )
+        static, how = options.static_parameters(self.checker.fn), "equal to the run without jit"
         for sample, eager in zip(self.samples, wanted, strict=True):
             reach = self.checker.reach(sample.args, sample.kwargs)
             try:
                 with quiet.undone(reach) as before, quiet.held_back(), plainly(), self.in_time():
                     got = jitted(*sample.args, **sample.kwargs)
                     differences = compare(eager, got)
-                    call, static = (sample.args, sample.kwargs), options.static_parameters(self.checker.fn)
+                    call = sample.args, sample.kwargs
                     if differences and explains(self.checker, jitted, call, (eager, got), static):
-                        differences = ()
+                        differences, how = (), "equal to the run without jit up to rounding"
                     if any(write.tracer for write in before.changes()):
                         return Proof(False, "it leaves a traced value behind")
             except Exception as exc:
                 return Proof(False, f"it still fails: {type(exc).__name__}")
             if differences:
                 return Proof(False, f"the result differs from the plain run ({differences[0].reason})")
-        return Proof(True, f"traced; equal to the run without jit on {count(len(wanted), 'call')}")
+        return Proof(True, f"traced; {how} on {count(len(wanted), 'call')}")
 
     # -- dynamic variables
 

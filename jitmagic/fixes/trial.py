@@ -64,6 +64,21 @@ class Outcome:
     """What the corrected function does not do that the user's does."""
 
 
+NOT_GIVEN_BACK = Outcome(False, "the array that the function changes is not given back")
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A corrected function that ran on every kept call, compiled and plain."""
+
+    jitted: Any
+    target: adopt.Classes
+    static: Sequence[str]
+    got: list[Any]
+    plain: list[Any]
+    printed: str
+
+
 def prepare(
     cell: str, notebook: dict[str, Any], more: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], str, adopt.Classes]:
@@ -293,8 +308,6 @@ class Trial:
         covers: bool = False, raises: bool = False, dyn: Sequence[str] = (),
     ) -> Outcome:  # fmt: skip
         """Whether the function of the corrected cell traces and gives what the plain one gives."""
-        import jax
-
         from jitmagic.measure.compare import compare
 
         samples = self.prover.samples
@@ -313,19 +326,11 @@ class Trial:
                 got = [self._traced(jitted, s, target, printed) for s in samples]
         except Exception as exc:
             return Outcome(False, f"it still fails: {type(exc).__name__}", exc, file, printed.getvalue())
-        run = self._run(fn, target)
         try:
-            plain = [run(s) for s in samples]
-        except (
-            ArithmeticError
-        ):  # Python's numbers raise where both sides of a choice are computed; arrays do not
-            fixed = {*self.checker.options.static_parameters(self.checker.fn), *static}
-            try:
-                plain = [run(as_arrays(s, self.checker.fn, fixed)) for s in samples]
-            except Exception as exc:
-                return Outcome(False, f"it fails without jit: {type(exc).__name__}")
+            plain = self._plainly(fn, target, static)
         except Exception as exc:
             return Outcome(False, f"it fails without jit: {type(exc).__name__}")
+        ran = _Ran(jitted, target, static, got, plain, printed.getvalue())
         try:
             wanted, how = self.wanted()
         except Exception as exc:
@@ -334,53 +339,84 @@ class Trial:
                     False, f"the function without jit raises {type(exc).__name__}: nothing can be compared"
                 )
             words = "traced; the same with and without jit; the uncorrected function cannot run without jit"
-            return Outcome(True, words, printed=printed.getvalue(), proved=False)
-        text = printed.getvalue()
-        changed, cost = self._changed_arguments(), ""
-        if any(not among(arrays, result) for arrays, result in zip(changed, got, strict=True)):
-            if all(not jax.tree.leaves(w) for w in wanted):
-                return Outcome(False, "the array that the function changes is not given back")
-            cost = "the caller's own array stays as it is"
+            return Outcome(True, words, printed=ran.printed, proved=False)
         if changes_result:
-            if compare(plain, got):
-                return Outcome(False, "jit and the plain run differ")
-            if not compare(wanted, got):
-                return Outcome(False, "it changes nothing")
-            return Outcome(
-                True, f"traced; with and without jit the same on {_calls(len(samples))}", printed=text
-            )
+            return self._changed_result(ran, wanted)
         if effects:
             again = self.writes(lambda s: self._traced(jitted, s, target, io.StringIO()))
             if again != self.writes(self._run(self.checker.fn)):
                 return Outcome(False, "it writes other things outside the function")
-        for result in (got, plain):
-            if differences := compare(wanted, result):
-                values = all(d.reason == "values" for d in differences)
-                if values and result is got and self._by_rounding(jitted, target, (plain, got), static):
-                    continue
-                own = not how.endswith("without jit")  # the user's own branches cannot run as they are
-                if covers and own and result is got and covered(wanted, got) and not compare(plain, got):
-                    words = f"traced; holds the values of the run without jit on {_calls(len(samples))}"
-                    return Outcome(True, words, printed=text, exact=False)
-                return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
-        words = f"traced; {how} on {_calls(len(samples))}"
-        if raises:
-            told = self._raises(jitted, target)
-            if told is None:
-                return Outcome(False, "it does not raise where the plain function does")
-            words = f"{words}; {told}"
-        return Outcome(True, words, printed=text, exact=not cost, cost=cost)
+        found = self._same_results(ran, wanted, how, covers)
+        if not found.holds or not raises:
+            return found
+        told = self._raises(jitted, target)
+        if told is None:
+            return Outcome(False, "it does not raise where the plain function does")
+        return replace(found, words=f"{found.words}; {told}")
 
-    def _by_rounding(
-        self, jitted: Any, target: adopt.Classes, results: tuple[list[Any], list[Any]], static: Sequence[str]
-    ) -> bool:
+    def _plainly(self, fn: Callable[..., Any], target: adopt.Classes, static: Sequence[str]) -> list[Any]:
+        """Results of the corrected function without jit. Raises what it raises."""
+        run, samples = self._run(fn, target), self.prover.samples
+        try:
+            return [run(s) for s in samples]
+        except ArithmeticError:
+            # Python's numbers raise where both sides of a choice are computed; arrays do not
+            fixed = {*self.checker.options.static_parameters(self.checker.fn), *static}
+            return [run(as_arrays(s, self.checker.fn, fixed)) for s in samples]
+
+    def _given_back(self, ran: _Ran, wanted: Sequence[Any]) -> str | None:
+        """What it costs that arrays which the function changes come as results; None where they do not come."""
+        import jax
+
+        pairs = zip(self._changed_arguments(), ran.got, strict=True)
+        if all(among(arrays, result) for arrays, result in pairs):
+            return ""
+        if all(not jax.tree.leaves(w) for w in wanted):
+            return None
+        return "the caller's own array stays as it is"
+
+    def _changed_result(self, ran: _Ran, wanted: Sequence[Any]) -> Outcome:
+        """The correction changes what the function returns: with and without jit alike, and not as before."""
+        from jitmagic.measure.compare import compare
+
+        if self._given_back(ran, wanted) is None:
+            return NOT_GIVEN_BACK
+        if compare(ran.plain, ran.got):
+            return Outcome(False, "jit and the plain run differ")
+        if not compare(wanted, ran.got):
+            return Outcome(False, "it changes nothing")
+        words = f"traced; with and without jit the same on {_calls(len(ran.got))}"
+        return Outcome(True, words, printed=ran.printed)
+
+    def _same_results(self, ran: _Ran, wanted: Sequence[Any], how: str, covers: bool) -> Outcome:
+        """The correction gives what the uncorrected function gives, compiled and not."""
+        from jitmagic.measure.compare import compare
+
+        cost = self._given_back(ran, wanted)
+        if cost is None:
+            return NOT_GIVEN_BACK
+        calls = _calls(len(ran.got))
+        if differences := compare(wanted, ran.got):
+            own = not how.endswith("without jit")  # the user's own branches cannot run as they are
+            if {d.reason for d in differences} == {"values"} and self._by_rounding(ran):
+                how = f"{how} up to rounding"
+            elif covers and own and covered(wanted, ran.got) and not compare(ran.plain, ran.got):
+                words = f"traced; holds the values of the run without jit on {calls}"
+                return Outcome(True, words, printed=ran.printed, exact=False)
+            else:
+                return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
+        if differences := compare(wanted, ran.plain):
+            return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
+        return Outcome(True, f"traced; {how} on {calls}", printed=ran.printed, exact=not cost, cost=cost)
+
+    def _by_rounding(self, ran: _Ran) -> bool:
         """Rounding alone makes the compiled results of the corrected function differ from its plain ones."""
         from jitmagic.fixes.rounding import explains
 
-        for sample, *pair in zip(self.prover.samples, *results, strict=True):
-            call = adopt.adopted((sample.args, sample.kwargs), target)
+        for sample, plain, got in zip(self.prover.samples, ran.plain, ran.got, strict=True):
+            call = adopt.adopted((sample.args, sample.kwargs), ran.target)
             with self._aside(sample):
-                if not explains(self.checker, jitted, call, (pair[0], pair[1]), static):
+                if not explains(self.checker, ran.jitted, call, (plain, got), ran.static):
                     return False
         return True
 

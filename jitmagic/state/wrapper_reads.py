@@ -286,6 +286,7 @@ class Reads:
 
 
 def plain_items(value: Any) -> bool:
+    """`value[key]` runs Python's own code alone."""
     get = getattr(type(value), "__getitem__", None)
     return get in (dict.__getitem__, list.__getitem__, tuple.__getitem__)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from jitmagic.fixes import rewrites
+from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rounding import explains
 from jitmagic.measure.compare import compare
 from tests.fixes.conftest import corrections, fixes_of, watched
@@ -51,6 +52,17 @@ def test_another_type_is_not_rounding() -> None:
 def test_the_readable_rewrite_of_a_chaotic_loop_is_proved() -> None:
     (fix,) = fixes_of(CELL, [CALL])
     assert fix.verified and "x = jnp.where(y > 1e-9, y, x)" in (fix.cell or "")
+
+
+def test_the_evidence_says_where_rounding_was_needed() -> None:
+    checker, _ = watched("def f(x, r):\n    return x * r\n", ["f(jnp.float32(0.3), jnp.float32(3.9))"])
+    prover = Prover(checker)
+    assert prover.options(checker.options).words == "traced; equal to the run without jit on 1 call"
+    plain = steps(jnp.float32(0.3), jnp.float32(3.9), 60)
+    prover._eager = [plain * jnp.float32(1.001)]
+    looped = jax.jit(lambda x, r: steps(x, r, 60))
+    found = prover._compare(looped, checker.options)
+    assert found.holds and found.words == "traced; equal to the run without jit up to rounding on 1 call"
 
 
 def test_one_search_serves_every_finding_that_stops_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:

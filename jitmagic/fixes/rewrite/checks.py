@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import indented
 from jitmagic.fixes.rewrite.place import Candidate, Place
-
-if TYPE_CHECKING:
-    pass
 from jitmagic.fixes.rewrite.truths import stripped, truth
 
 
 def checked(place: Place) -> Iterator[Candidate]:
+    """An `assert`, or an `if` that raises, as a check that runs with the compiled program."""
     import libcst as cst
 
     statement = place.cell.statement(place.path[0]) if place.path else None

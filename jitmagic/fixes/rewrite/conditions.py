@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jitmagic.fixes.rewrite import names
-from jitmagic.fixes.rewrite.place import Candidate, Place
-
-if TYPE_CHECKING:
-    pass
 from jitmagic.fixes.rewrite.checks import checked
+from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import is_boolean, maybe_traced, stripped, truth
 
 

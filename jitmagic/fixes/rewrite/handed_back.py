@@ -11,6 +11,7 @@ from jitmagic.fixes.rewrite.stored import taking_in
 
 
 def first_statement(place: Place, function: Any) -> Any:
+    """The first statement of a function behind its docstring."""
     import libcst as cst
 
     body = list(function.body.body)

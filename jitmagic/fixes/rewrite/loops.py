@@ -147,6 +147,7 @@ def impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str]
 
 
 def has_break(place: Place, loop: Any) -> bool:
+    """A `break` or `continue` belongs to this loop, not to one inside it."""
     import libcst as cst
 
     for jump in place.cell.own(loop, cst.Break, cst.Continue):

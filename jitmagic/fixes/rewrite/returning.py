@@ -38,6 +38,7 @@ class Tail:
 
 
 def returning_choice(place: Place, statement: Any) -> Iterator[Candidate]:
+    """An `if` that returns, with what comes after it, as one `return` of a choice."""
     block, index = place.cell.siblings(statement)
     rest = list(block.body[index:])
     if not _always_returns(rest):

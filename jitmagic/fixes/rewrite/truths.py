@@ -53,6 +53,7 @@ def stripped(text: str) -> str:
 
 
 def operands_of(node: Any, kind: type) -> list[Any]:
+    """The operands of a chain of `and` or of `or`, in order; a node that is none is its only one."""
     import libcst as cst
 
     if isinstance(node, cst.BooleanOperation) and isinstance(node.operator, kind):

@@ -96,6 +96,7 @@ def _jit_on(text: Text, line: int) -> ast.Call:
 
 
 def top_of(text: Text, node: ast.AST) -> ast.stmt:
+    """The statement at the top of the cell that a node stands in."""
     while text.parents[node] is not text.tree:
         node = text.parents[node]
     assert isinstance(node, ast.stmt)

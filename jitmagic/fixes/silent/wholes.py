@@ -66,6 +66,7 @@ def copied(value: Any) -> Any:
 
 
 def is_jit(node: ast.AST) -> bool:
+    """A name or attribute that compiles: `jax.jit`, `jit`, `eqx.filter_jit`."""
     return getattr(node, "attr", getattr(node, "id", "")) in ("jit", "pjit", "filter_jit")
 
 
