@@ -201,18 +201,13 @@ clock: Callable[[], float] = time.perf_counter
 
 
 def alone_s(ip: InteractiveShell, source: str) -> float:
-    """Seconds for the function by itself: trace, compile and call, and one call without jit."""
+    """Seconds of the same cell without the magic: trace, compile and calls, and one call without jit."""
     definition, _, calls = source.rpartition("\n")
-    given = [eval(f"({call.strip()[2:-1]},)", ip.user_ns) for call in calls.split(";")]
-    ip.user_ns["given"] = given
+    ip.user_ns["given"] = [eval(f"({call.strip()[2:-1]},)", ip.user_ns) for call in calls.split(";")]
     jax.clear_caches()
     start = clock()
-    exec(definition, ip.user_ns)
-    fn = ip.user_ns["f"]
-    compiled = jax.jit(fn)
-    for arguments in given:
-        jax.block_until_ready(compiled(*arguments))
-    jax.block_until_ready(fn(*given[0]))
+    run(ip, f"{definition}\ng = jax.jit(f)\ny = jax.block_until_ready([g(*arguments) for arguments in given])\n"
+            "jax.block_until_ready(f(*given[0]))")  # fmt: skip
     return clock() - start
 
 

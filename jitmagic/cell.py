@@ -21,7 +21,8 @@ _BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 
 def to_line_magic(lines: list[str]) -> list[str]:
-    """Turn a leading `%%jit …` line into `%jit --cell …`, so that the cell's body runs as it stands."""
+    """Turn a leading `%%jit …` line into the call of the line magic `%jit --cell …`, so that the cell's body runs
+    as it stands."""
     if not lines:
         return lines
     first = lines[0]
@@ -32,7 +33,10 @@ def to_line_magic(lines: list[str]) -> list[str]:
                 return lines  # `%%jit?` asks for help
             if not "".join(lines[1:]).strip():
                 return lines  # an empty body: let IPython say so
-            return [f"%{name} --cell{rest}\n", *lines[1:]]
+            call = (
+                f"get_ipython().run_line_magic({name!r}, {f'--cell{rest}'.strip()!r})"  # as IPython writes it
+            )
+            return [f"{call}\n", *lines[1:]]
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 from jitmagic.evidence import Function, Where
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
+from jitmagic.syntax import first_line, source_of
 
 
 def has_parameters(fn: Callable[..., Any]) -> bool:
@@ -58,6 +60,12 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
 
 def _source(fn: Any) -> tuple[list[str], int]:
     """Source lines of the definition, decorators included, and the number of the first."""
+    code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+    source = source_of(code.co_filename) if code is not None else None
+    node = source.function(code) if source is not None and code is not None else None
+    if source is not None and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        first = first_line(node)
+        return source.lines[first - 1 : node.end_lineno], first
     try:
         return inspect.getsourcelines(fn)
     except (OSError, TypeError, IndentationError, SyntaxError):

@@ -70,6 +70,17 @@ def walk(*roots: ast.AST) -> list[ast.AST]:
     return found
 
 
+_below: weakref.WeakKeyDictionary[ast.AST, list[ast.AST]] = weakref.WeakKeyDictionary()
+
+
+def nodes_of(root: ast.AST) -> list[ast.AST]:
+    """`walk` of a tree that nobody changes, remembered as long as it lives: many ask about the same function."""
+    found = _below.get(root)
+    if found is None:
+        found = _below[root] = walk(root)[1:]
+    return [root, *found]
+
+
 def statements(root: ast.AST) -> list[Any]:
     """A module or statement and the statements below it, breadth first: no expression is looked into."""
     found: list[Any] = [root]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 UNKNOWN = "–"
 
@@ -74,7 +76,14 @@ def listed(items: Sequence[str], most: int = 8, left_out: int = 0) -> str:
 
 def array_type(dtype: str | None, shape: tuple[int, ...] | None) -> str:
     """JAX's short form of an array's type: `f32[10,3]`, `key<fry>[]`."""
-    short = re.sub(r"^(b?)float(?=\d)", r"\1f", dtype or "?")
-    for name, letter in (("uint", "u"), ("int", "i"), ("complex", "c")):
-        short = re.sub(rf"^{name}(?=\d)", letter, short)
+    short = short_dtype(dtype or "?")
     return short if shape is None else f"{short}[{','.join(map(str, shape))}]"
+
+
+@functools.lru_cache(maxsize=256)
+def short_dtype(dtype: Any) -> str:
+    """JAX's short form of a data type or its name: `f32`, `bf16`, `f8_e4m3fn`, `bool`."""
+    return re.sub(r"^(float|bfloat|int|uint|complex)(?=\d)", lambda kind: _KINDS[kind[0]], str(dtype))
+
+
+_KINDS = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}

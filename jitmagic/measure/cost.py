@@ -14,7 +14,6 @@ from typing import Any
 
 from jitmagic import units
 from jitmagic.measure.equations import equations_by_line
-from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.program import OPAQUE, Operation, walk
 from jitmagic.report import Cost, LineCost
@@ -88,7 +87,7 @@ def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
         if operation.name in OPAQUE:
             notes[f"{place}the cost of a call that leaves jax is not known"] = None
         elif operation.unbounded:
-            rounds[operation.line] = rounds.get(operation.line, 0.0) + flops(operation.eqn) * operation.times
+            rounds[operation.line] = rounds.get(operation.line, 0.0) + operation.flops * operation.times
     for line, count in rounds.items():
         if count:
             place = "" if line is None else f"line {line}: "
@@ -115,16 +114,16 @@ def peak_bytes(compiled: Any) -> int | None:
 
 
 def _unknown(operation: Operation) -> bool:
-    return operation.name in OPAQUE or (operation.unbounded and flops(operation.eqn) > 0)
+    return operation.name in OPAQUE or (operation.unbounded and operation.flops > 0)
 
 
 def _total_flops(operations: list[Operation]) -> float | None:
     if any(_unknown(op) for op in operations):
         return None
-    return sum(flops(op.eqn) * op.times for op in operations)
+    return sum(op.flops * op.times for op in operations)
 
 
 def _total_bytes(operations: list[Operation]) -> float | None:
     if any(op.unbounded or op.name in OPAQUE for op in operations):
         return None
-    return sum(moved_bytes(op.eqn) * op.times for op in operations)
+    return sum(op.bytes * op.times for op in operations)

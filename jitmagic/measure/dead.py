@@ -7,7 +7,6 @@ from typing import Any
 
 from jax.interpreters import partial_eval
 
-from jitmagic.measure.flops import flops
 from jitmagic.measure.program import Operation, open_jaxpr, walk
 
 
@@ -26,7 +25,7 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
 
 
 def _counts(operations: list[Operation]) -> Counter[int]:
-    return Counter(op.line for op in operations if op.line is not None and flops(op.eqn) > 0)
+    return Counter(op.line for op in operations if op.line is not None and op.flops > 0)
 
 
 def _size(body: Any) -> int:

@@ -9,11 +9,11 @@ from typing import Any
 
 from jax.extend.core import Literal
 
+from jitmagic import units
 from jitmagic.measure.program import open_jaxpr, walk
 
 EQUATIONS = 8
 WIDTH = 120
-_SHORT = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 _TOLD = (
     "new_dtype",
     "axes",
@@ -60,10 +60,9 @@ def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
 
 
 def _type(atom: Any) -> str:
-    dtype = str(getattr(atom.aval, "dtype", "?"))
-    kind = dtype.rstrip(string.digits)
-    short = _SHORT.get(kind, kind) + dtype[len(kind) :] if kind != dtype else dtype
-    return f"{short}[{','.join(map(str, getattr(atom.aval, 'shape', ())))}]"
+    return units.array_type(
+        units.short_dtype(getattr(atom.aval, "dtype", "?")), getattr(atom.aval, "shape", ())
+    )
 
 
 def _letters(taken: set[str]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from jitmagic.measure.flops import flops
 from jitmagic.measure.program import Operation, Walk, walk
 
 FOLDED_SHARE = 0.9
@@ -112,8 +111,8 @@ def _dimensions(shape: str) -> tuple[int, ...]:
 
 
 def _constant(found: Walk) -> list[Operation]:
-    return [op for op in found.operations if op.flow is not None and op.times and flops(op.eqn)]
+    return [op for op in found.operations if op.flow is not None and op.times and op.flops]
 
 
 def _work(operations: list[Operation]) -> float:
-    return sum(flops(op.eqn) * op.times for op in operations)
+    return sum(op.flops * op.times for op in operations)

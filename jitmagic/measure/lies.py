@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from jitmagic import units
 from jitmagic.measure import clocks, folding, machine, timing
 from jitmagic.measure import dead as dead_code
-from jitmagic.measure.flops import flops
 from jitmagic.measure.program import walk
 from jitmagic.report import Remark, Sample, Stages
 
@@ -26,7 +25,7 @@ COPY_BYTES = 4096
 
 def folded(closed_jaxpr: Any, seen: Any) -> Remark:
     """`0 of 3 operations are left, this times nothing`."""
-    every = sum(1 for op in walk(closed_jaxpr).operations if flops(op.eqn))
+    every = sum(1 for op in walk(closed_jaxpr).operations if op.flops)
     gone = folding.constant_operations(closed_jaxpr).equations
     names = foldable(seen)
     told = f" from {_listed(names)} alone" if names else " from constants alone"

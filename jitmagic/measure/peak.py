@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from jax.extend.core import Literal
@@ -50,21 +49,27 @@ def _walk(
 ) -> tuple[int | None, list[Alive]] | None:
     """Line and arrays of the moment of most memory inside a program; what is `fixed` stays to the end."""
     last = last_uses(body)
-    best: tuple[int | None, list[Alive]] | None = None
-    most = -1
+    born, died, lines = dict.fromkeys(held, -1), dict[Any, int](), dict[Any, int | None]()
+    total, most = sum(a.bytes for a in held.values()), -1
+    best: tuple[int, int | None, list[Alive]] | None = None
     for index, eqn in enumerate(body.eqns):
         line = inner_line(eqn, file) or outer
         for var in eqn.outvars:
-            held[var] = replace(_alive(var, "value"), line=line)
-        now = list(held.values())
+            born[var], lines[var] = index, line
+            total += _size(var)
         at, inside = _inner(eqn, file, line)
-        total = sum(a.bytes for a in (*now, *inside))
-        if total > most:
-            best, most = (at, [*now, *inside]), total
+        now = total + sum(a.bytes for a in inside)
+        if now > most:
+            best, most = (index, at, inside), now
         for var in last.get(index, ()):
-            if var not in fixed:
-                held.pop(var, None)
-    return best
+            if var in born and var not in fixed:
+                died[var] = index
+                total -= _size(var)
+    if best is None:
+        return None
+    moment, at, inside = best
+    alive = [v for v, first in born.items() if first <= moment <= died.get(v, moment)]
+    return at, [held[v] if v in held else _alive(v, "value", lines[v]) for v in alive] + inside
 
 
 def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Alive]]:
@@ -78,7 +83,7 @@ def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Aliv
             passed = set(body.invars) | set(body.constvars)
             found = _walk(body, {v: _alive(v, "") for v in passed}, passed, file, line)
             results = {v for v in body.outvars if not isinstance(v, Literal)}
-            skipped = sum(_alive(v, "").bytes for v in passed | results)
+            skipped = sum(map(_size, passed | results))
             inside = [a for a in found[1] if a.name] if found else []
             if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
                 at, best = found[0] if found else line, inside
@@ -100,8 +105,12 @@ def _argument_names(body: Any) -> dict[Any, str]:
     return dict(zip(body.invars, names, strict=False))
 
 
-def _alive(var: Any, name: str) -> Alive:
-    shape = getattr(var.aval, "shape", ())
+def _alive(var: Any, name: str, line: int | None = None) -> Alive:
+    shape, dtype = getattr(var.aval, "shape", ()), getattr(var.aval, "dtype", None)
+    return Alive(name or "", f"{dtype}[{','.join(map(str, shape))}]", _size(var), line)
+
+
+def _size(var: Any) -> int:
+    shape: Any = getattr(var.aval, "shape", ())
     dtype: Any = getattr(var.aval, "dtype", None)
-    size = math.prod(d for d in shape if isinstance(d, int)) * (dtype.itemsize if dtype is not None else 0)
-    return Alive(name or "", f"{dtype}[{','.join(map(str, shape))}]", size)
+    return math.prod(d for d in shape if isinstance(d, int)) * (dtype.itemsize if dtype is not None else 0)

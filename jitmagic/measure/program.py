@@ -6,6 +6,7 @@ form that jax has for one: open, closed, or (from jax 0.11 on) both in one class
 
 from __future__ import annotations
 
+import functools
 import re
 import weakref
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import Any
 from jax.extend import source_info_util
 from jax.extend.core import Literal
 
-from jitmagic.measure.flops import flops
+from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.syntax import line_of
 
 Flow = frozenset[int] | None
@@ -48,6 +49,16 @@ class Operation:
     def name(self) -> str:
         """Name of the primitive: `dot_general`, `add`."""
         return str(self.eqn.primitive.name)
+
+    @functools.cached_property
+    def flops(self) -> float:
+        """Operations of one run on numbers."""
+        return flops(self.eqn)
+
+    @functools.cached_property
+    def bytes(self) -> float:
+        """Bytes that one run reads and writes."""
+        return moved_bytes(self.eqn)
 
 
 @dataclass
@@ -231,7 +242,7 @@ def _cond(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operatio
     for branch in eqn.params["branches"]:
         branches.append([])
         results.append(_program(branch, operands, at, found, branches[-1]))
-    costs = [sum(flops(op.eqn) * op.times for op in ops) for ops in branches]
+    costs = [sum(op.flops * op.times for op in ops) for ops in branches]
     dearest = costs.index(max(costs))
     for index, ops in enumerate(branches):
         out.extend(ops if index == dearest else (replace(op, times=0.0) for op in ops))

@@ -58,7 +58,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, Source, parse
 from jitmagic.rules.words import expression, parsed, quoted
-from jitmagic.syntax import walk
+from jitmagic.syntax import nodes_of, walk
 
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
 STORING = frozenset("append extend insert update setdefault".split())
@@ -119,7 +119,7 @@ def _target(problem: Problem) -> ast.Subscript | None:
 
 def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
     """`x.at[i].set(v)` as a statement: the new array is thrown away."""
-    for node in walk(source.own()):
+    for node in nodes_of(source.own()):
         if isinstance(node, ast.Expr) and (base := _updated(node.value)):
             text = quoted(ast.unparse(node.value))
             yield RULE.finding(
@@ -137,7 +137,7 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
     node = source.own()
     if not isinstance(node, FunctionNode) or evidence.writes or "callback" in evidence.function.source:
         return
-    inside = list(walk(node))
+    inside = nodes_of(node)
     if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
         return
     parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}

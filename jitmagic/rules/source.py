@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Function, Where
-from jitmagic.syntax import parsed, statements, walk
+from jitmagic.syntax import nodes_of, parsed, statements, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -67,7 +67,7 @@ class Source:
 
     def calls(self, tree: ast.AST | None = None) -> Iterator[tuple[str, ast.Call]]:
         """Every call with its full name, in the order of the text."""
-        found = [n for n in walk(tree or self.tree) if isinstance(n, ast.Call)]
+        found = [n for n in nodes_of(tree or self.tree) if isinstance(n, ast.Call)]
         found.sort(key=lambda n: (n.lineno, n.col_offset))
         return ((self.dotted(n.func), n) for n in found)
 
@@ -115,7 +115,7 @@ def definitions(tree: ast.AST) -> Iterator[FunctionNode]:
 
 def bound_names(node: ast.AST) -> set[str]:
     """Names that the code binds: parameters, assignments, loop targets, inner definitions, imports."""
-    nodes = walk(node)
+    nodes = nodes_of(node)
     names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     return names | {n.name for n in nodes if isinstance(n, FunctionNode) and n is not node}

@@ -12,7 +12,7 @@ from typing import Any
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.syntax import ByCode, Source, line_of, source_of, span_of, walk
+from jitmagic.syntax import ByCode, Source, line_of, nodes_of, source_of, span_of, walk
 
 TURNS = 8
 EQUATIONS = 100
@@ -71,7 +71,7 @@ def _loops_of(source: Source, code: types.CodeType) -> list[Any]:
     if root is None:  # what a comprehension is compiled to on 3.11 stands in a function of its own
         around = source.functions(code.co_firstlineno)
         root = around[-1] if around else source.tree
-    found = [n for n in (walk(root) if root is not None else ()) if isinstance(n, _LOOPS)]
+    found = [n for n in (nodes_of(root) if root is not None else ()) if isinstance(n, _LOOPS)]
     return sorted(found, key=lambda n: span_of(n) or (), reverse=True)
 
 

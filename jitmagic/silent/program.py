@@ -271,9 +271,19 @@ def _is_users(code: types.CodeType) -> bool:
     return _users.put(code, is_user_file(code.co_filename)) if known is None else known
 
 
-def user_frames(eqn: Any) -> Stack:
-    """The frames of the user's own code in which an equation arose, innermost first."""
-    return tuple(frame for frame in compat.eqn_frames(eqn) if _is_users(frame[0]))
+def user_frames(eqn: Any, known: dict[int, bool] | None = None) -> Stack:
+    """The frames of the user's own code in which an equation arose, innermost first.
+
+    `known` is a dictionary that one walk over a program shares: whose code is whose, by `id`."""
+    users: dict[int, bool] = {} if known is None else known
+    found = []
+    for frame in compat.eqn_frames(eqn):
+        own = users.get(id(frame[0]))
+        if own is None:
+            own = users[id(frame[0])] = _is_users(frame[0])
+        if own:
+            found.append(frame)
+    return tuple(found)
 
 
 def every_equation(jaxpr: Any) -> Iterator[Any]:
@@ -287,10 +297,11 @@ def every_equation(jaxpr: Any) -> Iterator[Any]:
 def all_equations(jaxpr: Any) -> list[tuple[Any, Stack]]:
     """Every equation, inner programs included, with its user frames (those of the call where it has none)."""
     found: list[tuple[Any, Stack]] = []
+    known: dict[int, bool] = {}
 
     def collect(inner: Any, outer: Stack) -> None:
         for eqn in open_jaxpr(inner).eqns:
-            stack = user_frames(eqn) or outer
+            stack = user_frames(eqn, known) or outer
             found.append((eqn, stack))
             for sub in compat.subjaxprs(eqn):
                 collect(sub, stack)

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from jitmagic import units
+
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slots__": ()})()
 """Stands for a name, attribute or item that is not there."""
 
@@ -26,7 +28,6 @@ _OPAQUE = frozenset(
     "zmq concurrent multiprocessing socket subprocess weakref ast inspect".split()
 )
 _FRAMEWORKS = ("brainpy", "brainstate", "brainunit", "flax", "equinox", "optax", "haiku")
-_BITS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 
 GENERATED = "<jitmagic>"
 """The file name of wrappers that we generate: what they wrap is the user's."""
@@ -294,15 +295,9 @@ def _repr(value: Any, width: int) -> str:
 
 def _shape_text(value: Any) -> str:
     try:
-        return f"{_dtype_text(value.dtype)}[{','.join(map(str, value.shape))}]"
+        return units.array_type(units.short_dtype(value.dtype), value.shape)
     except Exception:
         return "array"
-
-
-def _dtype_text(dtype: Any) -> str:
-    name = str(dtype)
-    stem = name.rstrip("0123456789")
-    return _BITS[stem] + name[len(stem) :] if stem in _BITS and stem != name else name
 
 
 def contains_tracer(value: Any, limit: int = 2000) -> bool:
