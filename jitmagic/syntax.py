@@ -299,7 +299,10 @@ _positions: ByCode[list[Position]] = ByCode()
 def positions_of(code: types.CodeType) -> list[Position]:
     """Span of every instruction of a code object: (first line, last line, column, end column)."""
     found = _positions.get(code)
-    return found if found is not None else _positions.put(code, list(code.co_positions()))
+    if found is None:
+        with uncollected():
+            found = _positions.put(code, list(code.co_positions()))
+    return found
 
 
 def line_of(code: types.CodeType, lasti: int) -> int:
