@@ -140,6 +140,8 @@ class Timing:
     eager: Sample | None = None
     jit: Sample | None = None
     speedup: float | None = None
+    clear: bool = True
+    """The runs, taken in turn, agree on which of the two is faster."""
     break_even_calls: int | None = None
     constant_folded: bool = False
     device: str | None = None

@@ -1,6 +1,7 @@
-"""Two timings of one function, from two runs: is the difference more than chance?
+"""Two timings beside each other: is the difference more than chance?
 
-The spread of the batches inside a run understates how far two runs lie apart, because clocks, caches and
+Without jit and compiled, the batches of one run are taken in turn, and each pair has its say. Between two runs the
+spread of the batches inside a run understates how far two runs lie apart, because clocks, caches and
 neighbours change between them. So a difference counts only beyond the spreads of both runs together, and
 beyond `FLOOR` in any case.
 """
@@ -39,6 +40,15 @@ def compare_runs(
     distance = max(ratio, 1 / ratio) - 1 if ratio > 0 else math.inf
     verdict = "same" if distance <= noise else "faster" if ratio < 1 else "slower"
     return Comparison(verdict, earlier, before.jit.median_s, ratio, noise)  # type: ignore[arg-type]
+
+
+def tell_apart(one: Sample, other: Sample) -> bool:
+    """Whether three quarters of the batches, which were taken in turn, agree on which of the two is faster.
+
+    Under four pairs there is nothing to judge by, and the medians have to do."""
+    pairs = list(zip(reversed(one.batches_s), reversed(other.batches_s), strict=False))
+    faster = sum(a < b for a, b in pairs)
+    return len(pairs) < 4 or max(faster, len(pairs) - faster) >= 0.75 * len(pairs)
 
 
 def spread(sample: Sample) -> float:

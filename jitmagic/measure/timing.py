@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from jitmagic import units
+from jitmagic.measure import noise
 from jitmagic.report import Sample, Timing
 
 BATCH_S = 0.2
@@ -263,16 +264,18 @@ def _timing(
         if runner is not None and runner.batches and runner.slow_start():
             times = runner.batches[0] / statistics.median(runner.batches[1:])
             notes.append(f"the first run {name} took {times:.2g} times as long as the others and is left out")
-    both = eager is not None and jit is not None
     speedup = calls = None
-    if both and eager and jit and jit.median_s > 0:
+    clear = True
+    if eager is not None and jit is not None and jit.median_s > 0:
         speedup = eager.median_s / jit.median_s
-    if both and eager and jit and compile_s is not None:
-        calls = break_even(eager.median_s, jit.median_s, compile_s)
+        clear = noise.tell_apart(eager, jit)
+        if clear and compile_s is not None:
+            calls = break_even(eager.median_s, jit.median_s, compile_s)
     return Timing(
         eager=eager,
         jit=jit,
         speedup=speedup,
+        clear=clear,
         break_even_calls=calls,
         device=device or None,
         left_out="; ".join(notes) or None,

@@ -34,8 +34,10 @@ def verdict(report: Report) -> tuple[str, Tone]:
 
 def _traces(function: FunctionReport) -> str:
     flops = f", {scaled(function.cost.flops, 'flop')}" if function.cost.flops else ""
-    speedup = function.timing.speedup
-    ratio = f"; compiled {times(speedup)} as fast as without jit" if speedup else ""
+    timing = function.timing
+    if not timing.clear:
+        return f"✓ traces{flops}; compiled as fast as without jit, as far as the noise lets tell"
+    ratio = f"; compiled {times(timing.speedup)} as fast as without jit" if timing.speedup else ""
     return f"✓ traces{flops}{ratio}"
 
 

@@ -110,6 +110,8 @@ def gain(function: FunctionReport) -> str:
         return f"{units.seconds(timing.jit.median_s, timing.digits)} per compiled call{place}"
     eager, jit = (units.seconds(s.median_s, timing.digits) for s in (timing.eager, timing.jit))
     both = f"{eager} → {jit}{place}"
+    if not timing.clear:
+        return f"no clear difference ({both}): the runs differ more among themselves"
     return f"{_ratio(timing.speedup)} ({both}), {_pays(timing.speedup, timing.break_even_calls)}"
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jitmagic.measure.noise import FLOOR, compare_runs, spread
+from jitmagic.measure.noise import FLOOR, compare_runs, spread, tell_apart
 from jitmagic.measure.timing import summarize
 from jitmagic.render.measured import against
 from jitmagic.report import Timing
@@ -38,6 +38,25 @@ def scaled(values, by):
 )
 def test_the_verdict_respects_the_noise(now, before, verdict):
     assert compare_runs(timing(*now), timing(*before), "then").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        (QUIET, scaled(QUIET, 1.1), True),
+        (NOISY, scaled(NOISY, 1.5), True),  # each pair agrees, whatever the machine did meanwhile
+        (NOISY, tuple(reversed(NOISY)), False),
+        ((1.0, 3.0, 1.0, 3.0), (2.0, 2.0, 2.0, 2.0), False),
+        (
+            (9.0, *QUIET),
+            scaled(QUIET, 1.1),
+            True,
+        ),  # the first batch of one was left out: pairs count from the end
+        ((1.0,), (1.1,), True),
+    ],
+)
+def test_batches_in_turn_tell_which_is_faster(one, other, apart):
+    assert tell_apart(summarize(list(one), 1), summarize(list(other), 1)) is apart
 
 
 def test_up_and_down_are_judged_alike():

@@ -36,6 +36,13 @@ def test_medians_speedup_and_break_even_come_from_the_calls():
     assert timing.left_out is None
 
 
+def test_where_the_batches_disagree_nothing_is_said_to_pay_off():
+    clock = Clock()
+    turns = iter([0.010, 0.010] + [0.010, 0.030] * 4)
+    timing = time_pair(lambda: clock.call(next(turns))(), clock.call(0.020), clock=clock, loops=1, repeats=8, compile_s=1.0)
+    assert not timing.clear and timing.break_even_calls is None
+
+
 def test_a_batch_lasts_a_fifth_of_a_second_in_round_numbers():
     clock = Clock()
     timing = time_pair(clock.call(0.010), clock.call(0.003), clock=clock)
@@ -222,7 +229,8 @@ class TestDonatedArguments:
         notebook.ok("assert x.is_deleted() and not y.is_deleted() and float(r[0][3]) == 4.0")
         (function,) = notebook.report().functions
         assert function.timing.jit.median_s > 0 and function.timing.eager.median_s > 0
-        assert (function.timing.jit.loops, function.timing.jit.repeats) == (3, 4)
+        assert function.timing.jit.loops == 3
+        assert function.timing.jit.repeats == 4 - ("first run compiled" in function.timing.left_out)
         assert "copied before each call" in function.timing.left_out
         assert (function.traces, function.compiles, function.calls) == (1, 1, 1)
 

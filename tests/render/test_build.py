@@ -58,6 +58,8 @@ def timed(**fields):
          "✓ f  ok: 8.3× faster compiled (1 ms → 1 ms on cpu), pays off after 12 calls"),
         (timed(speedup=0.5), (), "✓ f  ok: 2× slower compiled (1 ms → 1 ms), does not pay off"),
         (timed(speedup=1.01), (), "✓ f  ok: as fast as without jit (1 ms → 1 ms), pays off"),
+        (timed(speedup=1.2, clear=False), (),
+         "✓ f  ok: no clear difference (1 ms → 1 ms): the runs differ more among themselves"),
         (timed(speedup=9.0, constant_folded=True), (),
          "✓ f  ok: computed while compiling, so its time says nothing"),
         (timed(), (finding("warning"),), "! f  1 warning; 1 ms per compiled call"),
