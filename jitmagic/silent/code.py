@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import Function, Source, source_of, walk
+from jitmagic.syntax import Function, Source, children, nodes_of, source_of, walk
 from jitmagic.tracing.names import dotted_name
 
 MISSING = object()
@@ -115,8 +115,9 @@ class Code:
     def nodes(self) -> list[ast.AST]:
         """Calls, items, comparisons, loops, `try` and functions in its body, in the order of the text; those of
         functions inside included."""
-        body = self.node.body if isinstance(self.node.body, list) else [self.node.body]
-        found = [n for n in walk(*body) if isinstance(n, _LOOKED_AT)]
+        body = set(map(id, self.node.body if isinstance(self.node.body, list) else [self.node.body]))
+        head = set(map(id, walk(*(n for n in children(self.node) if id(n) not in body))))
+        found = [n for n in nodes_of(self.node)[1:] if isinstance(n, _LOOKED_AT) and id(n) not in head]
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
 
     @functools.cached_property
