@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitmagic.beyond import OutOfTime
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrites, silent, specs, static
+from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
 PROPOSERS: tuple[Proposer, ...] = (
-    objects.propose, static.propose, specs.propose, dynamic.propose, rewrites.propose, silent.propose,
+    objects.propose, static.propose, dynamic.propose, rewrites.propose, silent.propose,
     elsewhere.propose,
 )  # fmt: skip
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic.evidence import Evidence
+from jitmagic.fixes import specs
 from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Fix
 from jitmagic.tracing.names import dotted_name
-
-KEYWORDS = ("static_argnames", "static_argnums")
 
 
 def in_cell(fix: Fix, evidence: Evidence, namespace: Mapping[str, Any] | None = None) -> Fix | None:
@@ -46,7 +45,7 @@ def _declared(
     text: Text, function: str, names: Sequence[str] | None, numbers: Sequence[int] | None, *, partial: str
 ) -> str | None:
     keywords = {"static_argnames": names, "static_argnums": numbers}
-    made = ", ".join(f"{k}={_listed(v)}" for k, v in keywords.items() if v)
+    made = ", ".join(f"{k}={specs.shown(v)}" for k, v in keywords.items() if v)
     node = text.function(function)
     for decorator in node.decorator_list if node is not None else ():
         if _is_jit(decorator):
@@ -90,12 +89,8 @@ def _imported(cell: str, partial: str, namespace: Mapping[str, Any]) -> str:
     return cell if partial == "partial" or has or "functools" in namespace else f"import functools\n\n{cell}"
 
 
-def _listed(values: Sequence[str] | Sequence[int]) -> str:
-    return repr(values[0]).replace("'", '"') if len(values) == 1 else repr(tuple(values)).replace("'", '"')
-
-
 def _with_keywords(text: Text, call: ast.Call, made: str) -> str:
     """The call with these static arguments in place of those that it has."""
-    kept = [*map(text.code, call.args), *(text.code(k) for k in call.keywords if k.arg not in KEYWORDS)]
+    kept = [*map(text.code, call.args), *(text.code(k) for k in call.keywords if k.arg not in specs.STATIC)]
     text.replace(call, f"{text.code(call.func)}({', '.join([*kept, made] if made else kept)})")
     return text.result()

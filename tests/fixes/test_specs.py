@@ -1,4 +1,4 @@
-"""Declarations of arguments that do not fit: what they may have meant, and cells that compile by themselves."""
+"""Declarations of arguments that do not fit: what they may have meant, how that is written, and run by later calls."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from jitmagic.fixes import specs
+from jitmagic.fixes.silent.text import Text
 from jitmagic.fixes.specs import FIELDS, Parameters, corrections
 
 F = Parameters(("x", "rows", "cols"), ("mode",))
@@ -25,6 +27,49 @@ F = Parameters(("x", "rows", "cols"), ("mode",))
 def test_what_a_declaration_may_have_meant(given: dict[str, Any], meant: dict[str, Any]) -> None:
     first = next(corrections({k: given.get(k, []) for k in FIELDS}, F))
     assert {k: v for k, v in first.items() if v} == meant
+
+
+CELL = "def f(x, rows, cols):\n    return x\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "fits", "tried"),
+    [
+        ("jit(f, static_argnums=(2, 3))", False,
+         ["jit(f, static_argnums=(2,))", "jit(f, static_argnums=(1, 2))"]),
+        ("jit(f, static_argnums=[3], inline=True)", False,
+         ["jit(f, static_argnums=[2], inline=True)", "jit(f, inline=True)"]),
+        ("jit(f, static_argnames='cow')", False,
+         ["jit(f, static_argnames='rows')", "jit(f)", "jit(f, static_argnames='cols')", "jit(f, static_argnames='x')"]),
+        ("jit(f, static_argnames=['rows'], donate_argnums=1)", False, ["jit(f, static_argnames=['rows'])"]),
+        ("jit(f, static_argnums=0)", True, ["jit(f, static_argnums=1)", "jit(f, static_argnums=-1)"]),
+        ("jit(f, static_argnames=('x',))", True,
+         ["jit(f, static_argnames=('cols',))", "jit(f, static_argnames=('rows',))"]),
+        ("jit(f, static_argnums=NUMBERS)", False, []),
+        ("vmap(f, static_argnums=5)", False, None),
+    ],
+)  # fmt: skip
+def test_what_is_tried_is_written_as_it_was(declared: str, fits: bool, tried: list[str] | None) -> None:
+    cell = f"{CELL}g = {declared}\n"
+    made = [
+        [specs.written(cell, d, s) for s in specs.candidates(d, fits=fits)]
+        for d in specs.declarations(Text(cell))
+    ]
+    assert made == ([] if tried is None else [[f"{CELL}g = {t}\n" for t in tried]])
+
+
+@pytest.mark.parametrize(
+    ("declared", "title"),
+    [
+        ("static_argnames='row'", "declare `rows` static"),
+        ("donate_argnums=4", "declare `cols` donated"),
+        ("donate_argnames='other'", "declare nothing donated"),
+        ("static_argnums=(1, 3), donate_argnums=(1,)", "declare `rows` and `cols` static, nothing donated"),
+    ],
+)
+def test_the_title_says_what_changes(declared: str, title: str) -> None:
+    (declaration,) = specs.declarations(Text(f"{CELL}g = jit(f, {declared})\n"))
+    assert specs.title(declaration, next(specs.candidates(declaration, fits=False))) == title
 
 
 @pytest.mark.parametrize(
