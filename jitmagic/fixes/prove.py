@@ -197,3 +197,8 @@ def count(number: int, noun: str) -> str:
 def without_static(options: JitOptions) -> JitOptions:
     """The same options with nothing static."""
     return replace(options, static_argnames=(), static_argnums=())
+
+
+def undonated(options: JitOptions) -> JitOptions:
+    """The same options with nothing donated."""
+    return replace(options, donate_argnames=(), donate_argnums=())

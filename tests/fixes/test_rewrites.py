@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from tests.conftest import Notebook
 from tests.fixes.conftest import findings_of, fixes_of
 
 CASES = {
@@ -499,6 +500,19 @@ def test_missing_import_is_added_once() -> None:
     assert new.startswith("import jax.numpy as jnp\n\ndef f(x):")
     named = Place(cell, "tracer-bool", 2, 16, 2, 21, ("x",), modules={"xp": "jax.numpy"})
     assert "xp.where" in next(iter(candidates(named))).cell
+
+
+@pytest.mark.parametrize("method", ["model.run", "models[0].run", "Model(2.0).run"])
+def test_a_method_under_a_name_of_its_own_is_that_of_the_corrected_class(
+    notebook: Notebook, method: str
+) -> None:
+    notebook.run(
+        "%%jit -q --no-time -f run\nclass Model:\n    def __init__(self, w):\n        self.w = w\n\n"
+        "    def run(self, x):\n        return x * self.w if x.sum() > 0 else x\n\n"
+        f"model = Model(2.0)\nmodels = [model]\nrun = {method}\nrun(jnp.ones(3))\n"
+    )
+    (found,) = (f for f in notebook.report().findings if f.severity == "error")
+    assert [x.verified for x in found.fixes] == [True]
 
 
 def test_magic_lines_survive() -> None:

@@ -46,7 +46,7 @@ def _copied(cell: str, function: str, name: str) -> str | None:
 
 def _proved(prover: Prover, cell: str, paths: list[str]) -> str | None:
     """The result is the plain one, and the arguments are what they were."""
-    from jitmagic.fixes.trial import define, find
+    from jitmagic.fixes.definitions import define, find
     from jitmagic.measure.compare import compare
 
     checker, sample = prover.checker, prover.samples[-1]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.cell import bound_names
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import specs
+from jitmagic.fixes.definitions import as_made, define
 from jitmagic.fixes.silent import programs, trial, wholes
 from jitmagic.fixes.silent.text import Text
-from jitmagic.fixes.trial import as_made, define
 from jitmagic.report import Finding, Fix
 from jitmagic.units import counted
 

@@ -7,15 +7,15 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
-from jitmagic.fixes import adopt, remake
+from jitmagic.fixes import adopt, prove, remake
+from jitmagic.fixes.definitions import as_made, define, with_state
+from jitmagic.fixes.definitions import find as find_function
 from jitmagic.fixes.silent.again import Again, Unsafe
 from jitmagic.fixes.silent.text import calls_in
-from jitmagic.fixes.trial import as_made, define, with_state
-from jitmagic.fixes.trial import find as find_function
 from jitmagic.options import JitOptions
 from jitmagic.watched import plainly
 
@@ -167,7 +167,7 @@ def _spied(
         target = raw  # compiled by a framework
     elif jit:
         # Nothing of the user's is given away by a run that the user did not ask for.
-        made = options if options is not None else undonated(prover.checker.options)
+        made = options if options is not None else prove.undonated(prover.checker.options)
         counted = _counted(fn, played)
         target = with_state(prover, counted, made, namespace) or made.trial(counted)
 
@@ -269,8 +269,3 @@ def _of_one_type(a: Any, b: Any) -> tuple[Any, Any]:
 def original(prover: Prover, sources: Sequence[str], *, jit: bool | None) -> Played:
     """The user's own cell and calls."""
     return play(prover, prover.checker.cell.body, sources, jit=jit)
-
-
-def undonated(options: JitOptions) -> JitOptions:
-    """The same options with nothing donated."""
-    return replace(options, donate_argnames=(), donate_argnums=())

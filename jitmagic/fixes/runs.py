@@ -1,0 +1,126 @@
+"""Runs of a function on a kept call, plain or compiled, that leave nothing behind."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import quiet
+from jitmagic.fixes import adopt, prove
+from jitmagic.fixes.around import arrays_undone, copied, noting, with_values, without_tracers
+from jitmagic.fixes.definitions import with_state
+from jitmagic.fixes.rewrite.cells import Cell
+from jitmagic.state import roots
+from jitmagic.watched import plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jitmagic.fixes.prove import Prover
+    from jitmagic.seen import Sample
+
+NONE: adopt.Classes = {}
+
+
+class Runs:
+    """Runs forms of one function; their results are copies."""
+
+    def __init__(self, prover: Prover) -> None:
+        self.prover, self.checker = prover, prover.checker
+        self.trying: Callable[..., Any] | None = None
+        """The corrected function, where it has copies of the notebook's objects as its own."""
+        self._noted: list[frozenset[str]] | None = None
+        body = ast.parse(Cell(self.checker.cell.body).module.code).body
+        self._classes = frozenset(d.name for d in body if isinstance(d, ast.ClassDef))
+
+    def plain(self, fn: Callable[..., Any], target: adopt.Classes = NONE) -> Callable[[Sample], Any]:
+        """A run of `fn` on a kept call that leaves nothing behind; its result is a copy."""
+        import jax
+
+        def run(sample: Sample) -> Any:
+            args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
+            with self.aside(sample), self.prover.in_time():
+                out = jax.block_until_ready(with_values(fn(*args, **kwargs)))
+                jax.effects_barrier()
+                return self._copied(out, sample)
+
+        return run
+
+    @contextmanager
+    def aside(self, sample: Sample) -> Iterator[None]:
+        """What happens inside leaves nothing behind."""
+        reach = self.checker.reach(sample.args, sample.kwargs)
+        with ExitStack() as stack:
+            stack.enter_context(without_tracers(self.checker.namespace))
+            stack.enter_context(quiet.undone(reach))
+            if self.trying is not None:
+                stack.enter_context(quiet.undone(roots.reach(self.trying)))
+            stack.enter_context(arrays_undone(sample))
+            if self._noted is not None:
+                stack.enter_context(noting(reach, self._noted))
+            stack.enter_context(quiet.held_back())
+            stack.enter_context(plainly())
+            yield
+
+    def traced(
+        self, jitted: Callable[..., Any], sample: Sample, target: adopt.Classes, printed: io.StringIO
+    ) -> Any:
+        """The result of a compiled function on a kept call; what is printed while it is traced goes into `printed`."""
+        import jax
+
+        from jitmagic.tracing.compat import checking_leaks
+
+        args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
+        with self.aside(sample), redirect_stdout(printed), checking_leaks(), self.prover.in_time():
+            out = jax.block_until_ready(jitted(*args, **kwargs))
+            jax.effects_barrier()
+            return self._copied(out, sample)
+
+    def _copied(self, out: Any, sample: Sample) -> Any:
+        return copied(self._with_variables(adopt.taken_apart(out, self._classes), sample))
+
+    def _with_variables(self, out: Any, sample: Sample) -> Any:
+        """The result with what the run left in the variables of frameworks, where the function has any."""
+        import numpy as np
+
+        stateful: Any = self.checker.stateful(sample.args) if self.checker.settings.compile else None
+        places = getattr(stateful, "places", ())
+        known = [p.adapter is not None and not p.adapter.is_rng for p in places]
+        if not any(known):
+            return out
+        values = [v for v, own in zip(stateful.read(), known, strict=True) if own]
+        return out, [np.array(v) if hasattr(v, "shape") else v for v in values]
+
+    def compiled(
+        self,
+        fn: Callable[..., Any],
+        namespace: dict[str, Any],
+        static: Sequence[str],
+        more: Sequence[str] = (),
+    ) -> Callable[..., Any]:
+        """A corrected function compiled as the user's is, with these arguments static and `more` dynamic too."""
+        options = prove.undonated(self.checker.options)
+        if static:
+            options = replace(
+                options, static_argnames=tuple(dict.fromkeys([*options.static_argnames, *static]))
+            )
+        stateful = with_state(self.prover, fn, options, namespace, more)
+        if stateful is not None:
+            return stateful
+        fresh = functools.wraps(fn)(lambda *args, **kwargs: fn(*args, **kwargs))
+        # no trace of the user's own function
+        fresh.__name__ = f"{getattr(fn, '__name__', 'function')} rewritten"
+        return options.trial(fresh)
+
+    def writes(self, run: Callable[[Sample], Any]) -> list[frozenset[str]]:
+        """Paths outside the function that a run of each kept call changes."""
+        self._noted = []
+        for sample in self.prover.samples:
+            run(sample)
+        noted, self._noted = self._noted, None
+        return noted
