@@ -119,7 +119,7 @@ class OwnRun:
         seen, subject.looked = subject.looked, None
         known = _known(subject)
         if subject.original is subject.fn:
-            note_argument_writes(subject, self.before, self.args)
+            note_argument_writes(subject, self.before, self.args, self.kwargs)
             look_at_result(subject, seen, out)
         elif seen is not None and not gives_away(subject):
             rehearse(subject, self.args, self.kwargs, seen, out)
@@ -156,7 +156,7 @@ def rehearse(
             with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
             if not subject.framework:  # a framework's own jit carries what is written to its objects back
-                note_argument_writes(subject, before, args)
+                note_argument_writes(subject, before, args, kwargs)
             look_at_result(subject, seen, value, compiled)
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
@@ -164,16 +164,21 @@ def rehearse(
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 
 
-def note_argument_writes(subject: Subject, before: Any, args: tuple[Any, ...]) -> None:
-    """Items and attributes of arguments that a plain run has changed; the receiver of a method is no argument."""
+def note_argument_writes(
+    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Items and attributes of arguments that a plain run has changed and a compiled one would not; the receiver of a
+    method is no argument."""
     from jitmagic.facts import function_facts
     from jitmagic.rules.base import root
+    from jitmagic.tracing.leaves import ref_paths
 
     parameters = function_facts(subject.fn, subject.name).parameters
     if subject.receiver(args) is not None:
         parameters = parameters[1:]
+    not_told = {*parameters, *ref_paths(subject.fn, args, kwargs)}
     for write in before.changes() if before is not None else ():
-        if root(write.path) in parameters and write.path not in parameters and not write.tracer:
+        if root(write.path) in parameters and write.path not in not_told and not write.tracer:
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
 
 

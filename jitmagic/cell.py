@@ -245,18 +245,39 @@ def compile_inside(tree: ast.Module) -> set[str]:
     return {d.name for d in found if d.jits_inside} | callers
 
 
-CALLBACKS = ("pure_callback", "io_callback", "callback")
+_TAKERS = frozenset(
+    "pure_callback io_callback callback colocated_python "
+    "defvjp defjvp defjvps def_vmap def_partition def_impl def_abstract_eval".split()
+)
+"""What takes functions that the host runs, or rules that jax itself calls when it needs them."""
 
 
-def callback_functions(tree: ast.AST) -> set[str]:
-    """Names of functions that are handed to `jax.pure_callback` and the like: the host runs them, not jax."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    back = [n for n in calls if n.args and getattr(n.func, "attr", getattr(n.func, "id", "")) in CALLBACKS]
-    return {n.args[0].id for n in back if isinstance(n.args[0], ast.Name)}
+def not_for_jit(tree: ast.AST) -> set[str]:
+    """Names of functions that others call than the user, or that take and give functions."""
+    return _handed_over(tree) | _decorators(tree)
 
 
-def decorators(tree: ast.AST) -> set[str]:
-    """Names that stand as decorators, `@timed` or `@repeat(3)`: what takes and gives functions is not for jax."""
+def _handed_over(tree: ast.AST) -> set[str]:
+    """Functions that are handed to the host or to jax, by name or by a decorator: callbacks, rules of derivatives,
+    how objects of a class are taken apart."""
+    given = [
+        a for n in walk(tree) if isinstance(n, ast.Call) and _takes(n.func)
+        for a in (*n.args, *(k.value for k in n.keywords))
+    ]  # fmt: skip
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    decorated = [
+        n.name for n in walk(tree) if isinstance(n, functions) and any(map(_takes, n.decorator_list))
+    ]
+    return {*decorated, *(a.id for a in given if isinstance(a, ast.Name))}
+
+
+def _takes(function: ast.AST) -> bool:
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    return name in _TAKERS or name.startswith("register_")
+
+
+def _decorators(tree: ast.AST) -> set[str]:
+    """Names that stand as decorators: `@timed`, `@repeat(3)`."""
     made = [getattr(n, "decorator_list", ()) for n in walk(tree)]
     heads = [d.func if isinstance(d, ast.Call) else d for found in made for d in found]
     return {d.id for d in heads if isinstance(d, ast.Name)}

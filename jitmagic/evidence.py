@@ -214,7 +214,7 @@ class HiddenRandom:
 class SideEffect:
     """A question to the world outside that is asked while jax traces."""
 
-    what: Literal["clock", "environment", "file", "iterator", "input", "process", "queue", "id"]
+    what: Literal["clock", "wait", "environment", "file", "iterator", "input", "process", "queue", "id"]
     names: tuple[str, ...]
     where: Where
     asked: str = ""
@@ -319,6 +319,8 @@ class Silent:
     tests: tuple[TypeTest, ...] = ()
     not_finite: tuple[NotFinite, ...] = ()
     truncated: tuple[Truncation, ...] = ()
+    refs: tuple[str, ...] = ()
+    """Arguments that are, or hold, mutable arrays of jax's: what the function stores in them the caller sees."""
 
 
 @dataclass(frozen=True)

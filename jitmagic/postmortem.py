@@ -14,6 +14,7 @@ from jitmagic.facts import function_facts
 from jitmagic.options import JitOptions
 from jitmagic.report import CellText, Finding, Report
 from jitmagic.rules.base import covers, root
+from jitmagic.watched import Watched
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -127,8 +128,8 @@ def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ..
     kind = re.search(r"problematic value is of type <class '([^']+)'>", str(error))
     if kind is None or len(problem.leaves) != 1:
         return ()
-    path = problem.leaves[0]
-    return (ev.Leaf(path, root(path), "other", kind[1].rpartition(".")[2]),)
+    path, name = problem.leaves[0], kind[1].rpartition(".")[2]
+    return (ev.Leaf(path, root(path), "other", "function" if name == Watched.__name__ else name),)
 
 
 def _options(options: JitOptions) -> ev.Options:

@@ -173,7 +173,17 @@ class Session:
     def visit(self, tree: ast.Module) -> ast.Module:
         """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
         self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
+        _aside("the look at what the cell hands over", self._give_back, self.running.tree)
         return cells.instrument(tree)
+
+    def _give_back(self, tree: ast.Module) -> None:
+        """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
+        from jitmagic.watched import Watched
+
+        for name in cells.not_for_jit(tree):
+            held = self.shell.user_ns.get(name)
+            if isinstance(held, Watched):
+                self.shell.user_ns[name] = held._checker.original
 
     def before_cell(self, info: Any) -> None:
         """A cell begins."""
@@ -396,11 +406,12 @@ class Session:
                 raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
         if request.functions:
             return request.functions
-        of_python = cells.callback_functions(tree) | cells.decorators(tree)
+        of_python = cells.not_for_jit(tree)
         functions = tuple(n for n in usable if "." not in n and n not in of_python)
         used = (self.shell.user_ns.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
         if (
             not functions
+            and of_python.isdisjoint(usable)
             and not request.calls
             and not cells.uses_jit(tree)
             and not any(map(compiled_already, used))

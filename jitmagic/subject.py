@@ -16,7 +16,7 @@ from jitmagic.options import JitOptions
 from jitmagic.seen import Sample, Seen
 from jitmagic.settings import CellSource, Settings
 from jitmagic.state.wrappers import unwrap
-from jitmagic.watched import Shim, Watched, unwrap_jitted
+from jitmagic.watched import Shim, Watched, of_custom_derivative, unwrap_jitted
 
 MAX_SAMPLES = 8
 MAX_SAMPLE_BYTES = 64_000_000
@@ -54,7 +54,8 @@ class Subject:
         self.fn = inner
         self.jitted_by_user = own is not None
         self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
-        self.options = options if options is not None and options != JitOptions() else own or JitOptions()
+        chosen = options if options is not None and options != JitOptions() else None
+        self.options = chosen or own or of_custom_derivative(inner)
         self._short = getattr(inner, "__name__", type(inner).__name__)
         self._compiled_before = 0
         self.dyn, self.settings = dyn, settings or Settings()

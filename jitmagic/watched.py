@@ -55,7 +55,8 @@ class Watched:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if _state.plain:
             return self._checker.fn(*args, **kwargs)
-        return self._checker.call(args, kwargs)
+        with plainly():  # jax may call it again meanwhile: to take an argument apart
+            return self._checker.call(args, kwargs)
 
     def __get__(self, receiver: Any, owner: type | None = None) -> Any:
         return self if receiver is None else types.MethodType(self, receiver)
@@ -150,6 +151,11 @@ def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
     inner = fn.__wrapped__
     inner = inner._checker.fn if isinstance(inner, Watched) else inner
     return inner, _said_once(inner, options)
+
+
+def of_custom_derivative(fn: Any) -> JitOptions:
+    """What a `custom_vjp` or `custom_jvp` declares as not differentiable is no array, so it is static under jit."""
+    return JitOptions.of(static_argnums=getattr(fn, "nondiff_argnums", None) or None)
 
 
 def _said_once(fn: Any, options: JitOptions) -> JitOptions:

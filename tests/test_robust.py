@@ -92,6 +92,95 @@ def test_a_callback_by_name_stays_a_function_of_the_host(notebook):
     assert type(notebook.ns["host"]).__name__ == "function" and notebook.ns["y"] == pytest.approx(1.84147)
 
 
+PAIR = "class Pair:\n    def __init__(self, x, tag):\n        self.x, self.tag = x, tag\n"
+APART = (
+    "def flatten(v):\n    return (v.x,), v.tag\n"
+    "def unflatten(tag, children):\n    return Pair(children[0], tag)\n"
+)
+REGISTER = "jax.tree_util.register_pytree_node(Pair, flatten, unflatten)\n"
+USE = "y = float(jax.jit(lambda pair: pair.x * 2)(Pair(2.0, 'a')))"
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n"])
+@pytest.mark.parametrize("cells", [[PAIR + APART + REGISTER + USE], [PAIR + APART, REGISTER + USE]])
+def test_what_takes_a_class_apart_stays_a_function_of_python(notebook, magic, cells):
+    for first, cell in enumerate(cells):
+        notebook.ok(cell if first else magic + cell)
+    assert notebook.ns["y"] == 4.0 and notebook.kinds() == []
+    assert type(notebook.ns["flatten"]).__name__ == "function"
+
+
+def test_a_compiled_function_that_jax_calls_for_its_own_argument_ends(notebook):
+    notebook.ok(PAIR + "handlers = []")
+    notebook.ok(f"%%jit -q --no-time --trace-only\n{APART}handlers += [flatten, unflatten]")
+    notebook.ok("jax.tree_util.register_pytree_node(Pair, *handlers)\nx = flatten(Pair(2.0, None))")
+    assert notebook.ns["x"][0][0].shape == ()
+
+
+CLIP = """@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def clip(x, flag):
+    return x if flag else -x
+def forward(x, flag):
+    return (x if flag else -x), None
+def backward(flag, kept, g):
+    return (2 * g if flag else g,)
+clip.defvjp(forward, backward)
+"""
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n"])
+def test_rules_of_a_derivative_get_what_is_not_differentiated_as_it_is(notebook, magic):
+    notebook.ok("from functools import partial")
+    notebook.ok(
+        f"{magic}{CLIP}y = [float(jax.grad(clip)(1.0, flag)) for flag in (True, False)], float(clip(3.0, False))"
+    )
+    assert notebook.ns["y"] == ([2.0, 1.0], -3.0)
+    assert notebook.kinds("error", "warning") == []
+
+
+def test_a_decorator_of_an_earlier_cell_is_the_users_again(notebook):
+    notebook.ok("%%jit -q --no-time\ndef times(n):\n    return lambda fn: lambda x: n * fn(x)")
+    notebook.ok("%%jit -q --no-time\n@times(3)\ndef f(x):\n    return x + 1\ny = float(f(1.0))")
+    assert notebook.ns["y"] == 6.0 and notebook.kinds("error", "warning") == []
+
+
+def test_a_function_for_other_hosts_is_not_compiled(notebook):
+    notebook.ns["colocated_python"] = lambda fn: fn
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x):\n    return float(x)\nf = colocated_python(f)\ny = f(jnp.ones(()))"
+    )
+    assert notebook.ns["y"] == 1.0 and notebook.report().functions == ()
+
+
+STORES = [
+    "def f(r, x):\n    r[...] = r[...] + x\nf(r, 1.0)",
+    "def f(r, x):\n    r[0][...] += x\nf([r], 1.0)",
+    "def f(r, x):\n    r[...] += x\ndef g(x):\n    f(r, x)\ng(1.0)",
+]
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n"])
+@pytest.mark.parametrize("cell", STORES)
+def test_what_is_stored_in_a_ref_reaches_the_caller(notebook, magic, cell):
+    if not hasattr(notebook.ns["jax"], "new_ref"):
+        pytest.skip("this jax has no references")
+    notebook.ok("r = jax.new_ref(jnp.zeros(2))")
+    notebook.ok(magic + cell)
+    assert notebook.ok("r[...].tolist()") == [1.0, 1.0]
+    assert notebook.kinds("error", "warning") == []
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n"])
+def test_a_kernel_of_pallas_is_quiet(notebook, magic):
+    notebook.ok("from jax.experimental import pallas as pl")
+    notebook.ok(
+        f"{magic}def kernel(x_ref, y_ref):\n    y_ref[...] = x_ref[...] + 1\n@jax.jit\ndef f(x):\n"
+        "    return pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), interpret=True)(x)\n"
+        "y = f(jnp.zeros(2)).tolist()"
+    )
+    assert notebook.ns["y"] == [1.0, 1.0] and notebook.kinds("error", "warning") == []
+
+
 PRINTS = [
     ("import logging, sys\nlog = logging.getLogger('robust')\nlog.addHandler(logging.StreamHandler(sys.stdout))",
      "log.warning('once')"),

@@ -86,6 +86,7 @@ WORDS = {
         "reads the clock with {0}",
         "measure around the call, after `jax.block_until_ready`, or pass the time as an argument",
     ),
+    "wait": ("waits in {0}", "wait before or after the call, outside the compiled function"),
     "environment": ("reads the environment with {0}", BEFORE),
     "file": ("reads or writes a file with {0}", BEFORE),
     "iterator": (
@@ -135,11 +136,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 
 def _finding(evidence: Evidence, where: Where, culprit: str | Sequence[str], what: str, help: str) -> Finding:
+    later = "do not wait" if what.startswith("waits") else "go on with the same answer"
     return RULE.finding(
         evidence,
-        f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls go "
-        "on with "
-        "the same answer",
+        f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls {later}",
         where=where,
         culprits=[culprit] if isinstance(culprit, str) else culprit,
         help=help,

@@ -141,12 +141,17 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
     if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
         return
     parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    # what is stored in an item reaches the caller where the argument is a `jax.Ref`: only a call tells
+    copied = parameters - {*evidence.silent.refs} if evidence.silent else set()
     updates = [
-        n for n in inside if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr) and _updates(n) & parameters
+        (n, found)
+        for n in inside
+        if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr)
+        and (found := _names_bound(n) & parameters | _names_stored_in(n) & copied)
     ]
     if updates:
-        last = max(updates, key=lambda n: n.lineno)
-        names = sorted(_updates(last) & parameters)
+        last, found = max(updates, key=lambda update: update[0].lineno)
+        names = sorted(found)
         bound = "binds a new array" if _names_bound(last) else "changes a copy of what was passed"
         yield RULE.finding(
             evidence,
@@ -173,16 +178,15 @@ def _updated(node: ast.AST) -> str:
     return ""
 
 
-def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
-    """Names that a statement binds, and those into whose items it stores."""
+def _names_stored_in(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
+    """Names into whose items a statement stores."""
     if isinstance(node, ast.Expr):
         call = node.value
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return set()
         return {_root(call.func.value)} if call.func.attr in STORING else set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    inside = {_root(t) for t in targets if isinstance(t, ast.Subscript)}
-    return _names_bound(node) | inside
+    return {_root(t) for t in targets if isinstance(t, ast.Subscript)}
 
 
 def _root(node: ast.expr) -> str:

@@ -90,7 +90,9 @@ def question(problem: Problem) -> str:
     """What needs the integer: "`range(n)` needs to know how often to turn"."""
     text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
     if _of_real_arrays(problem):
-        return f"{quoted(text)} asks for something that only an array in memory has"
+        return (
+            f"{quoted(text) if text else 'the function'} asks for something that only an array in memory has"
+        )
     if problem.construct == "range" or callee == "range":
         return f"{quoted(text or 'range')} needs to know how often the loop turns"
     if problem.construct == "subscript":

@@ -33,7 +33,7 @@ def collect(
     Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments. A look that fails is
     left out, and the others go on.
     """
-    from jitmagic.tracing.leaves import bound_arguments
+    from jitmagic.tracing.leaves import bound_arguments, ref_paths
 
     found = _of_source(subject, reach)
     objects = _tried(lambda: pytrees.objects(bound_arguments(subject.fn, args, kwargs)))
@@ -46,6 +46,7 @@ def collect(
         ),
         lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
+        refs=_tried(lambda: map(root, ref_paths(subject.fn, args, kwargs))),
     )
     return found if traced is None else _of_program(subject, traced, args, kwargs, reach, found)
 

@@ -17,9 +17,10 @@ from jitmagic.tracing.names import dotted_name
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "
     "time.process_time time.process_time_ns time.thread_time time.localtime time.gmtime time.ctime time.strftime "
-    "time.sleep time.clock_gettime datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow "
+    "time.clock_gettime datetime.datetime.now datetime.datetime.today datetime.datetime.utcnow "
     "datetime.date.today".split()
 )
+WAITS = frozenset(("time.sleep",))
 ENVIRONMENT = frozenset("os.getenv os._Environ.get os._Environ.copy os.getenvb".split())
 FILES = frozenset(
     "builtins.open io.open _io.open os.listdir os.scandir os.stat os.path.exists os.path.isfile os.path.isdir "
@@ -38,7 +39,8 @@ IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
 SAMPLING = ("numpy.random.", "random.", "secrets.", "_random.")
 NOT_SAMPLING = frozenset(
     "numpy.random.default_rng numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 "
-    "numpy.random.SeedSequence random.Random numpy.random.seed random.seed".split()
+    "numpy.random.SeedSequence random.Random numpy.random.seed random.seed "
+    "numpy.random.get_state numpy.random.set_state random.getstate random.setstate".split()
 )
 PRINTERS = frozenset(
     "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
@@ -70,6 +72,8 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
     asked, where = dotted_name(call.func), code.where(call)
     if name in CLOCK:
         yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
+    elif name in WAITS:
+        yield SideEffect("wait", (asked, asked.split(".")[0]), where, asked)
     elif name in ENVIRONMENT:
         variable = [
             a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)

@@ -34,6 +34,12 @@ def is_tracer(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
+def is_ref(value: Any) -> bool:
+    """`value` is a mutable array of jax's (`jax.Ref`), traced or not: what is stored in it, its owner sees."""
+    refs: type | None = getattr(jax, "Ref", None)
+    return refs is not None and isinstance(value, refs)
+
+
 def trace_state_clean() -> bool:
     """No trace of jax's is under way in this thread. Without the private name: True."""
     return bool(outside_check()())

@@ -64,6 +64,13 @@ def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[s
     return [(path, leaf) for _, path, leaf in _leaves(fn, args, kwargs)]
 
 
+def ref_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> set[str]:
+    """Paths of the leaves that are mutable arrays of jax's: what is stored in them, the caller sees."""
+    from jitmagic.tracing.compat import is_ref
+
+    return {path for path, leaf in named_leaves(fn, args, kwargs) if is_ref(leaf)}
+
+
 def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, str, Any]]:
     import jax.tree_util as jtu
 

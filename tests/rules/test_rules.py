@@ -16,6 +16,8 @@ from jitmagic.evidence import (
     Leaf,
     Options,
     Problem,
+    SideEffect,
+    Silent,
     Variable,
     Where,
     Write,
@@ -390,6 +392,25 @@ def test_update_that_is_not_returned() -> None:
             Evidence(function("def f(a):\n    jax.debug.callback(print, a)\n    a = a + 1\n", parameters="a"))
         )
         == ()
+    )
+
+
+def test_items_of_an_argument_tell_only_where_a_call_shows_that_it_is_no_ref() -> None:
+    line = "a[0] = 2.0"
+    text = function(f"def f(a):\n    {line}\n", parameters="a")
+    assert run(Evidence(text)) == () == run(Evidence(text, silent=Silent(refs=("a",))))
+    check(run(Evidence(text, silent=Silent())), "in-place-update", line, "a")
+
+
+def test_a_wait_is_not_the_clock() -> None:
+    line = "time.sleep(1)"
+    fact = SideEffect("wait", ("time.sleep",), Where("<cell>", 2, 4, 2, 17, line), "time.sleep")
+    (found,) = run(
+        Evidence(function(f"def f(a):\n    {line}\n    return a\n"), silent=Silent(effects=(fact,)))
+    )
+    assert (
+        found.message
+        == "`f` waits in `time.sleep`: that happens once, while jax traces it, and later calls do not wait"
     )
 
 

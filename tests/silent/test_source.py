@@ -9,6 +9,7 @@ from tests.silent.cells import facts, lines
 ASKS = [
     ("import time\n", "t = time.perf_counter()", "clock"),
     ("from time import perf_counter as now\n", "t = now()", "clock"),
+    ("import time\n", "t = time.sleep(0) or 2", "wait"),
     ("import datetime\n", "t = datetime.datetime.now().microsecond", "clock"),
     ("import os\n", "t = float(os.environ.get('NO_SUCH', '1'))", "environment"),
     ("import os\n", "t = 1.0 if 'NO_SUCH' in os.environ else 2.0", "environment"),
@@ -34,6 +35,7 @@ def test_questions_to_the_world_outside(setup: str, line: str, what: str, helper
         "def f(x):\n    it = iter([1.0, 2.0])\n    return x * next(it)\n",
         "def f(x):\n    return x * next(iter(range(3)))\n",
         "def f(time):\n    return time.sum()\n",
+        "def f(x):\n    kept = np.random.get_state()\n    return x\n",
         "def f(x):\n    def show(v):\n        open('no such file')\n    jax.debug.callback(show, x)\n    return x\n",
     ],
 )
