@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from jitmagic.state import values
@@ -54,6 +54,45 @@ def parameter_list(parameters: Sequence[inspect.Parameter], first: Sequence[str]
         if i == last_positional:
             out.append("/")
     return ", ".join(out)
+
+
+def is_spelled_out(parameters: Sequence[inspect.Parameter] | None) -> bool:
+    """The wrapper names each parameter, and passes on by position what a call gives by name."""
+    optional = [p for p in parameters or () if p.default is not _Kind.empty]
+    odd = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
+    return (
+        parameters is not None
+        and len(optional) <= 2
+        and not any(p.kind in odd or p.name.startswith("_jm_") for p in parameters)
+        and not any(p.kind is _Kind.POSITIONAL_ONLY for p in optional[1:])
+    )
+
+
+def spelling(
+    parameters: Sequence[inspect.Parameter], left_out: Collection[str]
+) -> Iterator[tuple[str, bool]]:
+    """The parameters that a call gives, and whether the wrapper passes each by name."""
+    by_name = False
+    for p in parameters:
+        if p.name in left_out:
+            by_name = by_name or p.kind is not _Kind.KEYWORD_ONLY
+        else:
+            yield p.name, p.kind is _Kind.KEYWORD_ONLY or by_name
+
+
+def spelled(
+    parameters: Sequence[inspect.Parameter] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as the wrapper passes them, for jax takes another way to pass them for another call."""
+    if not kwargs or not is_spelled_out(parameters):
+        return args, kwargs
+    assert parameters is not None
+    try:
+        given = inspect.Signature(parameters).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return args, kwargs  # a wrong call is told by the function itself
+    passed = list(spelling(parameters, {p.name for p in parameters} - set(given)))
+    return tuple(given[n] for n, named in passed if not named), {n: given[n] for n, named in passed if named}
 
 
 _generations = itertools.count()

@@ -231,6 +231,7 @@ class Stateful:
         args = self._without_receiver(args)
         if not trace_state_clean():
             return inside.call(self, args, kwargs)
+        args, kwargs = codegen.spelled(self.parameters, args, kwargs)
         with tracing:
             for _ in range(50):
                 state = self.current()
@@ -325,6 +326,7 @@ class Stateful:
 
     def _staged(self, stage: str) -> Callable[..., Any]:
         def staged(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = codegen.spelled(self.parameters, args, kwargs)
             with tracing:
                 for _ in range(50):
                     state = self.current()

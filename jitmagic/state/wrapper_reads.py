@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.state import paths, values
 from jitmagic.state.adapters import adapter_for
-from jitmagic.state.codegen import NOT_GIVEN, parameter_list, writes
+from jitmagic.state.codegen import NOT_GIVEN, is_spelled_out, parameter_list, spelling, writes
 from jitmagic.state.paths import Place
 from jitmagic.state.plan import build
 from jitmagic.state.region import Node, root_key, step_key
@@ -86,15 +86,10 @@ class Reads:
         if self.stateful.receiver is not None:
             first = self.receiver = "_jm_self"
         optional = [p for p in parameters or () if p.default is not _Kind.empty]
-        odd = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
-        if (
-            parameters is None
-            or len(optional) > 2
-            or any(p.kind in odd or p.name.startswith("_jm_") for p in parameters)
-            or (optional and any(p.kind is _Kind.POSITIONAL_ONLY for p in optional[1:]))
-        ):
+        if not is_spelled_out(parameters):
             head = "*args, **kwargs"
             return (f"{first}, /, {head}" if first else head), [("", head)]
+        assert parameters is not None
         self.env |= {f"_default_{p.name}": NOT_GIVEN for p in optional}
         head = parameter_list(parameters, [])
         if first:
@@ -108,14 +103,8 @@ class Reads:
     ) -> list[tuple[str, str]]:
         forms = []
         for given in itertools.product((False, True), repeat=len(optional)):
-            chosen = {p.name for p, g in zip(optional, given, strict=True) if g}
-            passed, by_name = [], False
-            for p in parameters:
-                if p.default is not _Kind.empty and p.name not in chosen:
-                    by_name = by_name or p.kind is not _Kind.KEYWORD_ONLY
-                    continue
-                named = p.kind is _Kind.KEYWORD_ONLY or by_name
-                passed.append(f"{p.name}={p.name}" if named else p.name)
+            left_out = {p.name for p, g in zip(optional, given, strict=True) if not g}
+            passed = [f"{n}={n}" if named else n for n, named in spelling(parameters, left_out)]
             tests = [
                 f"{p.name} is {'not ' if g else ''}_jm_not_given"
                 for p, g in zip(optional, given, strict=True)

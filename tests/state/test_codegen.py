@@ -171,3 +171,25 @@ def test_an_interrupt_before_the_writes(monkeypatch, donated):
     box.n = jnp.ones(1000)
     step(1.0)
     assert float(box.m) == 2.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f(2.0, gain=3.0),
+        lambda f: f(x=2.0, gain=3.0),
+        lambda f: f(2.0, shift=1.0),
+        lambda f: f(2.0, shift=1.0, gain=3.0),
+    ],
+)
+def test_a_call_by_name_is_traced_once(call):
+    box = Box(n=jnp.ones(3))
+
+    def f(x, gain=1.0, *, shift=0.0):
+        box.n = box.n * gain + shift
+        return box.n * x
+
+    step = jitmagic.jit(f, dyn_vars="box.n")
+    for _ in range(3):
+        call(step)
+    assert step._cache_size() == 1
