@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jitmagic import interrupts, patches, quiet
+from tests.test_arrival import session
 
 JITS = "%%jit -q --no-time"
 TIMED = "%%jit -q -n 2 -r 2"
@@ -179,6 +180,17 @@ def test_a_kernel_of_pallas_is_quiet(notebook, magic):
         "y = f(jnp.zeros(2)).tolist()"
     )
     assert notebook.ns["y"] == [1.0, 1.0] and notebook.kinds("error", "warning") == []
+
+
+def test_parts_of_a_sum_on_several_devices_are_not_looked_at():
+    lines = session(
+        "import jax, jax.numpy as jnp\njax.config.update('jax_num_cpu_devices', 2)\n%load_ext jitmagic",
+        "jax.set_mesh(jax.make_mesh((2,), ('X',)))\na = jax.reshard(jnp.ones((2, 2)), jax.P(None, 'X'))",
+        "%%jit -q --no-time\n@jax.shard_map(in_specs=jax.P(None, 'X'), out_specs=jax.P(None, None, unreduced={'X'}))\n"
+        "def f(a):\n    return jax.lax.pcast(a @ a.T, 'X', to='unreduced')\nc = f(a)",
+        "r = %jitcheck -o\nprint([n for f in r.functions for n in f.notes])",
+    )
+    assert lines[-1] == "['nothing was compared: each device holds a part of a sum that was not made yet']"
 
 
 PRINTS = [

@@ -141,17 +141,12 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
     if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
         return
     parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
-    # what is stored in an item reaches the caller where the argument is a `jax.Ref`: only a call tells
-    copied = parameters - {*evidence.silent.refs} if evidence.silent else set()
     updates = [
-        (n, found)
-        for n in inside
-        if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr)
-        and (found := _names_bound(n) & parameters | _names_stored_in(n) & copied)
+        n for n in inside if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr) and _updates(n) & parameters
     ]
-    if updates:
-        last, found = max(updates, key=lambda update: update[0].lineno)
-        names = sorted(found)
+    if updates and not _may_reach_the_caller(evidence, updates, parameters):
+        last = max(updates, key=lambda n: n.lineno)
+        names = sorted(_updates(last) & parameters)
         bound = "binds a new array" if _names_bound(last) else "changes a copy of what was passed"
         yield RULE.finding(
             evidence,
@@ -166,6 +161,15 @@ def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
         )
 
 
+def _may_reach_the_caller(
+    evidence: Evidence, updates: list[ast.Assign | ast.AugAssign | ast.Expr], parameters: set[str]
+) -> bool:
+    """What is stored in a `jax.Ref` is seen outside; before the first call, each item may be one of a `jax.Ref`."""
+    if evidence.silent is not None:
+        return bool(evidence.silent.refs)
+    return any((_updates(n) - _names_bound(n)) & parameters for n in updates)
+
+
 def _updated(node: ast.AST) -> str:
     """The array of `array.at[index].set(...)`, or nothing for other expressions."""
     if not (
@@ -178,15 +182,16 @@ def _updated(node: ast.AST) -> str:
     return ""
 
 
-def _names_stored_in(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
-    """Names into whose items a statement stores."""
+def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
+    """Names that a statement binds, and those into whose items it stores."""
     if isinstance(node, ast.Expr):
         call = node.value
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return set()
         return {_root(call.func.value)} if call.func.attr in STORING else set()
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {_root(t) for t in targets if isinstance(t, ast.Subscript)}
+    inside = {_root(t) for t in targets if isinstance(t, ast.Subscript)}
+    return _names_bound(node) | inside
 
 
 def _root(node: ast.expr) -> str:

@@ -15,6 +15,7 @@ from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, _Evaluator
 from jitmagic.silent.keys import _names
 from jitmagic.silent.program import Stack, user_frames
+from jitmagic.tracing.compat import is_unreduced
 from jitmagic.tracing.sites import site_of
 
 MANY = 8
@@ -114,6 +115,8 @@ def _finite(value: Any) -> bool:
     if dtype is None:
         return not isinstance(value, float) or value - value == 0.0
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) or not jnp.issubdtype(dtype, jnp.inexact):
+        return True
+    if is_unreduced(value):
         return True
     return bool(_numbers(value).isfinite(_near(value)).all())
 

@@ -40,6 +40,11 @@ def is_ref(value: Any) -> bool:
     return refs is not None and isinstance(value, refs)
 
 
+def is_unreduced(value: Any) -> bool:
+    """Each device holds a part of a sum that was not made yet: there are no values to look at."""
+    return bool(getattr(getattr(getattr(value, "sharding", None), "spec", None), "unreduced", None))
+
+
 def trace_state_clean() -> bool:
     """No trace of jax's is under way in this thread. Without the private name: True."""
     return bool(outside_check()())

@@ -400,6 +400,8 @@ def test_items_of_an_argument_tell_only_where_a_call_shows_that_it_is_no_ref() -
     text = function(f"def f(a):\n    {line}\n", parameters="a")
     assert run(Evidence(text)) == () == run(Evidence(text, silent=Silent(refs=("a",))))
     check(run(Evidence(text, silent=Silent())), "in-place-update", line, "a")
+    bound = function("def f(a, r):\n    a = a + 1\n    r[...] = a\n", parameters="a r")
+    assert run(Evidence(bound)) == () == run(Evidence(bound, silent=Silent(refs=("r",))))
 
 
 def test_a_wait_is_not_the_clock() -> None:
