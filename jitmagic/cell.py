@@ -230,19 +230,32 @@ def split_calls(text: str) -> list[str]:
 
 
 def compile_inside(tree: ast.Module) -> set[str]:
-    """Functions that compile something, or call what the cell compiles: they are not for jit as a whole."""
+    """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
     found = definitions(tree)
-    compiled = {d.name for d in found if d.jitted}
+    inside = {d.name for d in found if d.jits_inside}
+    compiled = {_as_called(d.name) for d in found if d.jitted} | inside
     for node in _statements(tree.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
             compiled |= set(bound_names(node))
-    callers = {
-        n.name for n in _statements(tree.body)
-        if isinstance(n, ast.FunctionDef) and n.name not in compiled and any(
-            isinstance(c, ast.Call) and getattr(c.func, "id", "") in compiled for s in n.body for c in walk(s)
-        )
-    }  # fmt: skip
-    return {d.name for d in found if d.jits_inside} | callers
+    functions = [n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef)]
+    called = {f.name: _called(f) for f in functions if f.name not in compiled}
+    while more := {n for n, names in called.items() if names & compiled and n not in compiled}:
+        compiled |= more
+        inside |= more
+    return inside
+
+
+def _as_called(name: str) -> str:
+    """`f`, or `.step` for the method `Model.step`."""
+    cls, _, last = name.rpartition(".")
+    return f".{last}" if cls else last
+
+
+def _called(function: ast.FunctionDef) -> set[str]:
+    """The functions that a function calls by name, and the methods, as `.step`."""
+    heads = [n.func for n in walk(*function.body) if isinstance(n, ast.Call)]
+    by_name = {h.id for h in heads if isinstance(h, ast.Name)}
+    return by_name | {f".{h.attr}" for h in heads if isinstance(h, ast.Attribute)}
 
 
 _TAKERS = frozenset(

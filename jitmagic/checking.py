@@ -109,7 +109,8 @@ class Checker(Subject):
         elif self.seen.count == 1:
             self.guarded(self._seen_inside, args, kwargs)
         try:
-            with plainly():
+            # what is compiled inside of a function that is not for jit itself is watched there
+            with plainly(made=True) if self.settings.diagnose else contextlib.nullcontext():
                 out = self.original(*args, **kwargs)
             if run is not None:
                 self.guarded(run.look_at, out)

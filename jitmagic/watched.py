@@ -25,20 +25,26 @@ if TYPE_CHECKING:
 class _State(threading.local):
     plain = 0
     """Depth of our own runs, in which every watched function is the user's plain function."""
+    made = False
+    """The innermost of these is the user's own run: functions are as the user made them, compiled ones too."""
 
 
 _state = _State()
 
 
 class plainly:  # noqa: N801  used as a function; a generator would touch the user's exception on its way out
-    """While this holds, calls of watched functions in this thread run the user's own code."""
+    """While this holds, calls of watched functions in this thread run the user's own code; `made`: as the user has
+    made it, with what is compiled."""
+
+    def __init__(self, *, made: bool = False) -> None:
+        self.made = made
 
     def __enter__(self) -> None:
-        self.before = _state.plain
-        _state.plain = self.before + 1
+        self.before = _state.plain, _state.made
+        _state.plain, _state.made = _state.plain + 1, self.made
 
     def __exit__(self, *exc: object) -> None:
-        _state.plain = self.before
+        _state.plain, _state.made = self.before
 
 
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
@@ -54,9 +60,8 @@ class Watched:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if _state.plain:
-            return self._checker.fn(*args, **kwargs)
-        with plainly():  # jax may call it again meanwhile: to take an argument apart
-            return self._checker.call(args, kwargs)
+            return (self._checker.original if _state.made else self._checker.fn)(*args, **kwargs)
+        return self._checker.call(args, kwargs)
 
     def __get__(self, receiver: Any, owner: type | None = None) -> Any:
         return self if receiver is None else types.MethodType(self, receiver)

@@ -665,3 +665,35 @@ def test_the_call_after_an_interrupted_compilation_shows_its_report(notebook, mo
     assert any("patient  ok" in text for text in shown)
     (function,) = notebook.report().functions
     assert (function.calls, function.traces, function.compiles) == (1, 1, 1)
+
+
+class TestWhatTheCellCompilesByItself:
+    CELL = """%%jitcheck
+class Model:
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(self, x):
+        traces.append(1)
+        return x + 1
+bump = jax.jit(lambda s: s + 1, donate_argnums=0)
+def inner(s):
+    bump(s)
+    return bump(s)
+def outer(s):
+    return inner(s)
+def run(m, x):
+    return m.step(m.step(x))
+"""
+
+    def test_stays_compiled_in_functions_that_call_it(self, notebook):
+        notebook.ok("import functools\ntraces = []")
+        notebook.ok(self.CELL)
+        notebook.ok("run(Model(), jnp.ones(2))")
+        assert len(notebook.ns["traces"]) == 1
+        assert {f.function for f in notebook.report().findings} == {"Model.step"}  # it fills a list
+
+    def test_is_looked_at_where_they_call_it(self, notebook):
+        notebook.ok("import functools\ntraces = []")
+        notebook.ok(self.CELL)
+        assert "donated" in str(notebook.error("outer(jnp.ones(2))"))
+        [finding] = [f for f in notebook.report().findings if f.severity == "error"]
+        assert (finding.kind, finding.culprits) == ("donated-reuse", ("s",))

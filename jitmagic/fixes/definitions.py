@@ -71,7 +71,16 @@ def _defines(node: ast.stmt) -> bool:
     value = node.value
     if isinstance(value, ast.Call) and len(value.args) == 1 and _is_jit(value.func):
         value = value.args[0]
-    return isinstance(value, ast.Lambda) or _transforms(value)
+    return isinstance(value, ast.Lambda) or _transforms(value) or _lists_functions(value)
+
+
+def _lists_functions(node: ast.expr) -> bool:
+    """`[jnp.sin, lambda v: -v]`, a table of functions: to make it again does nothing else."""
+    if not isinstance(node, ast.List | ast.Tuple | ast.Dict):
+        return False
+    parts = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
+    plain = (ast.Lambda, ast.Name, ast.Attribute, ast.Constant)
+    return any(isinstance(p, ast.Lambda) for p in parts) and all(isinstance(p, plain) for p in parts)
 
 
 def _transforms(node: ast.expr) -> bool:

@@ -22,6 +22,12 @@ _LOOKED_AT = (
 )  # fmt: skip
 
 
+def is_repeating(node: ast.AST) -> bool:
+    """A call of Python's that calls a function over and over: `functools.reduce(f, xs)`, `map(f, xs)`."""
+    called = dotted_name(node.func) if isinstance(node, ast.Call) and len(node.args) > 1 else ""
+    return called in ("functools.reduce", "reduce", "map")
+
+
 @dataclass(frozen=True, eq=False)
 class Code:
     """One user function: its node in the file's tree, and what its names mean."""

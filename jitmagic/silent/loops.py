@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.evidence import Unrolled, Where
-from jitmagic.silent.code import names_in
+from jitmagic.silent.code import is_repeating, names_in
 from jitmagic.silent.program import all_equations
 from jitmagic.syntax import ByCode, Source, line_of, nodes_of, source_of, span_of, walk
 
@@ -39,14 +39,16 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
     for eqn, stack in equations if len(equations) >= EQUATIONS else ():
         # by identity: the hash of a code object reads all of its instructions
         places = tuple((id(code), offset) for code, offset in stack)
+        inside: set[ast.AST] = set()  # a comprehension's own frame is on its line too
         for depth, (code, offset) in enumerate(stack):
             key = places[depth]
             if key not in chains:
                 chains[key] = _loops_around(code, line_of(code, offset))
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
-                found.equations += 1
+                found.equations += loop not in inside
                 found.seen[(places[: depth + 1], eqn.primitive.name)] += 1
+            inside.update(chains[key])
     large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
     for node, made in large.items():
         source = source_of(made.file)
@@ -71,7 +73,9 @@ def _loops_of(source: Source, code: types.CodeType) -> list[Any]:
     if root is None:  # what a comprehension is compiled to on 3.11 stands in a function of its own
         around = source.functions(code.co_firstlineno)
         root = around[-1] if around else source.tree
-    found = [n for n in (nodes_of(root) if root is not None else ()) if isinstance(n, _LOOPS)]
+    found = [
+        n for n in (nodes_of(root) if root is not None else ()) if isinstance(n, _LOOPS) or is_repeating(n)
+    ]
     return sorted(found, key=lambda n: span_of(n) or (), reverse=True)
 
 
@@ -100,6 +104,8 @@ def _names(node: ast.AST) -> tuple[str, ...]:
         target, looped = node.target, [node.iter]
     elif isinstance(node, ast.While):
         return tuple(names_in(node.test))
+    elif isinstance(node, ast.Call):
+        return tuple(n for x in node.args for n in names_in(x) if n != "range")
     else:
         generator = node.generators[0]  # type: ignore[attr-defined]
         target, looped = generator.target, [generator.iter]

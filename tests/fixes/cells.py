@@ -138,6 +138,30 @@ CASES = {
         "carry-mismatch", "def f(x):\n    return jax.lax.cond(x[0] > 0, lambda v: v.sum(), lambda v: 0, x)\n",
         ("f(jnp.ones(3))",), "lambda v: 0.0",
     ),
+    "branches by name": Case(
+        "carry-mismatch",
+        "TABLE = (jnp.sum, jnp.count_nonzero, lambda v: v[0])\n\n"
+        "def f(i, x):\n    return jax.lax.switch(i, TABLE, x + 1.0)\n",
+        ("f(1, jnp.ones(3))",), "lambda x0: jnp.count_nonzero(x0).astype(jnp.float32)",
+    ),
+    "branches made in a comprehension": Case(
+        "carry-mismatch",
+        "def shift(v, k):\n    return v + k if k else 0\n\n"
+        "def f(i, x):\n    return jax.lax.switch(i, [lambda v, k=k: shift(v, k) for k in range(3)], x)\n",
+        ("f(2, jnp.float32(1))",), "lambda x, k=k: jnp.asarray((lambda v, k=k: shift(v, k))(x), jnp.float32)",
+    ),
+    "state and result in each other's place": Case(
+        "carry-mismatch",
+        "def f(x, ks):\n    turn = lambda s, k: (s.mean(), s + k)\n    return jax.lax.scan(turn, x, ks)[1]\n",
+        ("f(jnp.ones(2), jnp.ones((3, 2)))",), "(s + k, s.mean())",
+    ),
+    "rows added in a scan": Case(
+        "carry-mismatch",
+        "def f(x, ks):\n    def turn(state, k):\n        x, seen = state\n        x = x * k\n"
+        "        return (x, jnp.concatenate([seen, x[None]])), seen[-1]\n"
+        "    return jax.lax.scan(turn, (x, x[None]), ks)[0][1]\n",
+        ("f(jnp.ones(2), jnp.arange(3.0))",), "jnp.concatenate([jnp.zeros((ks.shape[0], 2)), x[None]])",
+    ),
     "branches of other structure": Case(
         "carry-mismatch",
         "def f(x, go):\n    def yes(x):\n        return {'a': x, 'b': x.sum()}\n    def no(x):\n        return {'a': x}\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 from jitmagic.fixes.rewrite import names, outputs
 from jitmagic.fixes.rewrite.place import Candidate, Place
-from jitmagic.fixes.rewrite.scans import _argument, loop_name, start_of
+from jitmagic.fixes.rewrite.scans import argument_of, loop_name, start_of
 
 BODY = {"scan": (0, "f"), "while_loop": (1, "body_fun"), "fori_loop": (2, "body_fun")}
 """Position and name of the body among the arguments."""
@@ -31,10 +31,13 @@ def candidates(place: Place) -> Iterator[Candidate]:
             yield from _one_answer(place, loop)
         elif "pytree structure" in place.message:
             yield from _fitted(place, loop, name)
+        if name == "scan":
+            yield from _turned_round(place, loop)
 
 
-def _function(place: Place, loop: Any, position: int, keyword: str) -> Any:
-    given = _argument(loop, position, keyword)
+def function_of(place: Place, loop: Any, position: int, keyword: str) -> Any:
+    """The body (or condition) of a loop where it is written in this cell, or None."""
+    given = argument_of(loop, position, keyword)
     return outputs._definition(place, given) if given is not None else None
 
 
@@ -51,7 +54,7 @@ def _paired(place: Place, loop: Any) -> Iterator[Candidate]:
     """`return carry, None` from the body of a scan."""
     import libcst as cst
 
-    function = _function(place, loop, *BODY["scan"])
+    function = function_of(place, loop, *BODY["scan"])
     changes: dict[Any, str | None] = {}
     for value in _returned(place, function):
         code = place.cell.code(value)
@@ -65,7 +68,7 @@ def _paired(place: Place, loop: Any) -> Iterator[Candidate]:
 
 def _one_answer(place: Place, loop: Any) -> Iterator[Candidate]:
     """`jnp.any(...)` around a condition with an answer for each element."""
-    function = _function(place, loop, 0, "cond_fun")
+    function = function_of(place, loop, 0, "cond_fun")
     returned = _returned(place, function)
     if len(returned) == 1:
         code = place.cell.code(returned[0])
@@ -76,13 +79,43 @@ def _one_answer(place: Place, loop: Any) -> Iterator[Candidate]:
             yield Candidate(title, place.cell.edit({returned[0]: f"{place.jnp}.{word}({code})"}), "unsafe")
 
 
+def _turned_round(place: Place, loop: Any) -> Iterator[Candidate]:
+    """`return y, carry` from the body of a scan, where the second fits what went in and the first does not."""
+    import libcst as cst
+
+    function, start = function_of(place, loop, *BODY["scan"]), start_of(loop)
+    returned = _returned(place, function)
+    pair = returned[0] if len(returned) == 1 else None
+    if start is None or not isinstance(pair, cst.Tuple) or len(pair.elements) != 2:
+        return
+    trees = place.outputs(_probe(place, loop, "scan", start, parts=2))
+    if len(trees) != 3 or not _alike(trees[0], trees[2]) or _alike(trees[0], trees[1]):
+        return
+    first, second = (place.cell.code(e.value) for e in pair.elements)
+    turned = f"{second}, {first}"
+    code = f"({turned})" if place.cell.code(pair).startswith("(") else turned
+    title = "return the state first and the result of the turn second"
+    yield Candidate(title, place.cell.edit({pair: code}), "unsafe", changes_result=True)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Two trees of the same structure, shapes and dtypes."""
+    import jax
+
+    one, other = jax.tree.leaves(a), jax.tree.leaves(b)
+    structures: list[Any] = [jax.tree.structure(v) for v in (a, b)]
+    return structures[0] == structures[1] and all(
+        (x.shape, x.dtype) == (y.shape, y.dtype) for x, y in zip(one, other, strict=True)
+    )
+
+
 # -- structure
 
 
 def _fitted(place: Place, loop: Any, name: str) -> Iterator[Candidate]:
     import libcst as cst
 
-    start, function = start_of(loop), _function(place, loop, *BODY[name])
+    start, function = start_of(loop), function_of(place, loop, *BODY[name])
     returned = _returned(place, function)
     if start is None or len(returned) != 1:
         return
@@ -160,17 +193,20 @@ def _bound_once(place: Place, scope: Any, node: Any) -> Any:
     return assigned[0] if len(assigned) == 1 and isinstance(assigned[0], displays) else node
 
 
-def _probe(place: Place, loop: Any, name: str, start: Any) -> str:
-    """The cell with the loop replaced by the question what goes into its body and what comes out."""
+def _probe(place: Place, loop: Any, name: str, start: Any, parts: int = 1) -> str:
+    """The cell with the loop replaced by the question what goes into its body and what comes out.
+
+    `parts`: of the pair that the body of a scan gives, the first or both."""
     code = place.cell.code
-    body = f"({code(_argument(loop, *BODY[name]))})"
+    body = f"({code(argument_of(loop, *BODY[name]))})"
     given = f"({code(start)})"
     if name == "scan":
-        xs = _argument(loop, 2, "xs")
+        xs = argument_of(loop, 2, "xs")
         row = f"{place.jax}.tree.map(lambda v: v[0], {code(xs) if xs is not None else 'None'})"
-        functions, operands = f"[lambda s, x: s, lambda s, x: {body}(s, x)[0]]", f"{given}, {row}"
+        outs = [f"lambda s, x: {body}(s, x)[{i}]" for i in range(parts)]
+        functions, operands = f"[lambda s, x: s, {', '.join(outs)}]", f"{given}, {row}"
     elif name == "fori_loop":
-        low = code(_argument(loop, 0, "lower"))
+        low = code(argument_of(loop, 0, "lower"))
         functions, operands = f"[lambda s: s, lambda s: {body}({low}, s)]", given
     else:
         functions, operands = f"[lambda s: s, {body}]", given

@@ -37,27 +37,41 @@ def candidates(place: Place) -> Iterator[Candidate]:
             yield from _equal(place, call, name)
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A branch of the call: what of it is replaced, the expression that it returns, and its parameters."""
+
+    node: Any
+    source: str
+    parameters: tuple[str, ...]
+    head: str = ""
+    """The head of the lambda around a function that is known by its name only."""
+
+
 def _equal(place: Place, call: Any, kind: str) -> Iterator[Candidate]:
-    functions = _functions(place, call, kind)
-    returned = [_returned(place, f) for f in functions]
-    if len(functions) < 2 or any(r is None for r in returned):
-        return
+    branches = _branches(place, call, kind)
     trees = place.outputs(_probe(place, call, kind))
-    if len(trees) != len(functions):
+    if len(trees) < 2 or len(branches) not in (1, len(trees)):
         return
-    sources = [place.cell.code(r) for r in returned]
-    want = _joined(trees, sources, place)
-    if want is None:
+    made = len(branches) == 1  # by a comprehension
+    sources = [b.source for b in branches]
+    want = _joined(trees, sources * len(trees) if made else sources, place)
+    if want is None or made and not isinstance(want, Want):
         return
     writer = _Writer(place.jnp)
     changes: dict[Any, str | None] = {}
-    for function, node, source, tree in zip(functions, returned, sources, trees, strict=True):
-        writer.spare = tuple(p.name.value for p in function.params.params)
-        new = writer.written(ast.parse(source.strip(), mode="eval").body, source.strip(), tree, want)
+    for branch, tree in zip(branches, trees, strict=not made):
+        writer.spare = branch.parameters
+        node = ast.parse(branch.source, mode="eval").body
+        new = (
+            writer.cast(branch.source, trees, want)
+            if made
+            else writer.written(node, branch.source, tree, want)
+        )
         if new is None:
             return
-        if new != source.strip():
-            changes[node] = new
+        if new != branch.source:
+            changes[branch.node] = branch.head + new
     if changes:
         yield Candidate(
             FILLED if writer.filled else EQUAL, place.cell.edit(changes),
@@ -69,21 +83,52 @@ def _equal(place: Place, call: Any, kind: str) -> Iterator[Candidate]:
 # --- the branches in the source
 
 
-def _functions(place: Place, call: Any, kind: str) -> list[Any]:
-    """The branch functions as nodes: lambdas, or definitions of this cell."""
+def _branches(place: Place, call: Any, kind: str) -> list[Branch]:
+    """The branches as written; one where a comprehension makes them all; none where they are not written out."""
     import libcst as cst
 
     positional = [a.value for a in call.args if a.keyword is None]
+    operands = [place.cell.code(v) for v in positional[3 if kind == "cond" else 2 :]]
     if kind == "cond":
         given = positional[1:3]
     else:
-        branches = positional[1]
-        branches = _assigned(place, branches) if isinstance(branches, cst.Name) else branches
-        if not isinstance(branches, (cst.List, cst.Tuple)):
+        listed = positional[1]
+        listed = _assigned(place, listed) if isinstance(listed, cst.Name) else listed
+        if isinstance(listed, cst.ListComp):
+            return [_by_name(place, listed.elt, operands)]
+        if not isinstance(listed, (cst.List, cst.Tuple)):
             return []
-        given = [e.value for e in branches.elements]
-    found = [_definition(place, g) for g in given]
-    return [] if any(f is None for f in found) else found
+        given = [e.value for e in listed.elements]
+    return [_branch(place, g, operands) for g in given]
+
+
+def _branch(place: Place, node: Any, operands: Sequence[str]) -> Branch:
+    function = _definition(place, node)
+    returned = _returned(place, function)
+    if returned is None:
+        return _by_name(place, node, operands)
+    parameters = tuple(p.name.value for p in function.params.params)
+    return Branch(returned, place.cell.code(returned).strip(), parameters)
+
+
+def _by_name(place: Place, node: Any, operands: Sequence[str]) -> Branch:
+    """A function that is not written here, as the lambda that calls it."""
+    simple = len(set(operands)) == len(operands) and all(o.isidentifier() for o in operands)
+    given = tuple(operands) if simple else tuple(f"x{i}" for i in range(len(operands)))
+    inside, bound = ", ".join(given), _bound_around(place, node)
+    head = f"lambda {', '.join([*given, *(f'{n}={n}' for n in bound)])}: "
+    return Branch(node, f"{names.wrapped(place.cell.code(node))}({inside})", given, head)
+
+
+def _bound_around(place: Place, node: Any) -> list[str]:
+    """Names of a comprehension's loop in its element, which a lambda has to keep as they are."""
+    import libcst as cst
+
+    parent = place.cell.parents.get(node)
+    if not isinstance(parent, cst.ListComp):
+        return []
+    bound = names.stores(f"for {place.cell.code(parent.for_in.target)} in (): pass")
+    return [n for n in bound if n in names.loads(place.cell.code(node))]
 
 
 def _definition(place: Place, node: Any) -> Any:
@@ -256,13 +301,22 @@ class _Writer:
             source = f"{self.jnp}.broadcast_to({source}, {want.shape})"
         if str(tree.dtype) != want.dtype:
             dtype = f"{self.jnp}.{_name(want.dtype)}"
-            array = any(isinstance(n, ast.Name) for n in ast.walk(node))
+            number = isinstance(node, ast.Call) and getattr(tree, "weak_type", False)
+            array = any(isinstance(n, ast.Name) for n in ast.walk(node)) and not number
             source = (
                 f"{names.wrapped(source)}.astype({dtype})"
                 if array
                 else f"{self.jnp}.asarray({source}, {dtype})"
             )
         return source
+
+    def cast(self, source: str, trees: Sequence[Any], want: Want) -> str:
+        """An expression that gives arrays of several types, as the one that is wanted."""
+        source = f"{self.jnp}.asarray({source}, {self.jnp}.{_name(want.dtype)})"
+        if all(tuple(t.shape) == want.shape for t in trees):
+            return source
+        self.formed = True
+        return f"{self.jnp}.broadcast_to({source}, {want.shape})"
 
     def _dict(
         self, node: ast.expr, whole: str, source: str, tree: Any, want: Mapping[Any, Any]

@@ -34,11 +34,13 @@ def _starts(place: Place) -> Iterator[Candidate]:
         if start is None:
             continue
         found = mismatches(place.message)
-        rows = _argument(loop, 2, "xs") if loop_name(loop) == "scan" else None
+        rows = argument_of(loop, 2, "xs") if loop_name(loop) == "scan" else None
         likes = [f"{rows.value}[0]", ""] if isinstance(rows, cst.Name) and any(m[3] for m in found) else [""]
         for like in likes:
             changes: dict[Any, str | None] = {}
             for path, have, want, shape in found:
+                if have == want and not shape:
+                    continue  # a number comes out of what is an array
                 part = part_at(place, loop, start, path)
                 if isinstance(part, Missing):
                     value = f"{part.name}={started(place, part.default, want, shape, have, like)}"
@@ -53,7 +55,8 @@ def _starts(place: Place) -> Iterator[Candidate]:
                 )  # fmt: skip
 
 
-def _argument(call: Any, position: int, keyword: str) -> Any:
+def argument_of(call: Any, position: int, keyword: str) -> Any:
+    """What a call gives for a parameter, or None."""
     named = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == keyword), None)
     plain = [a.value for a in call.args if a.keyword is None and not a.star]
     return named if named is not None else plain[position] if len(plain) > position else None
@@ -72,7 +75,7 @@ def start_of(loop: Any) -> Any:
     name = loop_name(loop)
     if not name:
         return None
-    return _argument(loop, LOOPS[name], "init" if name == "scan" else "init_val")
+    return argument_of(loop, LOOPS[name], "init" if name == "scan" else "init_val")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jitmagic.fixes.rewrites import propose_from
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import Text, the
 from jitmagic.report import Finding, Fix
+from jitmagic.silent.code import is_repeating
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -43,7 +44,7 @@ FOLLOWED = 2
 def _candidates(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[tuple[str, str]]:
     source = evidence.function.cell
     line = Text(source).line_of(finding)
-    for make in (_nested, _fori, _rows, _mapped, _scanned, _comprehension):
+    for make in (_nested, _fori, _rows, _mapped, _scanned, _comprehension, _reduced):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
             yield from make(source, line, finding, evidence, prover)
 
@@ -182,38 +183,84 @@ def _comprehension(
 ) -> Iterator[tuple[str, str]]:
     """`jnp.stack([f(x) for x in xs])` as `jax.vmap(lambda x: f(x))(xs)`, `sum(...)` as the sum of that."""
     text = Text(source)
-    nodes = [
-        n
-        for n in ast.walk(text.tree)
-        if isinstance(n, ast.ListComp | ast.GeneratorExp) and n.lineno <= line <= (n.end_lineno or 0)
-    ]
-    for node in nodes:
-        generator, around = node.generators[0], text.parents[node]
-        if len(node.generators) != 1 or generator.ifs or not isinstance(generator.target, ast.Name):
+    for node in ast.walk(text.tree):
+        if not isinstance(node, ast.ListComp | ast.GeneratorExp):
             continue
-        looped = text.code(generator.iter)
-        is_range = isinstance(generator.iter, ast.Call) and ast.unparse(generator.iter.func) == "range"
-        xs = f"jnp.arange{looped.removeprefix('range')}" if is_range else looped
-        mapped = f"jax.vmap(lambda {generator.target.id}: {text.code(node.elt)})({xs})"
+        if not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        mapped, around = _as_vmap(text, node), text.parents[node]
+        if mapped is None:
+            continue
         name = ast.unparse(around.func).rpartition(".")[2] if isinstance(around, ast.Call) else ""
-        if name in ("stack", "array", "asarray") and isinstance(around, ast.Call) and len(around.args) == 1:
-            new = Text(source)
-            yield "map with jax.vmap", new.replace(_same(new, around), mapped).result()
-        elif name == "sum" and isinstance(around, ast.Call):
-            new = Text(source)
-            yield (
-                "map with jax.vmap and add up",
-                new.replace(_same(new, around), f"jnp.sum({mapped}, axis=0)").result(),
-            )
+        alone = isinstance(around, ast.Call) and len(around.args) == 1 and not around.keywords
+        if name in ("stack", "array", "asarray") and alone:
+            yield "map with jax.vmap", Text(source).replace(around, mapped).result()
+        elif name == "sum":
+            total = f"jnp.sum({mapped}, axis=0)"
+            yield "map with jax.vmap and add up", Text(source).replace(around, total).result()
+        elif isinstance(node, ast.ListComp):
+            yield "map with jax.vmap", Text(source).replace(node, mapped).result()
 
 
-def _same(text: Text, node: ast.AST) -> ast.AST:
-    wanted = ast.dump(node, include_attributes=True)
-    return the(
-        n
-        for n in ast.walk(text.tree)
-        if type(n) is type(node) and ast.dump(n, include_attributes=True) == wanted
-    )
+def _as_vmap(text: Text, node: ast.ListComp | ast.GeneratorExp) -> str | None:
+    """A comprehension without conditions as `jax.vmap`, inner ones with it; a second `for` gives rows in a row."""
+    code = _as_vmap(text, node.elt) if isinstance(node.elt, ast.ListComp) else text.code(node.elt)
+    for generator in reversed(node.generators):
+        given = _rows_of(text, generator.target, generator.iter)
+        if code is None or given is None or generator.ifs:
+            return None
+        code = f"jax.vmap(lambda {given[0]}: {code})({given[1]})"
+    for _ in node.generators[1:]:
+        code = f"jnp.concatenate({code})"
+    return code
+
+
+def _rows_of(text: Text, target: ast.expr, looped: ast.expr) -> tuple[str, str] | None:
+    """Parameters and arguments of a mapped function, for what a loop binds and what it turns over."""
+    called = ast.unparse(looped.func) if isinstance(looped, ast.Call) else ""
+    given = [text.code(a) for a in looped.args] if isinstance(looped, ast.Call) else []
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    if not all(isinstance(p, ast.Name) for p in parts):
+        return None
+    if called == "range":
+        arrays = [f"jnp.arange({', '.join(given)})"]
+    elif called == "zip":
+        arrays = given
+    elif called == "enumerate" and len(given) == 1:
+        arrays = [f"jnp.arange(len({given[0]}))", given[0]]
+    else:
+        arrays = [text.code(looped)]
+    return (", ".join(map(text.code, parts)), ", ".join(arrays)) if len(parts) == len(arrays) else None
+
+
+def _reduced(
+    source: str, line: int, finding: Finding, evidence: Evidence, prover: Prover
+) -> Iterator[tuple[str, str]]:
+    """`functools.reduce(f, xs, start)` as a `scan`, over a range as a `fori_loop`; `list(map(f, xs))` as a `vmap`."""
+    text = Text(source)
+    call = the(n for n in text.on_line(line) if isinstance(n, ast.Call) and is_repeating(n))
+    function, looped = call.args[:2]
+    f = f"({text.code(function)})" if isinstance(function, ast.Lambda) else text.code(function)
+    xs = text.code(looped)
+    if ast.unparse(call.func) == "map":
+        outer = text.parents[call]
+        listed = isinstance(outer, ast.Call) and ast.unparse(outer.func) == "list"
+        arrays = ", ".join(map(text.code, call.args[1:]))
+        yield (
+            "map with jax.vmap",
+            text.replace(outer if listed else call, f"jax.vmap({f})({arrays})").result(),
+        )
+        return
+    start, rest = (text.code(call.args[2]), xs) if len(call.args) == 3 else (f"{xs}[0]", f"{xs}[1:]")
+    if isinstance(looped, ast.Call) and ast.unparse(looped.func) == "range":
+        if len(looped.args) < 3 and len(call.args) == 3:
+            low, high = ["0", *map(text.code, looped.args)][-2:]
+            looping = f"jax.lax.fori_loop({low}, {high}, lambda i, state: {f}(state, i), {start})"
+            yield "loop with jax.lax.fori_loop", Text(source).replace(call, looping).result()
+            return
+        rest = f"jnp.arange({', '.join(map(text.code, looped.args))})"
+    scanning = f"jax.lax.scan(lambda state, x: ({f}(state, x), None), {start}, {rest})[0]"
+    yield "loop with jax.lax.scan", text.replace(call, scanning).result()
 
 
 def _nested(

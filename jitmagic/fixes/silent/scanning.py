@@ -21,6 +21,8 @@ class Collected:
     start: list[ast.expr]
     statement: ast.Assign
     additions: list[ast.Expr] = field(default_factory=list)
+    holders: list[ast.stmt] = field(default_factory=list)
+    """The statements of the loop in which these stand: themselves, or an `if` around one."""
     front: bool = False
     """It is filled from its front, by `insert(0, …)`."""
     value: str = ""
@@ -105,7 +107,8 @@ class _Scan:
 
     def _lists(self) -> list[Collected]:
         found: dict[str, Collected] = {}
-        for statement in self.loop.body:
+        for holder in self.loop.body:
+            statement = _only(holder) if isinstance(holder, ast.If) else holder
             call = statement.value if isinstance(statement, ast.Expr) else None
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
@@ -119,6 +122,7 @@ class _Scan:
                     continue
                 found[target.id] = Collected(target.id, start[1], start[0], front=front)
             found[target.id].additions.append(statement)  # type: ignore[arg-type]
+            found[target.id].holders.append(holder)
         return [x for x in found.values() if len(x.additions) == 1]
 
     def _start(self, name: str) -> tuple[ast.Assign, list[ast.expr]] | None:
@@ -140,7 +144,7 @@ class _Scan:
     def _body(self) -> list[str]:
         """Statements of a turn without those that add to lists; `xs[-1]` by a name."""
         lines: list[str] = []
-        inner: dict[ast.stmt, Collected] = {s: x for x in self.lists for s in x.additions}
+        inner: dict[ast.stmt, Collected] = {s: x for x in self.lists for s in x.holders}
         reads = {x.name: x for x in self.lists}
         for statement in self.loop.body:
             part = Text(self.text.source)
@@ -157,7 +161,8 @@ class _Scan:
             if adding is None:
                 lines += _cut(part, twin, statement.col_offset)
                 continue
-            value = twin.value.args[-1]  # type: ignore[attr-defined]
+            added = _only(twin) if isinstance(twin, ast.If) else twin
+            value = added.value.args[-1]  # type: ignore[union-attr]
             code = "\n".join(_cut(part, value, value.col_offset))
             if adding.last:
                 lines.append(f"{adding.last} = {code}")
@@ -192,7 +197,7 @@ class _Scan:
 
     def _nothing_below(self, statement: ast.stmt) -> bool:
         below = self.loop.body[self.loop.body.index(statement) + 1 :]
-        added = [s for x in self.lists for s in x.additions]
+        added = [s for x in self.lists for s in x.holders]
         return all(s in added for s in below)
 
     def _impure(self, body: str) -> bool:
@@ -260,6 +265,8 @@ class _Scan:
         ):
             return None
         for x in self.lists:
+            if isinstance(x.holders[0], ast.If):
+                head.append(f"{x.name} = {x.name}{self._turns_of(x.holders[0], reverse=reverse)}")
             if reverse != x.front:
                 head.append(f"{x.name} = {x.name}[::-1]")
             if x.start:
@@ -271,6 +278,14 @@ class _Scan:
         indent = " " * loop.col_offset
         text.replace(loop, "\n".join([head[0], *(f"{indent}{x}" if x else x for x in head[1:])]))
         return text.result()
+
+    def _turns_of(self, holder: ast.If, *, reverse: bool) -> str:
+        """The index of the turns in which a condition on the loop's own names holds."""
+        turn, code = self.text.fresh("turn", "kth"), self.text.code
+        if reverse:
+            raise ValueError("the turns are counted from the end")
+        turns = f"for {turn}, {code(self.loop.target)} in enumerate({code(self.loop.iter)})"
+        return f"[jnp.array([{turn} {turns} if {code(holder.test)}])]"
 
     def _without_lists(self) -> None:
         """The lists are not made any more, and what is stacked already is not stacked again."""
@@ -287,6 +302,12 @@ class _Scan:
                     self.text.replace(call, name)
                 elif ast.unparse(call.func) == "sum":
                     self.text.replace(call, f"{name}.sum(0)")
+
+
+def _only(node: ast.AST) -> ast.stmt | None:
+    """The only statement of an `if` without an `else`."""
+    one = isinstance(node, ast.If) and len(node.body) == 1 and not node.orelse
+    return node.body[0] if one and isinstance(node, ast.If) else None
 
 
 def _group(parts: list[str]) -> str:
