@@ -111,13 +111,6 @@ def test_what_takes_a_class_apart_stays_a_function_of_python(notebook, magic, ce
     assert type(notebook.ns["flatten"]).__name__ == "function"
 
 
-def test_a_compiled_function_that_jax_calls_for_its_own_argument_ends(notebook):
-    notebook.ok(PAIR + "handlers = []")
-    notebook.ok(f"%%jit -q --no-time --trace-only\n{APART}handlers += [flatten, unflatten]")
-    notebook.ok("jax.tree_util.register_pytree_node(Pair, *handlers)\nx = flatten(Pair(2.0, None))")
-    assert notebook.ns["x"][0][0].shape == ()
-
-
 CLIP = """@partial(jax.custom_vjp, nondiff_argnums=(1,))
 def clip(x, flag):
     return x if flag else -x
