@@ -353,6 +353,20 @@ CASES = {
         "unhashable-static", "def f(x, spec):\n    for n, ks in spec:\n        for k in ks:\n            x = x * k + n\n    return x\n",
         ("f(1.0, ((2, [1, 3]), (1, [3])))",), "((2, (1, 3)), (1, (3,)))", static=("spec",),
     ),
+    "steps counted by recursion": Case(
+        "tracer-bool", "class Halving:\n    def count(self, x, scale=2.0, *, floor):\n        x = x / scale\n"
+        "        if x > floor:\n            return self.count(x, floor=floor) + 1\n        else:\n            return 0\n\n"
+        "f = Halving().count\n",
+        ("f(jnp.float32(9.0), floor=jnp.float32(1.0))",), "scale = jnp.where(found, scale, 2.0)",
+    ),
+    "selections in a comprehension": Case(
+        "dynamic-shape", "def f(x, k):\n    return {c: x[jnp.flatnonzero(k == c)].mean() for c in (0, 1)}\n",
+        ("f(jnp.arange(4.0), jnp.array([0, 1, 1, 1]))",), "{c: jnp.mean(x, where=k == c) for c in (0, 1)}",
+    ),
+    "complex number": Case(
+        "tracer-array-conversion", "def f(a, b):\n    return abs(complex(a, 2 * b)) * 2 + complex(a).real\n",
+        ("f(jnp.float32(3.0), jnp.float32(2.0))",), "abs(a + 1j * (2 * b)) * 2 + a.real",
+    ),
     "lists in a list": Case(
         "unhashable-static", "def f(x, spec):\n    for n, k in spec:\n        x = x[:n] * k\n    return x\n",
         ("f(jnp.ones(3), [[2, 3], [1, 3]])",), "((2, 3), (1, 3))", static=("spec",),

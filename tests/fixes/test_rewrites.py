@@ -433,6 +433,64 @@ CASES = {
         """,
         ["f(2.0)", "f(-2.0)", "f(0.1)"],
     ),
+    "recursion": (
+        """
+        def f(a, b):
+            \"\"\"Their greatest common divisor.\"\"\"
+            return a if b == 0 else f(b, a % b)
+        """,
+        """
+        def f(a, b):
+            \"\"\"Their greatest common divisor.\"\"\"
+
+            def keep_going(state):
+                found, a, b = state
+                return ~found
+
+            def body(state):
+                found, a, b = state
+                found = b == 0
+                condition = jnp.logical_not(found)
+                a, b = jnp.where(condition, b, a), jnp.where(condition, a % b, b)
+                return found, a, b
+
+            found, a, b = jax.lax.while_loop(keep_going, body, (jnp.array(False), a, b))
+            return a
+        """,
+        ["f(jnp.int32(18), jnp.int32(12))"],
+    ),
+    "while with else": (
+        """
+        def f(x, limit):
+            while x < limit:
+                step = x * x
+                if step > 50:
+                    break
+                x = x + step
+            else:
+                x = -x
+            return x, step
+        """,
+        """
+        def f(x, limit):
+            def keep_going(state):
+                done, step, x = state
+                return (x < limit) & ~done
+
+            def body(state):
+                done, step, x = state
+                step = x * x
+                done = step > 50
+                x = jnp.where(done, x, x + step)
+                return done, step, x
+
+            step = x * x
+            done, step, x = jax.lax.while_loop(keep_going, body, (jnp.array(False), step, x))
+            x = jnp.where(done, x, -x)
+            return x, step
+        """,
+        ["f(jnp.float32(1.5), 100.0)", "f(jnp.float32(1.5), 3.0)"],
+    ),
     "carry": (
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.int32(0), xs)[0]\n",
         "def f(xs):\n    return jax.lax.scan(lambda c, x: (c + x, x), jnp.float32(0), xs)[0]\n",
@@ -474,7 +532,7 @@ UNFIXABLE = {
     ),
     "text": ("def f(x):\n    return len('a' if x > 0 else 'bc')\n", ["f(jnp.float32(1.0))"]),
     "the user's own error": ("def f(x):\n    return x @ jnp.ones(7)\n", ["f(jnp.arange(3.0))"]),
-    "endless recursion": ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)\n", ["f(jnp.int32(3))"]),
+    "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }
 
 

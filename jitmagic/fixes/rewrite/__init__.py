@@ -25,6 +25,7 @@ def families() -> tuple[Family, ...]:
         outputs,
         printing,
         ragged,
+        recursion,
         scans,
         sizes,
         swallowed,
@@ -33,6 +34,7 @@ def families() -> tuple[Family, ...]:
 
     modules = (
         printing,
+        recursion,
         conditions,
         elements,
         branches,

@@ -11,6 +11,7 @@ from jitmagic.fixes.rewrite.checks import only_raises
 from jitmagic.fixes.rewrite.liveness import bound_before, live_after, rebound
 from jitmagic.fixes.rewrite.merging import BOTH, COND, WHERE, body_of, call, merged, parts
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.fixes.rewrite.recursion import ended_by
 from jitmagic.fixes.rewrite.returning import returning_choice
 from jitmagic.fixes.rewrite.truths import maybe_traced, operands_of, stripped, truth
 
@@ -22,7 +23,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind not in ("tracer-bool", "tracer-hash"):
         return
     statement = next((n for n in place.path if isinstance(n, cst.If)), None)
-    if statement is None or not _asked(place, statement):
+    if statement is None or not _asked(place, statement) or ended_by(place):
         return
     top = _whole(place, statement)
     if any(_jumps(place, n) for n in (top,)):

@@ -261,6 +261,8 @@ def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] |
             return f"{jnp}.asarray({{0}}).astype({name})", [value]
         atom = isinstance(value, (cst.Name, cst.Call, cst.Attribute, cst.Subscript)) or value.lpar
         return ("{0}" if atom else "({0})") + f".astype({name})", [value]
+    if name == "complex" and len(call.args) == 2 and not any(a.keyword or a.star for a in call.args):
+        return _complex(place, call), [a.value for a in call.args]
     if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "tolist", "numpy"):
         if place.cell.code(call.func.value) not in place.modules and not call.args:
             return "{0}", [call.func.value]
@@ -282,6 +284,19 @@ def _own_form(place: Place, call: Any, asarray: bool) -> tuple[str, list[Any]] |
     if resolved == "math.fsum" or (resolved == "math.dist" and len(arguments) == 2):
         return (f"{new}({inside})" if resolved == "math.fsum" else f"{new}({{0}} - {{1}})"), arguments
     return f"{new}({inside})", arguments
+
+
+def _complex(place: Place, call: Any) -> str:
+    """A format for `complex(a, b)` of two arrays."""
+    import libcst as cst
+
+    parts = [
+        "{%d}" if isinstance(a.value, (cst.Name, cst.Call, cst.Subscript, cst.Attribute)) else "({%d})"
+        for a in call.args
+    ]
+    form = f"{parts[0] % 0} + 1j * {parts[1] % 1}"
+    whole = isinstance(place.cell.parents.get(call), (cst.Assign, cst.Return, cst.Arg))
+    return form if whole else f"({form})"
 
 
 def _gives_integers(place: Place, value: Any) -> bool:

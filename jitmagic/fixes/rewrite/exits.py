@@ -11,7 +11,7 @@ from jitmagic.fixes.rewrite.liveness import bound_before, live_after, rebound
 from jitmagic.fixes.rewrite.loops import Body, first_values, has_break, impure, range_of, while_loop
 from jitmagic.fixes.rewrite.merging import body_of, where
 from jitmagic.fixes.rewrite.place import Candidate, Place
-from jitmagic.fixes.rewrite.truths import is_boolean, stripped, truth
+from jitmagic.fixes.rewrite.truths import is_boolean, negated, stripped, truth
 
 BREAK = "loop with jax.lax.while_loop, which stops where the loop breaks"
 
@@ -52,19 +52,11 @@ def _continuing(place: Place, statement: Any, loop: Any) -> Iterator[Candidate]:
     if not place.cell.own(statement, cst.Continue) or index + 1 == len(block.body):
         return
     rest = block.body[index + 1 :]
-    text = f"if {_negated(place, statement.test)}:\n{indented(place.cell.block(rest))}"
+    text = f"if {negated(place, statement.test)}:\n{indented(place.cell.block(rest))}"
     changes: dict[Any, str | None] = {statement: text, **{s: None for s in rest}}
     yield Candidate(
         "skip the rest of the turn by a condition in place of `continue`", place.cell.edit(changes)
     )
-
-
-def _negated(place: Place, test: Any) -> str:
-    import libcst as cst
-
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return stripped(place.cell.code(test.expression))
-    return f"not {names.wrapped(stripped(place.cell.code(test)))}"
 
 
 def with_break(place: Place, loop: Any) -> Iterator[Candidate]:
@@ -73,7 +65,7 @@ def with_break(place: Place, loop: Any) -> Iterator[Candidate]:
 
     statements = body_of(loop)
     at = [i for i, s in enumerate(statements) if isinstance(s, cst.If) and place.cell.own(s, cst.Break)]
-    if loop.orelse is not None or not at:
+    if not at:
         return
     run = [i for i in at if _only_breaks(statements[i])]
     together = len(at) > 1 and at == run == list(range(at[0], at[-1] + 1))
@@ -163,13 +155,10 @@ def with_return(place: Place, loop: Any) -> Iterator[Candidate]:
     reads, taken = names.loads(value), set(names.stores(head)) if head else set()
     bound = [n for n in names.stores(text) if n not in (index, done)]
     carried = [n for n in bound if (n in names.exposed(text, (index,)) or n in reads) and n not in taken]
-    before = bound_before(place, loop)
-    missing = [n for n in carried if n not in before]
-    first = first_values(statements, missing, {*before, index}, place, ())
-    if first is None:
+    begun = _begun(place, loop, carried, index, start)
+    if begun is None:
         return
-    if index and index in names.loads(first or "pass"):
-        first, start = f"{index} = {start}\n{first}", index
+    first, start = begun
     own = (
         ""
         if endless
@@ -186,6 +175,16 @@ def with_return(place: Place, loop: Any) -> Iterator[Candidate]:
         "loop with jax.lax.while_loop, which stops where the loop would return",
         place.cell.edit({loop: f"{loop_text}{after}return {value}\n", **{s: None for s in rest}}),
     )
+
+
+def _begun(place: Place, loop: Any, carried: Sequence[str], index: str, start: str) -> tuple[str, str] | None:
+    """Assignments in front of the loop for carried names without a value there, and where the counter starts."""
+    before = bound_before(place, loop)
+    missing = [n for n in carried if n not in before]
+    first = first_values(body_of(loop), missing, {*before, index}, place, ())
+    if first and index and index in names.loads(first):
+        return f"{index} = {start}\n{first}", index
+    return None if first is None else (first, start)
 
 
 def _returned(statements: Sequence[Any]) -> Any:
@@ -218,7 +217,7 @@ def _chosen(place: Place, done: str, found: Any, last: Any) -> str | None:
 def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candidate]:
     import libcst as cst
 
-    index, starts, head = "", [], ""
+    index, start, head = "", "", ""
     if isinstance(loop, cst.For):
         turns = _turns(place, loop)
         if turns is None:
@@ -231,18 +230,18 @@ def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candi
         sign = ">" if step.startswith("-") else "<"
         test = f"({index} {sign} {stop}) & ~{done}"
         text = text.rstrip() + f"\n{index} = {index} + {names.wrapped(step)}\n"
-        starts = [start]
     else:
         own = stripped(truth(place, loop.test))
         test = f"~{done}" if own in ("True", "1") else f"{names.wrapped(own)} & ~{done}"
-    bound = names.stores(text)
-    live, before = live_after(place, loop), bound_before(place, loop)
+    otherwise = f"if not {done}:\n{indented(place.cell.block(body_of(loop.orelse)))}" if loop.orelse else ""
+    bound, live = names.stores(text), live_after(place, loop) | names.loads(otherwise or "pass")
     needed = names.exposed(text, (index,) if index else ()) | names.loads(test)
     carried = [n for n in bound if (n in needed or n in live) and n not in (index, done)]
-    if not set(carried) <= before or impure(place, loop, carried, bound):
+    begun = _begun(place, loop, carried, index, start)
+    if begun is None or impure(place, loop, carried, bound):
         return
-    own_names = [*([index] if index else []), done]
-    starts = [*starts, f"{place.jnp}.array(False)", *carried]
-    yield Candidate(BREAK, place.cell.edit(
-        {loop: while_loop(place, test, Body(text, (*own_names, *carried)), starts)}
-    ))  # fmt: skip
+    first, start = begun
+    own_names, own_starts = ([index, done], [start]) if index else ([done], [])
+    body = Body(text, (*own_names, *carried), first)
+    turns_made = while_loop(place, test, body, [*own_starts, f"{place.jnp}.array(False)", *carried])
+    yield Candidate(BREAK, place.cell.edit({loop: turns_made + otherwise}))

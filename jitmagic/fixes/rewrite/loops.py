@@ -136,9 +136,9 @@ def impure(place: Place, loop: Any, carried: Sequence[str], bound: Sequence[str]
     """The body returns, yields, or fills a list or another object: a traced body would do that once."""
     import libcst as cst
 
-    if place.cell.own(loop, cst.Return, cst.Yield, cst.Await):
+    if place.cell.own(loop.body, cst.Return, cst.Yield, cst.Await):
         return True
-    for node in place.cell.own(loop, cst.Call):
+    for node in place.cell.own(loop.body, cst.Call):
         if isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Name):
             if node.func.attr.value in ("append", "extend", "add", "update", "insert", "pop"):
                 if node.func.value.value not in bound and place.modules.get(node.func.value.value) is None:
@@ -183,10 +183,10 @@ def while_statement(place: Place, loop: Any) -> Iterator[Candidate]:
     """`while` as `jax.lax.while_loop` over the names that the body binds."""
     from jitmagic.fixes.rewrite import exits
 
-    if loop.orelse is not None:
-        return
     if has_break(place, loop):
         yield from exits.with_break(place, loop)
+        return
+    if loop.orelse is not None:
         return
     yield from exits.with_return(place, loop)
     test = stripped(truth(place, loop.test))
@@ -260,10 +260,12 @@ def for_loop(place: Place, loop: Any) -> Iterator[Candidate]:
     from jitmagic.fixes.rewrite import exits
 
     bounds = range_of(place, loop)
-    if bounds is None or loop.orelse is not None or not isinstance(loop.target, cst.Name):
+    if bounds is None or not isinstance(loop.target, cst.Name):
         return
     if has_break(place, loop):
         yield from exits.with_break(place, loop)
+        return
+    if loop.orelse is not None:
         return
     yield from exits.with_return(place, loop)
     index = loop.target.value

@@ -66,6 +66,12 @@ def stores(source: str | ast.AST) -> list[str]:
     return list(dict.fromkeys(_bound(parse(source))))
 
 
+def inside(source: str | ast.AST) -> set[str]:
+    """Names that the comprehensions of the source bind, which nothing outside of them sees."""
+    generators = [n for n in ast.walk(parse(source)) if isinstance(n, ast.comprehension)]
+    return {name for g in generators for name in _stored(g.target)}
+
+
 def _stored(node: ast.AST) -> Iterator[str]:
     for n in ast.walk(node):
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):

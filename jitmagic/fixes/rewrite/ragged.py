@@ -163,10 +163,28 @@ class _Lowering(Reductions):
         """Any other expression: its parts must be dense."""
         import libcst as cst
 
+        if isinstance(node, cst.Lambda):
+            raise Unsupported
+        if isinstance(node, (cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.SetComp)):
+            return self._comprehension(node)
+        return Masked(self._with_dense_parts(node))
+
+    def _comprehension(self, node: Any) -> Masked:
+        """Its parts must be dense. A mask that differs from turn to turn has no name in front of it."""
+        code = self.place.cell.code(node)
+        bound = names.inside(code)
+        if bound & {*self.known, *self.indices}:
+            raise Unsupported
+        text = self._with_dense_parts(node)
+        for mask in [m for m in self.masks if bound & names.loads(m)]:
+            del self.masks[mask]
+        return Masked(text)
+
+    def _with_dense_parts(self, node: Any) -> str:
+        import libcst as cst
+
         from jitmagic.fixes.rewrite.conversions import _patched
 
-        if isinstance(node, (cst.Lambda, cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.SetComp)):
-            raise Unsupported
         changes: dict[Any, str | None] = {}
 
         def walk(current: Any) -> None:
@@ -177,7 +195,7 @@ class _Lowering(Reductions):
                     walk(child)
 
         walk(node)
-        return Masked(_patched(self.place, node, changes))
+        return _patched(self.place, node, changes)
 
     def _subscript(self, node: Any) -> Masked:
         import libcst as cst

@@ -56,11 +56,18 @@ class Selections:
         if any(self._selection(s) is not None for s in self.place.cell.within(node, cst.Subscript)):
             return True
         return any(
-            self._selector(s) is not None for s in self.place.cell.within(node, cst.Subscript, cst.Call)
+            self._selector_mask(s) is not None for s in self.place.cell.within(node, cst.Subscript, cst.Call)
         )
 
     def _selector(self, node: Any) -> Masked | None:
-        """`jnp.where(c)[0]`, `jnp.nonzero(c)[0]`, `jnp.flatnonzero(c)`: the mask `c`."""
+        """`jnp.where(c)[0]`, `jnp.nonzero(c)[0]`, `jnp.flatnonzero(c)`: the positions where `c` holds."""
+        mask = self._selector_mask(node)
+        if mask is None:
+            return None
+        length = f"{names.wrapped(mask)}.shape[0]"
+        return Masked(f"{self.place.jnp}.arange({length})", self._use(mask), 1)
+
+    def _selector_mask(self, node: Any) -> str | None:
         import libcst as cst
 
         inner = node
@@ -74,9 +81,7 @@ class Selections:
             return None
         if self._rank(inner.args[0].value) != 1:
             return None
-        mask = stripped(self.place.cell.code(inner.args[0].value))
-        length = f"{names.wrapped(mask)}.shape[0]"
-        return Masked(f"{self.place.jnp}.arange({length})", self._use(mask), 1)
+        return stripped(self.place.cell.code(inner.args[0].value))
 
     def _selection(self, node: Any) -> Masked | None:
         """`x[mask]`, `x[indices]`, `x[:n]` with a traced bound, as the whole array and its mask."""
@@ -101,6 +106,9 @@ class Selections:
         if isinstance(index, cst.Name) and index.value in self.indices:
             found = self.indices[index.value]
             return Masked(code(node.value), found.mask, 1)
+        positions = None if rest else self._selector_mask(index)
+        if positions is not None:
+            return Masked(code(node.value), positions, 1)
         if not self._boolean(index):
             return None
         rank = self._rank(index)

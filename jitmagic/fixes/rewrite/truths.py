@@ -52,6 +52,15 @@ def stripped(text: str) -> str:
     return text
 
 
+def negated(place: Place, test: Any) -> str:
+    """The opposite of a condition, as Python asks it."""
+    import libcst as cst
+
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return stripped(place.cell.code(test.expression))
+    return f"not {names.wrapped(stripped(place.cell.code(test)))}"
+
+
 def operands_of(node: Any, kind: type) -> list[Any]:
     """The operands of a chain of `and` or of `or`, in order; a node that is none is its only one."""
     import libcst as cst
