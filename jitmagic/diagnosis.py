@@ -52,12 +52,12 @@ def diagnose_failure(
         with _or_note(checker, "the recording run"):
             recorded = _recorded(checker, args, kwargs)
             if first.op == "unhashable-static":  # what is static by intention has its value
-                recorded = [p for p in recorded if p.leaves]
+                recorded = [p for p in recorded if not set(p.leaves) <= set(first.leaves)]
             checker.seen.problems = _joined(_merge(first, recorded), checker.seen.problems)
     if first.op == "invalid-type" and checker.settings.rehearse:
         with _or_note(checker, "the run with scans in Python"):
             _behind(checker, args, kwargs)
-    if first.op not in UNSEARCHED:
+    if first.op not in UNSEARCHED or first.op == "unhashable-static" and first.leaves:
         with _or_note(checker, "the search for static arguments"):
             _search(checker, args, kwargs)
 

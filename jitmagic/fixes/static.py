@@ -20,7 +20,7 @@ MADE_DYNAMIC = ("unhashable-static", "recompile-static")
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fix]:
     """Static arguments where they help, none where they are the problem, a corrected list where it is wrong."""
-    if finding.kind in MADE_STATIC and evidence.static_verified:
+    if finding.kind in (*MADE_STATIC, "unhashable-static") and evidence.static_verified:
         yield from _make_static(finding, evidence, prover)
     elif finding.kind in MADE_DYNAMIC:
         yield from _make_dynamic(finding, evidence, prover)

@@ -50,11 +50,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Leaf
+from jitmagic.evidence import Evidence, Leaf, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind
-from jitmagic.rules.words import agree, listed, quoted
+from jitmagic.rules.words import agree, listed, quoted, static_help
 
 ARRAYS = ("ndarray", "ArrayImpl", "Array", "Variable")
 
@@ -63,6 +63,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each refusal of a static value; all unhashable static arguments are named."""
     for problem in of_kind(evidence, RULE.kind):
         leaves = unhashable(evidence)
+        if problem.leaves and not leaves:
+            yield _handed_on(evidence, problem)
+            continue
         names = tuple(dict.fromkeys([*(x.argument for x in leaves), *culprits(evidence, problem)]))
         own = not names or any(n in evidence.function.parameters for n in names) or problem.where is None
         subject = listed(names[:4]) or "a value"
@@ -76,6 +79,21 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             help=_help(leaves, names),
             detail=exception_detail(problem),
         )
+
+
+def _handed_on(evidence: Evidence, problem: Problem) -> Finding:
+    """A traced value as a static argument of a function that is compiled by itself."""
+    names, function = culprits(evidence, problem), evidence.function.name
+    callee = quoted(problem.callee or "the function called")
+    return RULE.finding(
+        evidence,
+        f"{callee} takes {listed(names[:3])} as static and needs the value, but there is none while jax traces "
+        f"`{function}`",
+        where=problem.where,
+        culprits=names,
+        help=static_help(evidence, names) or f"give {callee} a number that does not come from an array",
+        detail=exception_detail(problem),
+    )
 
 
 def unhashable(evidence: Evidence) -> tuple[Leaf, ...]:

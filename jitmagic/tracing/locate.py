@@ -21,7 +21,15 @@ from jitmagic.syntax import walk
 from jitmagic.tracing import compat, messages
 from jitmagic.tracing.carries import changed_in_body
 from jitmagic.tracing.leaks import leak_site, method_store
-from jitmagic.tracing.names import called_object, callee_of, construct_of, holds_tracer, look_up, names_in
+from jitmagic.tracing.names import (
+    called_object,
+    callee_of,
+    construct_of,
+    dotted_name,
+    holds_tracer,
+    look_up,
+    names_in,
+)  # fmt: skip
 from jitmagic.tracing.sites import Site, site_of
 
 _OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -151,11 +159,11 @@ def _leaves_of_sizes(
     found: Site, op: Op, namespace: Mapping[str, Any], frames: list[tuple[types.FrameType, int]]
 ) -> tuple[str, ...]:
     """The arguments behind the traced numbers of an expression, where jax's error does not say them."""
-    if op not in ("shape", "concrete", "index", "int"):
+    if op not in ("shape", "concrete", "index", "int", "unhashable-static"):
         return ()
     values = (look_up(name, namespace) for name in names_in(found, op, namespace))
     numbers = [v for v in values if compat.is_tracer(v) and v.shape == ()]
-    told = [leaf for v in numbers for leaf in _leaves(compat.origin_of(v), frames, op)]
+    told = [leaf for v in numbers for leaf in _leaves(compat.origin_of(v), frames, "index")]
     return tuple(dict.fromkeys(told))
 
 
@@ -244,6 +252,8 @@ def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "")
         stores = not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.AugAssign)
         if stores and _stores_tracer(op, node, parent, namespace, text):
             return "setitem"
+    if op in _FROM_USER and _numpy_writes(node, namespace):
+        return "setitem"
     if op in ("float", "int") and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         left = node.left
         if isinstance(left, (ast.Constant, ast.JoinedStr, ast.Name)):
@@ -253,6 +263,26 @@ def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "")
     if op == "unhashable-static" and "Tracer" in text:
         return "unhashable-static" if compat.is_jitted(_user_called(node, namespace)) else "concrete"
     return op
+
+
+_WRITE_INTO_FIRST = frozenset("copyto fill_diagonal place put put_along_axis putmask".split())
+
+
+def _numpy_writes(node: ast.AST | None, namespace: Mapping[str, Any]) -> bool:
+    """`np.add.at(x, ...)`, `np.copyto(x, ...)`: a function of NumPy that is to write into a traced array."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    root, _, name = callee_of(node).partition(".")
+    writes = name in _WRITE_INTO_FIRST or name.endswith(".at")
+    numpy = getattr(namespace.get(root), "__name__", "") == "numpy"
+    return writes and numpy and holds_tracer(_plainly(node.args[0], namespace))
+
+
+def _plainly(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
+    """The value of a name, or of what an entry is taken from."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return look_up(dotted_name(node), namespace)
 
 
 def ast_has_spec(node: ast.AST | None) -> bool:

@@ -191,6 +191,8 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
             arguments = arguments[1:] + arguments[:1]
         if op in ("item", "tolist"):
             arguments = []
+        if op == "unhashable-static":
+            arguments = _static_of(node, namespace) or arguments
         # `x.at[:n].set(v)`: the index is to blame before anything else.
         indices = [n.slice for n in walk(node.func) if isinstance(n, ast.Subscript)]
         return [*(indices if op in ("slice", "boolean-mask", "index") else ()), *arguments, node.func]
@@ -199,6 +201,14 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
         with_spec = [v for v in fields if v.format_spec is not None]
         return [v.value for v in (with_spec or fields)]
     return [node]
+
+
+def _static_of(call: ast.Call, namespace: Mapping[str, Any]) -> list[ast.expr]:
+    """The arguments of a call that the compiled function called takes as static."""
+    options = compat.jit_options(called_object(call, namespace))
+    numbers, names = options.get("static_argnums", ()), options.get("static_argnames", ())
+    given = [a for i, a in enumerate(call.args) if i in numbers]
+    return given + [k.value for k in call.keywords if k.arg in names]
 
 
 def _subject(source: Source, node: ast.AST) -> ast.AST | None:

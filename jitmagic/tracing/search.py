@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import random
 import re
 import time
 import types
@@ -74,6 +75,8 @@ def why_not_static(value: Any) -> str | None:
         return "a dict: pass what is needed by itself"
     if hasattr(value, "__next__"):
         return "an iterator: what it gives would be used once and for ever"
+    if is_random(value):
+        return "a random generator: what it draws first would be used for ever"
     plain = (bool, int, float, complex, str, bytes, type(None), type, types.ModuleType, enum.Enum)
     if isinstance(value, plain):
         return None
@@ -96,6 +99,13 @@ def why_not_static(value: Any) -> str | None:
     return (
         None if leaves_.is_hashable(value) and not hasattr(value, "__dict__") else "an object that can change"
     )
+
+
+def is_random(value: Any) -> bool:
+    """A random generator of NumPy's or Python's: each draw changes it."""
+    import numpy as np
+
+    return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
 class _Search:

@@ -273,9 +273,54 @@ CASES = {
         "    def __eq__(self, other):\n        return self.n == other.n\n\n"
         "def f(x, c):\n    return x * c.n\n", ("f(1.0, C(2))",), "return hash((self.n,))", static=("c",),
     ),
+    "frozen settings with a list": Case(
+        "unhashable-static", "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    ks: list\n    n: int = 2\n\n"
+        "def f(x, c):\n    for k in c.ks:\n        x = x * k + c.n\n    return x\n", ("f(1.0, C([2.0, 3.0]))",),
+        "return hash((tuple(self.ks), self.n))", static=("c",),
+    ),
+    "settings of the command line": Case(
+        "unhashable-static", "def f(x, a):\n    for _ in range(a.n):\n        x = a.s * x\n    return x\n", ("f(1.0, opts)",),
+        "f(1.0, opts.n, opts.s)", setup="import argparse\nopts = argparse.Namespace(n=2, s=0.5)\n", static=("a",),
+    ),
+    "generator of NumPy's": Case(
+        "invalid-jax-type", "def f(x, rng):\n    return x + rng.uniform(size=2)\n", ("f(jnp.ones(2), gen)",),
+        "f(jnp.ones(2), gen.uniform(size=2))", setup="gen = np.random.default_rng(1)\n",
+    ),
+    "counted up by NumPy": Case(
+        "in-place-update", "def f(h, i):\n    np.add.at(h, i, 1.0)\n    return h / h.sum()\n",
+        ("f(np.ones(3), np.array([0, 0]))",), "jnp.asarray(h).at[i].add(1.0)",
+    ),
+    "every entry of a dict": Case(
+        "in-place-update", "def f(m, k):\n    for n in m:\n        m[n][1:] *= k\n    return m\n",
+        ("f({'x': np.ones(3), 'y': np.ones(2)}, 2.0)",), "m[n] = jnp.asarray(m[n]).at[1:].multiply(k)",
+    ),
     "number of jax as static": Case(
         "unhashable-static", "def f(x, n):\n    return x[:n]\n", ("f(jnp.ones(3), n=jnp.argmax(jnp.arange(3)))",),
         "n=int(jnp.argmax(jnp.arange(3)))", static=("n",),
+    ),
+    "extreme that a scan keeps outside": Case(
+        "leaked-tracer",
+        "def f(xs):\n    top = -jnp.inf\n    def turn(s, x):\n        nonlocal top\n        top = jnp.maximum(top, s)\n"
+        "        return s + x, s\n    s, ys = jax.lax.scan(turn, 0.0, xs)\n    return jnp.exp(top), s, ys\n",
+        ("f(jnp.array([1.0, -3.0, 1.0]))",), "(s, top), ys = jax.lax.scan(turn, (0.0, top), xs)",
+    ),
+    "buffer that a loop fills outside": Case(
+        "in-place-update",
+        "def f(x):\n    seen = np.zeros((3, 2))\n    def turn(i, s):\n        seen[i, 0] = s\n        return 0 - s\n"
+        "    x = jax.lax.fori_loop(0, 3, turn, x)\n    return x + jnp.sum(seen)\n",
+        ("f(2.0)",), "return 0 - s, seen",
+    ),
+    "buffer that a helper fills": Case(
+        "in-place-update",
+        "def f(x):\n    seen = np.zeros(3)\n    def put(i, v):\n        seen[i] = v\n    put(0, x)\n    put(2, 2 * x)\n"
+        "    return jnp.asarray(seen)\n",
+        ("f(2.0)",), "nonlocal seen\n        seen = seen.at[i].set(v)",
+    ),
+    "energies that vmap leaves behind": Case(
+        "leaked-tracer",
+        "def f(xs):\n    es = []\n    def one(x):\n        e = x ** 2\n        es.append(e)\n        return -x\n"
+        "    fs = jax.vmap(one)(xs)\n    return fs, jnp.array(es).max()\n",
+        ("f(jnp.arange(3.0))",), "return fs, es.max()",
     ),
     "prediction that a loss keeps": Case(
         "leaked-tracer",

@@ -54,6 +54,23 @@ def test_object_that_the_function_writes_into_is_not_registered() -> None:
     assert fixes and all(f.cell is None and f.dyn == ("self.m",) for _, f in fixes)
 
 
+def test_static_of_an_inner_function_is_made_static_outside() -> None:
+    cell = (
+        "import functools\n@functools.partial(jax.jit, static_argnames='n')\ndef rows(x, *, n):\n"
+        "    return jnp.stack([x] * n)\n\ndef f(x, n):\n    return rows(2 * x, n=n).sum()\n"
+    )
+    ((kind, fix),) = corrections(cell, ("f(1.0, 3)",))
+    assert (kind, fix.static_argnames, fix.verified) == ("unhashable-static", ("n",), True)
+
+
+@pytest.mark.parametrize(
+    "made", ["np.random.default_rng(0)", "np.random.RandomState(0)", "__import__('random').Random(0)"]
+)
+def test_random_generator_is_never_made_static(made: str) -> None:
+    fixes = corrections("def f(x, g):\n    return x * g.random()\n", (f"f(1.0, {made})",))
+    assert [f.static_argnames for _, f in fixes] == [None] * len(fixes)
+
+
 def test_iterator_is_never_asked_for_a_proof() -> None:
     cell = "def f(rows, w):\n    return (next(rows) * w).sum()\n"
     setup = "asked = []\ndef gen():\n    while True:\n        asked.append(1)\n        yield np.ones(3)\nrows = gen()\n"

@@ -209,6 +209,13 @@ def test_a_traced_static_of_an_inner_jit() -> None:
     problem = problem_of(function(source), X, 2)
     assert problem.op == "unhashable-static"
     assert problem.where is not None and problem.where.text == "g(x, k)"
+    assert (problem.locals, problem.leaves) == (("k",), ("k",))
+
+
+@pytest.mark.parametrize("call", ["np.copyto(x, y)", "np.maximum.at(x, 0, y)", "np.put(x, 0, y)"])
+def test_numpy_that_writes_into_a_traced_array(call: str) -> None:
+    problem = problem_of(function(f"def f(x, y):\n    {call}\n    return x"), X, X)
+    assert (problem.op, problem.locals[0]) == ("setitem", "x")
 
 
 def test_prefer_takes_the_frame_of_the_given_file() -> None:

@@ -36,10 +36,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     name, value = found
     try:
         if finding.kind == "unhashable-static":
-            if isinstance(value, (dict, list)):
-                yield from parts.propose(finding, evidence, prover, name, value)
-            else:
-                yield from hashable.propose(evidence, prover, name, value)
+            plain = isinstance(value, (dict, list))
+            fixes = [] if plain else list(hashable.propose(evidence, prover, name, value))
+            yield from fixes or parts.propose(finding, evidence, prover, name, value)
             return
         if isinstance(value, register.CONTAINERS):
             fixes = list(register.propose(finding, evidence, prover, name, value))
@@ -65,17 +64,22 @@ def _passes_iterator(finding: Finding, evidence: Evidence) -> bool:
 
 def argument(finding: Finding, evidence: Evidence, prover: Prover) -> tuple[str, Any] | None:
     """Name and value of the parameter that jax cannot take, from the newest call that passed one."""
-    from jitmagic.fixes.objects.register import CONTAINERS, is_object
-
     roots = [re.split(r"[.\[]", c, maxsplit=1)[0] for c in finding.culprits]
     order = evidence.function.parameters
     static = finding.kind == "unhashable-static"
     for sample in reversed(prover.samples):
         given = {**dict(zip(order, sample.args, strict=False)), **sample.kwargs}
         for name in (n for n in dict.fromkeys(roots) if n in given):
-            if static or is_object(given[name]) or isinstance(given[name], CONTAINERS):
+            if static or _is_taken_apart(given[name]):
                 return name, given[name]
     return None
+
+
+def _is_taken_apart(value: Any) -> bool:
+    from jitmagic.fixes.objects.register import CONTAINERS, is_object
+    from jitmagic.tracing.search import is_random
+
+    return is_object(value) or isinstance(value, CONTAINERS) or is_random(value)
 
 
 _DEBUG = False

@@ -109,15 +109,7 @@ def _with_hash(cell: str, value: Any) -> tuple[str, str] | None:
     if node is None:
         return None
     if dataclasses.is_dataclass(kind):
-        for decorator in node.decorator_list:
-            call = decorator if isinstance(decorator, ast.Call) else None
-            if ast.unparse(call.func if call else decorator).rpartition(".")[2] != "dataclass":
-                continue
-            inside = [text.code(k) for k in call.keywords if k.arg != "frozen"] if call else []
-            function = text.code(call.func if call else decorator)
-            text.replace(decorator, f"{function}({', '.join([*inside, 'frozen=True'])})")
-            return text.result(), f"make `{kind.__name__}` a frozen dataclass"
-        return None
+        return _as_frozen(text, node, value)
     equal = next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__eq__"), None)
     if equal is None:
         return None
@@ -128,8 +120,45 @@ def _with_hash(cell: str, value: Any) -> tuple[str, str] | None:
     compared = [f for f in vars(value) if f in read]
     if not compared:
         return None
-    fields = ", ".join(f"{own}.{f}" for f in compared) + ("," if len(compared) == 1 else "")
-    pad = " " * equal.col_offset
-    lines = ["", f"def __hash__({own}):", f"    return hash(({fields}))"]
-    text.after(equal, [pad + line if line else "" for line in lines])
+    _hash_after(text, equal, own, {f: vars(value)[f] for f in compared})
     return text.result(), f"give `{kind.__name__}` a hash by what `__eq__` compares"
+
+
+def _as_frozen(text: Text, node: ast.ClassDef, value: Any) -> tuple[str, str] | None:
+    """`frozen=True`, and a hash of its own where a field is a list, dict or set."""
+    held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.compare}
+    fields = [n for n in node.body if isinstance(n, ast.AnnAssign)]
+    if not fields:
+        return None
+    done = []
+    for decorator in node.decorator_list:
+        call = decorator if isinstance(decorator, ast.Call) else None
+        if ast.unparse(call.func if call else decorator).rpartition(".")[2] != "dataclass":
+            continue
+        inside = [text.code(k) for k in call.keywords if k.arg != "frozen"] if call else []
+        function = text.code(call.func if call else decorator)
+        frozen = f"{function}({', '.join([*inside, 'frozen=True'])})"
+        if frozen != text.code(decorator):
+            text.replace(decorator, frozen)
+            done.append(f"make `{node.name}` a frozen dataclass")
+    if any(isinstance(v, (list, dict, set)) for v in held.values()):
+        _hash_after(text, fields[-1], "self", held)
+        done.append("give it a hash by its fields" if done else f"give `{node.name}` a hash by its fields")
+    return (text.result(), ", and ".join(done)) if done else None
+
+
+def _hash_after(text: Text, node: ast.stmt, own: str, held: dict[str, Any]) -> None:
+    parts = [_hashed(f"{own}.{name}", value) for name, value in held.items()]
+    fields = ", ".join(parts) + ("," if len(parts) == 1 else "")
+    pad = " " * node.col_offset
+    lines = ["", f"def __hash__({own}):", f"    return hash(({fields}))"]
+    text.after(node, [pad + line if line else "" for line in lines])
+
+
+def _hashed(path: str, value: Any) -> str:
+    """What stands for a field in the hash."""
+    if isinstance(value, list):
+        return f"tuple({path})"
+    if isinstance(value, set):
+        return f"frozenset({path})"
+    return f"tuple(sorted({path}.items()))" if isinstance(value, dict) else path

@@ -11,6 +11,7 @@ from jitmagic.fixes import adopt
 from jitmagic.fixes.rewrite.place import Candidate
 from jitmagic.fixes.rewrites import propose_from
 from jitmagic.report import Fix
+from jitmagic.tracing.search import is_random
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -47,7 +48,7 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
 def may_be_static(value: Any) -> bool:
     """No state can be frozen in it: it compares by what it holds and cannot change, or it holds nothing."""
     fields = adopt.fields(value)
-    if any(hasattr(type(value), n) for n in ("__iter__", "__next__", "__getitem__")):
+    if is_random(value) or any(hasattr(type(value), n) for n in ("__iter__", "__next__", "__getitem__")):
         return False  # it gives data
     if not fields:
         return True

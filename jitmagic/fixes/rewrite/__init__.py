@@ -29,6 +29,7 @@ def families() -> tuple[Family, ...]:
         scans,
         sizes,
         swallowed,
+        threaded,
         updates,
     )
 
@@ -44,6 +45,7 @@ def families() -> tuple[Family, ...]:
         swallowed,
         ragged,
         conversions,
+        threaded,
         updates,
         growing,
         scans,

@@ -194,9 +194,9 @@ def _bound_again(
     after = "".join(
         f"{e.name} = {e.name}[-1]\n" for e in escapes if kind == "fori_loop" and e.how == "nonlocal"
     )
-    if kind == "fori_loop":
+    if kind in ("fori_loop", "vmap"):
         _stacked_already(place, outer, edit, escapes)
-    elif not _single(place, outer, inner, edit, escapes):
+    if kind != "fori_loop" and not _single(place, outer, inner, edit, escapes):
         return False
     if isinstance(small, cst.Assign) and small.value is call and len(small.targets) == 1:
         target = small.targets[0].target
@@ -230,7 +230,7 @@ def _single(place: Place, outer: Any, inner: Any, edit: Changes, escapes: list[E
             if node.value != escape.name or id(node) in inside:
                 continue
             parent = place.cell.parents[node]
-            if isinstance(parent, cst.AssignTarget):
+            if isinstance(parent, cst.AssignTarget) or place.cell.parents[parent] in edit:
                 continue
             if isinstance(parent, cst.Subscript) and place.cell.code(parent.slice[0]).strip() in ("0", "-1"):
                 edit[parent] = escape.name
@@ -240,7 +240,7 @@ def _single(place: Place, outer: Any, inner: Any, edit: Changes, escapes: list[E
 
 
 def _stacked_already(place: Place, outer: Any, edit: Changes, escapes: list[Escape]) -> None:
-    """`jnp.stack(seen)` as `seen`, which a scan has stacked."""
+    """`jnp.stack(seen)` as `seen`, which a scan or `vmap` has stacked."""
     import libcst as cst
 
     lists = {e.name for e in escapes if e.how == "append"}

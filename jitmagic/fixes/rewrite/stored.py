@@ -47,7 +47,7 @@ def base_and_index(place: Place, target: Any) -> tuple[str | None, str]:
 
     indices: list[str] = []
     node = target
-    while isinstance(node, cst.Subscript) and not _is_text(node):
+    while isinstance(node, cst.Subscript) and not is_entry(place, node):
         indices.insert(0, "".join(place.cell.code(e) for e in node.slice).strip().rstrip(","))
         node = node.value
     if isinstance(node, cst.Name):
@@ -59,12 +59,16 @@ def base_and_index(place: Place, target: Any) -> tuple[str | None, str]:
     return None, ""
 
 
-def _is_text(node: Any) -> bool:
-    """`params["w"]`: an entry of a dict, not of an array."""
+def is_entry(place: Place, node: Any) -> bool:
+    """`params["w"]`, and `params[name]` of an argument that is a dict: an entry, not an element of an array."""
     import libcst as cst
 
     index = node.slice[0].slice
-    return len(node.slice) == 1 and isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
+    if len(node.slice) != 1 or not isinstance(index, cst.Index):
+        return False
+    key = f"{place.cell.code(node.value)}['"
+    known = any(path.startswith(key) for path in (*place.numpy_arguments, *place.names))
+    return isinstance(index.value, cst.SimpleString) or known and isinstance(index.value, cst.Name)
 
 
 def by_mask(

@@ -129,13 +129,16 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
             changes[line] = f"{base} = {new[1]}\n"
     if not changes:
         return
+    if _of_enclosing(place, function, base):
+        head = first_statement(place, function)
+        changes[head] = f"nonlocal {base}\n{changes.get(head) or place.cell.code(head)}"
     makers = made_by_jax(place, function, base)
     if makers:
         yield Candidate(TITLE, place.cell.edit({**changes, **makers}))
     wrapped = _asarray(place, function, base, changes)
     plain = place.cell.edit(changes)
     if not makers:
-        numpy = base.replace('"', "'") in place.numpy_arguments
+        numpy = _is_numpy(place, base)
         if numpy and wrapped is not None:
             yield Candidate(TITLE, wrapped)
         yield Candidate(TITLE, plain)
@@ -145,6 +148,19 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
     if _of_outside(place, function, base):
         path = place.from_outside(base)
         yield Candidate(f"{TITLE}, and {path} dynamic", plain, "unsafe", dyn=(path,))
+
+
+def _of_enclosing(place: Place, function: Any, base: str) -> bool:
+    """A variable of the function around this one, which a new array cannot be bound to as it stands."""
+    import libcst as cst
+
+    def bound(node: Any) -> set[str]:
+        declared = [n.name.value for s in place.cell.own(node, cst.Nonlocal) for n in s.names]
+        stored = names.stores("\n".join(place.cell.code(s) for s in node.body.body))
+        return {*stored, *declared, *(p.name.value for p in node.params.params)}
+
+    outer = place.cell.function(function)
+    return outer is not None and base not in bound(function) and base in bound(outer)
 
 
 def _of_outside(place: Place, function: Any, base: str) -> bool:
@@ -198,17 +214,25 @@ def _chained_store(place: Place, small: Any, base: str) -> str | None:
 def _asarray(place: Place, function: Any, base: str, changes: dict[Any, str | None]) -> str | None:
     """The first store begins with `jnp.asarray(base)`, which also takes numpy arrays."""
     given = {p.name.value for p in (*function.params.params, *function.params.kwonly_params)}
-    if base not in given and base.replace('"', "'") not in place.numpy_arguments:
+    if base not in given and not _is_numpy(place, base):
         return None
     first = next(iter(changes))
     array = f"{place.jnp}.asarray({base})"
     block, _ = place.cell.siblings(first)
     text = changes[first] or ""
-    if block is function.body and text.startswith(f"{base} = {base}.at"):
+    if (block is function.body or base.endswith("]")) and text.startswith(f"{base} = {base}.at"):
         return place.cell.edit({**changes, first: text.replace(f"= {base}.at", f"= {array}.at", 1)})
     head = first_statement(place, function)
     old = changes.get(head) or place.cell.code(head)
     return place.cell.edit({**changes, head: f"{base} = {array}\n{old}"})
+
+
+def _is_numpy(place: Place, base: str) -> bool:
+    """A call passed a NumPy array as this, or as an entry of this dict."""
+    path = base.replace('"', "'")
+    by_name = path.endswith("]") and "'" not in path
+    entries = f"{path.rpartition('[')[0]}['" if by_name else None
+    return any(p == path or entries is not None and p.startswith(entries) for p in place.numpy_arguments)
 
 
 def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
