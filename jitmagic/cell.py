@@ -161,6 +161,12 @@ def magic_index(tree: ast.Module) -> int | None:
     return None
 
 
+def after_magic(tree: ast.Module | None) -> ast.Module:
+    """The statements behind the `%jit` or `%jitcheck` of a cell; none without one."""
+    index = magic_index(tree) if tree is not None else None
+    return ast.Module(tree.body[index + 1 :] if tree is not None and index is not None else [], [])
+
+
 def instrument(tree: ast.Module) -> ast.Module:
     """Insert the hook after every statement behind the magic that binds a name; no change without a magic.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import os
 import re
@@ -17,7 +16,8 @@ from traitlets import Bool, Float, Int, Unicode
 from jitmagic import cell as cells
 from jitmagic import completion
 from jitmagic.options import JitOptions
-from jitmagic.session import Request, Session
+from jitmagic.session import Session, reports, results
+from jitmagic.session.run import Request
 from jitmagic.settings import Settings, WhatIfs
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
@@ -135,7 +135,7 @@ class JitMagics(Magics):
         if args.explain:
             return self._explain(args.explain)
         if args.session:
-            return self._finish(self.session.timeline(), request)
+            return self._finish(self.session.compilations.timeline(), request)
         if cell is not None or args.cell:
             return self._begin("jitcheck", line, cell, request)
         text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]
@@ -143,11 +143,8 @@ class JitMagics(Magics):
             self.session.always = text.strip() == "on"
             return None
         if text.strip():
-            return self._finish(self.session.check_call(text, request), request)
-        if (
-            cells.magic_index(self.session.running.tree or ast.Module([], [])) is not None
-            and self._rest_defines()
-        ):
+            return self._finish(reports.of_call(self.session, text, request), request)
+        if cells.definitions(cells.after_magic(self.session.running.tree)):
             return self._begin("jitcheck", line, cell, request)
         return self._finish(self._known(), request)
 
@@ -202,19 +199,9 @@ class JitMagics(Magics):
         result = self.shell.run_cell(f"%%{kind} {line}\n{cell}")
         return result.result
 
-    def _rest_defines(self) -> bool:
-        """The cell defines functions after this line."""
-        tree = self.session.running.tree
-        index = cells.magic_index(tree) if tree is not None else None
-        return (
-            tree is not None
-            and index is not None
-            and bool(cells.definitions(ast.Module(tree.body[index + 1 :], [])))
-        )
-
     def _known(self) -> Any:
-        report = self.session.report()
-        late = self.session.post_mortem()
+        report = reports.of_notebook(self.session)
+        late = reports.of_error(self.session, self.session.last_error)
         if late is not None:
             from jitmagic.postmortem import joined
 
@@ -222,12 +209,7 @@ class JitMagics(Magics):
         return report
 
     def _finish(self, report: Any, request: Request) -> Any:
-        if request.store_in:
-            self.shell.user_ns[request.store_in] = report
-        if request.save:
-            from jitmagic.render import save
-
-            save(report, request.save)
+        results.keep(self.shell, report, request)
         if request.give_back:
             return report
         if not request.quiet:

@@ -83,8 +83,9 @@ from jitmagic import progress
 progress.AFTER_S = progress.EVERY_S = 0.05
 shown = []
 from jitmagic.session import current
-tell = current()._tell
-current()._tell = lambda line: (shown.append((line, current().running.report is not None)), tell(line))
+display = current().display
+tell = display.tell
+display.tell = lambda line: (shown.append((line, current().running.report is not None)), tell(line))
 def f(x):
     time.sleep(0.4)
     return x + 1

@@ -39,7 +39,9 @@ def test_medians_speedup_and_break_even_come_from_the_calls():
 def test_where_the_batches_disagree_nothing_is_said_to_pay_off():
     clock = Clock()
     turns = iter([0.010, 0.010] + [0.010, 0.030] * 4)
-    timing = time_pair(lambda: clock.call(next(turns))(), clock.call(0.020), clock=clock, loops=1, repeats=8, compile_s=1.0)
+    timing = time_pair(
+        lambda: clock.call(next(turns))(), clock.call(0.020), clock=clock, loops=1, repeats=8, compile_s=1.0
+    )
     assert not timing.clear and timing.break_even_calls is None
 
 
