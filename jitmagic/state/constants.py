@@ -16,8 +16,8 @@ from jitmagic.evidence import Variable
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for, is_ref
 from jitmagic.state.paths import Place, at_or_below
-from jitmagic.state.reads import seen_from_cell
-from jitmagic.state.roots import LeafValue, Reach, reads_of
+from jitmagic.state.reached import LeafValue, Reach
+from jitmagic.state.reads import reads_of, seen_from_cell
 from jitmagic.state.snapshot import sample
 from jitmagic.state.values import MISSING, is_a, is_array, is_tracer, short
 

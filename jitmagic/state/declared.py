@@ -11,6 +11,7 @@ from typing import Any
 
 from jitmagic.state import adapters, paths, roots, snapshot, values
 from jitmagic.state.paths import Place
+from jitmagic.state.reached import Reach
 from jitmagic.state.region import root_key, step_key
 
 
@@ -38,7 +39,7 @@ class Subject:
             own = self.namespace if self.namespace is not None else vars(sys.modules["__main__"])
         return paths.Scope(own, inner, receiver, self.receiver_as)
 
-    def reach(self) -> roots.Reach:
+    def reach(self) -> Reach:
         """Everything it can read."""
         return roots.reach(self.fn, receiver=self.receiver)
 
@@ -120,7 +121,7 @@ def _is_empty(value: Any) -> bool:
     )
 
 
-def _read_from(item: Any, reach: roots.Reach, subject: Subject) -> Place:
+def _read_from(item: Any, reach: Reach, subject: Subject) -> Place:
     for root in reach.values():
         if root.value is item and root.place is not None:
             return root.place

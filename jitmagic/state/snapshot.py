@@ -42,7 +42,8 @@ from jitmagic.state.entries import (
     sample,
 )  # fmt: skip
 from jitmagic.state.paths import PathError, Place
-from jitmagic.state.roots import Function, Reach, reads_of, writes_of
+from jitmagic.state.reached import Function, Reach
+from jitmagic.state.reads import reads_of, writes_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
 
 __all__ = ["Snapshot", "sample", "short", "take"]

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.state.roots import reach, reads_of, rebound_in, writes_of
+from jitmagic.state.reads import reads_of, rebound_in, writes_of
+from jitmagic.state.roots import reach
 
 
 def paths(r, **kw):
