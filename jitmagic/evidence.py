@@ -345,6 +345,8 @@ class Evidence:
     static_verified: tuple[str, ...] | None = None
     """Smallest set of leaves that, made static, lets the function trace; None where there is none."""
     silent: Silent | None = None
+    jitted_by_user: bool = False
+    """The user's own `jax.jit` compiles it, which knows no variables of frameworks."""
     notes: tuple[str, ...] = field(default=())
 
 

@@ -74,6 +74,8 @@ LIBRARY_TYPES = frozenset(
 def kind_of(evidence: Evidence, problem: Problem) -> str:
     """The kind that tells the user most about `problem`."""
     callee = problem.callee.rsplit(".", 1)[-1]
+    if problem.exception == "TraceContextError" and re.search(r"\b(Random|Rng)[A-Z]?\w*", problem.message):
+        return "hidden-rng"
     if problem.exception == "OverflowError" and problem.op in ("user", "other"):
         return "dtype-truncation"
     if problem.op == "other":

@@ -58,12 +58,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, HiddenRandom, Write
+from jitmagic.evidence import Evidence, HiddenRandom, Problem, Write
 from jitmagic.report import Finding, Severity
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import Source, bound_names, loaded_names, parse
 from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
-from jitmagic.rules.words import quoted
+from jitmagic.rules.words import expression, quoted
 from jitmagic.syntax import walk
 
 MAKERS = ("jax.random.PRNGKey", "jax.random.key")
@@ -79,8 +80,16 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     # draws that a framework makes from its state show as draws from a key without a name
     drawn = [f for f in facts if frozen and f.origin == "captured" and not _is_known(evidence, f)]
     rest = [f for f in facts if f not in drawn]
+    refused = [_refused(evidence, p) for p in of_kind(evidence, RULE.kind)]
     of_frameworks = [_frozen(evidence, w, drawn) for w in frozen]
-    for finding in (*of_frameworks, *_facts(evidence, rest), *_generators(evidence), *_text(evidence)):
+    for finding in (
+        *refused,
+        *_unknown_to_jax(evidence),
+        *of_frameworks,
+        *_facts(evidence, rest),
+        *_generators(evidence),
+        *_text(evidence),
+    ):
         place = (finding.span.cell or "", finding.span.line) if finding.span else ("", 0)
         if place not in told:
             told.add(place)
@@ -120,6 +129,43 @@ def _unless_constant(evidence: Evidence) -> Severity:
     if evidence.dynamic_inputs == 0 and len(evidence.calls) < 2:
         return "note"
     return "warning"
+
+
+def _refused(evidence: Evidence, problem: Problem) -> Finding:
+    """A draw from a framework's random state that the framework itself refuses inside a trace of jax's."""
+    names = culprits(evidence, problem)
+    return RULE.finding(
+        evidence,
+        f"{quoted(expression(problem))} draws from a random state of the framework, {_UNKNOWN}",
+        where=problem.where,
+        culprits=[problem.callee, problem.callee.rpartition(".")[0], *names],
+        severity="error",
+        help=_OWN_JIT,
+        detail=exception_detail(problem),
+    )
+
+
+def _unknown_to_jax(evidence: Evidence) -> Iterator[Finding]:
+    """Draws from a framework's random state in a function that the user's own `jax.jit` compiles."""
+    if not evidence.jitted_by_user:
+        return
+    for state in evidence.variables:
+        if state.type == "rng" and state.framework and not state.declared:
+            place = next(iter(state.reads), None)
+            yield RULE.finding(
+                evidence,
+                f"`{evidence.function.name}` draws from the random state {quoted(state.path)}, {_UNKNOWN}",
+                where=place or evidence.function.where,
+                culprits=[place.text if place else "", state.path, state.path.rpartition(".")[0]],
+                help=_OWN_JIT,
+            )
+
+
+_UNKNOWN = "which a plain `jax.jit` does not know: the draw is refused, or every call gives the same numbers"
+_OWN_JIT = (
+    "compile with the framework's own `jit` (`brainpy.math.jit`, `brainstate.transform.jit`, `flax.nnx.jit`), or leave "
+    "the compiling to `%%jit`; or take a key as an argument and draw with `jax.random`"
+)
 
 
 def _is_frozen_state(evidence: Evidence, write: Write) -> bool:

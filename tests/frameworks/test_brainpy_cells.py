@@ -288,3 +288,23 @@ def test_a_declared_variable_is_no_frozen_value_in_python() -> None:
         assert [float(call(1.0)) for _ in range(3)] == [1, 2, 3]
         v.value = 10.0 * bm.ones(()).value
         assert float(call(1.0)) == 11
+
+
+@pytest.mark.parametrize("draw", ["bm.random.rand()", "brainstate.random.rand()", "rng.rand()"])
+def test_a_plain_jit_does_not_know_random_states(notebook: Any, draw: str) -> None:
+    notebook.ok("import brainstate, brainpy.math as bm\nrng = bm.random.RandomState(1)")
+    cell = f"@jax.jit\ndef f(x):\n    return x + {draw}\nf(1.0)"
+    notebook.ok(f"%%jit -q --no-time\n{cell}")
+    (found,) = [f for f in notebook.report().findings if f.severity != "note"]
+    assert (found.kind, found.severity, found.span.line) == ("hidden-rng", "warning", 4)
+    notebook.run(f"%%jitcheck -q\n{cell}")
+    (found,) = [f for f in notebook.report().findings if f.severity != "note"]
+    assert (found.kind, found.span.line, found.culprits[0]) == ("hidden-rng", 4, draw[:-2])
+    notebook.ok("brainstate.random.seed(1)")
+
+
+@pytest.mark.parametrize("jit", ["bm.jit", "brainstate.transform.jit"])
+def test_a_frameworks_own_jit_knows_random_states(notebook: Any, jit: str) -> None:
+    notebook.ok("import brainstate, brainpy.math as bm")
+    notebook.ok(f"%%jitcheck -q\n@{jit}\ndef f(x):\n    return x + bm.random.rand()\nf(1.0)")
+    assert notebook.kinds("error", "warning") == []

@@ -384,6 +384,28 @@ def test_key_reuse_in_a_loop_and_keys_from_outside() -> None:
     check(run(Evidence(function(source), writes=(write,))), "hidden-rng", line, "keys")
 
 
+def test_a_random_state_of_a_framework_under_a_plain_jit() -> None:
+    line, place = (
+        "return x + bm.random.rand()",
+        Where(FILE, 2, 15, 2, 31, "return x + bm.random.rand()", "bm.random.rand"),
+    )
+    state = Variable(
+        "bm.random.DEFAULT", "global", "rng", "dynamic", reads=(place,), framework="brainstate random state"
+    )
+    drawn = Evidence(function(f"def f(x):\n    {line}\n"), variables=(state,))
+    check(run(replace(drawn, jitted_by_user=True)), "hidden-rng", line, "bm.random.rand")
+    assert (
+        run(drawn)
+        == ()
+        == run(replace(drawn, jitted_by_user=True, variables=(replace(state, declared=True),)))
+    )
+    refused = Problem(
+        "leak", place, callee="bm.random.rand", exception="TraceContextError", message="into this RandomState"
+    )
+    (found,) = run(replace(drawn, jitted_by_user=True, problems=(refused,)))
+    assert (found.kind, found.severity) == ("hidden-rng", "error")
+
+
 def test_update_that_is_not_returned() -> None:
     line = "a = a.at[0].set(2.0)"
     check(run(Evidence(function(f"def f(a):\n    {line}\n", parameters="a"))), "in-place-update", line, "a")
