@@ -173,6 +173,8 @@ class Function:
     cell: str = ""
     """Body of the cell that defines it, without the magic line."""
     is_method: bool = False
+    own_names: tuple[str, ...] = ()
+    """Names of Python's own functions (`input`, `print`) by which it reads something of the notebook's."""
 
 
 @dataclass(frozen=True)

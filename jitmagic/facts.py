@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import textwrap
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitmagic.evidence import Function, Where
@@ -55,7 +57,28 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
         defaults=tuple(p.name for p in parameters if p.default is not p.empty),
         cell=cell,
         is_method="." in name,
+        own_names=_own_names(getattr(inner, "__func__", inner)),
     )
+
+
+def _own_names(fn: Any) -> tuple[str, ...]:
+    """Names of builtins that the function reads from its module or from around it, where the user bound them."""
+    code, namespace = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
+    read = {name for c in _codes(code) for name in c.co_names}
+    own = {n for n in read if n in namespace and _module(namespace[n]) == namespace.get("__name__")}
+    return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
+
+
+def _codes(code: Any) -> Iterator[types.CodeType]:
+    """A function's code and that of the functions inside."""
+    if isinstance(code, types.CodeType):
+        yield code
+        for constant in code.co_consts:
+            yield from _codes(constant)
+
+
+def _module(value: Any) -> Any:
+    return getattr(value, "__module__", None) or type(value).__module__
 
 
 def _source(fn: Any) -> tuple[list[str], int]:

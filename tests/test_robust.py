@@ -186,6 +186,21 @@ def test_parts_of_a_sum_on_several_devices_are_not_looked_at():
     assert lines[-1] == "['nothing was compared: each device holds a part of a sum that was not made yet']"
 
 
+@pytest.mark.parametrize("magic", [JITS, CHECKS])
+@pytest.mark.parametrize("name", ["input", "open", "print", "next"])
+@pytest.mark.parametrize("call", ["", "f(1.0)"])
+def test_the_users_own_function_is_not_taken_for_one_of_pythons(notebook, magic, name, call):
+    notebook.ok(f"def {name}(x):\n    return x * 2")
+    notebook.ok(f"{magic}\ndef f(x):\n    y = {name}(x)\n    return y + 1\n{call}")
+    assert notebook.kinds("error", "warning") == []
+    notebook.ok(f"del {name}")
+
+
+def test_pythons_own_function_is_told_before_any_call(notebook):
+    notebook.ok(f"{CHECKS}\ndef f(x):\n    y = input(x)\n    return y + 1")
+    assert notebook.kinds("warning") == ["frozen-side-effect"]
+
+
 PRINTS = [
     ("import logging, sys\nlog = logging.getLogger('robust')\nlog.addHandler(logging.StreamHandler(sys.stdout))",
      "log.warning('once')"),

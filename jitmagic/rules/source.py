@@ -159,6 +159,7 @@ def _source(function: Function, tree: ast.Module, text: str, lines: int, columns
     names = dict(CONVENTIONS)
     for part in (function.cell, text):
         names.update(_imported(part))
+    names.update((name, f"__main__.{name}") for name in function.own_names)
     return Source(tree, tuple(text.splitlines()), function, lines, columns, names)
 
 
