@@ -10,7 +10,6 @@ a call that jax has not compiled for
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,7 +36,7 @@ class Checker(Subject):
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
             return self._call_plain(args, kwargs)
-        traced, frozen = self.shim.traced, self._frozen
+        traced, frozen = self.shim.traced, self.variants.of(lambda: self.kind_of_call(args, kwargs))
         stale = frozen.changed() if frozen is not None else None
         try:
             if self._run is not None:
@@ -47,7 +46,7 @@ class Checker(Subject):
         except Exception as exc:
             self.seen.count += 1
             if stale:
-                self.guarded(self._stale, stale)
+                self.guarded(self._stale, frozen, stale)
             if _outside_traces():
                 self.guarded(self._failed, exc, args, kwargs)
             else:
@@ -55,7 +54,7 @@ class Checker(Subject):
             raise
         self.seen.count += 1
         if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
-            self.guarded(self._stale, stale)
+            self.guarded(self._stale, frozen, stale)
         if self.seen.count == 1 and not _outside_traces():
             self.guarded(self._seen_inside, args, kwargs)
         if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
@@ -102,9 +101,10 @@ class Checker(Subject):
                 self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
                 failed = bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
                 self.guarded(self.on_news, self)
-            elif self.original is not self.fn and self._frozen is not None:
-                if stale := self._frozen.changed():
-                    self.guarded(self._stale, stale)
+            elif self.original is not self.fn:
+                frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
+                if frozen is not None and (stale := frozen.changed()):
+                    self.guarded(self._stale, frozen, stale)
                     self.guarded(self.on_news, self)
         elif self.seen.count == 1:
             self.guarded(self._seen_inside, args, kwargs)
@@ -125,17 +125,10 @@ class Checker(Subject):
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
-        from jitmagic.tracing.leaves import signature_key
-
         known = self.__dict__.setdefault("_keys", set())
         if len(known) >= MAX_SAMPLES:
             return False
-        key = None
-        with contextlib.suppress(Exception):  # unhashable or strange arguments count as one kind of call
-            key = signature_key(
-                self.fn, args, kwargs,
-                static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
-            )  # fmt: skip
+        key = self.kind_of_call(args, kwargs)
         new = key not in known
         known.add(key)
         return new
@@ -267,9 +260,8 @@ class Checker(Subject):
         self._look_at_unnamed(jaxpr, stateful, moved, shown)
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
-        self._frozen = constants.freeze(
-            reach, [v for v in self.seen.variables.values() if v.role == "constant"], dyn
-        )
+        baked = [v for v in self.seen.variables.values() if v.role == "constant"]
+        self.variants.add(self.kind_of_call(args, kwargs), constants.freeze(reach, baked, dyn))
         self.guarded(self._observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str]) -> None:
@@ -325,12 +317,12 @@ class Checker(Subject):
         reads = seen_from_cell(path, reads_of(path, reach.functions), reach.functions)
         return ev.Variable(path, root.origin, "object", reads=reads)  # type: ignore[arg-type]
 
-    def _stale(self, changed: Sequence[tuple[str, str, str]]) -> None:
+    def _stale(self, frozen: Any, changed: Sequence[tuple[str, str, str]]) -> None:
         for path, before, after in changed:
             old = self.seen.variables.get(path) or self._container(path)
             if old is not None:
                 self.seen.variables[path] = replace(old, stale=True, before=before, after=after)
-        self._frozen.forget([path for path, *_ in changed])
+        frozen.forget([path for path, *_ in changed])
 
     # -- a call that failed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 import types
@@ -16,6 +17,7 @@ from jitmagic.options import JitOptions
 from jitmagic.seen import Sample, Seen
 from jitmagic.settings import CellSource, Settings
 from jitmagic.state.wrappers import unwrap
+from jitmagic.variants import Variants
 from jitmagic.watched import Shim, Watched, of_custom_derivative, unwrap_jitted
 
 MAX_SAMPLES = 8
@@ -76,7 +78,7 @@ class Subject:
         """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
         self._compiled: Any = None
         self._run: Any = None
-        self._frozen: Any = None
+        self.variants = Variants()
         self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
 
     # -- the compiled form
@@ -109,7 +111,8 @@ class Subject:
 
     def clear_cache(self) -> None:
         """The next call traces and compiles anew."""
-        self._compiled = self._run = self._frozen = None
+        self._compiled = self._run = None
+        self.variants = Variants()
 
     def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Everything the function can read without taking it as an argument."""
@@ -193,6 +196,17 @@ class Subject:
         return [*state, *jax.tree.leaves((given, named))]
 
     # -- calls on record
+
+    def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
+        from jitmagic.tracing.leaves import signature_key
+
+        numbers, names = self.options.static_argnums, self.options.static_argnames
+        with contextlib.suppress(Exception):
+            key = signature_key(self.fn, args, kwargs, static_argnums=numbers, static_argnames=names)
+            hash(key)
+            return key
+        return None
 
     def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
         """Put a call on record, as plain data."""

@@ -15,6 +15,30 @@ def only(report, name=None):
     return function
 
 
+@pytest.mark.parametrize("head", ["%%jit -q --no-time\n", "%%jitcheck -q\n@jax.jit\n"])
+def test_an_older_variant_goes_on_with_the_old_value_and_says_so(notebook, head):
+    notebook.ok("s = 2.0")
+    notebook.ok(f"{head}def f(x):\n    return x.sum() * s\nf(jnp.ones(3))")
+    notebook.ok("s = 5.0\ny = float(f(jnp.ones(4)))")
+    assert notebook.ns["y"] == 20.0 and notebook.kinds("error", "warning") == []
+    assert float(notebook.ok("f(jnp.ones(3))")) == 6.0
+    (found,) = [f for f in notebook.report().findings if f.severity == "warning"]
+    assert (found.kind, found.culprits[0]) == (
+        "stale-constant",
+        "s",
+    ) and "was 2.0 and is 5.0" in found.message
+
+
+def test_a_variant_whose_value_is_back_is_not_told(notebook):
+    notebook.ok("s = 2.0")
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x.sum() * s\nf(jnp.ones(3))")
+    notebook.ok("s = 5.0\nf(jnp.ones(4))")
+    notebook.ok("s = 2.0\nf(jnp.ones(3))")
+    assert notebook.kinds("error", "warning") == []
+    notebook.ok("f(jnp.ones(4))")
+    assert notebook.kinds("error", "warning") == ["stale-constant"]
+
+
 def test_a_stale_number_that_a_helper_of_another_cell_reads_is_shown_in_the_cell(notebook):
     notebook.ok(
         "sigma = 1.0\ndef gauss(t):\n    return jnp.exp(-t / sigma)\ndef weights(t):\n    return gauss(t)"
