@@ -10,6 +10,7 @@ a call that jax has not compiled for
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
