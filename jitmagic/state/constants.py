@@ -252,6 +252,10 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
         elif is_a(value, enum.Enum) or _is_of_library(value):
             if all(u.action == "read" for u in root.uses):
                 found.append(_Baked(root.path, root.place, value))
+        elif _holds_functions(value):  # `opt.update(...)` changes nothing in it
+            told = any(at_or_below(path, (root.path,)) for path in known)
+            if not told and all(u.action != "write" for u in root.uses):
+                found.append(_Baked(root.path, root.place, value))
     return found
 
 
@@ -261,6 +265,13 @@ def _is_of_library(value: Any) -> bool:
         return False
     module = getattr(value, "__module__", None) or type(value).__module__
     return isinstance(module, str) and module.partition(".")[0] in ("jax", "jaxlib", "numpy", "math")
+
+
+def _holds_functions(value: Any) -> bool:
+    """A named tuple of functions: what `optax.sgd` and its like make."""
+    return (
+        is_a(value, tuple) and hasattr(type(value), "_fields") and bool(value) and all(map(callable, value))
+    )
 
 
 def _is_in_ref(leaf: LeafValue) -> bool:
@@ -294,6 +305,8 @@ class Frozen:
 
 _Ref = weakref.ref
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+_DEPTH = 8
+"""Functions within functions that are compared by what they hold."""
 
 
 class _Baked:
@@ -328,7 +341,7 @@ class _Baked:
     def text_now(self, now: Any) -> str:
         """Short text of the value now; says so where only the contents differ."""
         text = short(now) or "gone"
-        if text != self.text:
+        if text != self.text or _holds_functions(now):
             return text
         return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
 
@@ -384,8 +397,8 @@ def _contents(value: Any) -> Any:
         return sample(value) if value.nbytes > _SMALL else None
     if type(value) in _CONTAINERS:
         return _items(value)
-    if is_a(value, types.FunctionType):
-        return _code_text(value)
+    if is_a(value, types.FunctionType) or _holds_functions(value):
+        return _identity(value, _DEPTH)
     return None
 
 
@@ -397,8 +410,8 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 
 def _alike(old: Any, now: Any, contents: Any) -> bool:
-    if is_a(now, types.FunctionType):
-        return contents is not None and _code_text(now) == contents
+    if is_a(now, types.FunctionType) or _holds_functions(now):
+        return contents is not None and _identity(now, _DEPTH) == contents
     if type(now) in values.SCALARS or is_a(now, np.generic):
         return type(now) is type(old) and (bool(now == old) or (now != now and old != old))
     if type(now) in _CONTAINERS:
@@ -420,13 +433,6 @@ def _same_arrays(old: Any, now: Any) -> bool:
         return False
 
 
-def _code_text(fn: types.FunctionType) -> Any:
-    """What makes two functions the same: code, defaults and closure, wherever they stand."""
-    cells = tuple(_identity(v) for v in values.cell_values(fn))
-    defaults = tuple(_identity(v) for v in fn.__defaults__ or ())
-    return _code_key(fn.__code__), cells, defaults
-
-
 def _code_key(code: types.CodeType) -> Any:
     consts = tuple(
         _code_key(c) if is_a(c, types.CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts
@@ -434,8 +440,17 @@ def _code_key(code: types.CodeType) -> Any:
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
 
 
-def _identity(value: Any) -> Any:
-    return (type(value).__name__, value) if type(value) in values.SCALARS else id(value)
+def _identity(value: Any, depth: int = 0) -> Any:
+    """What tells a value from others; functions by code, defaults and closure, wherever they stand, and tuples
+    by their items, down to `depth`."""
+    if type(value) in values.SCALARS:
+        return type(value).__name__, value
+    if depth and is_a(value, tuple):
+        return type(value).__name__, tuple(_identity(v, depth - 1) for v in value)
+    if depth and is_a(value, types.FunctionType):
+        held = (*values.cell_values(value), *(value.__defaults__ or ()))
+        return _code_key(value.__code__), tuple(_identity(v, depth - 1) for v in held)
+    return id(value)
 
 
 def is_dynamic_by_itself(value: Any) -> bool:

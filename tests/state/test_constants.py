@@ -152,6 +152,31 @@ def test_frozen_values_that_change(cell, change, expected):
     assert frozen.changed() == []
 
 
+def test_named_tuples_of_functions_are_compared_by_what_they_do(cell):
+    ns = cell(
+        "from typing import NamedTuple\n"
+        "class Opt(NamedTuple):\n    init: object\n    update: object\n"
+        "def sgd(lr):\n    def scale(g): return -lr * g\n"
+        "    return Opt(lambda p: (), lambda g, s: (scale(g), s))\n"
+        "opt = sgd(0.1)\ndef f(g):\n    return opt.update(g, ())\n"
+    )
+    frozen = freeze(reach(ns["f"]))
+    exec("opt = sgd(0.1)", ns)
+    assert frozen.changed() == []
+    exec("opt = sgd(0.2)", ns)
+    assert frozen.changed() == [("opt.update", "sgd.<lambda>", "another sgd.<lambda>")]
+
+
+def test_an_optimiser_of_a_library_is_compared_by_what_it_does(cell):
+    pytest.importorskip("optax")
+    ns = cell("import optax\nopt = optax.adam(0.1)\ndef f(g, s):\n    return opt.update(g, s)\n")
+    frozen = freeze(reach(ns["f"]))
+    exec("opt = optax.adam(0.1)", ns)
+    assert frozen.changed() == []
+    exec("opt = optax.adam(0.2)", ns)
+    assert [path for path, *_ in frozen.changed()] == ["opt.update"]
+
+
 def test_freeze_of_some_variables(cell):
     ns = cell(CHANGES)
     found = [v for v in known(ns["f"], jnp.ones(3)).values() if v.path == "a"]
