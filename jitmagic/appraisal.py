@@ -31,9 +31,14 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
     if only_once:
         subject.seen.note(f"the run without jit was left out: {only_once}")
         return Eager(None, None, quiet.Refused(only_once))
+    from jitmagic import beyond
+
+    def look(before: Any, out: Any) -> None:
+        subject.guarded(beyond.note_argument_writes, subject, before, args, kwargs, out)
+
     start = time.perf_counter()
     try:
-        value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs))
+        value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "nothing was compared"))
         return Eager(None, None, exc)

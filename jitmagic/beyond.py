@@ -119,7 +119,7 @@ class OwnRun:
         seen, subject.looked = subject.looked, None
         known = _known(subject)
         if subject.original is subject.fn:
-            note_argument_writes(subject, self.before, self.args, self.kwargs)
+            note_argument_writes(subject, self.before, self.args, self.kwargs, out)
             look_at_result(subject, seen, out)
         elif seen is not None and not gives_away(subject):
             rehearse(subject, self.args, self.kwargs, seen, out)
@@ -156,7 +156,7 @@ def rehearse(
             with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
             if not subject.framework:  # a framework's own jit carries what is written to its objects back
-                note_argument_writes(subject, before, args, kwargs)
+                note_argument_writes(subject, before, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
@@ -165,21 +165,36 @@ def rehearse(
 
 
 def note_argument_writes(
-    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> None:
-    """Items and attributes of arguments that a plain run has changed and a compiled one would not; the receiver of a
-    method is no argument."""
+    """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
+    run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
     from jitmagic.facts import function_facts
     from jitmagic.rules.base import root
-    from jitmagic.tracing.leaves import ref_paths
+    from jitmagic.tracing.leaves import bound_arguments, ref_paths
 
-    parameters = function_facts(subject.fn, subject.name).parameters
-    if subject.receiver(args) is not None:
+    parameters = list(function_facts(subject.fn, subject.name).parameters)
+    if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
         parameters = parameters[1:]
+    compiled = subject.settings.compile
+    if compiled:
+        parts = (out, *(out if isinstance(out, tuple | list) else ()))
+        given = bound_arguments(subject.fn, args, kwargs)
+        returned = {name for name, _, value in given if any(value is part for part in parts)}
+        parameters = [name for name in parameters if name not in returned]
     not_told = {*parameters, *ref_paths(subject.fn, args, kwargs)}
     for write in before.changes() if before is not None else ():
-        if root(write.path) in parameters and write.path not in not_told and not write.tracer:
+        told = root(write.path) in parameters and write.path not in not_told and not write.tracer
+        if told and (write.origin == "attribute" or out is not None or not compiled):
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
+
+
+def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
+    """The object of a method is an argument like any other: jax makes a copy of it for the compiled function."""
+    import jax
+
+    carried = not subject.jitted_by_user and subject.stateful([receiver]) is not None
+    return not carried and not jax.tree_util.all_leaves([receiver])
 
 
 def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:

@@ -364,12 +364,20 @@ def drains(before: snapshot.Snapshot) -> str:
     return f"it changes {names}, which can't be put back" if names else ""
 
 
-def rehearse(fn: Callable[..., Any], args: Any, kwargs: Any, reach: Any) -> Any:
-    """The result of one run of the user's plain function that leaves nothing behind."""
+def rehearse(
+    fn: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    reach: Any,
+    look: Callable[[snapshot.Snapshot, Any], None] | None = None,
+) -> Any:
+    """The result of one run of the user's plain function that leaves nothing behind; `look` sees what it changed."""
     import jax
     import numpy as np
 
-    with undone(reach), held_back(), plainly():
+    with undone(reach) as before, held_back(), plainly():
         out = jax.block_until_ready(fn(*args, **kwargs))
+        if look is not None:
+            look(before, out)
         # a result may be an argument that was written in place, which is about to be put back
         return jax.tree.map(lambda v: v.copy() if isinstance(v, np.ndarray) else v, out)

@@ -39,6 +39,45 @@ def test_a_variant_whose_value_is_back_is_not_told(notebook):
     assert notebook.kinds("error", "warning") == ["stale-constant"]
 
 
+NORM = """@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Norm:
+    mean: float
+    @jax.jit
+    def update(self, x):
+        self.mean = self.mean + x.mean()
+        return x - self.mean
+norm = Norm(jnp.zeros(()))
+norm.update(jnp.ones(3))
+"""
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n"])
+def test_what_a_method_stores_in_an_object_that_jax_copies_is_told(notebook, magic):
+    notebook.ok("import dataclasses")
+    notebook.ok(magic + NORM)
+    (found,) = [f for f in notebook.report().findings if f.severity != "note"]
+    assert (found.kind, found.culprits[0], found.span.line) == ("state-write", "self.mean", 8)
+    assert "beside the result" in found.help
+
+
+LOST = [
+    (
+        "def f(p, g):\n    p['w'] = p['w'] - g\n    return p['w'].sum()\nf({'w': jnp.ones(3)}, 0.1)",
+        ["state-write"],
+    ),
+    ("def f(p, g):\n    p['w'] = p['w'] - g\n    return p\np = f({'w': jnp.ones(3)}, 0.1)", []),
+    ("def f(p, g):\n    p['w'] = p['w'] - g\n    return p, g\np, _ = f({'w': jnp.ones(3)}, 0.1)", []),
+    ("def f(p, g):\n    p['w'] = p['w'] - g\np = f({'w': jnp.ones(3)}, 0.1)", ["in-place-update"]),
+]
+
+
+@pytest.mark.parametrize(("cell", "kinds"), LOST)
+def test_what_is_stored_in_an_argument_and_not_returned_is_told(notebook, cell, kinds):
+    notebook.ok(f"%%jit -q --no-time\n{cell}")
+    assert notebook.kinds("error", "warning") == kinds
+
+
 def test_a_stale_number_that_a_helper_of_another_cell_reads_is_shown_in_the_cell(notebook):
     notebook.ok(
         "sigma = 1.0\ndef gauss(t):\n    return jnp.exp(-t / sigma)\ndef weights(t):\n    return gauss(t)"

@@ -139,14 +139,16 @@ def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:
     """What the caller handed in and gets back changed, in a run without jit."""
     function, paths = evidence.function.name, list(dict.fromkeys(w.path for w in writes))
     belongs = agree(paths, "belongs", "belong")
+    help = f"work on a copy (`{name} = dict({name})`, `copy.copy({name})`), or return the new `{name}` and bind it "
+    if name == "self":
+        help = f"return the new value of {quoted(paths[0])} beside the result, and store it "
     return RULE.finding(
         evidence,
         f"`{function}` changes {listed(paths[:4])}, which {belongs} to the caller: a second call with the same "
         f"`{name}` starts from what the first one left, and a compiled `{function}` would leave it as it was",
         where=writes[0].where,
         culprits=[*paths, name],
-        help=f"work on a copy (`{name} = dict({name})`, `copy.copy({name})`), or return the new `{name}` and bind it "
-        "where the function is called",
+        help=f"{help}where `{function}` is called",
     )
 
 

@@ -259,3 +259,15 @@ def test_a_module_that_builds_itself():
     traces.clear()
     assert [g(2.0).tolist()[0] for _ in range(3)] == [4.0, 8.0, 16.0]
     assert model.built and len(traces) <= 2 and float(model.w[...][0]) == 16.0
+
+
+@pytest.mark.parametrize(("jit", "kinds"), [("jax.jit", ["state-write"]), ("nnx.jit", [])])
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
+def test_an_array_that_a_module_binds_anew_in_its_own_jitted_method(notebook, magic, jit, kinds):
+    notebook.ok("from flax import nnx")
+    notebook.ok(
+        f"{magic}\nclass Norm(nnx.Module):\n    def __init__(self):\n        self.mean = nnx.data(jnp.zeros(()))\n"
+        f"    @{jit}\n    def __call__(self, x):\n        self.mean = self.mean + x.mean()\n        return x - self.mean\n"
+        "norm = Norm()\nnorm(jnp.ones(3))"
+    )
+    assert notebook.kinds("error", "warning") == kinds
