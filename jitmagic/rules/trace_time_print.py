@@ -64,7 +64,7 @@ When it should print at tracing only: shapes and dtypes, or a line that tells th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
@@ -90,7 +90,6 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush")),
         ]
         values = [n for a in arguments if depends_on_values(a) for n in loaded_names(a)]
-        name = values[0] if values else "x"
         shows = "a placeholder without a value" if values else "its text"
         yield RULE.finding(
             evidence,
@@ -100,19 +99,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             where=source.where(call),
             culprits=values or [n for a in arguments for n in loaded_names(a)],
             severity="warning" if values else "note",
-            help=f'print with `jax.debug.print("{name} = {{}}", {name})`, which shows the value at every call'
-            if values
-            else "nothing to do if one line for each trace is meant",
+            help=_help(values),
         )
     if not found:
-        yield RULE.finding(
-            evidence,
-            f"something that `{evidence.function.name}` calls prints while jax traces it; later calls "
-            "print nothing",
-            where=evidence.function.where,
-            severity="note",
-            help="use `jax.debug.print` there if the values are wanted at every call",
-        )
+        yield _of_something(evidence)
 
 
 def _told(evidence: Evidence) -> Iterator[Finding]:
@@ -130,7 +120,6 @@ def _told(evidence: Evidence) -> Iterator[Finding]:
         )
     for fact in (p for p in facts if not p.bar):
         shown = bool(fact.values) and (fact.logs or "Trac" in evidence.printed)
-        name = fact.values[0] if fact.values else "x"
         yield RULE.finding(
             evidence,
             f"{quoted(fact.text)} runs once, while jax traces `{evidence.function.name}`: it shows "
@@ -138,19 +127,27 @@ def _told(evidence: Evidence) -> Iterator[Finding]:
             where=fact.where,
             culprits=fact.values or fact.names,
             severity="warning" if shown else "note",
-            help=f'print with `jax.debug.print("{name} = {{}}", {name})`, which shows the value at every call'
-            if shown
-            else "nothing to do if one line for each trace is meant",
+            help=_help(fact.values if shown else ()),
         )
     if evidence.printed and not facts:
-        yield RULE.finding(
-            evidence,
-            f"something that `{evidence.function.name}` calls prints while jax traces it; later calls "
-            "print nothing",
-            where=evidence.function.where,
-            severity="note",
-            help="use `jax.debug.print` there if the values are wanted at every call",
-        )
+        yield _of_something(evidence)
+
+
+def _help(values: Sequence[str]) -> str:
+    if not values:
+        return "nothing to do if one line for each trace is meant"
+    name = values[0]
+    return f'print with `jax.debug.print("{name} = {{}}", {name})`, which shows the value at every call'
+
+
+def _of_something(evidence: Evidence) -> Finding:
+    return RULE.finding(
+        evidence,
+        f"something that `{evidence.function.name}` calls prints while jax traces it; later calls print nothing",
+        where=evidence.function.where,
+        severity="note",
+        help="use `jax.debug.print` there if the values are wanted at every call",
+    )
 
 
 def _prints(source: Source | None, within: ast.AST | None = None) -> list[tuple[Source, ast.Call]]:

@@ -54,9 +54,10 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules import asked
+from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import advice, expression, quoted, unknown
+from jitmagic.rules.words import expression, quoted
 
 BUILTINS = ("float", "complex", "int", "round")
 CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
@@ -65,15 +66,7 @@ CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its numbers."""
     for problem in of_kind(evidence, RULE.kind):
-        names = culprits(evidence, problem)
-        yield RULE.finding(
-            evidence,
-            f"{question(problem)}, but {unknown(evidence, problem, names)}",
-            where=problem.where,
-            culprits=names,
-            help=advice(evidence, names, rewrite(problem)),
-            detail=exception_detail(problem),
-        )
+        yield asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:

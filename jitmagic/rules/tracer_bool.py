@@ -55,9 +55,10 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules import asked
+from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import advice, expression, parsed, quoted, unknown
+from jitmagic.rules.words import expression, parsed, quoted
 
 SELECT = (
     "choose with `jnp.where(condition, a, b)`, which computes both, or with `jax.lax.cond`, which runs one"
@@ -87,16 +88,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             if subject in matched:
                 continue
             matched.add(subject)
-        names = culprits(evidence, problem)
         rewrite = REWRITE.get(problem.construct, SELECT)
-        yield RULE.finding(
-            evidence,
-            f"{question(problem)}, but {unknown(evidence, problem, names)}",
-            where=problem.where,
-            culprits=names,
-            help=advice(evidence, names, rewrite),
-            detail=exception_detail(problem),
-        )
+        yield asked.finding(RULE, evidence, problem, question(problem), rewrite)
 
 
 def question(problem: Problem) -> str:

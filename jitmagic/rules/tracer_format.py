@@ -53,9 +53,10 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules import asked
+from jitmagic.rules.base import Rule, Settings, culprits
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import advice, expression, quoted, unknown
+from jitmagic.rules.words import expression, quoted
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -64,20 +65,12 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         names = culprits(evidence, problem)
         text = expression(problem)
         name = names[0] if names and names[0].isidentifier() else "x"
-        yield RULE.finding(
-            evidence,
-            f"{quoted(text) if text else 'the format'} writes a number as text and needs its value, "
-            f"but {unknown(evidence, problem, names)}",
-            where=problem.where,
-            culprits=names,
-            help=advice(
-                evidence,
-                names,
-                f'print with `jax.debug.print("{{{name}}}", {name}={name})`, which shows the value at every '
-                "call, or make the text after the call",
-            ),
-            detail=exception_detail(problem),
+        question = f"{quoted(text) if text else 'the format'} writes a number as text and needs its value"
+        rewrite = (
+            f'print with `jax.debug.print("{{{name}}}", {name}={name})`, which shows the value at every '
+            "call, or make the text after the call"
         )
+        yield asked.finding(RULE, evidence, problem, question, rewrite)
 
 
 RULE = Rule("JM106", "tracer-format", "error", find)

@@ -59,15 +59,15 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules import asked
+from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import advice, expression, quoted, unknown
+from jitmagic.rules.words import expression, quoted
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that uses a traced value as a key."""
     for problem in of_kind(evidence, RULE.kind):
-        names = culprits(evidence, problem)
         text = expression(problem)
         if problem.construct in ("subscript", "in"):
             head = f"{quoted(text)} looks up a key and needs its value"
@@ -79,14 +79,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         else:
             head = f"{quoted(text) if text else 'this'} uses a value as a key and needs it"
             rewrite = "use shapes or static values as keys"
-        yield RULE.finding(
-            evidence,
-            f"{head}, but {unknown(evidence, problem, names)}",
-            where=problem.where,
-            culprits=names,
-            help=advice(evidence, names, rewrite),
-            detail=exception_detail(problem),
-        )
+        yield asked.finding(RULE, evidence, problem, head, rewrite)
 
 
 RULE = Rule("JM105", "tracer-hash", "error", find)

@@ -62,9 +62,10 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules import asked
+from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.classify import SIZE_BY_NUMBER, of_kind
-from jitmagic.rules.words import advice, expression, parsed, quoted, unknown
+from jitmagic.rules.words import expression, parsed, quoted
 
 SHAPE_MATH = (
     "compute sizes with `math` or `numpy` from shapes and static numbers: what `jnp` returns is traced, "
@@ -75,15 +76,7 @@ SHAPE_MATH = (
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for an integer."""
     for problem in of_kind(evidence, RULE.kind):
-        names = culprits(evidence, problem)
-        yield RULE.finding(
-            evidence,
-            f"{question(problem)}, but {unknown(evidence, problem, names)}",
-            where=problem.where,
-            culprits=names,
-            help=advice(evidence, names, rewrite(problem)),
-            detail=exception_detail(problem),
-        )
+        yield asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:
