@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from jitmagic.state.declared import Declared, Subject, unique
 from jitmagic.state.errors import StateError, warn_stale
 from jitmagic.state.inside import NeedsState, NotPrepared, active, tracing
 from jitmagic.state.paths import Place
+
+_ATTEMPTS = 50
 
 
 class Stateful:
@@ -233,8 +235,7 @@ class Stateful:
             return inside.call(self, args, kwargs)
         args, kwargs = codegen.spelled(self.parameters, args, kwargs)
         with tracing:
-            for _ in range(50):
-                state = self.current()
+            for state in self._states():
                 try:
                     with active.expecting(self):
                         result = self.compiled(*state, *args, **kwargs)
@@ -246,6 +247,11 @@ class Stateful:
                     raise
                 if self.donated or not self._raced(result, state):
                     return self._finish(result, state)
+
+    def _states(self) -> Iterator[Sequence[Any]]:
+        """What the variables hold, read anew for each attempt to run. Raises StateError where none gets through."""
+        for _ in range(_ATTEMPTS):
+            yield self.current()
         raise StateError(f"{self.name} needs other variables at every trace")
 
     def _raced(self, result: Sequence[Any], state: Sequence[Any]) -> bool:
@@ -328,14 +334,12 @@ class Stateful:
         def staged(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = codegen.spelled(self.parameters, args, kwargs)
             with tracing:
-                for _ in range(50):
-                    state = self.current()
+                for state in self._states():
                     try:
                         with active.expecting(self):
                             return getattr(self.compiled, stage)(*state, *args, **kwargs)
                     except NeedsState as need:
                         self._adopt(need)
-            raise StateError(f"{self.name} needs other variables at every trace")
 
         return staged
 
