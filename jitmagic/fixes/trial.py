@@ -20,7 +20,7 @@ from jitmagic.fixes.around import (
     shape_of,
     vmap_as_loop,
 )
-from jitmagic.fixes.definitions import prepare
+from jitmagic.fixes.definitions import Defined, prepare
 from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.fixes.runs import Runs
 
@@ -72,6 +72,11 @@ class Trial:
         self._wanted: tuple[list[Any], str] | None = None
         self._changed: list[list[Any]] | None = None
         self.runs = Runs(prover)
+
+    def _found(self, defined: Defined) -> Any:
+        """The corrected function, by its own name or by that of what the notebook made of it. Raises KeyError."""
+        own = self.checker.name.partition(".")[0] in defined.namespace
+        return defined.function(self.checker.name if own else self.checker.bound_as)
 
     # -- what is wanted
 
@@ -187,7 +192,7 @@ class Trial:
             return Outcome(False, "not tried: no call was kept")
         try:
             defined = prepare(cell, self.checker.namespace)
-            fn = defined.function(self.checker.name)
+            fn = self._found(defined)
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
         target, printed = defined.classes, io.StringIO()
@@ -323,7 +328,7 @@ class Trial:
         """Run the cell's function without jit, with one more function in its names, as far as it goes."""
         try:
             defined = prepare(cell, self.checker.namespace, {name: function})
-            fn = defined.function(self.checker.name)
+            fn = self._found(defined)
             self.runs.trying = fn if defined.classes else None
             for sample in self.prover.samples:
                 self.runs.plain(fn, defined.classes)(sample)

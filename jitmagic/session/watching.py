@@ -82,6 +82,7 @@ def watch(session: Session, target: str, *, own: bool = False) -> None:
         namespace=session.shell.user_ns, settings=replace(settings, compile=False) if own else settings,
         cell=run.source, on_news=session.display.news, progress=session.display.progress(target),
     )  # fmt: skip
+    checker.bound_as = target
     checker.call_source = lambda: (session.running.source, session.running.id)
     checker.reported = lambda: session.last is not None and not session.display.quiet()
     checker.history = lambda: _cells_after(session.sources, checker.cell.text)

@@ -408,6 +408,24 @@ CASES = {
         "dynamic-shape", "def f(x, k):\n    return {c: x[jnp.flatnonzero(k == c)].mean() for c in (0, 1)}\n",
         ("f(jnp.arange(4.0), jnp.array([0, 1, 1, 1]))",), "{c: jnp.mean(x, where=k == c) for c in (0, 1)}",
     ),
+    "place of the smallest in a list": Case(
+        "tracer-bool", "def f(xs):\n    ys = [x ** 2 for x in xs]\n    return xs[ys.index(min(ys))], ys.count(ys[0])\n",
+        ("f(jnp.array([2.0, -1.0, -2.0]))",), "return xs[jnp.argmin(jnp.array(ys))], jnp.sum(jnp.array(ys) == ys[0])",
+    ),
+    "place of a value in a list": Case(
+        "tracer-bool", "def f(a, b, c):\n    return [a, b].index(c + 1)\n", ("f(*jnp.array([3, 4, 3]))",),
+        "jnp.argmax(jnp.array([a, b]) == (c + 1))",
+    ),
+    "index after a break": Case(
+        "tracer-bool", "def f(x, t):\n    for i in range(1, 5):\n        if x * i > t:\n            break\n    return i\n",
+        ("f(1.0, jnp.float32(2.5))", "f(1.0, jnp.float32(9.0))"), "i = jnp.minimum(i, 5 - 1)",
+    ),
+    "functions that jax does not have": Case(
+        "tracer-array-conversion", "def f(x, m):\n    y = table(2 * x)\n    return y.sum() + ellipk(m) * np.sum(y)\n",
+        ("f(jnp.array([0.1, 0.2]), jnp.float32(0.5))",), "lambda v: np.asarray(table(v), jnp.float32),\n",
+        setup="from scipy.special import ellipk\nfrom scipy.interpolate import interp1d\n"
+        "table = interp1d(np.arange(4.0), np.arange(4.0) ** 2)\n",
+    ),
     "complex number": Case(
         "tracer-array-conversion", "def f(a, b):\n    return abs(complex(a, 2 * b)) * 2 + complex(a).real\n",
         ("f(jnp.float32(3.0), jnp.float32(2.0))",), "abs(a + 1j * (2 * b)) * 2 + a.real",

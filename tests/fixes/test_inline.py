@@ -220,6 +220,23 @@ CASES = {
         """,
         ("def f(x):", "y = f(jnp.ones(2))"),
     ),
+    "a function that a factory jits": Case(
+        "tracer-int",
+        """
+        def make(a):
+            @jax.jit
+            def inner(x, n):
+                for _ in range(n):
+                    x = a * x
+                return x
+            return inner
+
+        step = make(0.5)
+        y = step(jnp.ones(2), 3)
+        """,
+        ("x = jax.lax.fori_loop(0, n, lambda _, x: a * x, x)", "y = step(jnp.ones(2), 3)"),
+        "%%jitcheck -q",
+    ),
     "an array that is changed in place": Case(
         "in-place-update",
         """

@@ -530,6 +530,10 @@ UNFIXABLE = {
         "def f(x, k):\n    if k == 0:\n        return jnp.sum(x)\n    return x\n",
         ["f(jnp.arange(3.0), 0)", "f(jnp.arange(3.0), 1)"],
     ),
+    "random numbers of NumPy": (
+        "def f(x):\n    return np.random.normal(loc=x) * 0.0\n",
+        ["f(jnp.float32(1.0))"],
+    ),
     "text": ("def f(x):\n    return len('a' if x > 0 else 'bc')\n", ["f(jnp.float32(1.0))"]),
     "the user's own error": ("def f(x):\n    return x @ jnp.ones(7)\n", ["f(jnp.arange(3.0))"]),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),

@@ -172,6 +172,7 @@ def _converted(place: Place) -> Iterator[Candidate]:
     scope = place.outermost
     everywhere = place.cell.within(scope, cst.Call) if scope is not None else calls
     for where in (everywhere, calls):
+        where = [c for c in where if not _on_the_host(place, c)]
         changes = _changes(place, where)
         if not changes:
             continue
@@ -180,6 +181,14 @@ def _converted(place: Place) -> Iterator[Candidate]:
         asarray = {k: v for k, v in _changes(place, where, asarray=True).items()}
         if asarray != changes:
             yield Candidate(words, place.cell.edit(asarray))
+
+
+def _on_the_host(place: Place, call: Any) -> bool:
+    """It stands inside a callback, which gets the values."""
+    import libcst as cst
+
+    around = list(place.cell.ancestors(call))[1:]
+    return any(isinstance(n, cst.Call) and place.cell.code(n.func).endswith("callback") for n in around)
 
 
 def _words(place: Place, changes: dict[Any, str | None]) -> str:
@@ -225,11 +234,11 @@ def _rewritten(place: Place, node: Any, asarray: bool) -> str | None:
     if own is None:
         return None
     form, parts = own
-    texts = [_patched(place, p, inner) for p in parts]
+    texts = [patched(place, p, inner) for p in parts]
     return form.format(*texts)
 
 
-def _patched(place: Place, node: Any, changes: dict[Any, str | None]) -> str:
+def patched(place: Place, node: Any, changes: dict[Any, str | None]) -> str:
     """Source of a node with some of the calls inside replaced."""
     import libcst as cst
 

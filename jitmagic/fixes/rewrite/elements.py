@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind not in ("tracer-bool", "tracer-hash") or statement_asks(place):
         return
     yield from _comprehensions(place)
+    yield from _positions(place)
     yield from _calls(place)
 
 
@@ -226,6 +228,28 @@ def _calls(place: Place) -> Iterator[Candidate]:
             if not jax_name.startswith(place.jnp):
                 title = f"work on the array in place of Python's {name}"
             yield Candidate(title, place.cell.edit({call: new}))
+
+
+def _positions(place: Place) -> Iterator[Candidate]:
+    """`xs.index(max(xs))`, `xs.index(v)` and `xs.count(v)` of a list of traced values."""
+    import libcst as cst
+
+    code, jnp = place.cell.code, place.jnp
+    for call in place.on_line(cst.Call):
+        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if method not in ("index", "count") or len(call.args) != 1:
+            continue
+        listed, wanted = code(call.func.value), call.args[0].value
+        extreme = re.fullmatch(r"(max|min)\((.*)\)", code(wanted), re.S)
+        if method == "index" and extreme is not None and extreme[2] == listed:
+            new, cost = f"{jnp}.arg{extreme[1]}({jnp}.array({listed}))", ""
+        else:
+            function, cost = (
+                ("sum", "") if method == "count" else ("argmax", "without any, it is 0 and not an error")
+            )
+            new = f"{jnp}.{function}({jnp}.array({listed}) == {names.wrapped(stripped(code(wanted)))})"
+        title = f"work on the array in place of the list's .{method}"
+        yield Candidate(title, place.cell.edit({call: new}), "unsafe" if cost else "safe", cost)
 
 
 def _counterparts(place: Place, call: Any) -> Iterator[str]:

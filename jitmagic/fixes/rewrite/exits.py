@@ -218,23 +218,27 @@ def _until_done(place: Place, loop: Any, text: str, done: str) -> Iterator[Candi
     import libcst as cst
 
     index, start, head = "", "", ""
+    otherwise = f"if not {done}:\n{indented(place.cell.block(body_of(loop.orelse)))}" if loop.orelse else ""
+    live = live_after(place, loop) | names.loads(otherwise or "pass")
     if isinstance(loop, cst.For):
         turns = _turns(place, loop)
         if turns is None:
             return
         index, (start, stop, step), head = turns
-        own_target = index == getattr(loop.target, "value", "")
-        if own_target and index in live_after(place, loop):
-            return  # after a break it has another value than a counter
         text = head + text
         sign = ">" if step.startswith("-") else "<"
         test = f"({index} {sign} {stop}) & ~{done}"
-        text = text.rstrip() + f"\n{index} = {index} + {names.wrapped(step)}\n"
+        following = f"{index} + {names.wrapped(step)}"
+        if index in live:  # after a break it is where it was, after all turns that of the last
+            if step != "1":
+                return
+            following = f"{place.jnp}.where({done}, {index}, {following})"
+            otherwise = f"{index} = {place.jnp}.minimum({index}, {stop} - 1)\n{otherwise}"
+        text = text.rstrip() + f"\n{index} = {following}\n"
     else:
         own = stripped(truth(place, loop.test))
         test = f"~{done}" if own in ("True", "1") else f"{names.wrapped(own)} & ~{done}"
-    otherwise = f"if not {done}:\n{indented(place.cell.block(body_of(loop.orelse)))}" if loop.orelse else ""
-    bound, live = names.stores(text), live_after(place, loop) | names.loads(otherwise or "pass")
+    bound = names.stores(text)
     needed = names.exposed(text, (index,) if index else ()) | names.loads(test)
     carried = [n for n in bound if (n in needed or n in live) and n not in (index, done)]
     begun = _begun(place, loop, carried, index, start)

@@ -183,7 +183,7 @@ class _Lowering(Reductions):
     def _with_dense_parts(self, node: Any) -> str:
         import libcst as cst
 
-        from jitmagic.fixes.rewrite.conversions import _patched
+        from jitmagic.fixes.rewrite.conversions import patched
 
         changes: dict[Any, str | None] = {}
 
@@ -195,7 +195,7 @@ class _Lowering(Reductions):
                     walk(child)
 
         walk(node)
-        return _patched(self.place, node, changes)
+        return patched(self.place, node, changes)
 
     def _subscript(self, node: Any) -> Masked:
         import libcst as cst
