@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jitmagic import quiet, report
+from jitmagic import beyond, quiet, report
 from jitmagic.facts import source_file
 from jitmagic.subject import Subject
 from jitmagic.watched import plainly
@@ -31,12 +31,14 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
     if only_once:
         subject.seen.note(f"the run without jit was left out: {only_once}")
         return Eager(None, None, quiet.Refused(only_once))
-    from jitmagic import beyond
+    start = time.perf_counter()
 
     def look(before: Any, out: Any) -> None:
+        nonlocal start
+        looked = time.perf_counter()
         subject.guarded(beyond.note_argument_writes, subject, before, args, kwargs, out)
+        start += time.perf_counter() - looked
 
-    start = time.perf_counter()
     try:
         value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
     except Exception as exc:

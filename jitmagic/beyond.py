@@ -182,9 +182,10 @@ def note_argument_writes(
         given = bound_arguments(subject.fn, args, kwargs)
         returned = {name for name, _, value in given if any(value is part for part in parts)}
         parameters = [name for name in parameters if name not in returned]
-    not_told = {*parameters, *ref_paths(subject.fn, args, kwargs)}
+    refs = ref_paths(subject.fn, args, kwargs)
     for write in before.changes() if before is not None else ():
-        told = root(write.path) in parameters and write.path not in not_told and not write.tracer
+        bound = write.path in parameters and write.action not in ("added", "removed")
+        told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
 

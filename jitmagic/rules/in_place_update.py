@@ -54,15 +54,13 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.source import FunctionNode, Source, parse
+from jitmagic.rules.source import FunctionNode, Source, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
 from jitmagic.syntax import nodes_of, walk
 
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
-STORING = frozenset("append extend insert update setdefault".split())
-"""Methods by which lists and dicts take something in."""
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
 
 
@@ -74,6 +72,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     if source is not None and not evidence.problems:
         yield from _discarded(evidence, source)
         yield from _not_returned(evidence, source)
+        yield from _for_the_caller(evidence, source)
 
 
 def _assignment(evidence: Evidence, problem: Problem) -> Finding:
@@ -170,6 +169,23 @@ def _may_reach_the_caller(
     return any((_updates(n) - _names_bound(n)) & parameters for n in updates)
 
 
+def _for_the_caller(evidence: Evidence, source: Source) -> Iterator[Finding]:
+    """A list or dict of the caller's that the function only stores into."""
+    node, function = source.own(), evidence.function.name
+    written = dict.fromkeys(root(w.path) for w in evidence.writes if w.origin == "argument")
+    for name in written:
+        for store in only_stored(node, name)[:1]:
+            yield RULE.finding(
+                evidence,
+                f"{quoted(ast.unparse(store))} changes the {quoted(name)} of the caller: a compiled `{function}` "
+                f"stores into a copy, and the caller's {quoted(name)} stays as it was",
+                where=source.where(store),
+                culprits=[name],
+                severity="warning",
+                help=f"return what is stored, and put it into {quoted(name)} where `{function}` is called",
+            )
+
+
 def _updated(node: ast.AST) -> str:
     """The array of `array.at[index].set(...)`, or nothing for other expressions."""
     if not (
@@ -185,19 +201,8 @@ def _updated(node: ast.AST) -> str:
 def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
     """Names that a statement binds, and those into whose items it stores."""
     if isinstance(node, ast.Expr):
-        call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-            return set()
-        return {_root(call.func.value)} if call.func.attr in STORING else set()
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    inside = {_root(t) for t in targets if isinstance(t, ast.Subscript)}
-    return _names_bound(node) | inside
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+        return {stores_into(node)}
+    return _names_bound(node) | {stores_into(node)}
 
 
 def _names_bound(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:

@@ -81,6 +81,34 @@ class Source:
         return self.tree
 
 
+STORING = frozenset("append extend insert update setdefault".split())
+"""Methods by which lists and dicts take something in."""
+
+
+def stores_into(node: ast.AST) -> str:
+    """The name of the list or dict that a statement stores into (`log.append(x)`, `m["loss"] = x`), or nothing."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        called = node.value.func
+        return _root(called.value) if isinstance(called, ast.Attribute) and called.attr in STORING else ""
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return next((_root(t) for t in targets if isinstance(t, ast.Subscript)), "")
+    return ""
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def only_stored(function: ast.AST, name: str) -> list[ast.stmt]:
+    """The statements that store into the name, where the function makes no other use of it."""
+    found = [n for n in walk(function) if isinstance(n, ast.stmt) and stores_into(n) == name]
+    uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
+    return found if len(uses) == len(found) else []
+
+
 @functools.lru_cache(maxsize=16)
 def parse(function: Function) -> Source | None:
     """The definition of the function, or None where there is no source."""

@@ -63,6 +63,7 @@ from jitmagic.evidence import Evidence, Variable, Write
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
+from jitmagic.rules.source import only_stored, parse
 from jitmagic.rules.words import agree, listed, quoted, short
 
 GENERATORS = frozenset("RandomState Random Generator SystemRandom".split())
@@ -92,7 +93,10 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
     own = [w for w in writes if w.origin == "argument" and root(w.path) in evidence.function.parameters]
+    source = parse(evidence.function)
     for name in dict.fromkeys(root(w.path) for w in own):
+        if source is not None and only_stored(source.own(), name):
+            continue  # in-place-update tells of it
         yield _argument(evidence, name, [w for w in own if root(w.path) == name])
     writes = [w for w in writes if w not in own]
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):

@@ -322,6 +322,15 @@ CASES = {
         "    fs = jax.vmap(one)(xs)\n    return fs, jnp.array(es).max()\n",
         ("f(jnp.arange(3.0))",), "return fs, es.max()",
     ),
+    "text in what is returned": Case(
+        "invalid-jax-type",
+        "def f(x):\n    return {'of': 'x', 'sum': x.sum()}, (x, 'x')\n", ("f(jnp.ones(2))[0]['sum']",),
+        "return {'sum': x.sum()}, (x,)",
+    ),
+    "list that is filled for the caller": Case(
+        "in-place-update", "def f(x, seen):\n    seen['y'] = x + 1\n    return 2 * x\n",
+        ("y = f(1.0, d)", "f(y, d)", "d['y']"), "y, d = f(1.0, d)\nresult, d = f(y, d)", setup="d = {}\n",
+    ),
     "prediction that a loss keeps": Case(
         "leaked-tracer",
         "def f(w, x):\n    seen = []\n    def loss(w):\n        p = x * w\n        seen.append(p)\n        return (p ** 2).sum()\n"

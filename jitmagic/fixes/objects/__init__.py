@@ -19,7 +19,7 @@ KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static")
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import hashable, once, parts, register, settings
+    from jitmagic.fixes.objects import hashable, once, parts, register, settings, texts
 
     if finding.kind not in KINDS or not evidence.function.cell:
         return
@@ -32,6 +32,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         with contextlib.suppress(Exception):  # the plain function fails too
             yield from register.propose_for_results(evidence, prover)
         yield from register.propose_for_made(finding, evidence, prover)
+        yield from texts.propose(finding, evidence, prover)
         return
     name, value = found
     try:

@@ -44,6 +44,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "captured-scalar": (passed.propose,),
         "large-constant": (passed.propose,),
         "state-write": (copies.propose, states.propose, carried.propose, arguments.propose),
+        "in-place-update": (copies.propose_for_caller,),
         "leaked-tracer": (states.propose, carried.propose),
         "unregistered-pytree": (carried.propose,),
         "invalid-jax-type": (carried.propose,),

@@ -1,16 +1,22 @@
-"""Arguments that a function writes into: it takes a copy first, and the caller's stays as it was."""
+"""Arguments that a function writes into: it takes a copy first, or gives back what it only stores into."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.silent.text import FunctionNode, Text, the
+from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent.calls import argument_of, replaced
+from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in, the
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
+from jitmagic.rules.source import only_stored
+from jitmagic.syntax import walk
 from jitmagic.watched import plainly
 
 if TYPE_CHECKING:
@@ -32,6 +38,66 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             evidence=words,
             cell=cell,
         )
+
+
+def propose_for_caller(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For an in-place-update of a list or dict argument: it is returned beside the result and bound again."""
+    text = Text(evidence.function.cell)
+    function = text.function(evidence.function.name)
+    name = next(iter(finding.culprits), "")
+    if function is None or not only_stored(function, name):
+        return
+    sources = trial.call_sources(prover)
+    calls = [_bound_again(s, evidence, name) for s in sources]
+    returns = [n for n in walk(function) if isinstance(n, ast.Return)]
+    for node in returns:
+        value = text.code(node.value) if node.value is not None else "None"
+        bare = isinstance(node.value, ast.Tuple) and not value.startswith("(")
+        text.replace(node, f"return {f'({value})' if bare else value}, {name}")
+    if not returns or None in calls or not sources:
+        return
+    cell, new = text.result(), [c for c in calls if c is not None]
+    if words := _given_back(prover, cell, sources, new):
+        yield Fix(
+            title=f"return {name} beside the result, and bind it again where {evidence.function.name} is called",
+            applicability="unsafe", verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(new)),
+        )  # fmt: skip
+
+
+def _bound_again(source: str, evidence: Evidence, name: str) -> str | None:
+    """`result, log = f(log, x)` for `f(log, x)`, and `y, log = ...` for `y = f(log, x)`."""
+    statement = ast.parse(source).body[-1]
+    call = getattr(statement, "value", None)
+    if not isinstance(call, ast.Call) or call not in calls_in(statement, evidence.function.name):
+        return None
+    argument = argument_of(call, evidence, name)
+    if not isinstance(argument, ast.Name):
+        return None
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    result = ast.unparse(targets[0]) if len(targets) == 1 else "result"
+    text = Text(source)
+    return text.replace(text.tree.body[-1], f"{result}, {argument.id} = {text.code(_value(text))}").result()
+
+
+def _value(text: Text) -> ast.AST:
+    return text.tree.body[-1].value  # type: ignore[attr-defined, no-any-return]
+
+
+def _given_back(prover: Prover, cell: str, sources: list[str], calls: list[str]) -> str | None:
+    """The compiled function gives the old results, and at last what the plain one leaves in the argument."""
+    with contextlib.suppress(Exception):
+        history = replaced(prover, sources, calls)
+        got = trial.play(prover, cell, history).results
+        plain = trial.play(prover, prover.checker.cell.body, trial.history(prover), jit=False, watch=_copies)
+        filled = any(trial.same(given, got[-1][1]) for given in plain.states[-1])
+        if filled and trial.same(plain.results, [r[0] for r in got]):
+            return f"traced; equal to the run without jit on {len(got)} call{'s' * (len(got) > 1)}"
+    return None
+
+
+def _copies(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
+    """The lists and dicts among the arguments as they are after a call."""
+    return [copy.copy(a) for a in args if isinstance(a, (list, dict))]
 
 
 def _copied(cell: str, function: str, name: str) -> str | None:
