@@ -175,6 +175,8 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
 
 def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
     """The hidden arguments of what is traced by the names that the user knows them by."""
+    from jitmagic.tracing.leaves import by_keyword
+
     paths = checker.dynamic_paths(args) if checker._compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
     if checker.framework:
@@ -182,7 +184,8 @@ def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
 
         hidden |= leaf_names(checker.fn, args, kwargs)
     message = re.sub(r"_dyn\d+|_leaves\[\d+\]", lambda m: hidden.get(m[0], m[0]), problem.message)
-    return replace(problem, leaves=tuple(hidden.get(leaf, leaf) for leaf in problem.leaves), message=message)
+    named = (by_keyword(checker.fn, hidden.get(leaf, leaf)) for leaf in problem.leaves)
+    return replace(problem, leaves=tuple(named), message=message)
 
 
 def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:

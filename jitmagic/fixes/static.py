@@ -98,6 +98,22 @@ def _make_dynamic(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
                 static_argnums=options.static_argnums or None,
             )
             return
+    yield from _meant(_by_name(fewer, evidence.function.parameters), roots, evidence, prover)
+
+
+def _meant(kept: JitOptions, roots: set[str], evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """Another argument static than the one that was declared: the number counts from 0."""
+    for names in _settings(evidence):
+        options = replace(kept, static_argnames=tuple(dict.fromkeys((*kept.static_argnames, *names))))
+        if roots & set(names) or options == kept:
+            continue
+        proof = prover.options(options)
+        if proof.holds:
+            yield Fix(
+                title=f"make {_listing(names)} static in place of {_listing(sorted(roots))}", applicability="unsafe",
+                verified=True, evidence=proof.words, static_argnames=options.static_argnames, static_argnums=(),
+            )  # fmt: skip
+            return
 
 
 def _without(options: JitOptions, names: set[str], evidence: Evidence) -> JitOptions:

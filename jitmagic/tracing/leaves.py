@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import types
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -42,6 +43,17 @@ def argument_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list
     rest = next((p.name for p in parameters if p.kind is _Kind.VAR_POSITIONAL), "args")
     paths = [single[i] if i < len(single) else f"{rest}[{i - len(single)}]" for i in range(len(args))]
     return paths, {key: key for key in kwargs}
+
+
+def by_keyword(fn: Callable[..., Any], path: str) -> str:
+    """`mode` for `options['mode']`, as jax calls what a parameter `**options` took in; other paths as they are."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return path
+    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
+    match = re.match(r"(\w+)\['(\w+)'\]", path)
+    return match[2] + path[match.end() :] if match and match[1] == rest else path
 
 
 def map_leaves(

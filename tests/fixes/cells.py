@@ -327,6 +327,18 @@ CASES = {
         "def f(x):\n    return {'of': 'x', 'sum': x.sum()}, (x, 'x')\n", ("f(jnp.ones(2))[0]['sum']",),
         "return {'sum': x.sum()}, (x,)",
     ),
+    "text by keyword": Case(
+        "invalid-jax-type", "def f(x, **how):\n    return jnp.pad(x, 1, **how)\n", ("f(jnp.ones(2), mode='edge')",), "",
+    ),
+    "row that is a view": Case(
+        "in-place-update", "def f(m, v):\n    row = m[1]\n    row[0] = v\n    return m * 2\n",
+        ("f(np.ones((2, 2)), 3.0)",), "row = jnp.asarray(row).at[0].set(v)\n    m = jnp.asarray(m).at[1].set(row)",
+    ),
+    "field of a named tuple": Case(
+        "in-place-update", "def f(s, v):\n    s.q[0] += v\n    return s\n", ("f(S(np.ones(2), 1), 3.0)",),
+        "s = s._replace(q=jnp.asarray(s.q).at[0].add(v))",
+        setup="from typing import NamedTuple\nclass S(NamedTuple):\n    q: np.ndarray\n    n: int\n",
+    ),
     "list that is filled for the caller": Case(
         "in-place-update", "def f(x, seen):\n    seen['y'] = x + 1\n    return 2 * x\n",
         ("y = f(1.0, d)", "f(y, d)", "d['y']"), "y, d = f(1.0, d)\nresult, d = f(y, d)", setup="d = {}\n",

@@ -71,6 +71,13 @@ def test_static_of_an_inner_function_is_made_static_outside() -> None:
     assert (kind, fix.static_argnames, fix.verified) == ("unhashable-static", ("n",), True)
 
 
+def test_the_argument_that_was_meant_is_made_static() -> None:
+    cell = "def f(ws, x, n):\n    for _ in range(n):\n        x = x @ ws['w']\n    return x\n"
+    fixes = corrections(cell, ("f({'w': jnp.eye(2)}, jnp.ones(2), 2)",), static=("ws",))
+    (fix,) = (f for kind, f in fixes if kind == "unhashable-static")
+    assert (fix.static_argnames, fix.static_argnums, fix.verified) == (("n",), (), True)
+
+
 @pytest.mark.parametrize(
     "made", ["np.random.default_rng(0)", "np.random.RandomState(0)", "__import__('random').Random(0)"]
 )

@@ -135,19 +135,61 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
     makers = made_by_jax(place, function, base)
     if makers:
         yield Candidate(TITLE, place.cell.edit({**changes, **makers}))
-    wrapped = _asarray(place, function, base, changes)
-    plain = place.cell.edit(changes)
+    view = _view(place, function, base)
+    wrapped = _asarray(place, function, base, changes, view[0] if view else "")
+    forms = [changes] if wrapped is None else [changes, wrapped]
+    if _is_numpy(place, base) or view is not None and _is_numpy(place, view[0]):
+        forms.reverse()
     if not makers:
-        numpy = _is_numpy(place, base)
-        if numpy and wrapped is not None:
-            yield Candidate(TITLE, wrapped)
-        yield Candidate(TITLE, plain)
-        if not numpy and wrapped is not None:
-            yield Candidate(TITLE, wrapped)
+        yield from (Candidate(TITLE, place.cell.edit(form)) for form in forms)
+    if view is not None:
+        yield from _put_back(place, base, *view, forms[0])
     yield from with_return(place, function, base, {**changes, **makers})
+    yield from _replaced_field(place, function, base, changes)
     if _of_outside(place, function, base):
         path = place.from_outside(base)
-        yield Candidate(f"{TITLE}, and {path} dynamic", plain, "unsafe", dyn=(path,))
+        yield Candidate(f"{TITLE}, and {path} dynamic", place.cell.edit(changes), "unsafe", dyn=(path,))
+
+
+def _replaced_field(
+    place: Place, function: Any, base: str, changes: dict[Any, str | None]
+) -> Iterator[Candidate]:
+    """`ring.buf[i] = v` in a NamedTuple that was passed, whose fields cannot be bound anew."""
+    root, _, name = base.partition(".")
+    if not name.isidentifier() or root not in {p.name.value for p in function.params.params}:
+        return
+    if all((new or "").startswith(f"{base} = ") for new in changes.values()):
+        array = f"{place.jnp}.asarray({base})"
+        new = {
+            line: f"{root} = {root}._replace({name}={(new or '')[len(f'{base} = ') :].rstrip()})\n".replace(
+                f"={base}.at", f"={array}.at"
+            )
+            for line, new in changes.items()
+        }
+        yield Candidate(f"{TITLE}, in a new {root}", place.cell.edit(new))
+
+
+def _view(place: Place, function: Any, base: str) -> tuple[str, str] | None:
+    """`grid` and `0` where the function starts `row` as `row = grid[0]`."""
+    import libcst as cst
+
+    starts = [
+        a.value for a in place.cell.own(function, cst.Assign)
+        if any(place.cell.code(t.target) == base for t in a.targets)
+    ]  # fmt: skip
+    if len(starts) != 1 or not isinstance(starts[0], cst.Subscript):
+        return None
+    whole, index = base_and_index(place, starts[0])
+    return (whole, index) if whole and index else None
+
+
+def _put_back(
+    place: Place, base: str, whole: str, index: str, changes: dict[Any, str | None]
+) -> Iterator[Candidate]:
+    """What is stored into `row` is put into `grid` too, as NumPy does where one is a view of the other."""
+    back = f"{whole} = {place.jnp}.asarray({whole}).at[{index}].set({base})\n"
+    cell = place.cell.edit({line: f"{new}{back}" for line, new in changes.items()})
+    yield Candidate(f"{TITLE}, and put {base} back into {whole}", cell)
 
 
 def _of_enclosing(place: Place, function: Any, base: str) -> bool:
@@ -211,20 +253,23 @@ def _chained_store(place: Place, small: Any, base: str) -> str | None:
     return f"{base} = {text}\n"
 
 
-def _asarray(place: Place, function: Any, base: str, changes: dict[Any, str | None]) -> str | None:
-    """The first store begins with `jnp.asarray(base)`, which also takes numpy arrays."""
+def _asarray(
+    place: Place, function: Any, base: str, changes: dict[Any, str | None], whole: str
+) -> dict[Any, str | None] | None:
+    """The first store begins with `jnp.asarray(base)`, which also takes numpy arrays and views (of `whole`)."""
     given = {p.name.value for p in (*function.params.params, *function.params.kwonly_params)}
-    if base not in given and not _is_numpy(place, base):
+    if not {base, whole} & given and not _is_numpy(place, base):
         return None
     first = next(iter(changes))
     array = f"{place.jnp}.asarray({base})"
     block, _ = place.cell.siblings(first)
     text = changes[first] or ""
-    if (block is function.body or base.endswith("]")) and text.startswith(f"{base} = {base}.at"):
-        return place.cell.edit({**changes, first: text.replace(f"= {base}.at", f"= {array}.at", 1)})
+    at_top = block is function.body or base.endswith("]")
+    if (at_top or base not in given) and text.startswith(f"{base} = {base}.at"):
+        return {**changes, first: text.replace(f"= {base}.at", f"= {array}.at", 1)}
     head = first_statement(place, function)
     old = changes.get(head) or place.cell.code(head)
-    return place.cell.edit({**changes, head: f"{base} = {array}\n{old}"})
+    return {**changes, head: f"{base} = {array}\n{old}"}
 
 
 def _is_numpy(place: Place, base: str) -> bool:
