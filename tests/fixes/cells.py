@@ -437,6 +437,19 @@ CASES = {
         "tracer-bool", "def f(a, b, c):\n    return [a, b].index(c + 1)\n", ("f(*jnp.array([3, 4, 3]))",),
         "jnp.argmax(jnp.array([a, b]) == (c + 1))",
     ),
+    "function chosen by a value": Case(
+        "tracer-bool", "def f(x):\n    if x[0] < 0:\n        g = jnp.sin\n    else:\n        g = lambda v: v * 2\n    return g(x) + g(x + 1)\n",
+        ("f(jnp.array([-1.0, 2.0]))", "f(jnp.array([1.0, 2.0]))"), "return jax.lax.cond(condition, jnp.sin, lambda v: v * 2, x) + ",
+    ),
+    "key chosen by a value": Case(
+        "tracer-bool", "def f(p, x):\n    return x * p['in' if x * x < 1 else 'out'] + p['at']\n",
+        ("f({'in': 0.5, 'out': 2.0, 'at': 1.0}, jnp.float32(3.0))",), "x * jnp.where(x * x < 1, p['in'], p['out']) + p['at']",
+    ),
+    "parameters chosen by a value": Case(
+        "tracer-bool", "def f(ps, x):\n    k = 'a' if x > 0 else 'b'\n    p = ps[k]\n    return p['w'] * x + p['b']\n",
+        ("f({'a': {'w': 0.5, 'b': 1.0}, 'b': {'w': 1.0, 'b': 0.0}}, jnp.float32(3.0))",),
+        "p = jax.lax.cond(condition, lambda: ps['a'], lambda: ps['b'])",
+    ),
     "index after a break": Case(
         "tracer-bool", "def f(x, t):\n    for i in range(1, 5):\n        if x * i > t:\n            break\n    return i\n",
         ("f(1.0, jnp.float32(2.5))", "f(1.0, jnp.float32(9.0))"), "i = jnp.minimum(i, 5 - 1)",
