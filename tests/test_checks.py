@@ -88,6 +88,25 @@ def test_a_stale_number_that_a_helper_of_another_cell_reads_is_shown_in_the_cell
     assert (finding.span.source, finding.span.cell, finding.span.line) == ("w = weights(x)", None, 3)
 
 
+@pytest.mark.parametrize(
+    ("helper", "line", "kind"),
+    [
+        ("class T:\n    def now(self): return time.time()\nt = T()", "y = t.now()", "frozen-side-effect"),
+        (
+            "class N:\n    rng = np.random.default_rng(0)\n    def __call__(self): return self.rng.normal()\nt = N()",
+            "y = t()",
+            "hidden-rng",
+        ),
+    ],
+)
+def test_what_an_object_of_another_cell_asks_is_shown_where_the_cell_calls_it(notebook, helper, line, kind):
+    notebook.ok(f"import time\n{helper}")
+    notebook.ok(f"%%jit -q --no-time later(2.0)\ndef later(x):\n    {line}\n    return x * y")
+    [finding] = [f for f in notebook.report().findings if f.kind == kind]
+    assert (finding.span.source, finding.span.cell) == (line, None)
+    assert any(f.verified and f.calls for f in finding.fixes)
+
+
 class TestTheGoodCell:
     def test_one_trace_one_compilation_with_timing_and_cost(self, notebook):
         notebook.ok("x = jnp.ones(8)")

@@ -96,6 +96,11 @@ class Code:
         found = self.fn.__globals__.get(name, MISSING)
         return getattr(builtins, name, MISSING) if found is MISSING else found
 
+    def is_builtin(self, name: str) -> bool:
+        """The name is one of Python's own here, whatever stands behind it: kernels put an `input` of theirs there."""
+        places = (self.local, self.fn.__code__.co_freevars, self.fn.__globals__)
+        return hasattr(builtins, name) and not any(name in p for p in places)
+
     def full_name(self, node: ast.AST) -> str:
         """`numpy.random.normal` for `np.random.normal`; empty where the name means nothing from outside."""
         dotted = dotted_name(node)

@@ -88,7 +88,7 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         and call.func.attr in PATH_METHODS
     ):
         yield SideEffect("file", (dotted_name(call.func.value) or asked, asked), where, asked)
-    elif name == "builtins.input":
+    elif name == "builtins.input" or asked == "input" and code.is_builtin("input"):
         yield SideEffect("input", ("input",), where, asked)
     elif name in PROCESS:
         yield SideEffect("process", (asked,), where, asked)

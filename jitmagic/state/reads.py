@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import Where
+from jitmagic.state import values
 from jitmagic.state.paths import Path, PathError, parse
 from jitmagic.state.uses import MUTATORS, Use, facts_of
 from jitmagic.syntax import walk
@@ -34,10 +36,47 @@ def seen_from_cell(path: str, reads: tuple[Where, ...], functions: Sequence[Func
     while latest and not any(w.file == own for w in latest):
         names = sorted({w.function.rpartition(".")[2] for w in latest})
         names += [f"{path.rpartition('.')[0]}.{n}" for n in names if "." in path]  # properties and methods
-        latest = tuple(w for n in names for w in reads_of(n, functions) if w not in known)
+        named = [w for n in names for w in reads_of(n, functions)]
+        named += _calls_of({(w.file, w.function) for w in latest}, functions)
+        latest = tuple(w for w in dict.fromkeys(named) if w not in known)
         known.update(latest)
     first = tuple(w for w in latest if w.file == own and w not in reads)
     return (*first, *reads)
+
+
+def _calls_of(wanted: Collection[tuple[str, str]], functions: Iterable[Function]) -> Iterator[Where]:
+    """Calls of these functions (file and qualified name) by what a name stands for: `timer.elapsed()`, `layer(x)`."""
+    for fn in functions:
+        facts = facts_of(fn)
+        for use in facts.uses:
+            if use.called and use.nodes:
+                target = _called(fn, use) if use.free else None
+                method = use.steps[-1].key if use.steps and not use.free else ""
+                by_name = any(name.endswith(f".{method}") for _, name in wanted) if method else False
+                if by_name or target is not None and (target.co_filename, _name(target)) in wanted:
+                    yield facts.where(use.nodes[-1])
+
+
+def _called(fn: Function, use: Use) -> types.CodeType | None:
+    """Code of the user's function that a call of this chain runs, `__call__` of an object included."""
+    value: Any = fn.__globals__.get(use.root, values.MISSING)
+    if use.root in fn.__code__.co_freevars:
+        cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(use.root)]
+        value = next(iter(values.cell_contents(cell)), values.MISSING)
+    for step in use.steps:
+        if step.kind != "attribute":
+            return None
+        found = values.raw_get(value, str(step.key))
+        bound = values.class_attribute(type(value), str(step.key)) if found is values.MISSING else None
+        value = bound[1] if bound is not None else found
+    if not isinstance(value, types.FunctionType | types.MethodType | type):
+        call = values.class_attribute(type(value), "__call__")
+        value = call[1] if call is not None else None
+    return getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+
+
+def _name(code: types.CodeType) -> str:
+    return code.co_qualname.replace("<locals>.", "")
 
 
 def _places(path: Path | str, functions: Iterable[Function], actions: tuple[str, ...]) -> tuple[Where, ...]:

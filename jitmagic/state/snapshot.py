@@ -43,7 +43,7 @@ from jitmagic.state.entries import (
 )  # fmt: skip
 from jitmagic.state.paths import PathError, Place
 from jitmagic.state.reached import Function, Reach
-from jitmagic.state.reads import reads_of, writes_of
+from jitmagic.state.reads import reads_of, seen_from_cell, writes_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
 
 __all__ = ["Snapshot", "sample", "short", "take"]
@@ -212,11 +212,12 @@ class Snapshot:
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:
-    """The statement that probably made a change: the best static write, else the first read."""
+    """The statement that probably made a change: the best static write, else the first read; of a helper in
+    another file, the place in the cell that leads there."""
     functions = tuple(functions)
     for places in (writes_of, reads_of):
         try:
-            found = places(path, functions)
+            found = seen_from_cell(path, places(path, functions), functions)
         except Exception:
             continue
         if found:

@@ -319,13 +319,15 @@ def contains_tracer(value: Any, limit: int = 2000) -> bool:
 
 def cell_values(fn: types.FunctionType) -> list[Any]:
     """What the filled closure cells of a function hold."""
-    found = []
-    for cell in fn.__closure__ or ():
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return found
+    return [v for cell in fn.__closure__ or () for v in cell_contents(cell)]
+
+
+def cell_contents(cell: types.CellType) -> tuple[Any, ...]:
+    """What a closure cell holds; nothing where it is empty."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
 
 
 def _held(value: Any) -> list[Any]:

@@ -12,6 +12,8 @@ CELLS = [
     ("hidden-rng", "def f(x):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "key = jax.random.key(0)\n", {}),
     ("frozen-side-effect", "def f(w):\n    x = next(batches)\n    return w + x\n", ["f(1.0)"] * 2, "batches = iter([1.0, 2.0, 3.0, 4.0, 5.0])\n", {}),
     ("hidden-rng", "def f(x, key=jax.random.key(0)):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
+    ("frozen-side-effect", "def now():\n    return time.time()\ndef g():\n    return now()\ndef f(x):\n    return x * g()\n", ["f(1.0)"] * 2, "import time\n", {}),
+    ("stale-constant", "def f(x):\n    return opt.update(x)\n", ["f(1.0)", "opt = make(0.5)", "f(1.0)"], "from typing import NamedTuple\nclass Opt(NamedTuple):\n    init: object\n    update: object\ndef make(lr):\n    return Opt(lambda x: x, lambda x: x * lr)\nopt = make(0.1)\n", {}),
     ("stale-constant", "def f(x):\n    return x / len(seen)\n", ["f(1.0)", "seen.append(2.0)", "f(1.0)"], "seen = [1.0]\n", {}),
     ("stale-constant", "def f(x):\n    return sum(x**p for p in powers)\n", ["f(2.0)", "powers = (1, 2, 3)", "f(2.0)"], "powers = (1, 2)\n", {}),
     ("stale-constant", "def f(x):\n    return act(x)\n", ["f(1.0)", "act = jnp.cos", "f(1.0)"], "act = jnp.sin\n", {}),
@@ -93,6 +95,22 @@ def test_functions_that_may_wait_are_not_run_again() -> None:
     [fix] = finding("frozen-side-effect", cell, "f(1.0)", setup=setup).fixes
     assert not fix.verified and fix.evidence.startswith("not tried")
     assert fix.calls == ("f(1.0, q.get())",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "call"),
+    [
+        ("def f(w):\n    x = next(rows)\n    return w + x\n", "f(1.0, x=next(rows))"),
+        ("def f(w):\n    x = float(input())\n    return w + x\n", "f(1.0, x=float(input()))"),
+    ],
+)
+def test_what_cannot_be_asked_again_is_an_argument_that_was_not_tried(
+    cell: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda: "1.0")  # a kernel has an `input` of its own too
+    [fix] = finding("frozen-side-effect", cell, "f(1.0)", setup="rows = (float(i) for i in range(9))\n").fixes
+    assert not fix.verified and fix.evidence.startswith("not tried")
+    assert fix.calls == (call.replace("x=", ""),)
 
 
 def test_what_the_fixes_run_leaves_nothing_behind() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jitmagic.fixes.silent.text import last_name
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
 
@@ -113,7 +114,7 @@ class Again:
         """The outermost calls of the functions that matter."""
         found: list[ast.Call] = []
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Call) and _last(child.func) in self.own:
+            if isinstance(child, ast.Call) and last_name(child.func) in self.own:
                 if not self.expression(child):
                     raise Unsafe(f"{ast.unparse(child)[:60]!r} may not run again")
                 found.append(child)
@@ -122,7 +123,9 @@ class Again:
         return found
 
     def _mentions(self, node: ast.AST) -> bool:
-        return any(_last(n) in self.own for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
+        return any(
+            last_name(n) in self.own for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))
+        )
 
     def _is_bound_already(self, node: ast.stmt) -> bool:
         """The notebook has what the statement binds, and nothing else binds it."""
@@ -208,7 +211,3 @@ def _methods(kind: type) -> list[Any]:
     found = [v for k in kind.__mro__ if k.__module__ == "__main__" for v in vars(k).values()]
     found = [getattr(v, "__func__", getattr(v, "fget", None) or v) for v in found]
     return [v for v in found if isinstance(_plain(v), _FUNCTIONS)]
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", getattr(node, "id", ""))

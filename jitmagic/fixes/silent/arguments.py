@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import splitting, trial
-from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in, pass_to, the
+from jitmagic.fixes.silent.text import (
+    FunctionNode,
+    Text,
+    add_argument,
+    add_parameter,
+    calls_in,
+    last_name,
+    pass_to,
+    the,
+)
 from jitmagic.report import Finding, Fix
 from jitmagic.tracing.names import dotted_name
 
@@ -213,6 +222,14 @@ def _hoisted(
                 static_argnames=(*options.static_argnames, name) if static else None,
             )  # fmt: skip
             return
+    if _may_not_run_again(finding, evidence):
+        yield from untried(finding, evidence, prover)
+
+
+def _may_not_run_again(finding: Finding, evidence: Evidence) -> bool:
+    """A file is read, or something taken from a generator: a run that nobody asked for leaves that alone."""
+    asked = {e.what for e in (evidence.silent.effects if evidence.silent else ())}
+    return finding.kind == "frozen-side-effect" and bool(asked & {"file", "iterator"})
 
 
 def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -238,9 +255,11 @@ def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 
 def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int) -> list[ast.expr]:
     """The asking expression and those around it that use nothing local but parameters, the largest first."""
-    asked = [n for n in ast.walk(function) if isinstance(n, ast.Call | ast.Subscript) and n.lineno == line]
+    asked: list[ast.expr] = [
+        n for n in ast.walk(function) if isinstance(n, ast.Call | ast.Subscript) and n.lineno == line
+    ]
     names = {c.partition("(")[0] for c in finding.culprits}
-    asked = [n for n in asked if _mentions(n, names)] or asked
+    asked = [n for n in asked if _mentions(n, names)] or asked or _leading_to(text, function, line)
     if not asked:
         return []
     local = _local(function) - {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
@@ -256,6 +275,24 @@ def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int
     # Without a parameter in it an expression can be asked anywhere: such are better than the larger ones.
     free = [n for n in found if not {x.id for x in ast.walk(n) if isinstance(x, ast.Name)} & parameters]
     return [*reversed(free), *(n for n in found if n not in free)]
+
+
+def _leading_to(text: Text, function: FunctionNode, line: int) -> list[ast.expr]:
+    """Calls in the function of the helper of this cell that has the line, or of one that calls that helper."""
+    helpers = [n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n is not function]
+    inside = [n for n in helpers if n.lineno <= line <= (n.end_lineno or 0)]
+    reached = {min(inside, key=lambda n: (n.end_lineno or 0) - n.lineno).name} if inside else set()
+    while True:
+        calls = [n for n in ast.walk(function) if isinstance(n, ast.Call) and last_name(n.func) in reached]
+        more = {
+            h.name
+            for h in helpers
+            for n in ast.walk(h)
+            if isinstance(n, ast.Call) and last_name(n.func) in reached
+        }
+        if calls or more <= reached:
+            return list(calls)
+        reached |= more
 
 
 def _mentions(node: ast.AST, names: set[str]) -> bool:
