@@ -22,6 +22,17 @@ CELLS = {
         "@jax.jit\ndef go(x, w):\n    y = w * x\n    return y\n\n\nclass A:\n    def act(self, x):\n"
         "        return go(x, self.w)\n",
     ),
+    "a lambda that calls what the object holds": (
+        "class A:\n    def act(self, x, k):\n        return jax.jit(lambda v: self.net(self.w, v) * k)(x)\n", 3,
+        "compiled = jax.jit(lambda v, k, net, w: net(w, v) * k, static_argnums=(2,))\n\n\nclass A:\n"
+        "    def act(self, x, k):\n        return compiled(x, k, self.net, self.w)\n",
+    ),
+    "a method in a loop": (
+        "class A:\n    def fit(self, w, rows):\n        for row in rows:\n            g = jax.jit(jax.grad(self.loss))\n"
+        "            w = w - g(w, row)\n        return w\n", 4,
+        "class A:\n    def fit(self, w, rows):\n        g = jax.jit(jax.grad(self.loss))\n        for row in rows:\n"
+        "            w = w - g(w, row)\n        return w\n",
+    ),
 }  # fmt: skip
 
 
@@ -38,6 +49,8 @@ def test_hoisted(name: str) -> None:
         "def fit(xs, w):\n    h = jax.jit(jax.vmap(lambda x: x @ w, in_axes=1))\n    return h(xs)\n",
         "class A:\n    def act(self, x):\n        @jax.jit\n        def go(x):\n            return self.net(x)\n"
         "        return go(x)\n",
+        "class A:\n    def act(self, x):\n        return jax.jit(lambda v: forward(self, v))(x)\n",
+        "for k in ks:\n    y = jax.jit(fs[k])(x)\n",
     ],
 )
 def test_left_alone(source: str) -> None:

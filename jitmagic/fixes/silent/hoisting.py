@@ -75,7 +75,10 @@ def candidates(source: str, line: int) -> Iterator[str]:
     """Cells in which the jit on that line stands at the top."""
     from jitmagic.fixes.silent import inner
 
-    for make in (_with_keywords, _with_free_names, inner.moved, functools.partial(inner.moved, static=True)):
+    makers = (
+        _with_keywords, _with_free_names, inner.moved, functools.partial(inner.moved, static=True), _before_loop
+    )  # fmt: skip
+    for make in makers:
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, StopIteration):
             cell = make(Text(source), line)
             if cell:
@@ -203,6 +206,9 @@ def _with_free_names(text: Text, line: int) -> str | None:
         free = [n for n in dict.fromkeys(read) if n in local and n not in own and n not in inner]
         made = _with_axes(text, jit, node, len(definition.args.args), len(free))
         if isinstance(definition, ast.Lambda):
+            held = _of_receiver(text, definition, free, {*own, *free})
+            if held:
+                return _with_attributes(text, jit, top, definition, free, held)
             arguments = ", ".join([*(a.arg for a in definition.args.args), *free])
             function = f"lambda {arguments}: {text.code(definition.body)}"
             made = re.sub(rf"\b{node.id}\b", lambda _: function, made, count=1) if (  # noqa: B023
@@ -223,6 +229,77 @@ def _with_free_names(text: Text, line: int) -> str | None:
             text.remove(definition)
         return _placed(text, jit, top, made, "".join(f", {n}" for n in free), before)
     return None
+
+
+def _of_receiver(text: Text, definition: ast.Lambda, free: list[str], taken: set[str]) -> dict[str, str]:
+    """What a lambda in a method reads of the object (`self.fun`), each with the name of a parameter.
+
+    Raises ValueError where it needs the object itself."""
+    method = text.around(definition, ast.FunctionDef)
+    is_method = isinstance(method, ast.FunctionDef) and isinstance(text.parents[method], ast.ClassDef)
+    receiver = method.args.args[0].arg if is_method and method.args.args else ""  # type: ignore[union-attr]
+    if receiver not in free:
+        return {}
+    uses = [text.parents[n] for n in ast.walk(definition) if isinstance(n, ast.Name) and n.id == receiver]
+    found = {
+        u.attr: ast.unparse(u) for u in uses if isinstance(u, ast.Attribute) and isinstance(u.ctx, ast.Load)
+    }
+    if len(found) < len({ast.unparse(u) for u in uses}) or set(found) & taken:
+        raise ValueError("it needs the object itself")
+    return {value: name for name, value in found.items()}
+
+
+def _with_attributes(
+    text: Text, jit: ast.Call, top: ast.stmt, definition: ast.Lambda, free: list[str], held: dict[str, str]
+) -> str:
+    """`jit(lambda x: self.fun(x, a))` at the top, with `self.fun` as a static argument and `a` as one besides."""
+    code, given = text.code(definition.body), [a.arg for a in definition.args.args]
+    called = [ast.unparse(n.func) for n in ast.walk(definition) if isinstance(n, ast.Call)]
+    for value, name in held.items():
+        code = re.sub(rf"\b{re.escape(value)}\b", name, code)
+    values = [n for n in free if n not in {v.partition(".")[0] for v in held}]
+    names = [*given, *values, *held.values()]
+    function = f"lambda {', '.join(names)}: {code}"
+    made = text.code(jit).replace(text.code(definition), function)
+    static = [str(names.index(name)) for value, name in held.items() if value in called]
+    if static:
+        if jit.keywords or "vmap" in made:
+            raise ValueError("positions that would be others")
+        made = f"{made[:-1]}, static_argnums=({', '.join(static)},))"
+    return _placed(text, jit, top, made, "".join(f", {v}" for v in (*values, *held)), [])
+
+
+def _before_loop(text: Text, line: int) -> str | None:
+    """What is jitted at each turn of a loop and depends on none of them, jitted in front of the loop."""
+    jit = _jit_on(text, line)
+    loop = text.around(jit, ast.For, ast.While)
+    if not isinstance(loop, ast.For | ast.While) or text.around(jit, ast.FunctionDef) is not text.around(
+        loop, ast.FunctionDef
+    ):
+        return None
+    bound = {n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    written = {
+        ast.unparse(n)
+        for n in ast.walk(loop)
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+    own = {
+        a.arg
+        for n in ast.walk(jit)
+        if isinstance(n, ast.Lambda)
+        for a in ast.walk(n.args)
+        if isinstance(a, ast.arg)
+    }
+    read = {n.id for n in ast.walk(jit) if isinstance(n, ast.Name)} - own
+    if read & bound or any(ast.unparse(n) in written for n in ast.walk(jit) if isinstance(n, ast.Attribute)):
+        return None
+    statement = text.statement(jit)
+    if isinstance(statement, ast.Assign) and statement.value is jit:
+        text.remove(statement).before(loop, [text.code(statement)])
+    else:
+        name = text.fresh("compiled", "jitted", "compiled_function")
+        text.replace(jit, name).before(loop, [f"{name} = {text.code(jit)}"])
+    return text.result()
 
 
 def _placed(text: Text, jit: ast.Call, top: ast.stmt, made: str, extra: str, before: list[str]) -> str:
