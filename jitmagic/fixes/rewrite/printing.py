@@ -38,6 +38,8 @@ def candidates(place: Place) -> Iterator[Candidate]:
             every = {**_other_prints(place), call: new}
             if len(every) > 1:
                 yield Candidate(TITLE, place.cell.edit(every))
+        elif place.kind in ("tracer-format", "trace-time-print"):  # no line end, or into a file
+            yield from _outside(place)
 
 
 def _other_prints(place: Place) -> dict[Any, str | None]:

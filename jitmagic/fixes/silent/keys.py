@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 _NO_USE = frozenset("split fold_in key_data clone shape print".split())
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -33,7 +34,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     function = min(functions, key=lambda n: (n.end_lineno or 0) - n.lineno)
     sources = trial.history(prover)
     for key in dict.fromkeys(finding.culprits):
-        for rewrite in (_comprehension, _scan_body, _while_body, _lambda_body, _each_use):
+        for rewrite in (_comprehension, _tree_map, _scan_body, _while_body, _lambda_body, _each_use):
             cell = None
             with contextlib.suppress(SyntaxError, ValueError, LookupError):
                 cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
@@ -91,7 +92,7 @@ def _each_use(text: Text, name: str, line: int, key: str) -> str | None:
     local = key if key.isidentifier() else text.fresh("key", "rng", "own_key")
     statements: dict[ast.stmt, list[ast.expr]] = {}
     for use in sorted(uses, key=lambda n: (n.lineno, n.col_offset)):
-        if text.around(use, ast.Lambda, ast.ListComp, ast.GeneratorExp) is not None:
+        if text.around(use, ast.Lambda, *_COMPREHENSIONS) is not None:
             return None
         statements.setdefault(_simple(text, use), []).append(use)
     split, first = _split(text), True
@@ -160,10 +161,13 @@ def _comprehension(text: Text, name: str, line: int, key: str) -> str | None:
     """`[draw(key) for i in xs]` as `[draw(k) for i, k in zip(xs, split(key, n))]`."""
     function = _at(text, name, line)
     for use in _uses(function, key):
-        loop = text.around(use, ast.ListComp, ast.GeneratorExp)
-        if not isinstance(loop, ast.ListComp | ast.GeneratorExp) or len(loop.generators) != 1:
+        loop = text.around(use, *_COMPREHENSIONS)
+        if not isinstance(loop, _COMPREHENSIONS) or len(loop.generators) != 1:
             continue
         generator, sub = loop.generators[0], text.fresh("k", "sub")
+        called = dotted_name(generator.iter.func) if isinstance(generator.iter, ast.Call) else ""
+        if called in ("enumerate", "zip", "reversed", "map"):
+            return _by_number(text, use, generator, key, counted=called == "enumerate")
         target, looped = text.code(generator.target), text.code(generator.iter)
         bounds = (
             generator.iter.args
@@ -172,7 +176,8 @@ def _comprehension(text: Text, name: str, line: int, key: str) -> str | None:
         )
         number = text.code(bounds[0]) if bounds is not None and len(bounds) == 1 else f"len({looped})"
         keys = f"{_split(text)}({key}, {number})"
-        read = {n.id for n in ast.walk(loop.elt) if isinstance(n, ast.Name)}
+        parts = [loop.key, loop.value] if isinstance(loop, ast.DictComp) else [loop.elt]
+        read = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
         text.replace(use, sub)
         if isinstance(generator.target, ast.Name) and generator.target.id not in read:
             text.replace(generator.target, sub).replace(generator.iter, keys)
@@ -181,6 +186,46 @@ def _comprehension(text: Text, name: str, line: int, key: str) -> str | None:
                 generator.iter, f"zip({looped}, {keys})"
             )
         return text.result()
+    return None
+
+
+def _by_number(text: Text, use: ast.expr, turn: ast.comprehension, key: str, *, counted: bool) -> str | None:
+    """`fold_in(key, i)` with the number of the turn, which `enumerate` tells."""
+    fold = f"{_split(text).removesuffix('split')}fold_in"
+    if not counted:
+        number = text.fresh("i", "turn")
+        target = text.code(turn.target)
+        target = f"({target})" if isinstance(turn.target, ast.Tuple) and target[0] != "(" else target
+        text.replace(turn.target, f"{number}, {target}").replace(
+            turn.iter, f"enumerate({text.code(turn.iter)})"
+        )
+    elif isinstance(turn.target, ast.Tuple) and isinstance(turn.target.elts[0], ast.Name):
+        number = turn.target.elts[0].id
+    else:
+        return None
+    return text.replace(use, f"{fold}({key}, {number})").result()
+
+
+def _tree_map(text: Text, name: str, line: int, key: str) -> str | None:
+    """`tree.map(lambda p: draw(key), params)` with a tree of keys beside the parameters."""
+    function = _at(text, name, line)
+    for use in _uses(function, key):
+        body = text.around(use, ast.Lambda)
+        call = text.parents.get(body) if body is not None else None
+        if not isinstance(body, ast.Lambda) or not isinstance(call, ast.Call) or call.keywords:
+            continue
+        base, _, last = dotted_name(call.func).rpartition(".")
+        if last not in ("map", "tree_map") or "tree" not in f"{base}{last}" or call.args[:1] != [body]:
+            continue
+        made = f"{base}.{last.removesuffix('map')}"
+        sub, keys, tree = text.fresh("k", "sub"), text.fresh("keys", "subkeys"), text.code(call.args[1])
+        split = f"{_split(text)}({key}, len({made}leaves({tree})))"
+        text.before(
+            text.statement(call), [f"{keys} = {made}unflatten({made}structure({tree}), list({split}))"]
+        )
+        end = text.span(body.args.args[-1])[1]
+        text.changes += [(end, end, f", {sub}"), (text.span(call)[1] - 1,) * 2 + (f", {keys}",)]
+        return text.replace(use, sub).result()
     return None
 
 
