@@ -238,7 +238,7 @@ def split_calls(text: str) -> list[str]:
 def compile_inside(tree: ast.Module) -> set[str]:
     """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
     found = definitions(tree)
-    inside = {d.name for d in found if d.jits_inside}
+    inside = {d.name for d in found if d.jits_inside} | _makers(tree)
     compiled = {_as_called(d.name) for d in found if d.jitted} | inside
     for node in _statements(tree.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
@@ -249,6 +249,13 @@ def compile_inside(tree: ast.Module) -> set[str]:
         compiled |= more
         inside |= more
     return inside
+
+
+def _makers(tree: ast.Module) -> set[str]:
+    """`make` of `jax.jit(make(0.1))`: what it gives is compiled, and not itself."""
+    jits = [n for n in walk(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
+    calls = [c for n in jits for a in n.args for c in walk(a) if isinstance(c, ast.Call)]
+    return {c.func.id for c in calls if isinstance(c.func, ast.Name)}
 
 
 def _as_called(name: str) -> str:

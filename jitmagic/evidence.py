@@ -6,6 +6,7 @@ lives. Rules turn it into findings; nothing else may.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,6 +84,12 @@ class Leaf:
     hashable: bool = True
     code: int | None = None
     """Of a Python function: the same number for functions that do the same, as far as their code tells."""
+
+    @property
+    def loses_its_units(self) -> bool:
+        """A Python float so large that 32 bits round part of its units away, such as a time since 1970."""
+        number = float(self.value) if self.kind == "scalar" and self.python_type == "float" else 0.0
+        return 2**20 < abs(number) < 2**100 and struct.unpack("f", struct.pack("f", number))[0] != number
 
 
 @dataclass(frozen=True)

@@ -779,3 +779,11 @@ def run(m, x):
         assert "donated" in str(notebook.error("outer(jnp.ones(2))"))
         [finding] = [f for f in notebook.report().findings if f.severity == "error"]
         assert (finding.kind, finding.culprits) == ("donated-reuse", ("s",))
+
+    def test_what_makes_it_is_not_looked_at_as_if_it_were_compiled(self, notebook):
+        notebook.ok(
+            "%%jitcheck\ndef make(field, dt):\n    return lambda y: y + dt * field(y)\n"
+            "step = jax.jit(make(jnp.sin, 0.1))"
+        )
+        notebook.ok("step(jnp.ones(2))")
+        assert not [f for f in notebook.report().findings if f.severity != "note"]

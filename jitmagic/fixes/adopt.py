@@ -86,9 +86,11 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def taken_apart(value: Any, kinds: Collection[str], depth: int = 0) -> Any:
-    """Objects of these classes as dicts of their fields, so that they can be compared."""
+    """Objects of these classes as dicts of their fields, named tuples as tuples, so that they can be compared."""
     if depth > _DEPTH:
         return value
+    if type(value).__name__ in kinds and isinstance(value, tuple):
+        return tuple(taken_apart(v, kinds, depth + 1) for v in value)
     if type(value).__name__ in kinds:
         return {k: taken_apart(v, kinds, depth + 1) for k, v in fields(value).items()}
     if type(value) in (list, tuple):

@@ -45,11 +45,14 @@ class Declaration:
     function: Function
     names: frozenset[str]
     """What the compiled function is called by, where it has a name."""
+    bound: bool = False
+    """What is compiled is a method of an object, `jax.jit(model.step)`: its first parameter is given already."""
 
     @cached_property
     def parameters(self) -> Parameters:
         a = self.function.args
-        return Parameters(tuple(x.arg for x in (*a.posonlyargs, *a.args)), tuple(x.arg for x in a.kwonlyargs))
+        plain = [x.arg for x in (*a.posonlyargs, *a.args)]
+        return Parameters(tuple(plain[self.bound :]), tuple(x.arg for x in a.kwonlyargs))
 
     @cached_property
     def given(self) -> Spec:
@@ -79,16 +82,27 @@ def declarations(text: Text) -> Iterator[Declaration]:
         elif is_jit(call.func) and call.args:
             function = _definition(text, call.args[0])
             if function is not None:
-                yield Declaration(call, function, _bound_to(text, call))
+                yield Declaration(
+                    call, function, _bound_to(text, call), _is_bound(text, call.args[0], function)
+                )
 
 
 def _definition(text: Text, node: ast.expr) -> Function | None:
     """The function that is compiled, where the cell has it."""
+    while isinstance(node, ast.Call) and node.args:  # `jax.grad(loss)` takes what `loss` takes
+        node = node.args[0]
     if isinstance(node, ast.Lambda):
         return node
     name = getattr(node, "attr", getattr(node, "id", ""))
     found = [n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n.name == name]
     return found[-1] if found else None
+
+
+def _is_bound(text: Text, compiled: ast.expr, function: Function) -> bool:
+    owner = text.parents.get(function)
+    if not isinstance(owner, ast.ClassDef) or not isinstance(compiled, ast.Attribute):
+        return False
+    return ast.unparse(compiled.value) != owner.name
 
 
 def _bound_to(text: Text, call: ast.Call) -> frozenset[str]:

@@ -77,7 +77,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             + (" (positions count from 0)" if any("argnums" in field for field, _ in wrong) else ""),
             where=_place(evidence, problem),
             culprits=names,
-            help=f"name the argument: `static_argnames={list(names[:1])!r}`"
+            help=f"name the argument: `{_by_name(evidence, plain)}={list(names[:1])!r}`"
             if names
             else "name existing parameters",
             detail=exception_detail(problem),
@@ -99,6 +99,12 @@ def _wrong(evidence: Evidence, plain: int) -> list[tuple[str, object]]:
         if bad:
             found.append((field, bad[0]))
     return found
+
+
+def _by_name(evidence: Evidence, plain: int) -> str:
+    """The option that takes names, for the first that does not fit."""
+    wrong = _wrong(evidence, plain)
+    return "donate_argnames" if wrong and wrong[0][0].startswith("donate") else "static_argnames"
 
 
 def _misfits(value: str | int, parameters: tuple[str, ...], count: int) -> bool:

@@ -141,11 +141,13 @@ def _names(text: str) -> list[str]:
 
 
 def is_wide(value: Leaf) -> bool:
-    """Whether the leaf has 64 bits, or is a Python integer that does not fit into 32."""
+    """Whether the leaf has 64 bits, or is a Python number that 32 cannot hold or round by whole units."""
     if value.static:
         return False
-    return (value.kind == "numpy" and value.dtype in WIDE) or (
-        value.kind == "scalar" and _beyond(value.value)
+    return (
+        value.loses_its_units
+        or (value.kind == "numpy" and value.dtype in WIDE)
+        or (value.kind == "scalar" and _beyond(value.value))
     )
 
 

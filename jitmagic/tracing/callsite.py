@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,10 +50,25 @@ def calling_site(exc: BaseException) -> CallSite | None:
         )
     called = called_object(node, namespace)
     if declared and isinstance(node, ast.Call) and node.args:
-        called = look_up(ast.unparse(node.args[0]), namespace)
+        called = _bound(_transformed(node.args[0]), namespace)
         return CallSite(site.where, function=called if callable(called) else None, declared=declared)
     function = called if compat.is_jitted(called) or hasattr(called, "_checker") else None
     return CallSite(site.where, names_in(site, "donated", namespace), function)
+
+
+def _transformed(node: ast.expr) -> ast.expr:
+    """The function in `jax.vmap(jax.grad(loss))`, which takes the arguments of the whole."""
+    while isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    return node
+
+
+def _bound(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
+    """What a name or `model.step` stands for; a method with its object, which takes one argument less."""
+    called = look_up(ast.unparse(node), namespace)
+    owner = look_up(ast.unparse(node.value), namespace) if isinstance(node, ast.Attribute) else None
+    plain = owner is None or isinstance(owner, (type, types.ModuleType))
+    return called if plain or not isinstance(called, types.FunctionType) else types.MethodType(called, owner)
 
 
 def values_read(exc: BaseException) -> list[Any]:

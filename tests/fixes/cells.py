@@ -138,6 +138,20 @@ CASES = {
         "carry-mismatch", "def f(x):\n    return jax.lax.cond(x[0] > 0, lambda v: v.sum(), lambda v: 0, x)\n",
         ("f(jnp.ones(3))",), "lambda v: 0.0",
     ),
+    "branches with and without names": Case(
+        "carry-mismatch",
+        "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: jax.Array\n    b: jax.Array\n\n"
+        "def f(i, p):\n    swap = lambda p: (p.b, p.a)\n    return jax.lax.switch(i, [lambda p: p, swap], p)\n",
+        ("f(1, Pair(jnp.ones(2), jnp.zeros(2)))",), "lambda p: Pair(p.b, p.a)",
+    ),
+    "text among the children of a class": Case(
+        "invalid-jax-type",
+        "@jax.tree_util.register_pytree_node_class\nclass Layer:\n    def __init__(self, w, act):\n"
+        "        self.w, self.act = w, act\n\n    def tree_flatten(self):\n        return (self.w, self.act), None\n\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, children):\n        return cls(*children)\n\n"
+        "def f(layer, x):\n    return getattr(jnp, layer.act)(layer.w * x)\n",
+        ("f(Layer(2.0, 'tanh'), jnp.ones(3))",), "return (self.w,), (self.act,)",
+    ),
     "branches by name": Case(
         "carry-mismatch",
         "TABLE = (jnp.sum, jnp.count_nonzero, lambda v: v[0])\n\n"

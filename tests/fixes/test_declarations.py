@@ -28,6 +28,15 @@ CASES = {
                                     "g = jax.jit(f, static_argnums=1)"),
     "a lambda": ("g = jax.jit(lambda x, n: jnp.tile(x, n), static_argnums=[2])\n" + CALL,
                  "g = jax.jit(lambda x, n: jnp.tile(x, n), static_argnums=[1])"),
+    "a bound method": (
+        "class Pool:\n    def run(self, x, n):\n        return jnp.tile(x, n)\n"
+        "g = jax.jit(Pool().run, static_argnums=2)\n" + CALL,
+        "g = jax.jit(Pool().run, static_argnums=1)",
+    ),
+    "a gradient": (
+        "g = jax.jit(jax.grad(lambda x, n: (x ** n).sum()), static_argnums=(2,))\n" + CALL,
+        "static_argnums=(1,)",
+    ),
     "nothing is static": (
         "@functools.partial(jax.jit, static_argnames='axis')\ndef f(x):\n    return x.sum()\nf(jnp.ones(3))\n",
         "@jax.jit\ndef f(x):",
@@ -69,3 +78,12 @@ def test_a_declaration_that_cannot_be_mended_has_no_fix(notebook: Notebook) -> N
     )
     (found,) = (f for f in notebook.report().findings if f.kind == "bad-static-spec")
     assert found.fixes == ()
+
+
+def test_calls_of_later_cells_prove_a_declaration(notebook: Notebook) -> None:
+    cell = "def loss(w, x):\n    return (w * x).sum()\nstep = jax.jit(jax.value_and_grad(loss), donate_argnums=2)\n"
+    notebook.run(f"%%jitcheck -q\n{cell}")
+    notebook.run("step(2.0, jnp.ones(3))")
+    (found,) = (f for f in notebook.report().findings if f.kind == "bad-static-spec")
+    assert found.culprits == ("x",) and "donate_argnames=['x']" in found.help
+    assert [f.cell for f in found.fixes if f.verified] == [cell.replace("=2", "=1")]

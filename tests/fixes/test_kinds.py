@@ -202,3 +202,33 @@ def test_branch_that_gets_another_form_is_not_called_safe() -> None:
     cell = "def f(x):\n    if x > 1:\n        return [x]\n    return x\n"
     rewritten = [f for _, f in corrections(cell, ("f(2.0)",)) if f.cell]
     assert [f.applicability for f in rewritten] == ["unsafe"] and "another form" in rewritten[0].title
+
+
+FIELDS = {
+    "equinox": ("eqx.Module", "", "eqx.field(static=True)"),
+    "flax.struct": ("", "@struct.dataclass\n", "struct.field(pytree_node=False)"),
+}
+
+
+@pytest.mark.parametrize("package", FIELDS)
+def test_setting_among_the_fields_of_a_framework_class_is_declared_static(package: str) -> None:
+    pytest.importorskip(package)
+    base, decorator, declared = FIELDS[package]
+    cell = (
+        f"{decorator}class Net{f'({base})' if base else ''}:\n    w: jax.Array\n    act: object\n    name: str = 'net'\n\n"
+        "def f(nets, x):\n    for net in nets:\n        x = net.act(net.w * x)\n    return x\n"
+    )
+    setup = "import equinox as eqx\n" if package == "equinox" else "from flax import struct\n"
+    fixes = corrections(cell, ("f([Net(1.0, jnp.tanh), Net(2.0, jnp.sin)], jnp.ones(2))",), "f", setup)
+    (fix,) = (f for kind, f in fixes if kind == "invalid-jax-type" and f.verified)
+    assert fix.cell is not None and f"    act: object = {declared}\n" in fix.cell
+    assert "    name: str = " + declared.replace("(", "(default='net', ") + "\n" in fix.cell
+
+
+def test_named_tuples_of_the_cell_are_compared_by_their_values() -> None:
+    import collections
+
+    from jitmagic.fixes.adopt import taken_apart
+
+    pair = collections.namedtuple("pair", "a b")
+    assert taken_apart({"p": pair(1, pair(2, 3))}, ("pair",)) == {"p": (1, (2, 3))}

@@ -57,6 +57,9 @@ CELLS = [
     ("jit-differs-from-eager", "def f(x, up):\n    if isinstance(up, bool):\n        return x + 1 if up else x\n    return 0 * x\n", ["f(2.0, True)"], "", {}),
     ("jit-differs-from-eager", "def f(x, up):\n    return x * ~up\n", ["f(jnp.arange(3), True)"], "", {}),
     ("jit-differs-from-eager", "def f(x, s):\n    if np.isscalar(s):\n        return x * s\n    return x\n", ["f(jnp.ones(2), 2.0)"], "", {}),
+    ("dtype-truncation", "def f(s):\n    return {'age': s['now'] - s['born'], 'w': s['w'] * 2}\n", ["f({'now': 1.7e9 + 3.5, 'born': 1.7e9, 'w': jnp.ones(2)})"], "", {}),
+    ("dtype-truncation", "def f(p, at):\n    return jnp.diff(p) + (p[1] - at)\n", ["f(np.array([1e8, 1e8 + 1.25]), 1e8)"], "", {}),
+    ("lossy-pytree", "class C:\n    def __init__(self, k):\n        self.k = k\n        self.seen = 0.0\njax.tree_util.register_pytree_node(C, lambda c: ((c.k,), None), lambda _, parts: C(parts[0]))\ndef f(c):\n    return c.k + c.seen\n", ["c = C(1.0)", "c.seen = 2.0", "f(c)"], "", {}),
     ("dtype-truncation", "def f(t):\n    return t - t[0]\n", ["f(np.array([1.7e9, 1.7e9 + 0.5]))"], "", {}),
     ("dtype-truncation", "def f(n):\n    return n * 3_000_000_000\n", ["f(jnp.arange(3))"], "", {}),
 ]  # fmt: skip
@@ -87,6 +90,10 @@ def test_a_fix_that_was_run(
         ),
         ("def f(p):\n    return jax.grad(lambda p: jnp.arctan2(p[1], p[0]))(p)\n", "f(jnp.zeros(2))"),
         ("def f(k):\n    return jnp.linalg.cholesky(k)\n", "f(jnp.ones((3, 3)))"),
+        (
+            "def f(s, m):\n    s = jnp.where(m, -jnp.inf, s)\n    return jnp.tanh(s - s.max(1, keepdims=True))\n",
+            "f(jnp.ones((2, 3)), jnp.array([[True], [False]]))",
+        ),
     ],
 )
 def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:

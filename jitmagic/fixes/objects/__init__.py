@@ -19,7 +19,7 @@ KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static")
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import hashable, once, parts, register, settings, texts
+    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts
 
     if finding.kind not in KINDS or not evidence.function.cell:
         return
@@ -43,9 +43,11 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             return
         if isinstance(value, register.CONTAINERS):
             fixes = list(register.propose(finding, evidence, prover, name, value))
+            fixes = fixes or list(fields.propose(evidence, prover, value))
             yield from fixes or parts.propose(finding, evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
+        first = first or next(iter(fields.propose(evidence, prover, value)), None)
         if first is not None:
             yield first
         static = next(iter(settings.propose(evidence, prover, name, value)), None)

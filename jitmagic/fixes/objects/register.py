@@ -246,18 +246,22 @@ def _as_dataclass(text: Text, node: ast.ClassDef, meta: Sequence[str]) -> str | 
     }
     called = "dataclasses.field" if "dataclasses." in ast.unparse(node.decorator_list[-1]) else "field"
     for name in meta:
-        part = declared[name]
-        if isinstance(part.value, ast.Call) and ast.unparse(part.value.func).endswith("field"):
-            end = text.span(part.value)[1] - 1
-            text.changes.append((end, end, ", metadata=dict(static=True)"))
-            continue
-        default = f"default={text.code(part.value)}, " if part.value is not None else ""
-        declared_as = f"{name}: {text.code(part.annotation)}"
-        text.replace(part, f"{declared_as} = {called}({default}metadata=dict(static=True))")
+        declare(text, declared[name], called, "metadata=dict(static=True)")
     _decorated(text, node, "jax.tree_util.register_dataclass")
     if meta and called == "field" and "field" not in imports:
         _import_field(text)
     return text.result()
+
+
+def declare(text: Text, part: ast.AnnAssign, function: str, static: str) -> None:
+    """A field declared with one more keyword; `function` declares it where nothing did."""
+    if isinstance(part.value, ast.Call) and ast.unparse(part.value.func).endswith("field"):
+        end = text.span(part.value)[1] - 1
+        text.changes.append((end, end, f"{', ' if part.value.args or part.value.keywords else ''}{static}"))
+        return
+    default = f"default={text.code(part.value)}, " if part.value is not None else ""
+    declared_as = f"{text.code(part.target)}: {text.code(part.annotation)}"
+    text.replace(part, f"{declared_as} = {function}({default}{static})")
 
 
 def _import_field(text: Text) -> None:

@@ -204,7 +204,10 @@ def _join(trees: list[Any], nodes: list[ast.expr | None], place: Place) -> Any:
 
 def _join_sequences(present: Sequence[tuple[Any, ast.expr | None]], place: Place) -> Any:
     kinds = [type(t) for t, _ in present if isinstance(t, (tuple, list))]
-    if len(set(kinds)) > 1 or kinds[0] not in (tuple, list):
+    kind = next((k for k in kinds if hasattr(k, "_fields")), kinds[0])
+    if any(k not in (kind, tuple if hasattr(kind, "_fields") else kind) for k in kinds):
+        return None
+    if not hasattr(kind, "_fields") and kind not in (tuple, list):
         return None
     longest = max(len(t) for t, _ in present if isinstance(t, (tuple, list)))
     rows = [(list(t), _items(n, len(t))) if isinstance(t, (tuple, list)) else ([t], [n]) for t, n in present]
@@ -212,7 +215,7 @@ def _join_sequences(present: Sequence[tuple[Any, ast.expr | None]], place: Place
     for i in range(longest):
         part = _join([t[i] for t, _ in rows if i < len(t)], [n[i] for t, n in rows if i < len(t)], place)
         joined.append(part)
-    return kinds[0](joined)
+    return kind(*joined) if hasattr(kind, "_fields") else kind(joined)
 
 
 def _leaf(present: Sequence[tuple[Any, ast.expr | None]], place: Place) -> Want | None:
@@ -348,7 +351,7 @@ class _Writer:
         if tree is None:
             return self.zeros(want)
         own = list(tree) if isinstance(tree, (tuple, list)) else [tree]
-        if isinstance(tree, (tuple, list)) and len(own) == len(want) and all(map(_same, own, want)):
+        if type(tree) is type(want) and len(own) == len(want) and all(map(_same, own, want)):
             return source
         if isinstance(tree, (tuple, list)):
             nodes = _items(node, len(own))
@@ -365,6 +368,8 @@ class _Writer:
         if any(p is None for p in parts):
             return None
         inside = ", ".join(p or "" for p in parts)
+        if hasattr(want, "_fields"):
+            return f"{type(want).__name__}({inside})"
         if isinstance(want, list):
             return f"[{inside}]"
         bare = (

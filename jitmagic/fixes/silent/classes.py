@@ -74,6 +74,11 @@ def _parts(
     )
 
 
+def parts_of(text: Text, node: ast.ClassDef) -> tuple[list[str], list[str]]:
+    """Attributes that `tree_flatten` gives as children, and as settings. Raises where it does so otherwise."""
+    return _parts(text, node)[4:]
+
+
 def _resolved(function: FunctionNode, node: ast.expr) -> ast.expr:
     """A local name stands for what it was assigned."""
     if isinstance(node, ast.Name):
@@ -100,9 +105,9 @@ def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
         with contextlib.suppress(SyntaxError, ValueError, LookupError):
             text = Text(source)
             node = _class(text, kind)
-            children, aux = _parts(text, node)[4:]
+            children, aux = parts_of(text, node)
             missing = [f for f in lost if f not in children and f not in aux] or list(lost)
-            yield _rewritten(
+            yield rewritten(
                 text, node,
                 [*children, *missing] if as_children else children,
                 aux if as_children else [*aux, *missing],
@@ -115,7 +120,7 @@ def _tuple(own: str, names: Sequence[str]) -> str:
     return f"({', '.join(f'{own}.{n}' for n in names)}{',' if len(names) == 1 else ''})"
 
 
-def _rewritten(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Sequence[str]) -> str:
+def rewritten(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Sequence[str]) -> str:
     """tree_flatten and tree_unflatten for these fields; built by the class's call where its parameters allow."""
     flatten, unflatten = _method(node, "tree_flatten"), _method(node, "tree_unflatten")
     own = flatten.args.args[0].arg
@@ -124,10 +129,7 @@ def _rewritten(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Seq
     settings, parts = arguments
     built = _by_call(node, children, aux, parts, settings)
     if built is None:
-        lines = ["obj = object.__new__(cls)"]
-        for names, given in ((children, parts), (aux, settings)):
-            if names:
-                lines.append(f"{', '.join(f'obj.{n}' for n in names)}{',' * (len(names) == 1)} = {given}")
+        lines = ["obj = object.__new__(cls)", *_given_back(children, parts), *_given_back(aux, settings)]
         built = [*lines, "return obj"]
     cls = unflatten.args.args[0].arg if len(unflatten.args.args) == 3 else node.name
     _body(text, unflatten, [re.sub(r"\bcls\b", cls, x) for x in built])
@@ -182,14 +184,25 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
     children, aux = (_attributes(e, own) for e in flatten.body.elts)
     wanted = [*aux, *(f for f in lost if f not in children and f not in aux)]
     node = _class(text, kind)
-    built = _by_call(node, children, wanted, "children", "aux")
-    if built is None:
-        return
-    text.replace(call.args[1], f"lambda {own}: ({_tuple(own, children)}, {_tuple(own, wanted)})")
-    text.replace(
-        call.args[2], f"lambda aux, children: {built[0].removeprefix('return ').replace('cls', kind)}"
-    )
-    yield text.result()
+    for data, settings in ((children, wanted), ([*children, *(f for f in wanted if f not in aux)], aux)):
+        new = Text(source)
+        built = _by_call(node, data, settings, "children", "aux")
+        if built is not None:
+            made = built[0].removeprefix("return ").replace("cls", kind)
+            new.replace(call.args[2], f"lambda aux, children: {made}")
+        else:
+            name = new.fresh(f"unflatten_{kind.lower()}", "unflatten")
+            lines = [f"def {name}(aux, children):", f"    obj = object.__new__({kind})"]
+            lines += [f"    {x}" for x in _given_back(data, "children") + _given_back(settings, "aux")]
+            new.before(text.statement(call), [*lines, "    return obj", "", ""])
+            new.replace(call.args[2], name)
+        new.replace(call.args[1], f"lambda {own}: ({_tuple(own, data)}, {_tuple(own, settings)})")
+        yield new.result()
+
+
+def _given_back(names: Sequence[str], given: str) -> list[str]:
+    """The statement that puts attributes back into `obj`."""
+    return [f"{', '.join(f'obj.{n}' for n in names)}{',' * (len(names) == 1)} = {given}"] if names else []
 
 
 def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
@@ -212,8 +225,8 @@ def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
         text = Text(source)
         node = _class(text, kind)
-        children, aux = _parts(text, node)[4:]
-        yield _rewritten(text, node, [*children, field], [n for n in aux if n != field])
+        children, aux = parts_of(text, node)
+        yield rewritten(text, node, [*children, field], [n for n in aux if n != field])
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _data_field(source, kind, field)
 

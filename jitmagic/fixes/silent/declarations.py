@@ -64,9 +64,10 @@ def _by_later_calls(prover: Prover, cell: str, name: str) -> str:
 
 
 def _by_whole_cell(prover: Prover, cell: str, names: Collection[str]) -> str:
-    """The whole cell gives, compiled as it says, what it gives without jit."""
+    """The whole cell, with the calls after it, gives compiled as it says what it gives without jit."""
+    program = "\n".join([cell, *trial.history(prover)])
     with contextlib.suppress(Exception):
-        got, plain = (programs.results(prover, cell, names, jit=j) for j in (True, False))
+        got, plain = (programs.results(prover, program, names, jit=j) for j in (True, False))
         if got and wholes.agree(got, plain):
             return f"the whole cell run again; equal to the run without jit on {_calls(got)}"
     return ""

@@ -70,7 +70,7 @@ def _kept(before: Any, after: Any) -> bool:
 
 def _candidates(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
     """(title, whether the new value is beyond doubt, corrected cell), the best first."""
-    for make in (_double_where, _squared_norm, _stable, _safe_root, _guarded, _at_the_border):
+    for make in (_double_where, _squared_norm, _stable, _safe_root, _finite_mask, _guarded, _at_the_border):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError):
             yield from make(source, line)
 
@@ -353,6 +353,24 @@ def _safe_root(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
         text.replace(node, f"{jnp}.where({name} > 0, {jnp}.sqrt({jnp}.where({name} > 0, {name}, 1.0)), 0.0)")
     if text.changes:
         yield "keep zero away from the root, where its gradient is taken as 0", sure, text.result()
+
+
+def _finite_mask(source: str, line: int) -> Iterator[tuple[str, bool, str]]:
+    """Infinities written into the function, as large finite numbers: they cancel, where infinities give NaN."""
+    text = Text(source)
+    function = next((n for n in _around(text, line) if isinstance(n, ast.FunctionDef)), text.tree)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute | ast.Call) and ast.unparse(node) in INFINITIES:
+            text.replace(node, "1e30")
+    if text.changes:
+        yield (
+            "mask with a large finite number: a row that is masked as a whole is a constant",
+            False,
+            text.result(),
+        )
+
+
+INFINITIES = ("jnp.inf", "np.inf", "jax.numpy.inf", "numpy.inf", "math.inf", "float('inf')")
 
 
 def _is_squares(text: Text, node: ast.expr, depth: int = 3) -> bool:
