@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import inspect
 import re
@@ -189,10 +190,22 @@ def _short(value: Any) -> str:
         ):  # told apart as jax does it: by the hash, not the address
             return f"{type(value).__name__} with <function …> at {hash(value) & 0xFFFFFFFFFF:#x}"
         return text
+    if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
+        return _by_fields(value)
     name = getattr(value, "__qualname__", None)
     return (
         f"{name} at {id(value):#x}" if isinstance(name, str) else f"{type(value).__name__} at {id(value):#x}"
     )
+
+
+def _by_fields(value: Any) -> str:
+    """`Hyper(lr=0.1)` for an object that is compared by its fields."""
+    fields = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(value) if f.compare)
+    return f"{type(value).__name__}({', '.join(f'{name}={_short_item(v)}' for name, v in fields)})"[:200]
+
+
+def _short_item(value: Any) -> str:
+    return repr(value) if isinstance(value, (int, float, complex)) else _short(value)
 
 
 def _repr(value: Any) -> str:

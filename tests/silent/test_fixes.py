@@ -39,6 +39,8 @@ CELLS = [
     ("stale-constant", "def f(x):\n    return getattr(jnp, cfg['op'])(x)\n", ["f(1.0)", "cfg['op'] = 'cos'", "f(1.0)"], "cfg = {'op': 'sin'}\n", {}),
     ("trace-time-print", "def f(x):\n    bar = tqdm(range(3))\n    for i in bar:\n        x = x + i\n        bar.set_description('x')\n    return x\n", ["f(1.0)"], "class tqdm(list):\n    __module__ = 'tqdm.std'\n    def set_description(self, text): pass\n", {}),
     ("recompile-new-function", "def f(x, g):\n    return g(x)\n", ["f(1.0, lambda v: v * 2)"] * 3, "", {"static_argnames": "g"}),
+    ("recompile-static", "class G:\n    def __init__(self, m):\n        self.m = m\ndef f(g, x):\n    return x - g.m\n", [f"f(G({i}.5), 1.0)" for i in range(3)], "", {"static_argnames": "g"}),
+    ("recompile-static", "def f(x, h):\n    return x * h.lr\n", [f"f(1.0, h=H({i}.5))" for i in range(3)], "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass H:\n    lr: float\n", {"static_argnames": "h"}),
     ("unrolled-loop", "def f(x):\n    for t in range(50):\n        x = x + 0.01 * jnp.cos(x) * t\n    return x\n", ["f(1.0)"], "", {}),
     ("nan", "def f(x):\n    g = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(g)(x)\n", ["f(0.0)"], "", {}),
     ("jit-differs-from-eager", "def f(v):\n    if type(v) is T:\n        return v * 2\n    return v\n", ["f(jnp.float32(1))"], "T = type(jnp.ones(1))\n", {}),
@@ -99,6 +101,24 @@ def test_a_fix_that_was_run(
 def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:
     (fix,) = finding("nan", cell, call).fixes
     assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
+
+
+def test_an_object_that_is_compared_by_its_fields_is_told_by_its_values() -> None:
+    setup = "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass H:\n    lr: float\n"
+    calls = [f"f(1.0, H({i}.5))" for i in range(3)]
+    found = finding(
+        "recompile-static", "def f(x, h):\n    return x * h.lr\n", *calls, setup=setup, static_argnames="h"
+    )
+    assert "`h` had 3 values (H(lr=0.5), H(lr=1.5), H(lr=2.5), …)" in found.message
+    (fix,) = found.fixes
+    assert fix.static_argnames == () and fix.calls == tuple(f"f(1.0, H({i}.5).lr)" for i in range(3))
+
+
+def test_a_static_object_whose_number_is_a_size_stays() -> None:
+    setup = "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass H:\n    n: int\n"
+    calls = [f"f(1.0, H({i}))" for i in range(2, 5)]
+    cell = "def f(x, h):\n    return x * jnp.ones(h.n)\n"
+    assert finding("recompile-static", cell, *calls, setup=setup, static_argnames="h").fixes == ()
 
 
 def test_functions_that_may_wait_are_not_run_again() -> None:

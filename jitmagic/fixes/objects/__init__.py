@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 ITERATORS = ("generator", "zip", "map", "filter", "enumerate", "chain", "cycle", "islice", "count")
-KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static")
+KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static", "recompile-static")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts
+    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts, unstatic
 
     if finding.kind not in KINDS or not evidence.function.cell:
         return
@@ -28,6 +28,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             yield from once.propose(finding, evidence)
         return
     found = argument(finding, evidence, prover)
+    if found is None and finding.kind == "recompile-static":
+        return
     if found is None:
         with contextlib.suppress(Exception):  # the plain function fails too
             yield from register.propose_for_results(evidence, prover)
@@ -36,6 +38,10 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     name, value = found
     try:
+        if finding.kind == "recompile-static":
+            if register.is_object(value):
+                yield from unstatic.propose(finding, evidence, prover, name, value)
+            return
         if finding.kind == "unhashable-static":
             plain = isinstance(value, (dict, list))
             fixes = [] if plain else list(hashable.propose(evidence, prover, name, value))

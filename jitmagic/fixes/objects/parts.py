@@ -50,7 +50,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     calls = [_call(s, evidence, name, parts) for s in sources]
     if cell is None or calls == sources:
         return
-    options = _without(prover.checker.options, name, evidence)
+    options = without(prover.checker.options, name, evidence)
     settings = tuple(p.name for p in parts if isinstance(p.value, (str, bool, int)) or callable(p.value))
     surely = tuple(p.name for p in parts if isinstance(p.value, str) or callable(p.value))
     for static in dict.fromkeys((surely, settings)):
@@ -61,7 +61,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
             return
 
 
-def _without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
+def without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
     """The same static arguments by name, this one left out: numbers would count other parameters."""
     order = evidence.function.parameters
     numbered = [order[n] for n in options.static_argnums if -len(order) <= n < len(order)]

@@ -112,6 +112,14 @@ def _fixes(instances: Sequence[Any], evidence: Evidence, prover: Prover) -> Iter
             return
 
 
+def registered(source: str, value: Any) -> Iterator[str]:
+    """The cell with the classes of the object registered: with whole numbers traced, then with them static."""
+    instances = list(_instances(value, source))
+    if type(value) in map(type, instances) and all(map(adopt.fields, instances)):
+        cells = (_all_registered(source, instances, static) for static in (False, True))
+        yield from dict.fromkeys(c for c in cells if c is not None)
+
+
 def _all_registered(source: str, instances: Sequence[Any], whole_numbers_static: bool) -> str | None:
     cell: str | None = source
     for instance in {type(i): i for i in instances}.values():
