@@ -103,6 +103,15 @@ def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, cal
     assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
 
 
+@pytest.mark.parametrize("key", ["jax.random.key(0)", "KEY"])
+def test_a_helper_that_draws_from_a_fixed_key_is_not_an_argument(key: str) -> None:
+    cell = (
+        f"def noise(x):\n    return x + jax.random.normal({key})\ndef f(x):\n    y = noise(x)\n    return y\n"
+    )
+    found = finding("hidden-rng", cell, "f(1.0)", "f(1.0)", setup="KEY = jax.random.key(1)\n")
+    assert not any("noise" in fix.title for fix in found.fixes)
+
+
 def test_an_object_that_is_compared_by_its_fields_is_told_by_its_values() -> None:
     setup = "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass H:\n    lr: float\n"
     calls = [f"f(1.0, H({i}.5))" for i in range(3)]

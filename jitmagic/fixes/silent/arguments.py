@@ -206,7 +206,7 @@ def _hoisted(
     plain = Text(evidence.function.cell)
     function = plain.function(evidence.function.name)
     assert function is not None
-    for node in _expressions(plain, function, finding, line):
+    for node in _expressions(plain, function, finding, evidence, line):
         for static in (False, True):
             made = _with_parameter(evidence, node, sources)
             if made is None:
@@ -241,7 +241,9 @@ def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         trial.call_sources(prover),
     )
     for node in (
-        _expressions(text, function, finding, line) if function is not None and line and sources else ()
+        _expressions(text, function, finding, evidence, line)
+        if function is not None and line and sources
+        else ()
     ):
         made = _with_parameter(evidence, node, sources)
         if made is not None:
@@ -253,13 +255,17 @@ def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             return
 
 
-def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int) -> list[ast.expr]:
+def _expressions(
+    text: Text, function: FunctionNode, finding: Finding, evidence: Evidence, line: int
+) -> list[ast.expr]:
     """The asking expression and those around it that use nothing local but parameters, the largest first."""
     asked: list[ast.expr] = [
         n for n in ast.walk(function) if isinstance(n, ast.Call | ast.Subscript) and n.lineno == line
     ]
     names = {c.partition("(")[0] for c in finding.culprits}
-    asked = [n for n in asked if _mentions(n, names)] or asked or _leading_to(text, function, line)
+    asked = [n for n in asked if _mentions(n, names)] or asked
+    if not asked and not _same_each_time(finding, evidence):
+        asked = _leading_to(text, function, line)
     if not asked:
         return []
     local = _local(function) - {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
@@ -275,6 +281,13 @@ def _expressions(text: Text, function: FunctionNode, finding: Finding, line: int
     # Without a parameter in it an expression can be asked anywhere: such are better than the larger ones.
     free = [n for n in found if not {x.id for x in ast.walk(n) if isinstance(x, ast.Name)} & parameters]
     return [*reversed(free), *(n for n in found if n not in free)]
+
+
+def _same_each_time(finding: Finding, evidence: Evidence) -> bool:
+    """The draw is from a fixed key: to ask the helper for it again gives the same numbers."""
+    facts = evidence.silent.random if evidence.silent else ()
+    origins = {f.origin for f in facts if finding.span and f.where.source == finding.span.source}
+    return bool(origins) and origins <= {"fixed", "captured"}
 
 
 def _leading_to(text: Text, function: FunctionNode, line: int) -> list[ast.expr]:
