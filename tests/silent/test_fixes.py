@@ -29,6 +29,8 @@ CELLS = [
     ("key-reuse", "def f(key, p):\n    return jax.tree.map(lambda v: v + jax.random.normal(key, v.shape), p)\n", ["f(jax.random.PRNGKey(0), [jnp.ones(2), {'b': jnp.ones(2)}])"], "", {}),
     ("key-reuse", "def f(s):\n    k = s['key']\n    return jax.tree_util.tree_map(lambda v: v + jax.random.normal(k, v.shape), s['p'])\n", ["f({'key': jax.random.key(0), 'p': [jnp.ones(2), jnp.ones(2)]})"], "", {}),
     ("trace-time-print", "def f(x):\n    print('x', x, end=' ')\n    return x + 1\n", ["f(1.0)"], "", {}),
+    ("hidden-rng", "def noise(x):\n    return jax.random.normal(jax.random.PRNGKey(3), x.shape)\ndef g(x):\n    return x + noise(x)\ndef f(x, s=2.0):\n    y = g(x)\n    return s * y + noise(y)\n", ["f(jnp.ones(2))"] * 2, "", {}),
+    ("hidden-rng", "class N:\n    def __call__(self, x):\n        key = jax.random.key(0)\n        return x + jax.random.normal(key)\nclass M:\n    def __init__(self):\n        self.n = N()\n    def run(self, x):\n        return self.n(x)\nm = M()\ndef f(x):\n    y = 2 * x\n    return m.run(y)\n", ["f(1.0)"] * 2, "", {}),
     ("key-reuse", "def f(key):\n    a = jax.random.normal(key)\n    b = jax.random.normal(key)\n    return a, b\n", ["f(jax.random.key(0))"], "", {}),
     ("recompile-weak-type", "def f(t, x):\n    return t + x\n", ["t = 0.0", "t = f(t, jnp.float32(1))", "t = f(t, jnp.float32(2))"], "", {}),
     ("recompile-weak-type", "def f(s, x):\n    return {'n': s['n'] + jnp.int32(1), 'm': x + s['m']}\n", ["s = {'n': 0, 'm': -1.0}", "s = f(s, jnp.float32(1))", "s = f(s, jnp.float32(2))"], "", {}),

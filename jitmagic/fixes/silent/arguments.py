@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.silent import splitting, trial
+from jitmagic.fixes.silent import given_keys, trial
 from jitmagic.fixes.silent.text import (
     FunctionNode,
     Text,
-    add_argument,
     add_parameter,
     calls_in,
     last_name,
@@ -24,9 +23,6 @@ from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
-
-KEYS = ("key", "rng_key", "prng_key")
-_MAKERS = ("key", "PRNGKey")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -41,15 +37,12 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         _takes_out(n) for n in ast.walk(function) if _is_on(n, line)
     ):
         return
-    seeds = [n for n in ast.walk(function) if isinstance(n, ast.Call) and _is_maker(n) and n.lineno == line]
-    if finding.kind == "hidden-rng" and seeds:
-        yield from _key_argument(finding, evidence, prover, seeds[0], sources)
-    elif finding.kind == "hidden-rng" and (made := _default_key(finding, function)) is not None:
-        yield from _passed_key(evidence, prover, *made, sources)
-    elif finding.kind == "hidden-rng" and (name := _captured_key(finding, function)):
-        yield from _captured(evidence, prover, name, sources)
-    else:
-        yield from _hoisted(finding, evidence, prover, line, sources)
+    if finding.kind == "hidden-rng":
+        found = given_keys.propose(finding, evidence, prover, text, line, sources)
+        if found is not None:
+            yield from found
+            return
+    yield from _hoisted(finding, evidence, prover, line, sources)
 
 
 _TAKERS = frozenset("pop popleft popitem get_nowait readline send".split())
@@ -64,137 +57,6 @@ def _takes_out(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     return dotted_name(node.func) == "next" or getattr(node.func, "attr", "") in _TAKERS
-
-
-def _is_maker(call: ast.Call) -> bool:
-    dotted = dotted_name(call.func)
-    return (
-        dotted.rpartition(".")[2] in _MAKERS and not dotted.startswith(("np.", "numpy.")) and bool(call.args)
-    )
-
-
-def _key_argument(
-    finding: Finding, evidence: Evidence, prover: Prover, seed: ast.Call, sources: Sequence[str]
-) -> Iterator[Fix]:
-    """A key made inside from a fixed seed is taken as an argument instead."""
-    text = Text(evidence.function.cell)
-    function = text.function(evidence.function.name)
-    assert function is not None
-    seed = the(
-        n
-        for n in ast.walk(function)
-        if isinstance(n, ast.Call)
-        and ast.dump(n, include_attributes=True) == ast.dump(seed, include_attributes=True)
-    )
-    statement = text.statement(seed)
-    bound = statement.targets[0].id if (
-        isinstance(statement, ast.Assign) and statement.value is seed and isinstance(statement.targets[0], ast.Name)
-    ) else ""  # fmt: skip
-    name = bound or text.fresh(*KEYS)
-    keyword = add_parameter(text, function, name)
-    text.remove(statement) if bound else text.replace(seed, name)
-    made = text.code(seed.func)
-    start = (
-        seed.args[0].value
-        if isinstance(seed.args[0], ast.Constant) and isinstance(seed.args[0].value, int)
-        else 0
-    )
-    if prover.parts is not None:
-        keys = splitting.Keys(
-            name, keyword, made, f"{made}({start})", made.rpartition(".")[0] or "jax.random"
-        )
-        calls = splitting.threaded(prover.parts, keys)
-        others = [s.replace(keys.start, f"{made}({start + 12345})") for s in calls]
-    else:
-        calls = [
-            add_argument(s, evidence.function.name, name, f"{made}({start + i})", keyword=keyword)
-            for i, s in enumerate(sources)
-        ]
-        other = f"{made}({start + 12345})"
-        others = [add_argument(sources[0], evidence.function.name, name, other, keyword=keyword)]
-    yield from _proved_key(prover, text.result(), calls, others, name)
-
-
-def _default_key(finding: Finding, function: FunctionNode) -> tuple[str, ast.Call] | None:
-    """`key=jax.random.key(0)` among the parameters: the name, and how it is made."""
-    a = function.args
-    order = [*a.posonlyargs, *a.args]
-    pairs = [*zip(order[len(order) - len(a.defaults) :], a.defaults, strict=True)]
-    pairs += [(k, d) for k, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
-    for parameter, default in pairs:
-        if parameter.arg in finding.culprits and isinstance(default, ast.Call) and _is_maker(default):
-            return parameter.arg, default
-    return None
-
-
-def _passed_key(
-    evidence: Evidence, prover: Prover, name: str, made: ast.Call, sources: Sequence[str]
-) -> Iterator[Fix]:
-    """The calls with a key of their own in place of the default."""
-    if prover.parts is not None:
-        return
-    maker = ast.unparse(made.func)
-    calls, others = (
-        [
-            add_argument(s, evidence.function.name, name, f"{maker}({i})", keyword=True)
-            for i, s in enumerate(some, first)
-        ]
-        for some, first in ((sources, 0), (sources[:1], 12345))
-    )
-    yield from _proved_key(prover, evidence.function.cell, calls, others, name)
-
-
-def _captured_key(finding: Finding, function: FunctionNode) -> str:
-    """The name of the key from outside, where it is a plain name that the function does not bind."""
-    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    arguments = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
-    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call) and n.args]
-    for name in finding.culprits:
-        used = any(
-            isinstance(c.args[0], ast.Name) and c.args[0].id == name and "random" in dotted_name(c.func)
-            for c in calls
-        )
-        if name.isidentifier() and used and name not in stored and name not in arguments:
-            return name
-    return ""
-
-
-def _captured(evidence: Evidence, prover: Prover, name: str, sources: Sequence[str]) -> Iterator[Fix]:
-    text = Text(evidence.function.cell)
-    function = text.function(evidence.function.name)
-    assert function is not None
-    keyword = add_parameter(text, function, name)
-    if prover.parts is not None:
-        calls = splitting.threaded(prover.parts, splitting.Keys(name, keyword, ""))
-        others = [f"{name} = jax.random.fold_in({name}, 12345)", *calls]
-    else:
-        calls, others = (
-            [
-                add_argument(
-                    s, evidence.function.name, name, f"jax.random.fold_in({name}, {i})", keyword=keyword
-                )
-                for i, s in enumerate(some, first)
-            ]
-            for some, first in ((sources, 0), (sources[:1], 12345))
-        )
-    yield from _proved_key(prover, text.result(), calls, others, name)
-
-
-def _proved_key(
-    prover: Prover, cell: str, calls: Sequence[str], others: Sequence[str], name: str
-) -> Iterator[Fix]:
-    """It traces once, gives the same with and without jit, and other numbers for other keys."""
-    words = ""
-    with contextlib.suppress(Exception):
-        got, plain = trial.play(prover, cell, calls), trial.play(prover, cell, calls, jit=False)
-        other = trial.play(prover, cell, others)
-        if trial.same(plain.results, got.results) and not trial.same(got.results[0], other.results[0]):
-            words = "traced; the same with and without jit, and other numbers for another key"
-    if words:
-        yield Fix(
-            title=f"take `{name}` as an argument, a new key for each call", applicability="unsafe", verified=True,
-            evidence=words, cell=cell, calls=tuple(calls),
-        )  # fmt: skip
 
 
 # --- an expression as an argument
