@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -157,15 +158,22 @@ def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, 
     from jitmagic.tracing.leaves import named_leaves
 
     read = {id(leaf) for value in values_read(error) for leaf in jax.tree.leaves(value)}
-    for subject in subjects:
-        if not (subject.options.donate_argnames or subject.options.donate_argnums):
-            continue
+    donors = [s for s in subjects if s.options.donate_argnames or s.options.donate_argnums]
+    for subject in donors:
         for sample in subject.seen.samples:
             leaves = named_leaves(subject.fn, sample.args, sample.kwargs)
             given = [path for path, leaf in leaves if id(leaf) in read]
             if given:
                 return subject, given
-    return None
+    called = [s for s in donors if s.seen.samples]  # of later calls none is kept
+    return (called[0], _donated_names(called[0])) if len(donors) == len(called) == 1 else None
+
+
+def _donated_names(subject: Subject) -> list[str]:
+    """Parameters whose memory a function was given."""
+    order, options = list(inspect.signature(subject.fn).parameters), subject.options
+    numbered = [order[n] for n in options.donate_argnums if -len(order) <= n < len(order)]
+    return list(dict.fromkeys([*options.donate_argnames, *numbered]))
 
 
 def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evidence:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jitmagic import quiet
@@ -62,7 +62,12 @@ def _made_of(node: ast.expr, names: dict[str, Any], anew: set[str], functions: s
     if not isinstance(node, ast.Call):
         return False
     inner = [n for a in (*node.args, *(k.value for k in node.keywords)) for n in ast.walk(a)]
-    if any(isinstance(n, ast.Call) and not _of_library(n.func, names) for n in inner):
+    makers = functions if _of_library(node.func, names) else set()  # `jax.jit(make_step(0.1))`
+    if any(
+        isinstance(n, ast.Call)
+        and not (_of_library(n.func, names) or isinstance(n.func, ast.Name) and n.func.id in makers)
+        for n in inner
+    ):
         return False
     if isinstance(node.func, ast.Name) and node.func.id in functions:
         return True
@@ -88,11 +93,10 @@ def _undone(node: ast.expr, names: dict[str, Any]) -> Iterator[None]:
     """What a function of the cell changes while it makes another is put back."""
     from jitmagic.state import roots
 
-    function: Callable[..., Any] | None = None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        function = names.get(node.func.id)
+    called = {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(quiet.held_back())
-        if isinstance(function, types.FunctionType):
-            stack.enter_context(quiet.undone(roots.reach(function)))
+        for function in (names.get(n) for n in sorted(called)):
+            if isinstance(function, types.FunctionType):
+                stack.enter_context(quiet.undone(roots.reach(function)))
         yield

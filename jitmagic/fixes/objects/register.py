@@ -287,6 +287,11 @@ def _as_node(text: Text, node: ast.ClassDef, data: Sequence[str], meta: Sequence
         _decorated(text, node, "jax.tree_util.register_pytree_node_class")
         return text.result()
     _decorated(text, node, "jax.tree_util.register_pytree_node_class")
+    return with_methods(text, node, data, meta)
+
+
+def with_methods(text: Text, node: ast.ClassDef, data: Sequence[str], meta: Sequence[str]) -> str:
+    """The class with a `tree_flatten` and `tree_unflatten` of these fields at its end."""
     last = node.body[-1]
     at = text.starts[min(last.end_lineno or 0, len(text.starts) - 1)] if (
         (last.end_lineno or 0) < len(text.starts)

@@ -113,7 +113,24 @@ def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
                 aux if as_children else [*aux, *missing],
             )  # fmt: skip
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
+        yield from _overridden(source, kind, lost)
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _registered(source, kind, lost)
+
+
+def _overridden(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
+    """A class that inherits `tree_flatten`, with methods of its own for its own fields besides."""
+    from jitmagic.fixes.objects import register
+
+    node = _class(Text(source), kind)
+    if any(getattr(m, "name", "") == "tree_flatten" for m in node.body):
+        return
+    bases = [_class(Text(source), ast.unparse(b)) for b in node.bases]
+    children, aux = parts_of(Text(source), bases[0])
+    missing = [f for f in lost if f not in children and f not in aux]
+    for data, settings in ((children, [*aux, *missing]), ([*children, *missing], aux)):
+        text = Text(source)
+        yield register.with_methods(text, _class(text, kind), data, settings)
 
 
 def _tuple(own: str, names: Sequence[str]) -> str:
