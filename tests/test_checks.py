@@ -787,3 +787,15 @@ def run(m, x):
         )
         notebook.ok("step(jnp.ones(2))")
         assert not [f for f in notebook.report().findings if f.severity != "note"]
+
+    def test_an_array_that_an_object_kept_was_given_to_the_only_function_that_takes_memory(self, notebook):
+        notebook.ok(
+            "%%jitcheck -q\ngrow = jax.jit(lambda w: w + 1, donate_argnums=0)\n"
+            "class Log:\n    def __init__(self, w):\n        self.w = self.last = w\n"
+            "    def go(self):\n        for _ in range(3):\n            self.last, self.w = self.w, grow(self.w)\n"
+            "        return self.w - self.last"
+        )
+        notebook.error("Log(jnp.zeros(2)).go()")
+        [finding] = [f for f in notebook.report().findings if f.severity == "error"]
+        assert (finding.kind, finding.culprits[0]) == ("donated-reuse", "w")
+        assert any(f.verified and "grow(jnp.copy(self.w))" in f.cell for f in finding.fixes)

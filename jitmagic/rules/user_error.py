@@ -64,7 +64,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             f"{text} raises {problem.exception or 'an exception'}{_said(problem)}",
             where=problem.where,
             culprits=culprits(evidence, problem),
-            help=_help(problem),
+            help=_help(problem) + _placeholder(evidence),
             detail=exception_detail(problem),
         )
 
@@ -87,6 +87,14 @@ def _help(problem: Problem) -> str:
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"
+
+
+def _placeholder(evidence: Evidence) -> str:
+    """A test of a type on the way, which may be why."""
+    test = next((t for t in evidence.silent.tests if t.where), None) if evidence.silent else None
+    if test is None or test.where is None:
+        return ""
+    return f"; {quoted(test.where.text)} (line {test.where.line}) sees a placeholder while jax traces"
 
 
 RULE = Rule("JM901", "user-error", "error", find)

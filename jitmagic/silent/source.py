@@ -215,12 +215,28 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
+        elif isinstance(node, ast.Call) and (name := _dispatched_by(code, node)) and name not in left_out:
+            yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
             asked = code.where(_asking(node), head=True).source
             yield TypeTest(
                 names[0] if names else "", code.where(handler, head=True), swallows=True, asked=asked
             )
+
+
+def _dispatched_by(code: Code, call: ast.Call) -> str:
+    """The name in `table[type(x)]`, `table.get(type(x))` and in calls of `functools.singledispatch` functions."""
+    if not call.args:
+        return ""
+    around = code.parent(call)
+    looked_up = isinstance(around, ast.Subscript) and around.slice is call or (
+        isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr == "get"
+    )  # fmt: skip
+    by_key = looked_up and code.full_name(call.func) == "builtins.type"
+    if not by_key and not hasattr(code.value(call.func), "registry"):
+        return ""
+    return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
 
 
 _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",

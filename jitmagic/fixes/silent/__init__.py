@@ -64,6 +64,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "array-in-aux-data": (classes.propose,),
         "jit-differs-from-eager": (widths.propose,),
         "dtype-truncation": (widths.propose,),
+        "user-error": (widths.propose_for_errors,),
     }.get(kind, ())
 
 

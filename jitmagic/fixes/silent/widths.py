@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Where
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of
-from jitmagic.fixes.silent.text import Text, calls_in
+from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
@@ -209,22 +209,71 @@ def _in_32_bits(run: Callable[[], list[Any]]) -> list[Any]:
         return run()
 
 
+def propose_for_errors(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """For an error that comes only while jax traces, because a test of a type sees a placeholder there."""
+    cell = evidence.function.cell
+    tests = evidence.silent.tests if evidence.silent else ()
+    for line in dict.fromkeys(_line_of(cell, t.where) for t in tests if t.where is not None):
+        for title, corrected in _type_tests(cell, line, finding) if line else ():
+            if _equal(prover, corrected, trial.history(prover)):
+                yield Fix(title=title, applicability="safe", verified=True,
+                          evidence="traced; equal to the run without jit", cell=corrected)  # fmt: skip
+                return
+
+
+def _line_of(cell: str, where: Where) -> int:
+    """Line of a place in the cell's source, which may have a magic line above; 0 where it is not there."""
+    lines = cell.splitlines()
+    near = (n for n in (where.line - 1, where.line) if 1 <= n <= len(lines))
+    return next((n for n in near if lines[n - 1].strip() == where.source), 0)
+
+
+_FLOAT = "jnp.issubdtype(jnp.result_type({0}), jnp.floating)"
+_INTEGER = "jnp.issubdtype(jnp.result_type({0}), jnp.integer)"
+_NUMBER = "jnp.ndim({0}) == 0"
+_OF_NUMBERS = {
+    frozenset(("float",)): f"({_NUMBER} and {_FLOAT})",
+    frozenset(("int",)): f"({_NUMBER} and {_INTEGER})",
+    frozenset(("int", "float")): _NUMBER,
+    frozenset(("int", "float", "complex")): _NUMBER,
+}
+"""What tells Python's numbers from arrays while jax traces, too."""
+_OTHERS = ("isinstance({0}, jax.Array)", "isinstance({0}, (jax.Array, {1}))", _FLOAT, _INTEGER, _NUMBER)
+
+
 def _type_tests(source: str, line: int, finding: Finding) -> Iterator[tuple[str, str]]:
     """`type(x) is T` and `isinstance(x, T)` as tests that a tracer passes like the value it stands for."""
-    for template in ("isinstance({0}, jax.Array)", "isinstance({0}, (jax.Array, {1}))", "True", "False",
-                     "jnp.issubdtype(jnp.result_type({0}), jnp.floating)",
-                     "jnp.issubdtype(jnp.result_type({0}), jnp.integer)",
-                     "jnp.ndim({0}) == 0"):  # fmt: skip
+    title = "test in a way that holds while jax traces, too"
+    for template in ("", *_OTHERS):
         text = Text(source)
         for node in text.on_line(line):
             match = _tested(node)
             if match is None or any(a <= text.span(node)[0] < b for a, b, _ in text.changes):
                 continue
             name, kind, negated = match
-            new = template.format(name, kind)
-            text.replace(node, f"not {new}" if negated else new)
-        if text.changes and template not in ("True", "False"):
-            yield "test in a way that holds while jax traces, too", text.result()
+            form = template or _OF_NUMBERS.get(frozenset(kind.split(", ")), "")
+            if form:
+                new = form.format(name, kind)
+                text.replace(node, f"not {new}" if negated else new)
+        if text.changes:
+            yield title, text.result()
+    text = Text(source)
+    for node in text.on_line(line):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        kind = f"float if {_FLOAT.format(text.code(node.args[0]))} else int"
+        if ast.unparse(node.func) == "type" and len(node.args) == 1:
+            text.replace(node, kind)
+        elif ast.unparse(node.func) in _dispatching(text):
+            text.replace(node.func, f"{text.code(node.func)}.dispatch({kind})")
+    if text.changes:
+        yield title, text.result()
+
+
+def _dispatching(text: Text) -> set[str]:
+    """Functions that choose by the type of their first argument."""
+    functions = (n for n in ast.walk(text.tree) if isinstance(n, FunctionNode))
+    return {f.name for f in functions if any("singledispatch" in ast.unparse(d) for d in f.decorator_list)}
 
 
 def _tested(node: ast.AST) -> tuple[str, str, bool] | None:
