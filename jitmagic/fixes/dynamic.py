@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
 
 CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
 STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update", "hidden-rng")
@@ -25,17 +26,13 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         proof = prover.dynamic(paths) if paths else None
         if proof is not None and proof.holds:
             yield Fix(
-                title=f"make {_listing(paths)} dynamic",
+                title=f"make {listed(paths)} dynamic",
                 applicability="safe",
                 verified=True,
                 evidence=proof.words,
                 dyn=tuple(paths),
             )
             return
-
-
-def _listing(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _numeric(v: Variable) -> bool:

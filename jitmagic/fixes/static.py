@@ -10,6 +10,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes.prove import Prover, without_static
 from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 MADE_STATIC = (
     "tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash",
@@ -47,7 +48,7 @@ def _make_static(finding: Finding, evidence: Evidence, prover: Prover) -> Iterab
     numbered = (f"argument {n}" for n in search.argnums if str(n) not in _declared(evidence))
     added = [*(n for n in search.argnames if n not in _declared(evidence)), *numbered]
     yield Fix(
-        title=f"make {_listing(added)} static: {_cost(added, evidence)}",
+        title=f"make {listed(added)} static: {_cost(added, evidence)}",
         applicability="unsafe",
         verified=True,
         evidence=proof.words,
@@ -64,10 +65,6 @@ def _numbers(names: Sequence[str], numbers: Sequence[int], evidence: Evidence) -
 
 def _declared(evidence: Evidence) -> set[str]:
     return {*evidence.options.static_argnames, *map(str, evidence.options.static_argnums)}
-
-
-def _listing(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _cost(names: Sequence[str], evidence: Evidence) -> str:
@@ -90,7 +87,7 @@ def _make_dynamic(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
         proof = prover.options(options)
         if proof.holds:
             yield Fix(
-                title=f"take {_listing(sorted(roots))} as an ordinary argument, not static",
+                title=f"take {listed(sorted(roots))} as an ordinary argument, not static",
                 applicability="safe",
                 verified=True,
                 evidence=proof.words,
@@ -166,7 +163,7 @@ def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
         proof = prover.options(options) if options != old else None
         if proof is not None and proof.holds:
             static = options.static_parameters(prover.checker.fn)
-            title = f"declare {_listing(sorted(static))} static" if static else "declare nothing static"
+            title = f"declare {listed(sorted(static))} static" if static else "declare nothing static"
             yield Fix(
                 title=title, applicability="safe", verified=True, evidence=proof.words,
                 static_argnames=tuple(options.static_argnames), static_argnums=tuple(options.static_argnums),

@@ -58,15 +58,24 @@ INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each exception of the function's own."""
     for problem in of_kind(evidence, RULE.kind):
-        text = quoted(expression(problem)) if expression(problem) else f"`{evidence.function.name}`"
         yield RULE.finding(
             evidence,
-            f"{text} raises {problem.exception or 'an exception'}{_said(problem)}",
+            f"{_deed(evidence, problem)}{_said(problem)}",
             where=problem.where,
             culprits=culprits(evidence, problem),
             help=_help(problem) + _placeholder(evidence),
             detail=exception_detail(problem),
         )
+
+
+def _deed(evidence: Evidence, problem: Problem) -> str:
+    """What happens: a `raise` is the function's own deed, an `assert` states what does not hold, the rest fails."""
+    text, where = expression(problem), problem.where
+    if problem.exception == "AssertionError" and where is not None and where.source.startswith("assert"):
+        return f"{quoted(text.removeprefix('assert '))} does not hold"
+    if not text or text.startswith("raise"):
+        text = where.function if where is not None and where.function else evidence.function.name
+    return f"{quoted(text)} raises {problem.exception or 'an exception'}"
 
 
 def _said(problem: Problem) -> str:

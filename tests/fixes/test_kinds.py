@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -26,6 +27,8 @@ def test_correction_is_proved(name: str) -> None:
     case = CASES[name]
     fix = _first(case)
     assert fix.cell is None or (fix.diff and fix.cell != case.cell)
+    words = re.sub(r"`[^`]*`", "", fix.title)
+    assert re.findall(r"\b[a-zA-Z]+(?:[._]\w+)+|\bjnp\b", words) == [], "code stands in backticks"
 
 
 @pytest.mark.parametrize(

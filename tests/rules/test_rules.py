@@ -426,6 +426,24 @@ def test_items_of_an_argument_tell_only_where_a_call_shows_that_it_is_no_ref() -
     assert run(Evidence(bound)) == () == run(Evidence(bound, silent=Silent(refs=("r",))))
 
 
+@pytest.mark.parametrize(
+    ("line", "text", "exception", "said", "message"),
+    [
+        ('raise ValueError("no")', 'raise ValueError("no")', "ValueError", "no", "`f` raises ValueError: no"),
+        ("assert n == 2, 'two'", "n == 2", "AssertionError", "two", "`n == 2` does not hold: two"),
+        ('y = p["v"]', 'p["v"]', "KeyError", "'v'", "`p[\"v\"]` raises KeyError: 'v'"),
+        ("return g(x)", "", "OSError", "", "`f` raises OSError"),
+    ],
+)
+def test_an_error_of_the_users_is_one_plain_sentence(
+    line: str, text: str, exception: str, said: str, message: str
+) -> None:
+    where = Where(FILE, 3, 4, 3, 9, line, text, "f") if text else None
+    problem = Problem("user", where, exception=exception, message=said)
+    (found,) = run(Evidence(function(f"def f(x):\n    {line}\n"), problems=(problem,)))
+    assert (found.kind, found.message) == ("user-error", message)
+
+
 def test_a_wait_is_not_the_clock() -> None:
     line = "time.sleep(1)"
     fact = SideEffect("wait", ("time.sleep",), Where("<cell>", 2, 4, 2, 17, line), "time.sleep")

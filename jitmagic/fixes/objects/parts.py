@@ -15,6 +15,7 @@ from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -116,7 +117,7 @@ def _fix(
     options: Any, evidence: Evidence,
 ) -> Fix:  # fmt: skip
     used = ", ".join(f"`{p.code}`" for p in parts)
-    cost = f"; each new {' and '.join(static)} compiles again" if static else ""
+    cost = f"; each new {listed(static)} compiles again" if static else ""
     return Fix(
         title=f"pass {used} in place of `{name}`{cost}", applicability="unsafe", verified=True, evidence=words,
         cell=cell, calls=tuple(dict.fromkeys(calls)), static_argnames=_said(options, evidence),

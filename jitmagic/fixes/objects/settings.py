@@ -29,9 +29,7 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
         made = replace(options, static_argnums=(*options.static_argnums, 0))
     else:
         made = replace(options, static_argnames=(*options.static_argnames, name))
-    title = (
-        f"make {name} static: it holds {'settings alone' if adopt.fields(value) else 'no state'}, and {COST}"
-    )
+    title = f"make `{name}` static: it holds {'settings alone' if adopt.fields(value) else 'no state'}, and {COST}"
     proof = prover.options(made)
     if proof.holds:
         yield Fix(

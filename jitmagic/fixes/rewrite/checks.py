@@ -86,7 +86,7 @@ def _with_callback(
     called = f"{place.jax}.debug.callback({', '.join([check, test, *values])})"
     text = f"def {check}({header}):\n{indented(body)}\n{called}\n"
     yield Candidate(
-        "check the values in jax.debug.callback, which raises while the compiled function runs",
+        "check the values in `jax.debug.callback`, which raises while the compiled function runs",
         place.cell.edit({statement: text}), "unsafe", "the error arrives as one of jax's runtime", raises=True,
     )  # fmt: skip
 
@@ -109,5 +109,5 @@ def _with_nan(place: Place, statement: Any, test: str, *, negate: bool) -> Itera
     code = place.cell.code(value)
     order = f"{code}, {place.jnp}.nan" if negate else f"{place.jnp}.nan, {code}"
     changes = {statement: f"{name} = {test}\n", value: f"{place.jnp}.where({name}, {order})"}
-    yield Candidate("return nan where the check fails, in place of raising", place.cell.edit(changes), "unsafe",
+    yield Candidate("return `nan` where the check fails, in place of raising", place.cell.edit(changes), "unsafe",
                     "nothing is raised")  # fmt: skip

@@ -71,7 +71,7 @@ def _list_item(place: Place, node: Any) -> Iterator[Candidate]:
             return
         new = call_text(f"{place.lax}.switch", index, table, *arguments)
         yield Candidate(
-            "choose the function with jax.lax.switch", place.cell.edit({call: new}), **clamps(place, index)
+            "choose the function with `jax.lax.switch`", place.cell.edit({call: new}), **clamps(place, index)
         )
         return
     later = _called_later(place, node)
@@ -84,14 +84,14 @@ def _list_item(place: Place, node: Any) -> Iterator[Candidate]:
                 return
             changes[call] = call_text(f"{place.lax}.switch", index, table, *arguments)
         yield Candidate(
-            "choose the function with jax.lax.switch", place.cell.edit(changes), **clamps(place, index)
+            "choose the function with `jax.lax.switch`", place.cell.edit(changes), **clamps(place, index)
         )
     for form in (f"{place.jnp}.array({table})[{index}]", f"{place.jnp}.stack({table})[{index}]"):
-        yield Candidate(f"make {table} an array, which takes a traced index", place.cell.edit({node: form}),
+        yield Candidate(f"make `{table}` an array, which takes a traced index", place.cell.edit({node: form}),
                         **clamps(place, index))  # fmt: skip
     tree = f"{place.jax}.tree.map(lambda *xs: {place.jnp}.stack(xs)[{index}], *{table})"
     yield Candidate(
-        f"stack what {table} holds, and index that", place.cell.edit({node: tree}), **clamps(place, index)
+        f"stack what `{table}` holds, and index that", place.cell.edit({node: tree}), **clamps(place, index)
     )
 
 
@@ -154,13 +154,15 @@ def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
         if arguments is not None:
             new = call_text(f"{place.lax}.switch", position, f"list({table}.values())", *arguments)
             yield Candidate(
-                "choose the function with jax.lax.switch", place.cell.edit({call: new}), **MISSING_KEY
+                "choose the function with `jax.lax.switch`", place.cell.edit({call: new}), **MISSING_KEY
             )
         return
     for make in ("array", "stack"):
         new = f"{place.jnp}.{make}(list({table}.values()))[{position}]"
         yield Candidate(
-            f"make {table} an array, which takes a traced index", place.cell.edit({node: new}), **MISSING_KEY
+            f"make `{table}` an array, which takes a traced index",
+            place.cell.edit({node: new}),
+            **MISSING_KEY,
         )
 
 
@@ -173,7 +175,7 @@ def _dict_get(place: Place, node: Any) -> Iterator[Candidate]:
         return
     default = place.cell.code(node.args[1].value) if len(node.args) == 2 else f"{place.jnp}.nan"
     new = f"{place.jnp}.select([{index} == key for key in {table}], list({table}.values()), {default})"
-    yield Candidate(f"choose from {table} with jnp.select", place.cell.edit({node: new}))
+    yield Candidate(f"choose from `{table}` with `jnp.select`", place.cell.edit({node: new}))
 
 
 # -- caches
@@ -195,7 +197,7 @@ def _caches(place: Place) -> Iterator[Candidate]:
                 continue
             name = function.name.value
             if name in called or name in defined or place.cell.positions[decorator].start.line == place.line:
-                yield Candidate(f"take the cache off {name}", place.cell.edit({decorator: None}), "safe",
+                yield Candidate(f"take the cache off `{name}`", place.cell.edit({decorator: None}), "safe",
                                 "its result is computed anew in each trace")  # fmt: skip
     functions = {f.name.value for f in place.cell.functions()}
     for call in place.on_line(cst.Call):
@@ -206,7 +208,7 @@ def _caches(place: Place) -> Iterator[Candidate]:
                 continue  # a container's own; past its cache already
             if name.partition(".")[0] not in place.modules and name not in dir(__builtins__):
                 yield Candidate(
-                    f"call {name} past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"})
+                    f"call `{name}` past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"})
                 )
 
 
@@ -222,7 +224,7 @@ def _memos(place: Place) -> Iterator[Candidate]:
             changes = _memo(place, statement, body[i + 1 :])
             if changes:
                 name = function.name.value
-                title = f"compute the result of {name} anew, without the memo"
+                title = f"compute the result of `{name}` anew, without the memo"
                 yield Candidate(title, place.cell.edit(changes), "safe",
                                 "nothing is remembered between calls")  # fmt: skip
 

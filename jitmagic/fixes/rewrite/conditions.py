@@ -55,16 +55,16 @@ def _conditional_expressions(place: Place) -> Iterator[Candidate]:
     code = place.cell.code
     guarded = _guarded_division(place, ifexp, stripped(truth(place, ifexp.test)))
     if guarded is not None:
-        yield Candidate("choose with jnp.where, and divide by 1 where the divisor is not used",
+        yield Candidate("choose with `jnp.where`, and divide by 1 where the divisor is not used",
                         place.cell.edit({ifexp: guarded}))  # fmt: skip
     new = choice(place, ifexp)
-    yield Candidate("choose with jnp.where in place of the conditional expression", place.cell.edit({ifexp: new}),
+    yield Candidate("choose with `jnp.where` in place of the conditional expression", place.cell.edit({ifexp: new}),
                     cost="both values are computed")  # fmt: skip
     test = stripped(truth(place, ifexp.test))
     then, other = code(ifexp.body), code(ifexp.orelse)
     new = f"{place.lax}.cond({test}, lambda: {then}, lambda: {other})"
     yield Candidate(
-        "choose with jax.lax.cond in place of the conditional expression", place.cell.edit({ifexp: new})
+        "choose with `jax.lax.cond` in place of the conditional expression", place.cell.edit({ifexp: new})
     )
 
 
@@ -135,18 +135,18 @@ def _operators(place: Place) -> Iterator[Candidate]:
         if isinstance(node.operator, cst.Or) and _may_be_none(place, node.left):
             new = f"{stripped(b)} if {a} is None else {a}"
             whole = isinstance(place.cell.parents.get(node), (cst.Assign, cst.AnnAssign, cst.Return, cst.Arg))
-            yield Candidate("take what stands behind `or` for None", place.cell.edit(
+            yield Candidate("take what stands behind `or` for `None`", place.cell.edit(
                 {node: new if whole else f"({new})"}), "unsafe", "0 is then a value like any other")  # fmt: skip
         idiom = _if_else(place, node)
         if idiom is not None:
             yield Candidate(
-                "choose with jnp.where in place of `and` and `or`", place.cell.edit({node: idiom})
+                "choose with `jnp.where` in place of `and` and `or`", place.cell.edit({node: idiom})
             )
             return
         new = f"{place.jnp}.where({a}, {b}, {a})" if isinstance(node.operator, cst.And) else (
             f"{place.jnp}.where({a}, {a}, {b})"
         )  # fmt: skip
-        yield Candidate("choose with jnp.where in place of `and` and `or`", place.cell.edit({node: new}))
+        yield Candidate("choose with `jnp.where` in place of `and` and `or`", place.cell.edit({node: new}))
         return
     new = truth(place, node)
     parent = place.cell.parents.get(node)

@@ -70,12 +70,12 @@ def _outside(place: Place) -> Iterator[Candidate]:
                 edits = _appends(place) or {
                     small: f"{place.jax}.debug.callback({function}, {argument.value})"
                 }
-                title = f"call {function} through jax.debug.callback"
+                title = f"call `{function}` through `jax.debug.callback`"
                 yield Candidate(title, place.cell.edit(edits), "unsafe",
                                 "the value arrives while the compiled function runs", effects=True)  # fmt: skip
                 return
         new = f"{place.jax}.debug.callback(lambda {', '.join(values)}: {code}, {', '.join(values)})"
-        yield Candidate(f"call {function} through jax.debug.callback", place.cell.edit({small: new}), "safe",
+        yield Candidate(f"call `{function}` through `jax.debug.callback`", place.cell.edit({small: new}), "safe",
                         "the value arrives while the compiled function runs", effects=True)  # fmt: skip
     elif isinstance(small, (cst.Assign, cst.AugAssign)):
         yield from _stored_outside(place, statement, small, code)
@@ -123,7 +123,7 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
     keep = names.fresh("keep", place.taken)
     called = f"{place.jax}.debug.callback({', '.join([keep, *values])})"
     text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{called}\n"
-    title = f"store into {root.value} through jax.debug.callback"
+    title = f"store into `{root.value}` through `jax.debug.callback`"
     yield Candidate(title, place.cell.edit({statement: text}), "unsafe",
                     "the value arrives while the compiled function runs", effects=True)  # fmt: skip
 

@@ -150,7 +150,7 @@ _WORDS = {
     "sum": "add up those that count", "any": "ask any", "all": "ask all", "max": "take the greatest",
     "min": "take the smallest", "len": "count those that count", "next": "take the first that counts",
 }  # fmt: skip
-_CALLED = "call jnp in place of Python's {}"
+_CALLED = "call `jnp` in place of Python's `{}`"
 
 
 def _forms(place: Place, name: str, e: Elements, default: str) -> Iterator[tuple[str, str]]:
@@ -224,9 +224,9 @@ def _calls(place: Place) -> Iterator[Candidate]:
             continue
         for new in _counterparts(place, call):
             jax_name = new.partition("(")[0]
-            title = f"call {jax_name} in place of Python's {name}"
+            title = f"call `{jax_name}` in place of Python's `{name}`"
             if not jax_name.startswith(place.jnp):
-                title = f"work on the array in place of Python's {name}"
+                title = f"work on the array in place of Python's `{name}`"
             yield Candidate(title, place.cell.edit({call: new}))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.rules.words import listed
 
 AUXILIARY = frozenset(("grad", "value_and_grad"))
 BESIDE = frozenset(("vmap", "jit", "checkpoint", "remat"))
@@ -87,9 +88,9 @@ def _returned(place: Place, outer: Any, inner: Any, leave: Any, escapes: list[Es
     edit[leave.value] = f"{names.wrapped(result) if ',' in result else result}, {beside}"
     _begun_empty(place, outer, edit, escapes)
     if _bound_again(place, outer, edit, kind, call, made, inner, escapes):
-        words = ", ".join(dict.fromkeys(e.name for e in escapes))
+        words = listed(dict.fromkeys(e.name for e in escapes))
         text = place.cell.edit(edit)
-        yield Candidate(f"return {words} from {inner.name.value} beside its result", text)
+        yield Candidate(f"return {words} from `{inner.name.value}` beside its result", text)
 
 
 def _kept(place: Place, edit: Changes, escape: Escape) -> str:

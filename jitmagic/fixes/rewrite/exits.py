@@ -13,7 +13,7 @@ from jitmagic.fixes.rewrite.merging import body_of, where
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import is_boolean, negated, stripped, truth
 
-BREAK = "loop with jax.lax.while_loop, which stops where the loop breaks"
+BREAK = "loop with `jax.lax.while_loop`, which stops where the loop breaks"
 
 
 def leaving(place: Place, statement: Any) -> Iterator[Candidate]:
@@ -172,7 +172,7 @@ def with_return(place: Place, loop: Any) -> Iterator[Candidate]:
     loop_text = while_loop(place, test, body, [*starts, f"{place.jnp}.array(False)", *carried])
     after = head if taken & reads else ""
     yield Candidate(
-        "loop with jax.lax.while_loop, which stops where the loop would return",
+        "loop with `jax.lax.while_loop`, which stops where the loop would return",
         place.cell.edit({loop: f"{loop_text}{after}return {value}\n", **{s: None for s in rest}}),
     )
 

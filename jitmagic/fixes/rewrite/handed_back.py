@@ -42,7 +42,7 @@ def with_return(
 
 def _returning(place: Place, function: Any, base: str, text: str) -> Iterator[Candidate]:
     position = [p.name.value for p in function.params.params].index(base)
-    yield Candidate(f"return {base}, and bind it again where the function is called",
+    yield Candidate(f"return `{base}`, and bind it again where the function is called",
                     _rebound_inside(text, function.name.value, base, position), "unsafe",
                     "the caller's own array stays as it is", _rebound_calls(place, base, position),
                     changes_result=True)  # fmt: skip

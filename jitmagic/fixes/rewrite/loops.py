@@ -13,8 +13,8 @@ from jitmagic.fixes.rewrite.merging import body_of, call
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import assigned, is_boolean, stripped, truth
 
-WHILE = "loop with jax.lax.while_loop"
-FORI = "loop with jax.lax.fori_loop"
+WHILE = "loop with `jax.lax.while_loop`"
+FORI = "loop with `jax.lax.fori_loop`"
 
 
 def candidates(place: Place) -> Iterator[Candidate]:

@@ -10,8 +10,8 @@ from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.place import Place
 from jitmagic.fixes.rewrite.truths import is_boolean, stripped, truth
 
-WHERE = "choose with jnp.where in place of `if`"
-COND = "choose with jax.lax.cond in place of `if`"
+WHERE = "choose with `jnp.where` in place of `if`"
+COND = "choose with `jax.lax.cond` in place of `if`"
 BOTH = "both branches are computed"
 
 

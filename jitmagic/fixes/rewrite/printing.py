@@ -11,7 +11,7 @@ from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import assigned, stripped
 
 _PRINTS = ("print", "sys.stdout.write", "stdout.write")
-TITLE = "print with jax.debug.print, at every call"
+TITLE = "print with `jax.debug.print`, at every call"
 
 
 def candidates(place: Place) -> Iterator[Candidate]:
@@ -115,7 +115,7 @@ def _under_a_condition(place: Place) -> Iterator[Candidate]:
             return
         printed.append(text)
     test = stripped(truth(place, statement.test))
-    title = "print with jax.debug.print, where the condition holds"
+    title = "print with `jax.debug.print`, where the condition holds"
     if len(printed) == 1:
         new = f"{place.lax}.cond({test}, lambda: {printed[0]}, lambda: None)\n"
     else:

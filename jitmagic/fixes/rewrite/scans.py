@@ -353,4 +353,4 @@ def _stacked(
         if function in ("stack", "array", "asarray") and len(call.args) == 1:
             if getattr(call.args[0].value, "value", None) == name:
                 changes[call] = name
-    yield Candidate(f"return what is collected in {name} from the scan body", place.cell.edit(changes))
+    yield Candidate(f"return what is collected in `{name}` from the scan body", place.cell.edit(changes))

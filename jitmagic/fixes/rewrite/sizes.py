@@ -70,7 +70,7 @@ def _shape_arithmetic(place: Place) -> Iterator[Candidate]:
             )  # fmt: skip
             if static and not used:
                 continue
-            yield Candidate("compute the size with numpy or math, not with jnp", place.cell.edit(changes),
+            yield Candidate("compute the size with NumPy or `math`, not with `jnp`", place.cell.edit(changes),
                             "unsafe" if used else "safe",
                             "each new value compiles again" if used else "", static=used)  # fmt: skip
 
@@ -239,7 +239,7 @@ def _slices(place: Place) -> Iterator[Candidate]:
         if stored is None:
             new = dynamic_slice(place, node)
             if new is not None:
-                yield Candidate("take a window of fixed width with jax.lax.dynamic_slice_in_dim",
+                yield Candidate("take a window of fixed width with `jax.lax.dynamic_slice_in_dim`",
                                 place.cell.edit({node: new}), "unsafe", MOVED)  # fmt: skip
         else:
             yield from _update_slice(place, node, stored)
@@ -383,7 +383,7 @@ def _update_slice(place: Place, node: Any, stored: Any) -> Iterator[Candidate]:
     for form in (value, spread):
         new = f"{place.lax}.dynamic_update_slice_in_dim({base}, {form}, {start}, axis=0)"
         text = f"{base} = {new}" if isinstance(stored, cst.Assign) else new
-        yield Candidate("store a window of fixed width with jax.lax.dynamic_update_slice_in_dim",
+        yield Candidate("store a window of fixed width with `jax.lax.dynamic_update_slice_in_dim`",
                         place.cell.edit({stored: text}), "unsafe", MOVED)  # fmt: skip
 
 
@@ -432,7 +432,7 @@ def bounded(place: Place) -> Iterator[Candidate]:
             continue
         size = sizes.pop()
         new = f"{code.rstrip()[:-1].rstrip().rstrip(',')}, {key}={size})"
-        yield Candidate(f"give {function} its number of results, {key}={size}, {AS_SEEN}",
+        yield Candidate(f"give `{function}` its number of results, `{key}={size}`, {AS_SEEN}",
                         place.cell.edit({call: new}), "unsafe",
                         "more results are cut off, fewer are filled up")  # fmt: skip
     yield from _counted(place)
@@ -460,7 +460,7 @@ def _counted(place: Place) -> Iterator[Candidate]:
                 continue
             computed = assigned(place, value) if isinstance(value, cst.Name) else None
             new = place.cell.edit({value if computed is None else computed: str(number)})
-            yield Candidate(f"give {function} the size {number}, {AS_SEEN}", new, "unsafe",
+            yield Candidate(f"give `{function}` the size {number}, {AS_SEEN}", new, "unsafe",
                             "other data may need another")  # fmt: skip
 
 

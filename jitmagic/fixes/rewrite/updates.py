@@ -10,6 +10,7 @@ from jitmagic.fixes.rewrite.buffers import buffers, made_by_jax, numpy_calls
 from jitmagic.fixes.rewrite.handed_back import first_statement, unreturned, with_return
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.stored import TITLE, base_and_index, by_mask, rebinding
+from jitmagic.rules.words import listed
 
 
 def _is_mask(place: Place, node: Any) -> bool:
@@ -76,7 +77,7 @@ def _masked_at(place: Place) -> Iterator[Candidate]:
         new = by_mask(place, place.cell.code(at.value), index, method, value, seen=seen)
         if new is not None:
             yield Candidate(
-                "choose with jnp.where in place of an update by mask", place.cell.edit({call: new})
+                "choose with `jnp.where` in place of an update by mask", place.cell.edit({call: new})
             )
 
 
@@ -148,7 +149,7 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
     yield from _replaced_field(place, function, base, changes)
     if _of_outside(place, function, base):
         path = place.from_outside(base)
-        yield Candidate(f"{TITLE}, and {path} dynamic", place.cell.edit(changes), "unsafe", dyn=(path,))
+        yield Candidate(f"{TITLE}, and `{path}` dynamic", place.cell.edit(changes), "unsafe", dyn=(path,))
 
 
 def _replaced_field(
@@ -166,7 +167,7 @@ def _replaced_field(
             )
             for line, new in changes.items()
         }
-        yield Candidate(f"{TITLE}, in a new {root}", place.cell.edit(new))
+        yield Candidate(f"{TITLE}, in a new `{root}`", place.cell.edit(new))
 
 
 def _view(place: Place, function: Any, base: str) -> tuple[str, str] | None:
@@ -189,7 +190,7 @@ def _put_back(
     """What is stored into `row` is put into `grid` too, as NumPy does where one is a view of the other."""
     back = f"{whole} = {place.jnp}.asarray({whole}).at[{index}].set({base})\n"
     cell = place.cell.edit({line: f"{new}{back}" for line, new in changes.items()})
-    yield Candidate(f"{TITLE}, and put {base} back into {whole}", cell)
+    yield Candidate(f"{TITLE}, and put `{base}` back into `{whole}`", cell)
 
 
 def _of_enclosing(place: Place, function: Any, base: str) -> bool:
@@ -299,5 +300,5 @@ def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
                 changes[small] = f"{base} = {code}"
                 bases.append(base)
     if any(line in around and any(s in changes for s in line.body) for line in lines):
-        yield Candidate(f"bind the new array to {' and '.join(dict.fromkeys(bases))} again", place.cell.edit(changes),
+        yield Candidate(f"bind the new array to {listed(dict.fromkeys(bases))} again", place.cell.edit(changes),
                         "safe", changes_result=True)  # fmt: skip

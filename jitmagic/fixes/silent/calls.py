@@ -11,6 +11,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import Text, calls_in
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -123,7 +124,7 @@ def _copied(evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[
         if trial.same(wanted.results, got.results):
             words = "traced; equal to the run without jit"
     yield Fix(
-        title=f"pass a copy for {', '.join(f'`{n}`' for n in donated)}", applicability="safe", verified=bool(words),
+        title=f"pass a copy for {listed(donated)}", applicability="safe", verified=bool(words),
         evidence=words or "not tried: the array is gone already", calls=tuple(new),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from jitmagic.fixes import inline
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         cell = _rewritten(text, function, states)
         words = _proved(evidence, prover, cell, [s.place for s in states if s.written])
         if words:
-            listed = " and ".join(f"`{s.place}`" for s in states if s.written)
+            written = listed(s.place for s in states if s.written)
             yield Fix(
-                title=f"compile a function that takes and returns {listed}, and store it after the call",
+                title=f"compile a function that takes and returns {written}, and store it after the call",
                 applicability="unsafe", verified=True, evidence=words, cell=cell,
             )  # fmt: skip
 

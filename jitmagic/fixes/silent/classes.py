@@ -25,7 +25,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     if finding.kind == "lossy-pytree":
         facts = [(x.type, x.fields) for x in silent.lossy]
         candidates = [c for kind, lost in facts for c in _complete(evidence.function.cell, kind, lost)]
-        title = "return every field from tree_flatten"
+        title = "return every field from `tree_flatten`"
     else:
         pairs = [(x.type, x.field) for x in silent.arrays_in_aux]
         candidates = [c for kind, name in pairs for c in _as_child(evidence.function.cell, kind, name)]

@@ -32,7 +32,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     cell = _copied(evidence.function.cell, evidence.function.name, names[0])
     if cell is not None and (words := _proved(prover, cell, [w.path for w in own])):
         yield Fix(
-            title=f"work on a copy of {names[0]}",
+            title=f"work on a copy of `{names[0]}`",
             applicability="safe",
             verified=True,
             evidence=words,

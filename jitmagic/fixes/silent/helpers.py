@@ -15,6 +15,7 @@ from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root as path_root
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -93,7 +94,7 @@ def _as_argument(
             got = trial.play(prover, cell, [*past, *(calls.get(s, s) for s in history)])
             if trial.same(_wanted(prover, [*past, *history]).results, got.results):
                 return Fix(
-                    title=f"pass {' and '.join(f'`{n}`' for n in lengths)} as an argument at each call",
+                    title=f"pass {listed(lengths)} as an argument at each call",
                     applicability="unsafe", verified=True, cell=cell, calls=tuple(calls[s] for s in sources),
                     evidence=f"the results without jit, also after the change, with {_traces(got.traces)}",
                 )  # fmt: skip
@@ -106,7 +107,7 @@ def _as_argument(
         if got.traces > (1 if past or _word(evidence, stale) == "function" else 0) and trial.same(
             wanted.results, got.results
         ):
-            names = " and ".join(f"`{n}`" for n in taken)
+            names = listed(taken)
             return Fix(
                 title=f"take {names} as a static argument: each new {_word(evidence, stale)} compiles again",
                 applicability="unsafe", verified=True,

@@ -172,7 +172,7 @@ def _mapped(
             text.replace(stacking, out)
     text.remove(started)
     text.replace(loop, f"{out} = jax.vmap(lambda {row}: {text.code(only.args[0])})({xs})")
-    yield "map over the rows with jax.vmap", text.result()
+    yield "map over the rows with `jax.vmap`", text.result()
 
 
 STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array")
@@ -194,12 +194,12 @@ def _comprehension(
         name = ast.unparse(around.func).rpartition(".")[2] if isinstance(around, ast.Call) else ""
         alone = isinstance(around, ast.Call) and len(around.args) == 1 and not around.keywords
         if name in ("stack", "array", "asarray") and alone:
-            yield "map with jax.vmap", Text(source).replace(around, mapped).result()
+            yield "map with `jax.vmap`", Text(source).replace(around, mapped).result()
         elif name == "sum":
             total = f"jnp.sum({mapped}, axis=0)"
-            yield "map with jax.vmap and add up", Text(source).replace(around, total).result()
+            yield "map with `jax.vmap` and add up", Text(source).replace(around, total).result()
         elif isinstance(node, ast.ListComp):
-            yield "map with jax.vmap", Text(source).replace(node, mapped).result()
+            yield "map with `jax.vmap`", Text(source).replace(node, mapped).result()
 
 
 def _as_vmap(text: Text, node: ast.ListComp | ast.GeneratorExp) -> str | None:
@@ -247,7 +247,7 @@ def _reduced(
         listed = isinstance(outer, ast.Call) and ast.unparse(outer.func) == "list"
         arrays = ", ".join(map(text.code, call.args[1:]))
         yield (
-            "map with jax.vmap",
+            "map with `jax.vmap`",
             text.replace(outer if listed else call, f"jax.vmap({f})({arrays})").result(),
         )
         return
@@ -256,11 +256,11 @@ def _reduced(
         if len(looped.args) < 3 and len(call.args) == 3:
             low, high = ["0", *map(text.code, looped.args)][-2:]
             looping = f"jax.lax.fori_loop({low}, {high}, lambda i, state: {f}(state, i), {start})"
-            yield "loop with jax.lax.fori_loop", Text(source).replace(call, looping).result()
+            yield "loop with `jax.lax.fori_loop`", Text(source).replace(call, looping).result()
             return
         rest = f"jnp.arange({', '.join(map(text.code, looped.args))})"
     scanning = f"jax.lax.scan(lambda state, x: ({f}(state, x), None), {start}, {rest})[0]"
-    yield "loop with jax.lax.scan", text.replace(call, scanning).result()
+    yield "loop with `jax.lax.scan`", text.replace(call, scanning).result()
 
 
 def _nested(

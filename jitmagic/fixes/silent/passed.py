@@ -12,6 +12,7 @@ from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import Text, add_argument, add_parameter
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -31,7 +32,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             words = _proved(prover, cell, sources, calls)
             if words:
                 yield Fix(
-                    title=f"take {' and '.join(f'`{p}`' for p in wanted)} as an argument", applicability="unsafe",
+                    title=f"take {listed(wanted)} as an argument", applicability="unsafe",
                     verified=True, evidence=words, cell=cell, calls=tuple(calls),
                 )  # fmt: skip
                 return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.silent.text import FunctionNode, Text
 
-TITLE = "loop with jax.lax.scan, which stacks the results"
+TITLE = "loop with `jax.lax.scan`, which stacks the results"
 STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array", "jax.numpy.asarray")
 
 

@@ -13,6 +13,7 @@ from jitmagic.fixes.silent import trial, wholes
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -56,9 +57,9 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
         got = trial.play(prover, cell, shown, jit=None)
         wanted = trial.original(prover, before, jit=False)
         if got.results and trial.same(wanted.results, got.results):
-            names = " and ".join(f"`{r}`" for r in roots)
+            names = listed(roots)
             yield Fix(
-                title=f"pass {names} through {nnx}.jit, which follows its variables", applicability="unsafe",
+                title=f"pass {names} through `{nnx}.jit`, which follows its variables", applicability="unsafe",
                 verified=True, evidence=f"traced; the state goes on over {len(got.results)} calls as without jit",
                 cell=cell, calls=tuple(shown if prover.parts is None else calls),
             )  # fmt: skip
@@ -82,7 +83,7 @@ def _by_framework(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
         same = trial.same(wanted.results, got.results) and trial.same(wanted.states, got.states)
         if got.results and same and any(got.states):
             yield Fix(
-                title=f"compile with {nnx}.jit, which follows the variables of its arguments", applicability="safe",
+                title=f"compile with `{nnx}.jit`, which follows the variables of its arguments", applicability="safe",
                 verified=True, evidence=f"traced; results and state as without jit over {len(got.results)} calls",
                 cell=cell,
             )  # fmt: skip
@@ -144,9 +145,9 @@ def _as_variables(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
         return
     words, calls = _proved(evidence, prover, cell)
     if words:
-        listed = " and ".join(f"`self.{n}`" for n in names)
+        owned = listed(f"self.{n}" for n in names)
         yield Fix(
-            title=f"make {listed} a {made}, whose value is followed", applicability="safe", verified=True,
+            title=f"make {owned} a `{made}`, whose value is followed", applicability="safe", verified=True,
             evidence=words, cell=cell, calls=calls,
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ from jitmagic.fixes.silent.calls import argument_of, fewer, replaced, with_argum
 from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import Text, calls_in
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         )
         with contextlib.suppress(SyntaxError, ValueError):
             new = [with_argument(s, evidence, path, template) for s in new]
-    names = ", ".join(f"`{p}`" for p in arguments)
+    names = listed(arguments)
     for calls in (_begun_strong(evidence, prover, sources, arguments, jnp), new):
         if calls == sources:
             continue
@@ -97,7 +98,7 @@ def _strong_inside(
     for name in dict.fromkeys(leaf.argument for leaf in leaves.values()):
         with contextlib.suppress(SyntaxError, ValueError):
             wrapped = [with_argument(s, evidence, name, tree) for s in wrapped]
-    names = ", ".join(f"`{p}`" for p in leaves)
+    names = listed(leaves)
     for played, calls in ((written, written), (replaced(prover, sources, wrapped), wrapped)):
         if played == history:
             continue

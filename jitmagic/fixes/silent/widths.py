@@ -13,6 +13,7 @@ from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -100,7 +101,7 @@ def _tested_as_setting(evidence: Evidence, prover: Prover, line: int) -> Iterato
     proof = prover.options(made)
     if proof.holds:
         yield Fix(
-            title=f"make {' and '.join(names)} static: it keeps its Python type, and each new value compiles again",
+            title=f"make {listed(names)} static: it keeps its Python type, and each new value compiles again",
             applicability="unsafe", verified=True, evidence=proof.words, static_argnames=made.static_argnames,
         )  # fmt: skip
 
