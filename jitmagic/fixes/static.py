@@ -107,7 +107,7 @@ def _meant(kept: JitOptions, roots: set[str], evidence: Evidence, prover: Prover
         proof = prover.options(options)
         if proof.holds:
             yield Fix(
-                title=f"make {_listing(names)} static in place of {_listing(sorted(roots))}", applicability="unsafe",
+                title=f"make {listed(names)} static in place of {listed(sorted(roots))}", applicability="unsafe",
                 verified=True, evidence=proof.words, static_argnames=options.static_argnames, static_argnums=(),
             )  # fmt: skip
             return

@@ -28,7 +28,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     form = _form(place, call, operands)
     if form is not None:
         name = place.cell.code(call.func)
-        yield Candidate(f"call {name} on the host through jax.pure_callback",
+        yield Candidate(f"call `{name}` on the host through `jax.pure_callback`",
                         place.cell.edit({call: _hosted(place, call, operands, form)}), "unsafe", COST)  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from jitmagic.fixes.rewrite.buffers import made_by_jax
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.scans import loop_name, start_of
 from jitmagic.fixes.rewrite.stored import rebinding
+from jitmagic.rules.words import listed
 
 KINDS = ("leaked-tracer", "state-write", "in-place-update", "tracer-array-conversion")
 STATE = {"scan": 0, "fori_loop": 1}
@@ -41,8 +42,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
         loops = [c for c in place.cell.own(outer, cst.Call) if _runs(c, inner.name.value)]
         body = _Body(inner, loops[0]) if len(loops) == 1 else None
         if body is not None and _updates(place, outer, body) and _threaded(place, outer, body):
-            words = " and ".join(body.updated)
-            yield Candidate(f"carry {words} through the loop", place.cell.edit(body.changes))
+            yield Candidate(f"carry {listed(body.updated)} through the loop", place.cell.edit(body.changes))
 
 
 def _runs(call: Any, name: str) -> bool:

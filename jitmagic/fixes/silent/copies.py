@@ -59,7 +59,7 @@ def propose_for_caller(finding: Finding, evidence: Evidence, prover: Prover) -> 
     cell, new = text.result(), [c for c in calls if c is not None]
     if words := _given_back(prover, cell, sources, new):
         yield Fix(
-            title=f"return {name} beside the result, and bind it again where {evidence.function.name} is called",
+            title=f"return `{name}` beside the result, and bind it again where `{evidence.function.name}` is called",
             applicability="unsafe", verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(new)),
         )  # fmt: skip
 
