@@ -8,6 +8,7 @@ from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.rules.words import listed
 
 MATH = {
     "fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
@@ -203,8 +204,8 @@ def _words(place: Place, changes: dict[Any, str | None]) -> str:
     if texts:
         scipy = all(_resolved(place, t).startswith("scipy") for t in texts)
         library = f"{place.jax}.scipy" if scipy else "jax.numpy"
-        return f"use {library} in place of {', '.join(dict.fromkeys(texts))}"
-    return "keep the value an array: no float(), int() or .item()"
+        return f"use `{library}` in place of {listed(dict.fromkeys(texts))}"
+    return "keep the value an array: no `float()`, `int()` or `.item()`"
 
 
 def _changes(place: Place, calls: list[Any], *, asarray: bool = False) -> dict[Any, str | None]:

@@ -183,7 +183,7 @@ def _log_of_determinant(text: Text, line: int) -> str:
         if _last_of(inner) == "det" and inner.args and line in lines | {getattr(inner, "end_lineno", 0)}:
             matrix = text.code(inner.args[0])
             text.replace(node, f"{_jnp(text)}.linalg.slogdet({matrix})[1]")
-    return "use slogdet: the logarithm of the determinant, without the determinant that overflows"
+    return "use `slogdet`: the logarithm of the determinant, without the determinant that overflows"
 
 
 def _around(text: Text, line: int) -> list[ast.AST]:
@@ -268,7 +268,7 @@ def _logistic(text: Text, line: int) -> str:
                     text.code(x.operand) if negative and isinstance(x, ast.UnaryOp) else f"-({text.code(x)})"
                 )
                 text.replace(node, f"jax.nn.sigmoid({code})")
-    return "use jax.nn.sigmoid, which does not overflow"
+    return "use `jax.nn.sigmoid`, which does not overflow"
 
 
 def _softplus(text: Text, line: int) -> str:
@@ -282,7 +282,7 @@ def _softplus(text: Text, line: int) -> str:
                 text.replace(node, f"jax.nn.softplus({text.code(exp.args[0])})")
         elif _last(node) == "log1p" and isinstance(inner, ast.Call) and _last(inner) == "exp":
             text.replace(node, f"jax.nn.softplus({text.code(inner.args[0])})")
-    return "use jax.nn.softplus, which does not overflow"
+    return "use `jax.nn.softplus`, which does not overflow"
 
 
 def _softmax(text: Text, line: int) -> str:
@@ -325,7 +325,7 @@ def _xlogy(text: Text, line: int) -> str:
                     sign = "-" if text.code(other).startswith("-") else ""
                     code = text.code(log.args[0])
                     text.replace(node, f"{sign}jax.scipy.special.xlogy({code}, {code})")
-                    return "use jax.scipy.special.xlogy, which is 0 where its first argument is"
+                    return "use `jax.scipy.special.xlogy`, which is 0 where its first argument is"
     return ""
 
 
