@@ -9,6 +9,7 @@ defines a function. Listed are
 * errors: cells that raise another exception than without the extension
 * findings: errors and warnings about cells, for a reader to judge (a cell that fails under `jax.jit` is right to)
 
+A notebook is an `.ipynb` file, or a page of Markdown with MyST's `{code-cell}` blocks, as jax's documentation has them.
 Cells with other cell magics, shell commands or `--skip` texts are left out of both. The exit status is 1 where
 something failed inside.
 """
@@ -20,6 +21,7 @@ import ast
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,11 +29,21 @@ from typing import Any
 
 LEFT_OUT = ("%%", "%timeit", "%time", "!pip", "%pip", "google.colab", "input(", "profiler.trace")
 
+MYST = re.compile(
+    r"^(?P<fence>`{3,}|~{3,})\{code-cell\}[^\n]*\n(?:---\n.*?^---\n|(?::[\w-]+:[^\n]*\n)*)(?P<source>.*?)^(?P=fence)\s*$",
+    re.M | re.S,
+)
+"""A code cell of a MyST page: the fence, its options, the source."""
+
 
 def cells(path: Path, skip: list[str]) -> list[tuple[int, str]]:
     """(number, source) of the code cells that are run."""
-    found = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    texts = [(i, "".join(c["source"])) for i, c in enumerate(found) if c["cell_type"] == "code"]
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        texts = list(enumerate(m["source"] for m in MYST.finditer(text)))
+    else:
+        found = json.loads(text)["cells"]
+        texts = [(i, "".join(c["source"])) for i, c in enumerate(found) if c["cell_type"] == "code"]
     return [(i, t) for i, t in texts if t.strip() and not any(w in t for w in (*LEFT_OUT, *skip))]
 
 
