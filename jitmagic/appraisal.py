@@ -36,7 +36,7 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
     def look(before: Any, out: Any) -> None:
         nonlocal start
         looked = time.perf_counter()
-        subject.guarded(beyond.note_argument_writes, subject, before, args, kwargs, out)
+        subject.guarded(beyond.look_at_changes, subject, before, args, kwargs, out)
         start += time.perf_counter() - looked
 
     try:

@@ -158,10 +158,19 @@ def rehearse(
             if not subject.framework:  # a framework's own jit carries what is written to its objects back
                 note_argument_writes(subject, before, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
+            subject.seen.settle(before.changes())
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
+
+
+def look_at_changes(
+    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> None:
+    """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
+    note_argument_writes(subject, before, args, kwargs, out)
+    subject.seen.settle(before.changes())
 
 
 def note_argument_writes(

@@ -235,14 +235,37 @@ def split_calls(text: str) -> list[str]:
     return [ast.get_source_segment(text, node) or "" for node in tree.body]
 
 
-def compile_inside(tree: ast.Module) -> set[str]:
-    """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
-    found = definitions(tree)
-    inside = {d.name for d in found if d.jits_inside} | _makers(tree)
-    compiled = {_as_called(d.name) for d in found if d.jitted} | inside
+def compiled_names(tree: ast.Module) -> set[str]:
+    """What the cell compiles by itself, as it is called: `f` of `@jit def f`, `g` of `g = jit(f)`, `.step`."""
+    compiled = {_as_called(d.name) for d in definitions(tree) if d.jitted}
     for node in _statements(tree.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
             compiled |= set(bound_names(node))
+    return compiled
+
+
+def beside_compiled(tree: ast.Module) -> set[str]:
+    """Functions of a cell that compiles others by itself, which nothing compiled can call: they make the model and
+    the data, and run the loop. What the cell only calls at its top level is not reached by that."""
+    if not compiled_names(tree):
+        return set()
+    found = {n.name: n for n in _statements(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
+    top = [n for n in tree.body if n not in found.values()]
+    called = {id(n.func) for s in top for n in _own_nodes(s) if isinstance(n, ast.Call)}
+    todo = [*top, *(n for n in found.values() if n.name in compiling or isinstance(n, ast.ClassDef))]
+    reached = set(compiling)
+    while todo:
+        names = {n.id for n in walk(todo.pop()) if isinstance(n, ast.Name) and id(n) not in called}
+        todo += [found[name] for name in (names & found.keys()) - reached]
+        reached |= names
+    return {name for name, n in found.items() if isinstance(n, ast.FunctionDef)} - reached
+
+
+def compile_inside(tree: ast.Module) -> set[str]:
+    """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
+    inside = {d.name for d in definitions(tree) if d.jits_inside} | _makers(tree)
+    compiled = compiled_names(tree) | inside
     functions = [n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef)]
     called = {f.name: _called(f) for f in functions if f.name not in compiled}
     while more := {n for n, names in called.items() if names & compiled and n not in compiled}:

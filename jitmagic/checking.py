@@ -206,9 +206,9 @@ class Checker(Subject):
                     compile=not self.settings.trace_only,
                     progress=self.progress,
                 )
-            self.guarded(self._wrote, before.changes())
+            self.guarded(self._wrote, self.users_own(before.changes(), reach))
         except BaseException:
-            self.guarded(self._wrote, before.changes())
+            self.guarded(self._wrote, self.users_own(before.changes(), reach))
             before.restore()
             raise
         finally:

@@ -143,6 +143,8 @@ class Write:
     where: Where | None = None
     before: str = ""
     after: str = ""
+    settled: bool = False
+    """A further run changes nothing there: a memo that is filled, an attribute that is made at first use."""
 
 
 @dataclass(frozen=True)

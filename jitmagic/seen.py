@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jitmagic import evidence as ev
 from jitmagic import report
+from jitmagic.evidence import root
 
 
 @dataclass
@@ -55,6 +57,13 @@ class Seen:
         """Say once what a reader of the numbers has to know."""
         if remark not in self.remarks:
             self.remarks.append(remark)
+
+    def settle(self, again: Iterable[ev.Write]) -> None:
+        """Tell which writes were made once and for all: a run after the first one changed only what is in `again`."""
+        moved = {root(w.path) for w in again}
+        for path, write in self.writes.items():
+            if not write.tracer and root(path) not in moved:
+                self.writes[path] = replace(write, settled=True)
 
     def note(self, text: str) -> None:
         """Say once what was left out."""

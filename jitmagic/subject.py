@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import threading
 import types
 from collections.abc import Callable, Collection, Sequence
@@ -178,8 +179,16 @@ class Subject:
             if w.path in kept:
                 found.append(replace(w, where=where, tracer=False, after=""))
             elif writes_of(w.path, reach.functions) or (w.tracer and "._" not in w.path):
-                found.append(w)
+                found += self.users_own([w], reach)
         return found
+
+    def users_own(self, writes: Sequence[ev.Write], reach: Any) -> list[ev.Write]:
+        """The writes without those to private attributes that no code of the user's names: a library's memos."""
+        from jitmagic.state.uses import facts_of
+
+        known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
+        private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
+        return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
 
     def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
         """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
@@ -199,13 +208,19 @@ class Subject:
 
     # -- calls on record
 
+    def taken_as_static(self) -> dict[str, Any]:
+        """What of a call's arguments is static, as keywords of `call_leaves` and `signature_key`."""
+        return dict(
+            static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
+            static_scalars=self.framework == "equinox",
+        )  # fmt: skip
+
     def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
         from jitmagic.tracing.leaves import signature_key
 
-        numbers, names = self.options.static_argnums, self.options.static_argnames
         with contextlib.suppress(Exception):
-            key = signature_key(self.fn, args, kwargs, static_argnums=numbers, static_argnames=names)
+            key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
             hash(key)
             return key
         return None
@@ -217,7 +232,7 @@ class Subject:
         source, cell = self.call_source()
         leaves = call_leaves(
             self.fn, args, kwargs,
-            static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
+            **self.taken_as_static(),
         )  # fmt: skip
         self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
 

@@ -624,6 +624,47 @@ def test_an_argument_that_is_written_into_is_told_with_a_copy_that_mends_it(note
     assert "state-write" not in notebook.kinds()
 
 
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time -f blurred", "%%jitcheck -q"])
+def test_a_memo_by_shape_is_a_note_and_a_count_is_not(notebook, magic):
+    cell = (
+        "kernels, counts = {}, [0]\ndef kernel(n):\n    if n not in kernels:\n"
+        "        kernels[n] = np.bartlett(n + 2)[1:-1].astype('f4')\n    return kernels[n]\n"
+        "def blurred(x):\n    return jnp.convolve(x, kernel(len(x)))"
+    )
+    compiled = "\nblurred = jax.jit(blurred)" if "check" in magic else ""
+    notebook.ok(f"{magic}\n{cell}{compiled}\nblurred(jnp.ones(4)); blurred(jnp.ones(4))")
+    assert notebook.kinds("warning", "error") == [] and "state-write" in notebook.kinds("note")
+    counting = cell.replace("    return kernels", "    counts[0] += 1\n    return kernels")
+    notebook.ok(f"{magic}\n{counting}{compiled}\nblurred(jnp.ones(4))")
+    assert "state-write" in notebook.kinds("warning")
+
+
+def test_equal_static_objects_are_one(notebook):
+    cell = (
+        "import dataclasses, functools\n@dataclasses.dataclass(frozen=True)\nclass Size:\n    n: int\n"
+        "@functools.partial(jax.jit, static_argnums=1)\ndef padded(x, size):\n    return jnp.pad(x, size.n)\n"
+    )
+    notebook.ok(f"%%jitcheck -q\n{cell}for _ in range(4): padded(jnp.ones(2), Size(3))")
+    assert notebook.kinds("warning", "error") == []
+    notebook.ok(f"%%jitcheck -q\n{cell}for n in range(4): padded(jnp.ones(2), Size(n))")
+    [found] = [f for f in notebook.report().findings if f.severity == "warning"]
+    assert found.kind == "recompile-static" and "Size(n=0)" in found.message
+
+
+def test_what_stands_beside_compiled_functions_is_not_for_jit(notebook):
+    notebook.ok(
+        "%%jitcheck -q\ndef noise(n):\n    return np.random.default_rng().normal(size=n)\n"
+        "def scaled(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"
+        "@jax.jit\ndef step(x):\n    return jnp.tanh(x)\nstep(noise(3))"
+    )
+    assert notebook.kinds("warning", "error") == []
+    notebook.ok(
+        "%%jitcheck -q\ndef scaled(x):\n    if x.sum() > 0:\n        return x\n    return -x\n"
+        "step = jax.jit(lambda x: scaled(jnp.tanh(x)))\nscaled(jnp.ones(3))"
+    )
+    assert notebook.kinds("error") == ["tracer-bool"]
+
+
 def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):
     """Where this jaxlib compiles the sum rightly there is nothing to tell, and nothing may be told."""
     notebook.ok(

@@ -127,7 +127,7 @@ def with_state(
 
     checker = prover.checker
     dyn = ",".join(filter(None, (checker.dyn, *more))) or None
-    if not checker.settings.compile and not dyn:
+    if not checker.settings.compile and not dyn and checker.framework != "brainstate":
         return None
     args = prover.samples[0].args if prover.samples else ()
     if not dyn and checker.stateful(args) is None:

@@ -34,6 +34,7 @@ class Runs:
         self.prover, self.checker = prover, prover.checker
         self.trying: Callable[..., Any] | None = None
         """The corrected function, where it has copies of the notebook's objects as its own."""
+        self._going_on = False
         self._noted: list[frozenset[str]] | None = None
         body = ast.parse(Cell(self.checker.cell.body).module.code).body
         self._classes = frozenset(d.name for d in body if isinstance(d, ast.ClassDef))
@@ -57,7 +58,8 @@ class Runs:
         reach = self.checker.reach(sample.args, sample.kwargs)
         with ExitStack() as stack:
             stack.enter_context(without_tracers(self.checker.namespace))
-            stack.enter_context(quiet.undone(reach))
+            if not self._going_on:
+                stack.enter_context(quiet.undone(reach))
             if self.trying is not None:
                 stack.enter_context(quiet.undone(roots.reach(self.trying)))
             stack.enter_context(arrays_undone(sample))
@@ -117,10 +119,25 @@ class Runs:
         fresh.__name__ = f"{getattr(fn, '__name__', 'function')} rewritten"
         return options.trial(fresh)
 
-    def writes(self, run: Callable[[Sample], Any]) -> list[frozenset[str]]:
+    def writes(
+        self, run: Callable[[Sample], Any], samples: Sequence[Sample] | None = None
+    ) -> list[frozenset[str]]:
         """Paths outside the function that a run of each kept call changes."""
         self._noted = []
-        for sample in self.prover.samples:
+        for sample in self.prover.samples if samples is None else samples:
             run(sample)
         noted, self._noted = self._noted, None
         return noted
+
+    def in_a_row(self, run: Callable[[Sample], Any]) -> list[Any] | None:
+        """Results of the kept calls, the state between them left as it is and put back in the end; None where one of
+        them fails."""
+        first = self.prover.samples[0]
+        with quiet.undone(self.checker.reach(first.args, first.kwargs)):
+            self._going_on = True
+            try:
+                return [run(s) for s in self.prover.samples]
+            except Exception:
+                return None
+            finally:
+                self._going_on = False

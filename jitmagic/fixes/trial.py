@@ -49,6 +49,7 @@ class Outcome:
     """What the corrected function does not do that the user's does."""
 
 
+NOT_AGAIN = Outcome(False, "what it draws or notes outside happens once, and later calls differ")
 NOT_GIVEN_BACK = Outcome(False, "the array that the function changes is not given back")
 
 
@@ -71,6 +72,8 @@ class Trial:
         self.prover, self.checker = prover, prover.checker
         self._wanted: tuple[list[Any], str] | None = None
         self._changed: list[list[Any]] | None = None
+        self._in_a_row: list[Any] | None = None
+        """What the plain function gives where its calls follow each other; empty where it leaves nothing behind."""
         self.runs = Runs(prover)
 
     def _found(self, defined: Defined) -> Any:
@@ -178,6 +181,8 @@ class Trial:
             if again != self.runs.writes(self.runs.plain(self.checker.fn)):
                 return Outcome(False, "it writes other things outside the function")
         found = self._same_results(ran, wanted, how, covers)
+        if found.holds and not self._goes_on_alike(ran):
+            return NOT_AGAIN
         if not found.holds or not raises:
             return found
         told = self._raises(ran.jitted, ran.target)
@@ -265,6 +270,24 @@ class Trial:
         if differences := compare(wanted, ran.plain):
             return Outcome(False, f"the result differs from the plain run ({differences[0].reason})")
         return Outcome(True, f"traced; {how} on {calls}", printed=ran.printed, exact=not cost, cost=cost)
+
+    def _goes_on_alike(self, ran: _Ran) -> bool:
+        """Where the function leaves something behind (a random state, a count): called in a row, each call starting
+        from what the one before has left, the corrected one gives what the plain one gives."""
+        from jitmagic.measure.compare import compare
+
+        samples, wanted = self.prover.samples, self.wanted()[1]
+        if len(samples) < 2 or not wanted.endswith("without jit") and "NumPy" not in wanted:
+            return True
+        given = as_numpy if "NumPy" in wanted else (lambda s: s)
+        if self._in_a_row is None:
+            plain = self.runs.plain(self.checker.fn)
+            moves = any(self.runs.writes(lambda s: plain(given(s)), samples[:1]))
+            self._in_a_row = (self.runs.in_a_row(lambda s: plain(given(s))) if moves else None) or []
+        if not self._in_a_row:
+            return True
+        got = self.runs.in_a_row(lambda s: self.runs.traced(ran.jitted, s, ran.target, io.StringIO()))
+        return got is not None and not compare(self._in_a_row, got)
 
     def _by_rounding(self, ran: _Ran) -> bool:
         """Rounding alone makes the compiled results of the corrected function differ from its plain ones."""

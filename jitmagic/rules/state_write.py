@@ -52,7 +52,8 @@ rate(1.0, epoch)
 
 ## When to ignore it
 
-When it should run at tracing only: a counter of compilations, a cache of plain Python values by shape.
+When it should run at tracing only: a counter of compilations. A cache of plain Python values by shape, which a
+second run without jit leaves as it is, is a note.
 """
 
 from __future__ import annotations
@@ -164,13 +165,18 @@ def _written(evidence: Evidence, writes: list[Write]) -> Finding:
         if first.before and first.after
         else ""
     )
+    once = all(w.settled for w in writes)
+    when = (
+        "that happens once, and a further run without jit changes nothing there"
+        if once
+        else "that happens once, while jax traces it, and not in later calls of the compiled function"
+    )
     return RULE.finding(
         evidence,
-        f"`{function}` {DEED[first.action].format(listed(names[:4]))}{values}: that happens once, while "
-        "jax traces it, "
-        "and not in later calls of the compiled function",
+        f"`{function}` {DEED[first.action].format(listed(names[:4]))}{values}: {when}",
         where=first.where,
         culprits=[*names, root(first.path)],
+        severity="note" if once else None,
         help=f"take {quoted(names[0])} as an argument and return the new value, or declare it dynamic "
         f"(`--dyn {names[0]}`)",
     )

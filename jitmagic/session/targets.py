@@ -28,12 +28,14 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
             raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
     if request.functions:
         return request.functions
-    of_python = cells.not_for_jit(tree)
-    functions = tuple(n for n in usable if "." not in n and n not in of_python)
+    aside = cells.not_for_jit(tree)
+    if request.kind != "jit":
+        aside |= cells.beside_compiled(tree)
+    functions = tuple(n for n in usable if "." not in n and n not in aside)
     used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
     if (
         not functions
-        and of_python.isdisjoint(usable)
+        and aside.isdisjoint(usable)
         and not request.calls
         and not cells.uses_jit(tree)
         and not any(map(compiled_already, used))

@@ -233,7 +233,11 @@ def framework_classes(cls: type) -> tuple[type, ...]:
 
 
 def _has_value(obj: object, classes: tuple[type, ...]) -> bool:
-    """The framework's own class has a `value`: a property of that name on a user's module makes no variable."""
+    """The framework's own class has a `value`: a property of that name on a user's module makes no variable.
+
+    Nor does a field of a frozen dataclass, which nobody can write (`flax.nnx` notes the settings of modules so)."""
+    if getattr(getattr(type(obj), "__dataclass_params__", None), "frozen", False):
+        return False
     if any("value" in class_dict(c) for c in classes):
         return True
     return type(obj) in classes and "value" in (own_dict(obj) or {})

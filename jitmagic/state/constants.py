@@ -41,7 +41,7 @@ def variables(
     constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` and
     `static` are the paths with those roles.
     """
-    leaves = [leaf for leaf in reach.leaves() if not _is_input(leaf)]
+    leaves = [leaf for leaf in reach.leaves() if _below(leaf.path, dyn) or not _is_input(leaf)]
     baked = match(jaxpr_constants, leaves)
     if len(baked) < len({id(c) for c in jaxpr_constants}):
         extra = [leaf for leaf in reach.leaves(used_only=False) if leaf.path not in baked]
@@ -59,8 +59,10 @@ def variables(
 
 
 def _is_input(leaf: LeafValue) -> bool:
-    """Does it come in as an argument? Objects that are no pytree, the receiver among them, do not."""
-    return leaf.root.origin == "argument" and leaf.origin != "attribute"
+    """Does it come in as an argument? What is in objects that are no pytree does not."""
+    if leaf.root.origin != "argument":
+        return False
+    return leaf.origin != "attribute" or not _is_plain_object(leaf.root.value)
 
 
 def _counts(leaf: LeafValue, baked: bool) -> bool:

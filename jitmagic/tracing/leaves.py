@@ -116,8 +116,11 @@ def call_leaves(
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),
+    static_scalars: bool = False,
 ) -> tuple[Leaf, ...]:
-    """The leaves of one call as plain data; a static argument is one leaf, whatever it holds."""
+    """The leaves of one call as plain data; a static argument is one leaf, whatever it holds.
+
+    `static_scalars`: Python numbers are static, as `equinox.filter_jit` takes them."""
     import jax.tree_util as jtu
 
     static = static_names(fn, static_argnums, static_argnames)
@@ -126,7 +129,9 @@ def call_leaves(
         if name in static or position in static_argnums and name == path and name.startswith("args["):
             out.append(_leaf(path, name, value, static=True))
             continue
-        out += [_leaf(path + _keystr(keys), name, v) for keys, v in jtu.tree_flatten_with_path(value)[0]]
+        for keys, v in jtu.tree_flatten_with_path(value)[0]:
+            fixed = static_scalars and isinstance(v, (bool, int, float, complex))
+            out.append(_leaf(path + _keystr(keys), name, v, static=fixed))
     return tuple(out)
 
 
@@ -193,9 +198,9 @@ def _short(value: Any) -> str:
     if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
         return _by_fields(value)
     name = getattr(value, "__qualname__", None)
-    return (
-        f"{name} at {id(value):#x}" if isinstance(name, str) else f"{type(value).__name__} at {id(value):#x}"
-    )
+    if not isinstance(name, str) and type(value).__hash__ is not object.__hash__ and is_hashable(value):
+        return f"{_repr(value)} of hash {hash(value) & 0xFFFFFFFFFF:#x}"  # equal objects are one to jax
+    return f"{name if isinstance(name, str) else type(value).__name__} at {id(value):#x}"
 
 
 def _by_fields(value: Any) -> str:
@@ -231,12 +236,16 @@ def signature_key(
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),
+    static_scalars: bool = False,
 ) -> Any:
     """A hashable key that changes when `jax.jit` would trace anew: shapes, dtypes, weak types, static values
     and the structure of the arguments."""
     import jax
 
-    leaves = call_leaves(fn, args, kwargs, static_argnums=static_argnums, static_argnames=static_argnames)
+    leaves = call_leaves(
+        fn, args, kwargs,
+        static_argnums=static_argnums, static_argnames=static_argnames, static_scalars=static_scalars,
+    )  # fmt: skip
     structure = jax.tree.structure((args, kwargs), is_leaf=lambda v: v is None)
     parts = tuple((x.path, x.shape, x.dtype, x.weak_type, x.value if x.static or x.kind == "other" else "")
                   for x in leaves)  # fmt: skip

@@ -308,3 +308,13 @@ def test_a_frameworks_own_jit_knows_random_states(notebook: Any, jit: str) -> No
     notebook.ok("import brainstate, brainpy.math as bm")
     notebook.ok(f"%%jitcheck -q\n@{jit}\ndef f(x):\n    return x + bm.random.rand()\nf(1.0)")
     assert notebook.kinds("error", "warning") == []
+
+
+def test_what_a_library_keeps_in_private_attributes_is_its_own_affair(layer: Any) -> None:
+    layer.ok(
+        "%%jit -q --no-time -f spikes\nneurons = bp.dyn.Lif(3, V_th=0.5, V_initializer=bp.init.ZeroInit())\n"
+        "def spikes(currents):\n    def one(i, current):\n        bp.share.save(t=i * 0.1, dt=0.1)\n"
+        "        return neurons(current)\n    return bm.for_loop(one, (bm.arange(len(currents)), currents))\n"
+        "spikes(bm.ones(4)); spikes(bm.ones(4))"
+    )
+    assert layer.kinds("warning", "error") == []

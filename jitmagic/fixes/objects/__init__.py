@@ -19,10 +19,22 @@ KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static", "recomp
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts, unstatic
+    from jitmagic.fixes.objects import (
+        fields,
+        filtering,
+        hashable,
+        once,
+        parts,
+        register,
+        settings,
+        texts,
+        unstatic,
+    )
 
     if finding.kind not in KINDS or not evidence.function.cell:
         return
+    if finding.kind == "invalid-jax-type":
+        yield from filtering.propose(finding, evidence, prover)
     if not prover.samples:
         if _passes_iterator(finding, evidence):
             yield from once.propose(finding, evidence)

@@ -74,6 +74,9 @@ def _hoisted(
             if made is None:
                 continue
             cell, calls, name = made
+            if finding.kind == "hidden-rng" and not static and not _varies(prover, cell, [calls[0]] * 2):
+                yield from _made_once(prover, cell, calls, plain.code(node), name)
+                return
             words = _proved(prover, cell, calls, sources, name if static else "")
             if words is None:
                 continue
@@ -92,6 +95,28 @@ def _may_not_run_again(finding: Finding, evidence: Evidence) -> bool:
     """A file is read, or something taken from a generator: a run that nobody asked for leaves that alone."""
     asked = {e.what for e in (evidence.silent.effects if evidence.silent else ())}
     return finding.kind == "frozen-side-effect" and bool(asked & {"file", "iterator"})
+
+
+def _varies(prover: Prover, cell: str, calls: Sequence[str]) -> bool:
+    """The last two of these calls, which are the same, give other numbers; also where that cannot be seen."""
+    with contextlib.suppress(Exception):
+        first, second = trial.play(prover, cell, calls).results[-2:]
+        return not trial.same(first, second)
+    return True
+
+
+def _made_once(prover: Prover, cell: str, calls: Sequence[str], code: str, name: str) -> Iterator[Fix]:
+    """What is made anew from a fixed seed at each call, made once in front of them: a framework's module goes on."""
+    passed = [s.replace(code, name) for s in calls]
+    program = [f"{name} = {code}", *passed]
+    with contextlib.suppress(Exception):
+        got, plain = trial.play(prover, cell, program), trial.play(prover, cell, program, jit=False)
+        if trial.same(plain.results, got.results) and _varies(prover, cell, [program[0], *passed[:1] * 2]):
+            yield Fix(
+                title=f"make `{name}` once and pass it as an argument", applicability="unsafe", verified=True,
+                evidence=f"traced; the same with and without jit on {len(calls)} calls, and other numbers each time",
+                cell=cell, calls=tuple(program),
+            )  # fmt: skip
 
 
 def untried(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:

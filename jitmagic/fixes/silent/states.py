@@ -47,7 +47,7 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
     options = prover.checker.options
     if options.static_argnames or options.static_argnums:
         return
-    _decorate(text, function, f"{nnx}.jit")
+    decorate(text, function, f"{nnx}.jit")
     _insert_first(text, function, roots)
     cell = text.result()
     calls = [_with_first(s, evidence.function.name, roots) for s in sources]
@@ -99,7 +99,7 @@ def _variables(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
     return [np.array(v) for m in modules for v in jax.tree.leaves(nnx.state(m)) if hasattr(v, "shape")]
 
 
-def _decorate(text: Text, function: FunctionNode, decorator: str) -> None:
+def decorate(text: Text, function: FunctionNode, decorator: str) -> None:
     """Put the decorator in the place of one that compiles, or above the function."""
     old = next((d for d in function.decorator_list if any(map(wholes.is_jit, ast.walk(d)))), None)
     if old is not None:
