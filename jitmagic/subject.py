@@ -109,7 +109,8 @@ class Subject:
 
     def receiver(self, args: Sequence[Any]) -> Any:
         """The object that `self.x` paths start from, or None."""
-        is_method = "." in self.name and args and has_parameters(self.fn)
+        free = not isinstance(self.fn, types.MethodType)
+        is_method = free and "." in self.name and args and has_parameters(self.fn)
         return args[0] if is_method else None
 
     def clear_cache(self) -> None:

@@ -136,13 +136,15 @@ class Shim:
 
 def compiled_already(value: Any) -> bool:
     """The user's own code has compiled it, with `jax.jit` or a framework's own."""
-    from jitmagic.tracing.foreign import framework_of
+    from jitmagic.tracing import foreign
 
-    if type(value).__name__ != "PjitFunction" and not framework_of(value):
+    framework = foreign.framework_of(value)
+    if type(value).__name__ != "PjitFunction" and not framework:
         return False
     from jitmagic.tracing.locate import is_user_file
 
-    code = getattr(inspect.unwrap(value), "__code__", None)
+    inner = foreign.inner_function(value) if framework else value
+    code = getattr(inspect.unwrap(inner), "__code__", None)
     return code is not None and is_user_file(code.co_filename)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import types
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from jitmagic.fixes.around import (
     shape_of,
     vmap_as_loop,
 )
-from jitmagic.fixes.definitions import Defined, prepare
+from jitmagic.fixes.definitions import Defined, find, prepare
 from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.fixes.runs import Runs
 
@@ -79,7 +80,14 @@ class Trial:
     def _found(self, defined: Defined) -> Any:
         """The corrected function, by its own name or by that of what the notebook made of it. Raises KeyError."""
         own = self.checker.name.partition(".")[0] in defined.namespace
-        return defined.function(self.checker.name if own else self.checker.bound_as)
+        name, fn = self.checker.name if own else self.checker.bound_as, self.checker.fn
+        if isinstance(
+            fn, types.MethodType
+        ):  # that of the object that the user's is bound to, or of a copy of it
+            found = find(defined.namespace, name)
+            if isinstance(found, types.FunctionType):
+                return types.MethodType(found, adopt.adopted(fn.__self__, defined.classes))
+        return defined.function(name)
 
     # -- what is wanted
 

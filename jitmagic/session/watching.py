@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import types
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -96,8 +97,14 @@ def watch(session: Session, target: str, *, own: bool = False) -> None:
 
 
 def _known_as(target: str, fn: Any) -> str:
-    """The name of the function inside what is compiled, where the source has one."""
-    name = getattr(fn, "__name__", "")
+    """The name of the function inside what is compiled, where the source has one; of a bound method of the
+    notebook's with its class."""
+    from jitmagic.tracing import foreign
+
+    inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn
+    if isinstance(inner, types.MethodType) and type(inner.__self__).__module__ == "__main__":
+        return inner.__qualname__
+    name = getattr(inner, "__name__", "")
     return target if "." in target or not str(name).isidentifier() else str(name)
 
 

@@ -318,3 +318,43 @@ def test_what_a_library_keeps_in_private_attributes_is_its_own_affair(layer: Any
         "spikes(bm.ones(4)); spikes(bm.ones(4))"
     )
     assert layer.kinds("warning", "error") == []
+
+
+UPDATED = """%%jitcheck -q
+import brainpy as bp, brainpy.math as bm
+class Reservoir(bp.DynamicalSystem):
+    def __init__(self):
+        super().__init__()
+        self.level, self.days = bm.Variable(bm.zeros(3)), 0
+    def update(self, rain):
+        {}
+        self.level += rain
+        return self.level.value
+lake = Reservoir()
+day = bm.jit(lake.update)
+"""
+
+
+def test_a_method_under_bm_jit_is_diagnosed_and_its_correction_proved(notebook: Any) -> None:
+    notebook.ok(
+        UPDATED.format("if self.level.value.sum() > 1.0:\n            self.level.value = bm.zeros(3)")
+    )
+    notebook.error("day(1.0)")
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    assert (found.kind, found.function, found.span.line) == ("tracer-bool", "Reservoir.update", 8)
+    assert found.fixes and found.fixes[0].verified and "if self.level" not in found.fixes[0].cell
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "culprit"),
+    [
+        ("self.days += 1", "state-write", "lake.days"),
+        ("rain = rain * np.random.rand()", "hidden-rng", "np.random.rand"),
+    ],
+)
+def test_what_a_method_under_bm_jit_does_once_is_told(
+    notebook: Any, statement: str, kind: str, culprit: str
+) -> None:
+    notebook.ok(UPDATED.format(statement) + "day(1.0); day(1.0)")
+    [found] = [f for f in notebook.report().findings if f.severity == "warning"]
+    assert (found.kind, found.span.line) == (kind, 8) and culprit in found.culprits

@@ -54,3 +54,40 @@ for temperature in (4, 2, 1):
     )
     [found] = [f for f in notebook.report().findings if f.severity != "note"]
     assert (found.kind, found.culprits, found.span.line) == ("recompile-static", ("temperature",), 4)
+
+
+def test_settings_in_a_module_of_equinox_become_static_fields(notebook: Any) -> None:
+    notebook.run(
+        """%%jit -q --no-time -f gain
+import equinox as eqx
+class Filter(eqx.Module):
+    cutoff: float
+    shape: str
+    def at(self, f):
+        return f / (f + self.cutoff) if self.shape == 'high' else self.cutoff / (f + self.cutoff)
+def gain(unit, f):
+    return jnp.log(unit.at(f))
+"""
+    )
+    notebook.error("gain(Filter(2.0, 'high'), jnp.ones(2))")
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    assert found.kind == "invalid-jax-type" and all(f.verified for f in found.fixes)
+    assert "    shape: str = eqx.field(static=True)\n" in found.fixes[0].cell
+    assert "@eqx.filter_jit\ndef gain" in found.fixes[1].cell
+
+
+def test_a_module_made_from_a_fixed_seed_at_each_call_is_made_once(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jitcheck -q
+from flax import nnx
+@nnx.jit
+def jittered(x):
+    noise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))
+    return noise(x).sum()
+"""
+    )
+    notebook.ok("jittered(jnp.ones(64))")
+    [found] = [f for f in notebook.report().findings if f.kind == "hidden-rng"]
+    assert [f.calls[0] for f in found.fixes if f.verified] == ["noise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))"]
+    notebook.ok("%config JitMagics.budget = 10")
