@@ -229,7 +229,7 @@ class Search:
     def follow(self, candidate: Any, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], Any]]:
         """The candidate after those of `path`, where it holds; else what its cell leaves to do."""
         key = candidate.cell + repr((candidate.static, candidate.dyn))
-        if key in self.tried or self._spent():
+        if key in self.tried or self._spent() or (candidate.ends and _fails_plainly(self.prover)):
             return
         self.tried.add(key)
         self.attempts += 1

@@ -439,6 +439,17 @@ CASES = {
         "f = Halving().count\n",
         ("f(jnp.float32(9.0), floor=jnp.float32(1.0))",), "scale = jnp.where(found, scale, 2.0)",
     ),
+    "several ways to call itself": Case(
+        "tracer-bool", "def f(n, turns=0):\n    if n > 1:\n        half = n // 2\n        if n % 2:\n            return f(n - 1, turns + 1)\n"
+        "        return f(half, turns + 1) if n > 9 else f(n - 1, turns + 3)\n    return n, turns\n",
+        ("f(jnp.int32(27))",), "found = jnp.logical_not(n > 1)",
+    ),
+    "loop left in one of its branches": Case(
+        "tracer-bool", "def f(xs, v):\n    low, high = 0, len(xs)\n    while low < high:\n        at = (low + high) // 2\n"
+        "        if xs[at] == v:\n            return at\n        elif xs[at] < v:\n            low = at + 1\n        else:\n            high = at\n"
+        "    return -1\n",
+        ("f(jnp.arange(9) * 2, 6)", "f(jnp.arange(9) * 2, 7)"), "    return jnp.where(found, at, -1)",
+    ),
     "selections in a comprehension": Case(
         "dynamic-shape", "def f(x, k):\n    return {c: x[jnp.flatnonzero(k == c)].mean() for c in (0, 1)}\n",
         ("f(jnp.arange(4.0), jnp.array([0, 1, 1, 1]))",), "{c: jnp.mean(x, where=k == c) for c in (0, 1)}",

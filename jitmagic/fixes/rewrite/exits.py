@@ -9,7 +9,7 @@ from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import indented
 from jitmagic.fixes.rewrite.liveness import bound_before, live_after, rebound
 from jitmagic.fixes.rewrite.loops import Body, first_values, has_break, impure, range_of, while_loop
-from jitmagic.fixes.rewrite.merging import body_of, where
+from jitmagic.fixes.rewrite.merging import body_of, parts, where
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import is_boolean, negated, stripped, truth
 
@@ -131,11 +131,12 @@ def with_return(place: Place, loop: Any) -> Iterator[Candidate]:
 
     statements = body_of(loop)
     leave = next((s for s in statements if isinstance(s, cst.If) and place.cell.own(s, cst.Return)), None)
-    if leave is None or leave.orelse is not None or loop.orelse is not None or has_break(place, loop):
+    if leave is None or loop.orelse is not None or has_break(place, loop):
         return
     block, at = place.cell.siblings(loop)
     rest = block.body[at + 1 :]
-    found, last = _returned(body_of(leave)), _returned(rest)
+    then, otherwise = parts(leave)
+    found, last = _returned(then), _returned(rest)
     endless = isinstance(loop, cst.While) and place.cell.code(loop.test).strip("()") in ("True", "1")
     if found is None or (last is None and (rest or not endless)):
         return
@@ -145,8 +146,8 @@ def with_return(place: Place, loop: Any) -> Iterator[Candidate]:
     index, (start, stop, _), head = turns
     done, turn = names.fresh("found", place.taken), statements.index(leave)
     text = head + rebound(place, statements[:turn]) + f"{done} = {stripped(truth(place, leave.test))}\n"
-    if statements[turn + 1 :]:
-        text += f"if not {done}:\n{indented(rebound(place, statements[turn + 1 :]))}"
+    if tail := [*otherwise, *statements[turn + 1 :]]:
+        text += f"if not {done}:\n{indented(rebound(place, tail))}"
     text += f"{index} = {place.jnp}.where({done}, {index}, {index} + 1)\n" if index else ""
     value = found if last is None else _chosen(place, done, found, last)
     value = value if isinstance(value, str) or value is None else stripped(place.cell.code(value))
@@ -205,11 +206,11 @@ def _chosen(place: Place, done: str, found: Any, last: Any) -> str | None:
     if any(tuples):
         if not all(tuples) or len(found.elements) != len(last.elements):
             return None
-        parts = [
+        pieces = [
             _chosen(place, done, *(e.value for e in pair))
             for pair in zip(found.elements, last.elements, strict=True)
         ]
-        return None if None in parts else ", ".join(p or "" for p in parts)
+        return None if None in pieces else ", ".join(p or "" for p in pieces)
     first, second = (stripped(place.cell.code(v)) for v in (found, last))
     return first if first == second else where(place, done, first, second, boolean=True)
 

@@ -34,6 +34,8 @@ class Candidate:
     """It keeps a write to the outside: the proof asks for the same writes."""
     raises: bool = False
     """A check moves into the compiled program: it is tried on values that fail it."""
+    ends: bool = False
+    """It ends only if the plain function does, which has to run before it is tried."""
     covers: bool = False
     """The result may hold more than that of the plain run, or be of a wider type: its values have to be there."""
     changes_result: bool = False

@@ -21,7 +21,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     text = None if turn is None else _loop(place, turn)
     if text is not None:
         first, *others = _statements(place)
-        yield Candidate(TITLE, place.cell.edit({first: text, **{s: None for s in others}}))
+        yield Candidate(TITLE, place.cell.edit({first: text, **{s: None for s in others}}), ends=True)
 
 
 def ended_by(place: Place) -> _Turn | None:
@@ -71,7 +71,9 @@ class _Turn:
     test: str
     result: str
     rest: Sequence[Any]
-    again: Any
+    again: Any = None
+    ways: str = ""
+    """Source of `rest` and of the calls that it ends in, where there are several, as assignments."""
 
 
 def _turn(place: Place, body: Sequence[Any]) -> _Turn | None:
@@ -89,8 +91,47 @@ def _turn(place: Place, body: Sequence[Any]) -> _Turn | None:
     if not isinstance(last, cst.If):
         return None
     first, second = parts(last)
-    sides = [_returning(s) for s in (first, [*second, *body[at + 1 :]])]
-    return None if None in sides else _either(place, head, last.test, *sides)
+    sides = [first, [*second, *body[at + 1 :]]]
+    several = _several(place, head, last.test, sides)
+    returned = [_returning(s) for s in sides]
+    return several or (None if None in returned else _either(place, head, last.test, *returned))
+
+
+def _several(place: Place, head: Sequence[Any], test: Any, sides: Sequence[Any]) -> _Turn | None:
+    """The turn of an `if` of which one side returns a result and the other calls the function in several places."""
+    results: list[Any] = [_value(s[0]) if len(s) == 1 else None for s in sides]
+    plain = [v is not None and not _own_calls(place, v) for v in results]
+    if plain[0] == plain[1]:
+        return None
+    ways = _ways(place, sides[plain[0]])
+    asked = stripped(place.cell.code(test)) if plain[0] else negated(place, test)
+    result = stripped(place.cell.code(results[plain[1]]))
+    return None if ways is None else _Turn(head, asked, result, [], ways=ways)
+
+
+def _ways(place: Place, statements: Sequence[Any]) -> str | None:
+    """Statements that end in calls of the function only, with the parameters bound anew in place of these."""
+    import libcst as cst
+
+    at = next((i for i, s in enumerate(statements) if _own_calls(place, s)), None)
+    if at is None:
+        return None
+    head, last = place.cell.block(statements[:at]), statements[at]
+    if isinstance(last, cst.If):
+        first, second = parts(last)
+        sides = [_ways(place, first), _ways(place, [*second, *statements[at + 1 :]])]
+        return None if None in sides else head + _if(place, last.test, *sides)
+    value = _value(last)
+    if isinstance(value, cst.IfExp):
+        sides = [_rebound(place, value.body), _rebound(place, value.orelse)]
+        return None if None in sides else head + _if(place, value.test, *sides)
+    again = _rebound(place, value)
+    return None if again is None else head + again
+
+
+def _if(place: Place, test: Any, first: str | None, second: str | None) -> str:
+    asked = stripped(place.cell.code(test))
+    return f"if {asked}:\n{indented(first or '')}else:\n{indented(second or '')}"
 
 
 def _value(statement: Any) -> Any:
@@ -133,6 +174,8 @@ def _step(place: Place, turn: _Turn) -> tuple[str, str, str] | None:
     import libcst as cst
 
     node = turn.again
+    if turn.ways:
+        return "", turn.result, turn.ways
     if not isinstance(node, cst.BinaryOperation):
         again = _rebound(place, node)
         return None if again is None else ("", turn.result, again)
