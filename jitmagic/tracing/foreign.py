@@ -27,14 +27,11 @@ def framework_of(fn: Any) -> str:
 
 
 def inner_function(fn: Any) -> Callable[..., Any]:
-    """The user's function or bound method inside a compiled one of a framework, past the framework's own wrappers."""
-    from jitmagic.state.values import is_user_file
-
-    inner = getattr(fn, "__wrapped__", None)
-    while callable(further := getattr(inner, "__wrapped__", None)):
-        if is_user_file(inner.__code__.co_filename):
-            break
-        inner = further
+    """The user's function or bound method inside a compiled one of a framework, past a wrapper that BrainPy adds."""
+    inner: Any = getattr(fn, "__wrapped__", None)
+    room = str(getattr(inner, "__globals__", {}).get("__name__", "")).partition(".")[0]
+    if room == "brainpy" and hasattr(inner, "__wrapped__"):
+        inner = inner.__wrapped__
     return _user_method(inner) if callable(inner) else fn
 
 
