@@ -213,7 +213,7 @@ class Subject:
         """What of a call's arguments is static, as keywords of `call_leaves` and `signature_key`."""
         return dict(
             static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
-            static_scalars=self.framework == "equinox",
+            filtering=self.filtering,
         )  # fmt: skip
 
     def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -225,6 +225,11 @@ class Subject:
             hash(key)
             return key
         return None
+
+    @property
+    def filtering(self) -> bool:
+        """Compiled by a jit for which everything that is no array is static."""
+        return bool(self.framework == "equinox")
 
     def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
         """Put a call on record, as plain data."""

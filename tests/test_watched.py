@@ -18,6 +18,7 @@ FOUND = [
     ("g = jax.jit(lambda x, n: sum(x * i for i in range(n)))", "f = None", "g(1.0, 3)", "tracer-int", "n"),
     ("g = nnx.jit(f)", "from flax import nnx\ndef f(m, x):\n    if m(x).sum() > 0:\n        return x\n    return m(x)", "g(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), jnp.ones(2))", "tracer-bool", "m.kernel.value"),
     ("g = eqx.filter_jit(f)", "import equinox as eqx\ndef f(m, x):\n    print(x)\n    return m(x)", "g(eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0)), jnp.ones(2))", "trace-time-print", "x"),
+    ("g = eqx.filter_jit(f)", "import equinox as eqx\nclass M(eqx.Module):\n    w: jax.Array\n    n: int\ndef f(m):\n    return m.w / (m.n + 1)", "for i in range(4): g(M(jnp.ones(2), i))", "recompile-static", "m.n"),
     ("g = bm.jit(f)", "import brainpy.math as bm\nv = bm.Variable(bm.zeros(2))\ndef f(x):\n    return x + np.random.rand() + v.value", "g(1.0)", "hidden-rng", "np.random.rand"),
 ]  # fmt: skip
 
@@ -39,6 +40,7 @@ CLEAN = [
     "@jax.jit\ndef f(x, flag=None):\n    return x if flag is None else x * flag\nf(1.0); f(2.0); f(3.0)",
     "from jax.nn import relu\nf = jax.jit(lambda a, b: relu(a @ b))\nf(jnp.ones((2, 3)), jnp.ones((3, 2)))",
     "import equinox as eqx\nm = eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(0))\n@eqx.filter_jit\ndef f(m, x):\n    return jax.vmap(m)(x)\nf(m, jnp.ones((3, 2)))",
+    "import equinox as eqx\nms = [eqx.nn.MLP(2, 1, 4, 1, key=jax.random.key(i)) for i in range(4)]\n@eqx.filter_jit\ndef f(m, x):\n    return jax.vmap(m)(x)\nfor m in ms: f(m, jnp.ones((3, 2)))",
     "from flax import nnx\nm = nnx.BatchNorm(2, rngs=nnx.Rngs(0))\n@nnx.jit\ndef f(m, x):\n    return m(x)\n[f(m, jnp.ones((3, 2))) for _ in range(3)]",
     "import brainpy.math as bm\nv = bm.Variable(bm.zeros(2))\n@bm.jit\ndef f(x):\n    v.value = v.value + x\n    return v.value\nf(1.0); f(2.0)",
     "p = [(jnp.ones((4, 4)), jnp.zeros(4))] * 10\ndef loss(p, x):\n    for w, b in p:\n        x = jnp.tanh(x @ w + b)\n    return x.mean()\n@jax.jit\ndef f(p, x):\n    return jax.grad(loss)(p, x)\nf(p, jnp.ones((3, 4)))",

@@ -88,9 +88,15 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             f"`{evidence.function.name}` was compiled anew for each",
             where=evidence.function.where,
             culprits=[path, root(path)],
-            help=f"take {quoted(path)} out of the static arguments where no shape, `range` or `if` needs "
-            "its value",
+            help=_help(evidence, path),
         )
+
+
+def _help(evidence: Evidence, path: str) -> str:
+    declared = evidence.options.static_argnames or evidence.options.static_argnums
+    if root(path) != path and not declared:  # a jit that takes all but arrays as static
+        return f"make {quoted(path)} an array (`jnp.asarray`) where no shape, `range` or `if` needs its value"
+    return f"take {quoted(path)} out of the static arguments where no shape, `range` or `if` needs its value"
 
 
 def _by_identity(evidence: Evidence, path: str, type_name: str) -> Finding:

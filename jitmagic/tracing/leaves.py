@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from jitmagic.evidence import Leaf
+from jitmagic.tracing.foreign import is_array
 
 _Kind = inspect.Parameter
 
@@ -116,11 +117,10 @@ def call_leaves(
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),
-    static_scalars: bool = False,
+    filtering: bool = False,
 ) -> tuple[Leaf, ...]:
-    """The leaves of one call as plain data; a static argument is one leaf, whatever it holds.
-
-    `static_scalars`: Python numbers are static, as `equinox.filter_jit` takes them."""
+    """The leaves of one call as plain data; a static argument is one leaf, whatever it holds. For a `filtering` jit
+    every leaf that is no array is static."""
     import jax.tree_util as jtu
 
     static = static_names(fn, static_argnums, static_argnames)
@@ -129,9 +129,10 @@ def call_leaves(
         if name in static or position in static_argnums and name == path and name.startswith("args["):
             out.append(_leaf(path, name, value, static=True))
             continue
-        for keys, v in jtu.tree_flatten_with_path(value)[0]:
-            fixed = static_scalars and isinstance(v, (bool, int, float, complex))
-            out.append(_leaf(path + _keystr(keys), name, v, static=fixed))
+        out += [
+            _leaf(path + _keystr(keys), name, v, static=filtering and not is_array(v))
+            for keys, v in jtu.tree_flatten_with_path(value)[0]
+        ]
     return tuple(out)
 
 
@@ -236,16 +237,15 @@ def signature_key(
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),
-    static_scalars: bool = False,
+    filtering: bool = False,
 ) -> Any:
     """A hashable key that changes when `jax.jit` would trace anew: shapes, dtypes, weak types, static values
     and the structure of the arguments."""
     import jax
 
     leaves = call_leaves(
-        fn, args, kwargs,
-        static_argnums=static_argnums, static_argnames=static_argnames, static_scalars=static_scalars,
-    )  # fmt: skip
+        fn, args, kwargs, static_argnums=static_argnums, static_argnames=static_argnames, filtering=filtering
+    )
     structure = jax.tree.structure((args, kwargs), is_leaf=lambda v: v is None)
     parts = tuple((x.path, x.shape, x.dtype, x.weak_type, x.value if x.static or x.kind == "other" else "")
                   for x in leaves)  # fmt: skip
