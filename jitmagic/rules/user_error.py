@@ -100,7 +100,8 @@ def _help(problem: Problem) -> str:
 
 def _placeholder(evidence: Evidence) -> str:
     """A test of a type on the way, which may be why."""
-    test = next((t for t in evidence.silent.tests if t.where), None) if evidence.silent else None
+    tests = evidence.silent.tests if evidence.silent else ()
+    test = next((t for t in tests if t.where and not t.swallows), None)
     if test is None or test.where is None:
         return ""
     return f"; {quoted(test.where.text)} (line {test.where.line}) sees a placeholder while jax traces"
