@@ -171,3 +171,19 @@ def test_what_the_fixes_run_leaves_nothing_behind() -> None:
     again = checked(cell, "f(1.0)", setup="batches = iter([1.0, 2.0, 3.0])\n")
     assert any(f.fixes for f in findings_of(again))
     assert next(again.namespace["batches"]) == before
+
+
+@pytest.mark.parametrize(
+    ("cell", "hinted"),
+    [
+        ("def f(s):\n    s = [s] if isinstance(s, float) else s\n    return s[1]\n", True),
+        (
+            "def f(s):\n    try:\n        s = float(s)\n    except TypeError:\n        pass\n    return s[1]\n",
+            False,
+        ),
+    ],
+)
+def test_an_error_behind_a_test_of_a_type_names_the_test(cell: str, hinted: bool) -> None:
+    found = finding("user-error", cell, "f(1.0)")
+    assert ("`isinstance(s, float)` (line 3) sees a placeholder" in found.help) is hinted
+    assert ("placeholder" in found.help) is hinted
