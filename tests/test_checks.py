@@ -817,7 +817,7 @@ def run(m, x):
     def test_is_looked_at_where_they_call_it(self, notebook):
         notebook.ok("import functools\ntraces = []")
         notebook.ok(self.CELL)
-        assert "donated" in str(notebook.error("outer(jnp.ones(2))"))
+        assert "deleted" in str(notebook.error("outer(jnp.ones(2))"))
         [finding] = [f for f in notebook.report().findings if f.severity == "error"]
         assert (finding.kind, finding.culprits) == ("donated-reuse", ("s",))
 
