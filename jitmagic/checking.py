@@ -258,16 +258,19 @@ class Checker(Subject):
                 declared=v.role == "dynamic" and declared,
                 framework=frameworks.get(name, ""),
             )
-        self._look_at_unnamed(jaxpr, stateful, moved, shown)
+        self._look_at_unnamed(jaxpr, stateful, moved, shown, reach)
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
         self.variants.add(self.kind_of_call(args, kwargs), constants.freeze(reach, baked, dyn))
         self.guarded(self._observe, traced, args, kwargs, reach)
 
-    def _look_at_unnamed(self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str]) -> None:
+    def _look_at_unnamed(
+        self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
+    ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
         from jitmagic.state import constants, names
+        from jitmagic.state.reads import reads_of
         from jitmagic.tracing import stages
 
         places = stateful.places if stateful is not None else ()
@@ -281,6 +284,7 @@ class Checker(Subject):
             if variable is not None and not path.startswith("<"):
                 self.seen.variables[path] = replace(
                     variable, path=path, written=place.path in written, framework=place.adapter.name,
+                    reads=reads_of(ev.root(path), reach.functions),  # where the code names what holds it
                     declared=self.dyn is not None and self.dyn != "auto",
                 )  # fmt: skip
 

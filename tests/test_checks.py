@@ -107,6 +107,14 @@ def test_what_an_object_of_another_cell_asks_is_shown_where_the_cell_calls_it(no
     assert any(f.verified and f.calls for f in finding.fixes)
 
 
+def test_state_that_a_library_writes_is_shown_where_the_cell_uses_its_object(notebook):
+    pytest.importorskip("flax")
+    notebook.ok("from flax import nnx\ndrop = nnx.Dropout(0.5, rngs=nnx.Rngs(0))")
+    notebook.ok("%%jit -q --no-time noisy(jnp.ones(3))\ndef noisy(x):\n    y = drop(x)\n    return y + 1")
+    [finding] = [f for f in notebook.report().findings if f.kind == "state-write"]
+    assert finding.span.source == "y = drop(x)"
+
+
 class TestTheGoodCell:
     def test_one_trace_one_compilation_with_timing_and_cost(self, notebook):
         notebook.ok("x = jnp.ones(8)")
