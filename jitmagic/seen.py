@@ -60,9 +60,9 @@ class Seen:
 
     def settle(self, again: Iterable[ev.Write]) -> None:
         """Tell which writes were made once and for all: a run after the first one changed only what is in `again`."""
-        moved = {root(w.path) for w in again}
+        moved = {name for w in again for name in (root(w.path), w.path.rpartition(".")[2])}
         for path, write in self.writes.items():
-            if not write.tracer and root(path) not in moved:
+            if not write.tracer and moved.isdisjoint((root(path), path.rpartition(".")[2])):
                 self.writes[path] = replace(write, settled=True)
 
     def note(self, text: str) -> None:
