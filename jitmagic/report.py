@@ -140,8 +140,6 @@ class Timing:
     eager: Sample | None = None
     jit: Sample | None = None
     speedup: float | None = None
-    clear: bool = True
-    """The runs, taken in turn, agree on which of the two is faster."""
     break_even_calls: int | None = None
     constant_folded: bool = False
     device: str | None = None
@@ -153,6 +151,8 @@ class Timing:
     """Where the compiler computed the answer beforehand: the compiled call with the constants dynamic."""
     unfolded_by: tuple[str, ...] = ()
     """Those constants."""
+    clear: bool = True
+    """The runs, taken in turn, agree on which of the two is faster."""
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,9 @@ def give_back(session: Session, tree: ast.Module) -> None:
     from jitmagic.watched import Watched
 
     names = session.shell.user_ns
-    for name in cells.not_for_jit(tree):
-        held = names.get(name)
-        if isinstance(held, Watched):
-            names[name] = held._checker.original
+    watched = {name for name, value in list(names.items()) if isinstance(value, Watched)}
+    for name in watched & cells.not_for_jit(tree) if watched else ():
+        names[name] = names[name]._checker.original
 
 
 def names_bound(session: Session, names: Iterable[str]) -> None:
