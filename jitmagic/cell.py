@@ -277,7 +277,8 @@ def compile_inside(tree: ast.Module) -> set[str]:
 def _makers(tree: ast.Module) -> set[str]:
     """`make` of `jax.jit(make(0.1))`: what it gives is compiled, and not itself."""
     jits = [n for n in walk(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
-    calls = [c for n in jits for a in n.args for c in walk(a) if isinstance(c, ast.Call)]
+    made = [a for n in jits for a in n.args if not isinstance(a, ast.Lambda)]
+    calls = [c for a in made for c in (a, *_own_nodes(a)) if isinstance(c, ast.Call)]
     return {c.func.id for c in calls if isinstance(c.func, ast.Name)}
 
 
