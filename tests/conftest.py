@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,14 @@ from jitmagic import subject, watched
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests last: playwright keeps an event loop running in this thread, and cells with `await` need it."""
     items.sort(key=lambda item: "browser" in item.path.parts)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _young_garbage_only() -> Iterator[None]:
+    """What one file of tests has left is not looked through for garbage all through the later ones."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 class Notebook:
