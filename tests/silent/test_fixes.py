@@ -17,7 +17,7 @@ CELLS = [
     ("stale-constant", "def f(x):\n    return x / len(seen)\n", ["f(1.0)", "seen.append(2.0)", "f(1.0)"], "seen = [1.0]\n", {}),
     ("stale-constant", "def f(x):\n    return sum(x**p for p in powers)\n", ["f(2.0)", "powers = (1, 2, 3)", "f(2.0)"], "powers = (1, 2)\n", {}),
     ("stale-constant", "def f(x):\n    return act(x)\n", ["f(1.0)", "act = jnp.cos", "f(1.0)"], "act = jnp.sin\n", {}),
-    ("hidden-rng", "import numpy as onp\ndef f(x, n=2):\n    return x + onp.random.choice(x.shape[0], size=n)\n", ["f(jnp.ones(2))"] * 2, "", {}),
+    ("hidden-rng", "import numpy as onp\ndef f(x, n=40):\n    return x + onp.random.choice(x.shape[0], size=n)\n", ["f(jnp.ones(40))"] * 2, "", {}),
     ("state-write", "def f(v):\n    return v + queue.pop(0)\n", ["f(1.0)"] * 2, "queue = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n", {}),
     ("trace-time-print", "import warnings\ndef f(x):\n    y = x + 1\n    warnings.warn(f'now {y}')\n    return y\n", ["f(1.0)"], "", {}),
     ("key-reuse", "def f(key):\n    return jax.lax.fori_loop(0, 3, lambda i, x: x + jax.random.normal(key), 0.0)\n", ["f(jax.random.key(0))"], "", {}),
