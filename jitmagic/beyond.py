@@ -11,11 +11,12 @@ import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic import quiet
+from jitmagic.evidence import Write
 from jitmagic.subject import Subject
 from jitmagic.watched import plainly
 
@@ -119,7 +120,8 @@ class OwnRun:
         seen, subject.looked = subject.looked, None
         known = _known(subject)
         if subject.original is subject.fn:
-            note_argument_writes(subject, self.before, self.args, self.kwargs, out)
+            changes = self.before.changes() if self.before is not None else ()
+            note_argument_writes(subject, changes, self.args, self.kwargs, out)
             look_at_result(subject, seen, out)
         elif seen is not None and not gives_away(subject):
             rehearse(subject, self.args, self.kwargs, seen, out)
@@ -155,10 +157,11 @@ def rehearse(
         with quiet.undone(reach) as before, quiet.held_back(), plainly():
             with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
+            changes = before.changes()
             if not subject.framework:  # a framework's own jit carries what is written to its objects back
-                note_argument_writes(subject, before, args, kwargs, value)
+                note_argument_writes(subject, changes, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
-            subject.seen.settle(before.changes())
+            subject.seen.settle(changes)
     except OutOfTime:
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
@@ -169,12 +172,13 @@ def look_at_changes(
     subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> None:
     """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
-    note_argument_writes(subject, before, args, kwargs, out)
-    subject.seen.settle(before.changes())
+    changes = before.changes()
+    note_argument_writes(subject, changes, args, kwargs, out)
+    subject.seen.settle(changes)
 
 
 def note_argument_writes(
-    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    subject: Subject, changes: Sequence[Write], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> None:
     """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
     run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
@@ -192,7 +196,7 @@ def note_argument_writes(
         returned = {name for name, _, value in given if any(value is part for part in parts)}
         parameters = [name for name in parameters if name not in returned]
     refs = ref_paths(subject.fn, args, kwargs)
-    for write in before.changes() if before is not None else ():
+    for write in changes:
         bound = write.path in parameters and write.action not in ("added", "removed")
         told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):

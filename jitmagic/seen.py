@@ -19,6 +19,8 @@ class Sample:
     kwargs: dict[str, Any]
     source: str = ""
     cell: str | None = None
+    around: dict[str, Any] = field(default_factory=dict)
+    """Numbers and texts of the notebook that the function reads by name, as they were at the call."""
 
 
 @dataclass

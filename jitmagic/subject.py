@@ -253,9 +253,14 @@ class Subject:
         leaves = jax.tree.leaves((args, kwargs))
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
-            self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source()))
+            self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source(), self._around()))
         elif size > MAX_SAMPLE_BYTES:
             self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
+
+    def _around(self) -> dict[str, Any]:
+        namespace, code = getattr(self.fn, "__globals__", {}), getattr(self.fn, "__code__", None)
+        plain = (bool, int, float, complex, str)
+        return {n: namespace[n] for n in getattr(code, "co_names", ()) if type(namespace.get(n)) in plain}
 
     # -- failures of our own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrit
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -48,6 +50,19 @@ def propose(
     return tuple(found)
 
 
+def _as_now(fix: Fix, moved: set[str]) -> Fix:
+    """Proved on the calls kept, but with values that changed between them as they are now: not proved on these calls,
+    unless the fix makes them inputs."""
+    parameters = (
+        {n.arg for n in ast.walk(ast.parse(fix.cell)) if isinstance(n, ast.arg)} if fix.cell else set()
+    )
+    left = sorted(moved - parameters - set(fix.dyn or ()))
+    if not fix.verified or not left:
+        return fix
+    words = f"{fix.evidence}, with {listed(left)} as now: changed between the calls, which a compiled function misses"
+    return replace(fix, verified=False, evidence=words)
+
+
 def _place(finding: Finding) -> str:
     return f"{finding.kind} in line {finding.span.line}" if finding.span is not None else finding.kind
 
@@ -66,6 +81,8 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
         with contextlib.suppress(OutOfTime):
             found = _with_calls_inside(finding, evidence, prover) + found
     found = _advisable(_without_guesses(found), finding, evidence)
+    if finding.severity == "error" and (moved := prover.moved):
+        found = [_as_now(f, moved) for f in found]
     return replace(finding, fixes=tuple(_unique(found))) if found else finding
 
 
@@ -92,8 +109,6 @@ def _with_calls_inside(finding: Finding, evidence: Evidence, prover: Prover) -> 
 
 def uses_jit_itself(prover: Prover) -> bool:
     """The cell compiles the function: options of the magic would not reach it."""
-    import ast
-
     from jitmagic.cell import uses_jit
 
     try:

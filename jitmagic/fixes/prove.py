@@ -46,6 +46,12 @@ class Prover:
         self.parts: Parts | None = None
         """Where the calls stand in the function's own cell: its parts."""
 
+    @property
+    def moved(self) -> set[str]:
+        """Numbers and texts of the notebook that changed between the calls kept: every run has them as they are now."""
+        around = [s.around for s in self.samples]
+        return {name for a in around for b in around for name in a.keys() & b.keys() if a[name] != b[name]}
+
     def out_of_time(self) -> bool:
         """The budget for finding and proving fixes is spent. What it is asked for is left out then."""
         over = clock() > self._deadline

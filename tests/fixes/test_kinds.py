@@ -249,3 +249,20 @@ def test_a_correction_that_leaves_random_numbers_frozen_is_not_proved(notebook: 
     fixes = [f for x in notebook.report().findings if x.kind == "tracer-bool" for f in x.fixes]
     assert not any(f.verified for f in fixes if "np.random" in (f.cell or ""))
     notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_a_correction_is_not_proved_on_calls_between_which_the_notebook_changed(notebook: Any) -> None:
+    notebook.ok("scale = 2.0")
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x, n):\n    for i in range(n):\n        x = x * scale\n    return x"
+    )
+
+    def fixes() -> list[Fix]:
+        return [f for x in notebook.report().findings if x.kind == "tracer-int" for f in x.fixes]
+
+    notebook.run("f(1.0, 3)")
+    assert any(f.verified for f in fixes())
+    notebook.ok("scale = 3.0")
+    notebook.run("f(1.0, 3)")
+    assert fixes() and not any(f.verified for f in fixes())
+    assert "`scale` as now" in fixes()[0].evidence
