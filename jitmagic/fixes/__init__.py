@@ -15,6 +15,7 @@ from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
+from jitmagic.syntax import tolerant_tree, walk
 
 if TYPE_CHECKING:
     from jitmagic.subject import Subject
@@ -53,9 +54,8 @@ def propose(
 def _as_now(fix: Fix, moved: set[str]) -> Fix:
     """Proved on the calls kept, but with values that changed between them as they are now: not proved on these calls,
     unless the fix makes them inputs."""
-    parameters = (
-        {n.arg for n in ast.walk(ast.parse(fix.cell)) if isinstance(n, ast.arg)} if fix.cell else set()
-    )
+    tree = tolerant_tree(fix.cell) if fix.cell else None
+    parameters = {n.arg for n in walk(tree) if isinstance(n, ast.arg)} if tree is not None else set()
     left = sorted(moved - parameters - set(fix.dyn or ()))
     if not fix.verified or not left:
         return fix

@@ -19,22 +19,18 @@ KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static", "recomp
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
-    from jitmagic.fixes.objects import (
-        fields,
-        filtering,
-        hashable,
-        once,
-        parts,
-        register,
-        settings,
-        texts,
-        unstatic,
-    )
+    from jitmagic.fixes.objects import filtering
 
     if finding.kind not in KINDS or not evidence.function.cell:
         return
+    yield from _of_object(finding, evidence, prover)
     if finding.kind == "invalid-jax-type":
-        yield from filtering.propose(finding, evidence, prover)
+        yield from filtering.propose(evidence, prover)
+
+
+def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts, unstatic
+
     if not prover.samples:
         if _passes_iterator(finding, evidence):
             yield from once.propose(finding, evidence)
