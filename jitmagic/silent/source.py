@@ -229,14 +229,17 @@ def _dispatched_by(code: Code, call: ast.Call) -> str:
     """The name in `table[type(x)]`, `table.get(type(x))` and in calls of `functools.singledispatch` functions."""
     if not call.args:
         return ""
-    around = code.parent(call)
-    looked_up = isinstance(around, ast.Subscript) and around.slice is call or (
-        isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr == "get"
-    )  # fmt: skip
-    by_key = looked_up and code.full_name(call.func) == "builtins.type"
+    by_key = code.full_name(call.func) == "builtins.type" and _looks_up(code.parent(call), call)
     if not by_key and not hasattr(code.value(call.func), "registry"):
         return ""
     return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+
+
+def _looks_up(around: ast.AST | None, key: ast.expr) -> bool:
+    """The node is `table[key]` or `table.get(key, ...)`."""
+    if isinstance(around, ast.Subscript):
+        return around.slice is key
+    return isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr == "get"
 
 
 _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",
