@@ -8,6 +8,7 @@ from typing import Any
 from jax.interpreters import partial_eval
 
 from jitmagic.measure.program import Operation, open_jaxpr, walk
+from jitmagic.tracing.compat import subjaxprs
 
 
 def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
@@ -30,9 +31,4 @@ def _counts(operations: list[Operation]) -> Counter[int]:
 
 def _size(body: Any) -> int:
     """Equations, those of inner programs included."""
-    return sum(1 + sum(map(_size, _inner(eqn))) for eqn in body.eqns)
-
-
-def _inner(eqn: Any) -> list[Any]:
-    values = [v for p in eqn.params.values() for v in (p if isinstance(p, (tuple, list)) else (p,))]
-    return [open_jaxpr(v) for v in values if hasattr(open_jaxpr(v), "eqns")]
+    return sum(1 + sum(map(_size, subjaxprs(eqn))) for eqn in open_jaxpr(body).eqns)

@@ -8,11 +8,13 @@ and LAPACK Working Note 41: leading terms, dense, as if nothing were known about
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.extend.core import Literal
 
 FREE = frozenset(
     "reshape transpose broadcast_in_dim broadcast squeeze expand_dims slice dynamic_slice "
@@ -92,16 +94,23 @@ def _shape(atom: Any) -> tuple[int, ...]:
     return tuple(d if isinstance(d, int) else 1 for d in shape)
 
 
+@functools.lru_cache(maxsize=4096)
+def _elements(shape: tuple[Any, ...]) -> int:
+    """Elements of an array of that shape; a length that is not known yet counts as one."""
+    return math.prod(d if isinstance(d, int) else 1 for d in shape)
+
+
 def _size(atom: Any) -> int:
-    return math.prod(_shape(atom))
+    return _elements(getattr(atom.aval, "shape", ()))
 
 
 def _bytes(atom: Any) -> int:
-    dtype = getattr(atom.aval, "dtype", None)
+    aval = atom.aval
+    dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", ())
     # A scalar written into the program is part of the code and not read from memory.
-    if dtype is None or (hasattr(atom, "val") and not _shape(atom)):
+    if dtype is None or (not shape and isinstance(atom, Literal)):
         return 0
-    return _size(atom) * int(getattr(dtype, "itemsize", 0))
+    return _elements(shape) * int(getattr(dtype, "itemsize", 0))
 
 
 def _complex(atom: Any) -> int:

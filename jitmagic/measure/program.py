@@ -174,7 +174,7 @@ def _program(jaxpr: Any, inputs: Sequence[Flow], at: _At, found: Walk, out: list
 
     for eqn in body.eqns:
         line = inner_line(eqn, at.file) if at.file is not None else None
-        here = replace(at, line=at.line if line is None else line)
+        here = at if line is None or line == at.line else _At(at.file, line, at.times, at.unbounded)
         results = _equation(eqn, [read(v) for v in eqn.invars], here, found, out)
         flows.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in body.outvars]

@@ -43,7 +43,7 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
         for depth, (code, offset) in enumerate(stack):
             key = places[depth]
             if key not in chains:
-                chains[key] = _loops_around(code, line_of(code, offset))
+                chains[key] = _loops_around(code, offset)
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
                 found.equations += loop not in inside
@@ -59,11 +59,14 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
 _loops: ByCode[list[Any]] = ByCode()
 
 
-def _loops_around(code: types.CodeType, line: int) -> list[Any]:
-    """Loops of that code's function in whose bodies the line is, innermost first."""
+def _loops_around(code: types.CodeType, offset: int) -> list[Any]:
+    """Loops of that code's function in whose bodies the instruction's line is, innermost first."""
     known = _loops.get(code)
     if known is None:
         known = _loops.put(code, _loops_of(source_of(code.co_filename), code))
+    if not known:
+        return known
+    line = line_of(code, offset)
     return [n for n in known if _contains(n, line) and _in_body(n, line)]
 
 

@@ -239,7 +239,9 @@ def _looks_up(around: ast.AST | None, key: ast.expr) -> bool:
     """The node is `table[key]` or `table.get(key, ...)`."""
     if isinstance(around, ast.Subscript):
         return around.slice is key
-    return isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr == "get"
+    return (
+        isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr == "get"
+    )
 
 
 _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic", "number", "integer", "floating",

@@ -326,8 +326,12 @@ def _bound_names(node: Function, in_expressions: bool = True) -> tuple[set[str],
     todo: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
     while todo:
         n = todo.pop()
-        if not in_expressions and isinstance(n, ast.expr) and not _is_target(n):
-            continue
+        if not in_expressions:
+            if type(n) is ast.Assign:
+                todo += n.targets
+                continue
+            if isinstance(n, ast.expr) and not _is_target(n) or isinstance(n, ast.Return | ast.Expr):
+                continue
         if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             bound.add(n.name)
             todo += n.decorator_list

@@ -73,11 +73,17 @@ def jaxpr_of(closed: Any) -> Any:
     return getattr(closed, "jaxpr", closed)
 
 
+_PLAIN = frozenset((type(None), bool, int, float, str, dict, set, frozenset))
+"""Types of parameters that are no programs: to ask one for an attribute that it lacks takes a microsecond."""
+
+
 def subjaxprs(eqn: Any) -> Iterator[Any]:
     """The jaxprs among an equation's parameters: bodies of loops, branches, inner functions."""
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
-            if hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns"):
+            if type(item) not in _PLAIN and (
+                hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns")
+            ):
                 yield item
 
 
