@@ -29,6 +29,9 @@ PROPOSERS: tuple[Proposer, ...] = (
 CALLED_BACK = "jax.debug.callback"
 """State that leaves the compiled function on the side, which is worse than what the function returns."""
 
+WITHIN = frozenset(("unrolled-loop",))
+"""Kinds whose fixes change the function alone, never the calls."""
+
 
 def propose(
     findings: Sequence[Finding], evidence: Evidence, checker: Subject, deadline: float | None = None
@@ -77,7 +80,7 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
     except OutOfTime:
         prover.cut = True
     found = _as_written(found, evidence, prover)
-    if not any(f.verified and CALLED_BACK not in f.title for f in found):
+    if finding.kind not in WITHIN and not any(f.verified and CALLED_BACK not in f.title for f in found):
         with contextlib.suppress(OutOfTime):
             found = _with_calls_inside(finding, evidence, prover) + found
     found = _advisable(_without_guesses(found), finding, evidence)
