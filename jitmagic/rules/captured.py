@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from jitmagic.evidence import Evidence, Variable, Where
 from jitmagic.rules.base import Settings, covers
+from jitmagic.rules.words import agree, listed
 
 
 def constants(evidence: Evidence, *types: str) -> list[Variable]:
@@ -46,6 +47,14 @@ def first_read(variables: Iterable[Variable]) -> Where | None:
 def paths(variables: Iterable[Variable]) -> tuple[str, ...]:
     """Their paths, in order."""
     return tuple(dict.fromkeys(v.path for v in variables))
+
+
+def as_inputs(names: Sequence[str]) -> str:
+    """What to do with constants that should be inputs."""
+    return (
+        f"pass {listed(names)} as {agree(names, 'an argument', 'arguments')}, or declare "
+        f"{agree(names, 'it', 'them')} dynamic (`--dyn {','.join(names)}`)"
+    )
 
 
 def _reads(variables: Iterable[Variable]) -> Iterator[Where]:

@@ -62,7 +62,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding, Severity
 from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.captured import everything_is_constant, first_read, paths, quiet
+from jitmagic.rules.captured import as_inputs, everything_is_constant, first_read, paths, quiet
 from jitmagic.rules.words import agree, listed
 
 
@@ -86,12 +86,10 @@ def _finding(evidence: Evidence, variables: list[Variable], severity: Severity, 
         help = f"nothing to do while {agree(names, 'it stays what it is', 'they stay what they are')}"
     elif alone:
         message = f"{fixed}: the compiled `{function}` has no input and gives the same result for ever"
-        help = f"pass {listed(names)} as {agree(names, 'an argument', 'arguments')}, or declare them dynamic "
-        help += f"(`--dyn {','.join(names)}`)"
+        help = as_inputs(names)
     else:
         message = f"{fixed}, but the notebook changes {agree(names, 'it', 'them')} elsewhere"
-        help = f"pass {listed(names)} as {agree(names, 'an argument', 'arguments')}, or declare dynamic "
-        help += f"(`--dyn {','.join(names)}`)"
+        help = as_inputs(names)
     return RULE.finding(
         evidence, message, where=first_read(variables), culprits=names, severity=severity, help=help
     )

@@ -59,8 +59,8 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding, Severity
 from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.captured import first_read, paths, quiet
-from jitmagic.rules.words import agree, listed
+from jitmagic.rules.captured import as_inputs, first_read, paths, quiet
+from jitmagic.rules.words import agree
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
@@ -79,8 +79,7 @@ def _finding(evidence: Evidence, variables: list[Variable], severity: Severity) 
     help = "nothing to do while it is a setting that stays what it is"
     if severity == "warning":
         message += f", but the notebook changes {agree(names, 'it', 'them')} elsewhere"
-        help = f"pass {listed(names)} as {agree(names, 'an argument', 'arguments')}, or declare dynamic "
-        help += f"(`--dyn {','.join(names)}`)"
+        help = as_inputs(names)
     return RULE.finding(
         evidence, message, where=first_read(variables), culprits=names, severity=severity, help=help
     )

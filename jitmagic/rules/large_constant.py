@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.captured import constants, first_read, is_large, paths
+from jitmagic.rules.captured import as_inputs, constants, first_read, is_large, paths
 from jitmagic.rules.words import agree, listed
 from jitmagic.units import size
 
@@ -78,8 +78,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         f"`{evidence.function.name}`, which makes compiling slow and takes memory for each version",
         where=first_read(large),
         culprits=names,
-        help=f"pass {listed(names)} as {agree(names, 'an argument', 'arguments')}, or declare "
-        f"{agree(names, 'it', 'them')} dynamic (`--dyn {','.join(names)}`)",
+        help=as_inputs(names),
     )
 
 
