@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic import evidence as ev
 from jitmagic import patches, quiet
+from jitmagic.rules.base import covers
 from jitmagic.state import iterators
 
 if TYPE_CHECKING:
@@ -201,12 +202,14 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
     files = {f.__code__.co_filename for f in reach.functions}
     found: list[ev.Problem] = []
     for inside in (False, True):
-        with quiet.undone(reach), quiet.held_back(), quiet.plainly():
+        with quiet.undone(reach) as before, quiet.held_back(), quiet.plainly():
             run = recording.record(
                 checker.fn, args, kwargs,
                 static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
                 find_nan=False,
             )  # fmt: skip
+            if run.complete and not inside:
+                _note_writes(checker, before.changes(), args, reach)
         # What ends the run without jit may be no problem of a trace; a question inside a loop that jax traces is.
         last = run.problems[-1:] if run.error is not None else ()
         ended_by = [p for p in last if inside or p.op in UNASKED]
@@ -217,6 +220,15 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
         if run.error is None:
             break  # every body of a loop or branch was traced through: there is no question in them
     return found
+
+
+def _note_writes(checker: Subject, writes: Sequence[ev.Write], args: Any, reach: Any) -> None:
+    """What the function writes, behind the place too where its trace has failed."""
+    variables = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
+    lifted = (*checker.dynamic_paths(args), *variables)
+    for write in checker.users_own(writes, reach):
+        if not any(covers(path, write.path) for path in lifted):
+            checker.seen.writes.setdefault(write.path, write)
 
 
 def _merge(first: ev.Problem, recorded: Sequence[ev.Problem]) -> list[ev.Problem]:

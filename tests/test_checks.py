@@ -741,6 +741,22 @@ def test_one_pass_lists_every_problem_of_a_long_function(notebook):
     assert len(findings) == len(found)
 
 
+def test_what_is_stored_behind_the_place_that_fails_is_told_too(notebook):
+    notebook.ok("seen, total, made = [], 0.0, {}")
+    notebook.error(
+        "%%jit -q --no-time\ndef f(x):\n    global total\n    if x.sum() > 0:\n        x = x + 1\n"
+        "    total = total + x.sum()\n    seen.append(x)\n    made['n'] = len(seen)\n    return x\nf(jnp.ones(3))"
+    )
+    found = {(f.kind, f.span.source): f for f in notebook.report().findings if f.severity != "note"}
+    assert set(found) == {
+        ("tracer-bool", "if x.sum() > 0:"), ("leaked-tracer", "total = total + x.sum()"),
+        ("leaked-tracer", "seen.append(x)"), ("state-write", "made['n'] = len(seen)"),
+    }  # fmt: skip
+    appended = found["leaked-tracer", "seen.append(x)"]
+    assert "added to `seen`" in appended.message and "--dyn" not in appended.help
+    assert notebook.ok("seen, total, made") == ([], 0.0, {})
+
+
 def test_where_the_recording_run_cannot_serve_one_problem_is_shown_and_the_report_says_so(
     notebook, monkeypatch
 ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jitmagic.beyond import OutOfTime
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, rewrites, silent, static
+from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, partly, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import sizes
 from jitmagic.report import Finding, Fix
@@ -47,6 +47,8 @@ def propose(
         prover.cut = False
         found.append(finding if finding.severity == "note" else _with_fixes(finding, evidence, prover))
         cut += [finding] if prover.cut else []
+    with contextlib.suppress(OutOfTime):
+        found = list(partly.extended(found, evidence, prover))
     if cut:
         places = ", ".join(dict.fromkeys(map(_place, cut)))
         budget = f"{checker.settings.budget:g} s"

@@ -43,6 +43,8 @@ class Prover:
         self._eager: list[Any] | None = None
         self.corrected: list[Fix] = []
         """Corrected cells that were proved: each mends all that stops the trace."""
+        self.stuck: list[tuple[list[Any], Any]] = []
+        """Corrections after which the trace stops at another place: what they are, and that place."""
         self.parts: Parts | None = None
         """Where the calls stand in the function's own cell: its parts."""
 

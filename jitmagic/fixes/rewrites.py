@@ -20,6 +20,8 @@ from jitmagic.report import Finding, Fix
 
 ROUNDS = 8
 ATTEMPTS = 40
+AGAIN = 12
+"""Attempts where the search from another place has met problems that it could not mend: they are still there."""
 KEEP = 1
 FURTHER = 4
 """How many more are tried for a correction that changes nothing else, once there is one that does."""
@@ -51,14 +53,14 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     place = _place_of(finding, evidence, prover)
     if place is None or (finding.kind == "user-error" and _fails_plainly(prover)):
         return
-    search = Search(evidence, prover)
+    search = Search(evidence, prover, limit=AGAIN if prover.stuck else ATTEMPTS)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
         again = search._next_place(evidence.function.cell, trial_of(prover).cell(evidence.function.cell), ())
         place = again or place
     prover.__dict__["_trail"] = search.trail
     found: list[Fix] = []
     for path, outcome in search.run(place):
-        found.append(_fix(evidence, path, outcome))
+        found.append(fix_of(evidence, path, outcome))
         if found[-1].applicability == "safe":
             break
         search.limit = min(search.limit, search.attempts + FURTHER) if len(found) == 1 else search.limit
@@ -73,20 +75,22 @@ def propose_from(candidate: Any, evidence: Evidence, prover: Prover) -> Iterator
     search = Search(evidence, prover)
     prover.__dict__["_trail"] = search.trail
     for path, outcome in itertools.islice(search.follow(candidate, None, []), KEEP):
-        yield _fix(evidence, path, outcome)
+        yield fix_of(evidence, path, outcome)
 
 
-def _fix(evidence: Evidence, path: list[Any], outcome: Any) -> Fix:
+def fix_of(evidence: Evidence, path: list[Any], outcome: Any = None) -> Fix:
+    """The corrections of a path as one fix; without an `outcome` nothing is proved."""
     cell = path[-1].cell
     dyn = tuple(dict.fromkeys(n for c in path for n in c.dyn))
     titles = [f"{c.title} ({c.cost})" if c.cost else c.title for c in path]
-    if outcome.cost and not any(outcome.cost in t for t in titles):
+    if outcome is not None and outcome.cost and not any(outcome.cost in t for t in titles):
         titles[-1] += f" ({outcome.cost})"
+    exact = outcome is not None and outcome.exact
     return Fix(
         title="; ".join(dict.fromkeys(titles)),
-        applicability="safe" if outcome.exact and all(c.applicability == "safe" for c in path) else "unsafe",
-        verified=outcome.proved,
-        evidence=outcome.words,
+        applicability="safe" if exact and all(c.applicability == "safe" for c in path) else "unsafe",
+        verified=outcome is not None and outcome.proved,
+        evidence=outcome.words if outcome is not None else "",
         static_argnames=_static(evidence, path),
         dyn=(*(evidence.options.dyn or ()), *dyn) if dyn else None,
         cell=cell if cell != evidence.function.cell else None,
@@ -247,6 +251,7 @@ class Search:
         elif outcome.error is not None and len(path) < ROUNDS:
             further = self._next_place(candidate.cell, outcome, static)
             if further is not None and not (place and _same(further, place)):
+                self.prover.stuck.append((steps, further))
                 yield from self._from(further, steps)
 
     def _spent(self) -> bool:

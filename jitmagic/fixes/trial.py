@@ -224,6 +224,17 @@ class Trial:
             return Outcome(False, f"it fails without jit: {type(exc).__name__}")
         return _Ran(jitted, target, static, got, plain, printed.getvalue())
 
+    def alike(self, cell: str, static: Sequence[str]) -> bool:
+        """Without jit, the function of the corrected cell gives what the user's gives."""
+        from jitmagic.measure.compare import compare
+
+        try:
+            defined = prepare(cell, self.checker.namespace)
+            got = self._plainly(self._found(defined), defined.classes, static)
+            return not compare(self.wanted()[0], got)
+        except Exception:
+            return False
+
     def _plainly(self, fn: Callable[..., Any], target: adopt.Classes, static: Sequence[str]) -> list[Any]:
         """Results of the corrected function without jit. Raises what it raises."""
         run, samples = self.runs.plain(fn, target), self.prover.samples

@@ -114,10 +114,14 @@ def _more(finding: Finding, proved: bool) -> tuple[Part, ...]:
 def _unnamed(finding: Finding) -> tuple[str, ...]:
     """The culprits, unless the message names them all as code, or what lies in them."""
     said = re.findall(r"`([^`\n]+)`", finding.message)
-    known = all(
-        any(re.match(rf"{re.escape(name)}(?!\w)", code) for code in said) for name in finding.culprits
-    )
+    known = all(any(_names(code, name) for code in said) for name in finding.culprits)
     return () if known else finding.culprits
+
+
+def _names(code: str, name: str) -> bool:
+    """The code is of that name, what lies in it, or the same under the user's name for the module."""
+    _, _, tail = name.partition(".")
+    return bool(re.match(rf"{re.escape(name)}(?!\w)", code)) or ("." in tail and code.endswith(f".{tail}"))
 
 
 def where(finding: Finding) -> Inline:

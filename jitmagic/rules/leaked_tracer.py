@@ -56,6 +56,7 @@ When what was stored is never used again, as in a list for debugging; the list s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Write
@@ -83,15 +84,17 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 def _stored(evidence: Evidence, writes: list[Write], leaks: list[Problem]) -> Finding:
     first, function = writes[0], evidence.function.name
     used = "; it was used afterwards, when there is no value behind it" if leaks else ""
-    name = quoted(first.path)
+    grows = first.action == "added"
+    name = quoted(_INDEX.sub("", first.path) if grows else first.path)
+    declare = "" if grows else f", or declare {name} dynamic (`--dyn {first.path}`)"
     return RULE.finding(
         evidence,
         f"{_deed(first)} while jax traces `{function}`: {name} now holds a placeholder without a value{used}",
         where=first.where,
         culprits=[*(w.path for w in writes), root(first.path)],
         severity="error" if leaks or any(c.outcome == "failed" for c in evidence.calls[1:]) else "warning",
-        help=f"return the value from `{function}` and store it in {quoted(root(first.path))} after the call, "
-        f"or declare {name} dynamic (`--dyn {first.path}`)",
+        help=f"return the value from `{function}` and store it in {quoted(root(first.path))} after the call"
+        f"{declare}",
         detail="; ".join(filter(None, map(exception_detail, leaks))),
     )
 
@@ -118,9 +121,14 @@ def _about(problem: Problem, writes: list[Write]) -> bool:
     return same_place or any(covers(n, w.path) or covers(w.path, n) for n in named for w in writes)
 
 
+_INDEX = re.compile(r"\[\d+\]$")
+"""Of an item that a list has got: which one it is says nothing."""
+
+
 def _deed(write: Write) -> str:
     path = quoted(write.path)
-    return {"added": f"something is added at {path}", "removed": f"{path} is removed"}.get(
+    to = f"to {quoted(_INDEX.sub('', write.path))}" if _INDEX.search(write.path) else f"at {path}"
+    return {"added": f"something is added {to}", "removed": f"{path} is removed"}.get(
         write.action, f"{path} is {'bound anew' if write.action == 'bound' else 'changed'}"
     )
 

@@ -1,0 +1,83 @@
+"""Where no correction mends a whole function: the one that gets its trace furthest, compared without jit only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.prove import Prover
+from jitmagic.fixes.rewrite.sizes import AS_SEEN
+from jitmagic.fixes.rewrites import STOPS, Search, fix_of, trial_of
+from jitmagic.fixes.static import MADE_STATIC
+from jitmagic.report import Finding, Fix
+from jitmagic.rules.base import root
+from jitmagic.rules.words import agree, listed
+
+CANDIDATES = 6
+"""Corrections that are run without jit, those that get furthest first."""
+
+_SETTINGS = ("int", "bool", "str")
+
+
+def extended(findings: Sequence[Finding], evidence: Evidence, prover: Prover) -> tuple[Finding, ...]:
+    """The findings. Where several stop the trace and none has a proved fix, the first get one that mends a part."""
+    stops = _in_turn(findings, evidence)
+    if len(stops) < 2 or any(x.verified for f in stops for x in f.fixes):
+        return tuple(findings)
+    fix, mended = next(_found(stops, evidence, prover), (None, ()))
+    return tuple(replace(f, fixes=(*f.fixes, fix)) if fix and f in mended else f for f in findings)
+
+
+def _in_turn(findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
+    """What stops the trace, in the order in which the trace gets there."""
+    lines = [p.where.line for p in evidence.problems if p.where is not None]
+    kinds = {*STOPS, *MADE_STATIC}
+    stops = [(f, f.span.line) for f in findings if f.severity == "error" and f.kind in kinds and f.span]
+    return [f for f, line in sorted(stops, key=lambda x: lines.index(x[1]) if x[1] in lines else len(lines))]
+
+
+def _found(
+    stops: Sequence[Finding], evidence: Evidence, prover: Prover
+) -> Iterator[tuple[Fix, Sequence[Finding]]]:
+    for path, outcome in _with_settings_static(stops, evidence, prover):
+        yield fix_of(evidence, path, outcome), stops
+    sources = [f.span.source for f in stops if f.span]
+    reached: list[tuple[int, list[Any]]] = []
+    for path, place in prover.stuck:
+        line = place.text.splitlines()[place.line - 1].strip()
+        if line in sources[1:] and line != sources[0]:
+            reached.append((sources.index(line), path))
+    reached.sort(key=lambda x: (-x[0], any(AS_SEEN in c.title or AS_SEEN in c.cost for c in x[1]), len(x[1])))
+    for mended, path in reached[:CANDIDATES]:
+        static = tuple(n for c in path for n in c.static)
+        if not prover.out_of_time() and trial_of(prover).alike(path[-1].cell, static):
+            yield _in_part(fix_of(evidence, path), stops, mended), stops[:mended]
+
+
+def _with_settings_static(stops: Sequence[Finding], evidence: Evidence, prover: Prover) -> Iterator[Any]:
+    """The search once more, with those of the culprits static that are numbers to count with, flags and texts."""
+    from jitmagic.fixes.rewrite.place import Candidate
+
+    given = [leaf for call in evidence.calls for leaf in call.leaves]
+    others = {leaf.argument for leaf in given if leaf.shape or leaf.python_type not in _SETTINGS}
+    known = {leaf.argument for leaf in given} - others - set(evidence.options.static_argnames)
+    names = tuple(n for n in dict.fromkeys(root(c) for f in stops for c in f.culprits) if n in known)
+    if names:
+        title = f"make {listed(names)} static: each new value compiles again"
+        start = Candidate(title, evidence.function.cell, "unsafe", static=names)
+        yield from Search(evidence, prover).follow(start, None, [])
+
+
+def _in_part(fix: Fix, stops: Sequence[Finding], mended: int) -> Fix:
+    done, left = _lines(stops[:mended]), _lines(stops[mended:])
+    words = f"it gives the same without jit, and the trace gets past {agree(done, 'line', 'lines')} {', '.join(done)}"
+    return replace(
+        fix, title=f"a first step: {fix.title}", applicability="unsafe", verified=False,
+        evidence=f"{words}; {agree(left, 'line', 'lines')} {', '.join(left)} {agree(left, 'is', 'are')} left",
+    )  # fmt: skip
+
+
+def _lines(findings: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(str(f.span.line) for f in findings if f.span))
