@@ -44,6 +44,7 @@ def diagnose_failure(
     from jitmagic.tracing import locate
 
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
+    first = _taken_for_an_array(checker, args, kwargs, first)
     if first.op == "leak":
         first = _put_away(checker, first)
     checker.seen.problems = _joined(checker.seen.problems, [first])
@@ -61,6 +62,25 @@ def diagnose_failure(
     if first.op not in UNSEARCHED or first.op == "unhashable-static" and first.leaves:
         with _or_note(checker, "the search for static arguments"):
             _search(checker, args, kwargs)
+
+
+def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
+    """jax makes a placeholder of any object with an attribute `dtype` (layers of Flax have one), and the function
+    then misses what the object has: the argument is at fault."""
+    from jitmagic.tracing import leaves, search
+
+    if problem.op != "user" or not re.search(
+        r"Tracer'? (object )?has no attribute|Tracer'? object is not", problem.message
+    ):
+        return problem
+    static = checker.options.static_parameters(checker.fn)
+    taken = [
+        path for path, leaf in leaves.named_leaves(checker.fn, args, kwargs)
+        if hasattr(leaf, "dtype") and not search.is_jax_type(leaf) and re.split(r"[.\[]", path)[0] not in static
+    ]  # fmt: skip
+    if not taken:
+        return problem
+    return replace(problem, op="invalid-type", where=None, leaves=tuple(taken))
 
 
 def located(checker: Subject, exc: Exception) -> bool:

@@ -228,6 +228,8 @@ class Search:
         from jitmagic.fixes import rewrite
 
         for candidate in rewrite.candidates(place):
+            if self._spent():
+                return
             yield from self.follow(candidate, place, path)
 
     def follow(self, candidate: Any, place: Any, path: list[Any]) -> Iterator[tuple[list[Any], Any]]:

@@ -157,7 +157,7 @@ class _Search:
         """jax would refuse this argument outright, and it may be static."""
         import jax
 
-        bad = any(not _is_jax_type(v) for v in jax.tree.leaves(value))
+        bad = any(not is_jax_type(v) for v in jax.tree.leaves(value))
         if bad and (reason := why_not_static(value)):
             self.refused[path] = reason
             return False
@@ -239,7 +239,8 @@ def _value_of(arguments: Any, path: str) -> Any:
     return next(v for _, p, v in arguments if p == path)
 
 
-def _is_jax_type(value: Any) -> bool:
+def is_jax_type(value: Any) -> bool:
+    """Whether the value is an array or a number to jax."""
     import jax
     import numpy as np
 

@@ -217,6 +217,32 @@ CASES = {
         "tracer-bool", "def f(x, i):\n    if i % 10 == 0:\n        print('step', i)\n    return x\n",
         ("f(1.0, 20)",), 'lax.cond(i % 10 == 0, lambda: jax.debug.print("step {i}", i=i), lambda: None)',
     ),
+    "table by pairs": Case(
+        "tracer-hash", "T = {(0, 0): 1.0, (0, 1): 2.0, (1, 1): 3.0}\ndef f(i, j, x):\n    return x * T[i, j]\n",
+        ("f(0, 1, 1.0)", "f(1, 1, 1.0)"), "jnp.argmax((jnp.array(list(T)) == jnp.array((i, j))).all(-1))",
+    ),
+    "rows of several lengths in an array": Case(
+        "invalid-jax-type", "def f(rows):\n    return sum(r.sum() for r in rows)\n", ("f(rows)",), "f(list(rows))",
+        setup="rows = np.array([np.ones(2), np.ones(3)], dtype=object)\n",
+    ),
+    "object that is only changed": Case(
+        "state-write",
+        "from dataclasses import dataclass\n@jax.tree_util.register_dataclass\n@dataclass\nclass Ball:\n"
+        "    x: jax.Array\n    v: jax.Array\n\ndef f(ball, dt):\n    ball.x = ball.x + dt * ball.v\n",
+        ("ball = Ball(jnp.zeros(2), jnp.ones(2))", "f(ball, 0.5)"), "ball = f(ball, 0.5)",
+    ),
+    "object that is changed beside a result": Case(
+        "state-write",
+        "from dataclasses import dataclass\n@jax.tree_util.register_dataclass\n@dataclass\nclass Ball:\n"
+        "    x: jax.Array\n    v: jax.Array\n\ndef f(ball, dt):\n    ball.x = ball.x + dt * ball.v\n    return ball.x.max()\n",
+        ("ball = Ball(jnp.zeros(2), jnp.ones(2))", "high = f(ball, 0.5)"), "high, ball = f(ball, 0.5)",
+    ),
+    "object with a dtype": Case(
+        "unregistered-pytree",
+        "class Layer:\n    dtype = None\n    def __init__(self, w):\n        self.w = w\n\n    def apply(self, x):\n"
+        "        return self.w * x\n\ndef f(layer, x):\n    return layer.apply(x)\n",
+        ("f(Layer(2.0), jnp.ones(2))",), "register_pytree_node_class",
+    ),
     "set of constants": Case(
         "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
         ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",

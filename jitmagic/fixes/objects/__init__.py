@@ -55,6 +55,9 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             fixes = [] if plain else list(hashable.propose(evidence, prover, name, value))
             yield from fixes or parts.propose(finding, evidence, prover, name, value)
             return
+        if _holds_arrays(value):
+            yield from hashable.called_with(evidence, prover, name, "list({})")
+            return
         if isinstance(value, register.CONTAINERS):
             fixes = list(register.propose(finding, evidence, prover, name, value))
             fixes = fixes or list(fields.propose(evidence, prover, value))
@@ -96,7 +99,12 @@ def _is_taken_apart(value: Any) -> bool:
     from jitmagic.fixes.objects.register import CONTAINERS, is_object
     from jitmagic.tracing.search import is_random
 
-    return is_object(value) or isinstance(value, CONTAINERS) or is_random(value)
+    return is_object(value) or isinstance(value, CONTAINERS) or is_random(value) or _holds_arrays(value)
+
+
+def _holds_arrays(value: Any) -> bool:
+    """NumPy's array of objects that are arrays themselves, of different shapes as a rule."""
+    return str(getattr(value, "dtype", "")) == "object" and all(hasattr(v, "shape") for v in value.flat)
 
 
 _DEBUG = False

@@ -28,7 +28,7 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
     sources = trial.history(prover)
     template = _plain_form(value)
     if template:
-        yield from _called_with(evidence, prover, name, template)
+        yield from called_with(evidence, prover, name, template)
         return
     found = _with_hash(evidence.function.cell, value)
     if found is None:
@@ -58,7 +58,8 @@ def _plain_form(value: Any) -> str:
     return ""
 
 
-def _called_with(evidence: Evidence, prover: Prover, name: str, template: str) -> Iterator[Fix]:
+def called_with(evidence: Evidence, prover: Prover, name: str, template: str) -> Iterator[Fix]:
+    """The calls with the argument in another form: `list({})` makes a list of it."""
     sources, calls = trial.call_sources(prover), []
     for source in sources:
         text = Text(source)
@@ -72,8 +73,9 @@ def _called_with(evidence: Evidence, prover: Prover, name: str, template: str) -
     words = parts._proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
     what = template.partition("(")[0].strip("{}") or "tuple"
     if words:
+        cost = "" if what == "list" else ": each new one compiles again"
         yield Fix(
-            title=f"pass {'an' if what == 'int' else 'a'} {what} for `{name}`: each new one compiles again",
+            title=f"pass {'an' if what == 'int' else 'a'} {what} for `{name}`{cost}",
             applicability="unsafe" if what == "tuple" else "safe", verified=True, evidence=words,
             calls=tuple(dict.fromkeys(calls)),
         )  # fmt: skip

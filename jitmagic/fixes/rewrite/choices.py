@@ -37,11 +37,11 @@ def _lookups(place: Place) -> Iterator[Candidate]:
             continue
         if isinstance(place.cell.parents.get(node), (cst.AssignTarget, cst.AugAssign)):
             continue
-        if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        if not all(isinstance(part.slice, cst.Index) for part in node.slice):
             continue
         if place.kind == "tracer-hash":
             yield from _dict_item(place, node)
-        else:
+        elif len(node.slice) == 1:
             yield from _list_item(place, node)
 
 
@@ -144,11 +144,17 @@ def _keys(place: Place, table: Any) -> tuple[list[str], list[str]] | None:
 
 
 def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
+    import libcst as cst
+
     index, table = place.cell.code(node.slice[0].slice.value), place.cell.code(node.value)
+    if len(node.slice) > 1:
+        index = f"({', '.join(place.cell.code(part.slice.value) for part in node.slice)})"
+    if isinstance(node.value, cst.Call) or not names.traced_in(index, place.traced):
+        return
     found = _keys(place, node.value)
     counted = found is not None and found[0] == [str(i) for i in range(len(found[0]))]
     call = _call_of(place, node)
-    position = index if counted else f"{place.jnp}.argmax({place.jnp}.array(list({table})) == {index})"
+    position = index if counted else _position_of_key(place, table, index)
     if call is not None:
         arguments = _positional(place, call)
         if arguments is not None:
@@ -164,6 +170,17 @@ def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
             place.cell.edit({node: new}),
             **MISSING_KEY,
         )
+
+
+def _position_of_key(place: Place, table: str, index: str) -> str:
+    """Where the traced key stands in the dict; one that is a tuple is compared item by item."""
+    import libcst as cst
+
+    key = assigned(place, cst.Name(index)) if index.isidentifier() else None
+    source = place.cell.code(key) if key is not None else index
+    if isinstance(cst.parse_expression(source), cst.Tuple):
+        return f"{place.jnp}.argmax(({place.jnp}.array(list({table})) == {place.jnp}.array({index})).all(-1))"
+    return f"{place.jnp}.argmax({place.jnp}.array(list({table})) == {index})"
 
 
 MISSING_KEY: dict[str, Any] = {"applicability": "unsafe", "cost": "a missing key is no error"}

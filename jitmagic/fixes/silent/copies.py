@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,31 +40,53 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 
 
 def propose_for_caller(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    """For an in-place-update of a list or dict argument: it is returned beside the result and bound again."""
+    """For an argument of the caller's that jax copies (a list, dict or registered object), into which the function
+    only stores: it is returned, beside the result if there is one, and bound again."""
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
-    name = next(iter(finding.culprits), "")
-    if function is None or not only_stored(function, name):
+    name = root(next(iter(finding.culprits), ""))
+    if function is None or not (
+        only_stored(function, name) or _has_attributes_written(evidence, prover, name)
+    ):
         return
-    sources = trial.call_sources(prover)
-    calls = [_bound_again(s, evidence, name) for s in sources]
     returns = [n for n in walk(function) if isinstance(n, ast.Return)]
+    if any(getattr(n.value, "id", "") == name for n in returns):
+        return  # it is given back already
+    alone = all(n.value is None for n in returns)
+    sources = trial.call_sources(prover)
+    calls = [_bound_again(s, evidence, name, alone) for s in sources]
     for node in returns:
         value = text.code(node.value) if node.value is not None else "None"
         bare = isinstance(node.value, ast.Tuple) and not value.startswith("(")
-        text.replace(node, f"return {f'({value})' if bare else value}, {name}")
-    if not returns or None in calls or not sources:
+        text.replace(node, f"return {name}" if alone else f"return {f'({value})' if bare else value}, {name}")
+    if alone and not isinstance(function.body[-1], ast.Return):
+        text.after(function.body[-1], [f"{' ' * function.body[-1].col_offset}return {name}"])
+    if None in calls or not sources:
         return
     cell, new = text.result(), [c for c in calls if c is not None]
-    if words := _given_back(prover, cell, sources, new):
+    if words := _given_back(prover, cell, sources, new, alone):
+        beside = "" if alone else " beside the result"
         yield Fix(
-            title=f"return `{name}` beside the result, and bind it again where `{evidence.function.name}` is called",
+            title=f"return `{name}`{beside}, and bind it again where `{evidence.function.name}` is called",
             applicability="unsafe", verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(new)),
         )  # fmt: skip
 
 
-def _bound_again(source: str, evidence: Evidence, name: str) -> str | None:
-    """`result, log = f(log, x)` for `f(log, x)`, and `y, log = ...` for `y = f(log, x)`."""
+def _has_attributes_written(evidence: Evidence, prover: Prover, name: str) -> bool:
+    """An argument that is an object of a class registered with jax, whose attributes the function binds anew."""
+    import jax
+
+    if name not in evidence.function.parameters or not prover.samples:
+        return False
+    sample = prover.samples[-1]
+    value = {**dict(zip(evidence.function.parameters, sample.args, strict=False)), **sample.kwargs}.get(name)
+    written = any(w.origin == "argument" and w.path.startswith(f"{name}.") for w in evidence.writes)
+    return written and not isinstance(value, (list, dict)) and not jax.tree_util.all_leaves([value])
+
+
+def _bound_again(source: str, evidence: Evidence, name: str, alone: bool) -> str | None:
+    """`result, log = f(log, x)` for `f(log, x)`, and `y, log = ...` for `y = f(log, x)`; `log = ...` where it is
+    returned alone."""
     statement = ast.parse(source).body[-1]
     call = getattr(statement, "value", None)
     if not isinstance(call, ast.Call) or call not in calls_in(statement, evidence.function.name):
@@ -76,28 +97,36 @@ def _bound_again(source: str, evidence: Evidence, name: str) -> str | None:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     result = ast.unparse(targets[0]) if len(targets) == 1 else "result"
     text = Text(source)
-    return text.replace(text.tree.body[-1], f"{result}, {argument.id} = {text.code(_value(text))}").result()
+    bound = argument.id if alone else f"{result}, {argument.id}"
+    return text.replace(text.tree.body[-1], f"{bound} = {text.code(_value(text))}").result()
 
 
 def _value(text: Text) -> ast.AST:
     return text.tree.body[-1].value  # type: ignore[attr-defined, no-any-return]
 
 
-def _given_back(prover: Prover, cell: str, sources: list[str], calls: list[str]) -> str | None:
+def _given_back(prover: Prover, cell: str, sources: list[str], calls: list[str], alone: bool) -> str | None:
     """The compiled function gives the old results, and at last what the plain one leaves in the argument."""
+    import jax
+
     with contextlib.suppress(Exception):
         history = replaced(prover, sources, calls)
         got = trial.play(prover, cell, history).results
-        plain = trial.play(prover, prover.checker.cell.body, trial.history(prover), jit=False, watch=_copies)
-        filled = any(trial.same(given, got[-1][1]) for given in plain.states[-1])
-        if filled and trial.same(plain.results, [r[0] for r in got]):
+        plain = trial.play(
+            prover, prover.checker.cell.body, trial.history(prover), jit=False, watch=_contents
+        )
+        last = jax.tree.leaves(got[-1] if alone else got[-1][1])
+        filled = any(trial.same(given, last) for given in plain.states[-1])
+        if filled and (alone or trial.same(plain.results, [r[0] for r in got])):
             return f"traced; equal to the run without jit on {len(got)} call{'s' * (len(got) > 1)}"
     return None
 
 
-def _copies(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
-    """The lists and dicts among the arguments as they are after a call."""
-    return [copy.copy(a) for a in args if isinstance(a, (list, dict))]
+def _contents(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
+    """What the arguments that jax takes apart hold after a call."""
+    import jax
+
+    return [jax.tree.leaves(a) for a in args if not jax.tree_util.all_leaves([a])]
 
 
 def _copied(cell: str, function: str, name: str) -> str | None:
