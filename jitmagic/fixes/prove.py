@@ -204,7 +204,7 @@ def count(number: int, noun: str) -> str:
 
 def without_static(options: JitOptions) -> JitOptions:
     """The same options with nothing static."""
-    return replace(options, static_argnames=(), static_argnums=())
+    return options.static_by_name(())
 
 
 def undonated(options: JitOptions) -> JitOptions:

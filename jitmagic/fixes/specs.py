@@ -130,6 +130,7 @@ def corrections(given: Spec, parameters: Parameters) -> Iterator[Spec]:
     if any(n not in range(-len(parameters.plain), len(parameters.plain)) for n in _numbers(given)):
         yield _valid(_moved(given, -1), parameters, guess=False)  # all were counted from 1
     yield _valid(given, parameters, guess=False)
+    yield _valid(_without_donated(given, parameters), parameters, guess=False)
     wrong = [n for n in given["static_argnames"] if n not in parameters.all]
     for name in _others(given, parameters) if wrong else ():
         named = [name if n in wrong else n for n in given["static_argnames"]]
@@ -144,6 +145,16 @@ def neighbours(given: Spec, parameters: Parameters) -> Iterator[Spec]:
     if given["static_argnames"]:
         for name in _others(given, parameters):
             yield {**given, "static_argnames": [name]}
+
+
+def _without_donated(given: Spec, parameters: Parameters) -> Spec:
+    """What is declared donated too is not static: an array."""
+    donated, plain = parameters.chosen(given, "donate"), parameters.plain
+    return {
+        **given,
+        "static_argnums": [n for n in given["static_argnums"] if n >= len(plain) or plain[n] not in donated],
+        "static_argnames": [n for n in given["static_argnames"] if n not in donated],
+    }
 
 
 def _others(given: Spec, parameters: Parameters) -> list[str]:

@@ -127,9 +127,7 @@ def _without(options: JitOptions, names: set[str], evidence: Evidence) -> JitOpt
 def _by_name(old: JitOptions, order: Sequence[str]) -> JitOptions:
     """The numbers as names, which parameters after `*` need."""
     names = [order[n] for n in old.static_argnums if -len(order) <= n < len(order)]
-    return replace(
-        old, static_argnames=tuple(dict.fromkeys((*old.static_argnames, *names))), static_argnums=()
-    )
+    return old.static_by_name((*old.static_argnames, *names))
 
 
 def _settings(evidence: Evidence) -> list[tuple[str, ...]]:

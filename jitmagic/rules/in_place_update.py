@@ -14,6 +14,9 @@ JAX inside.
 For the same reason a function that updates its argument has to return it: the array of the caller stays as
 it was, and work whose result is not returned is left out of the compiled program.
 
+There are no views either: after `col = m[:, 0]`, `col *= 2` changes NumPy's `m` too, while JAX binds `col` to a
+new array; and `x.sort()` sorts NumPy's array in place, while JAX's gives a sorted copy.
+
 ## A cell that fails
 
 ```python
@@ -61,6 +64,7 @@ from jitmagic.rules.words import expression, parsed, quoted
 from jitmagic.syntax import nodes_of, walk
 
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
+VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
 
 
@@ -73,6 +77,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         yield from _discarded(evidence, source)
         yield from _not_returned(evidence, source)
         yield from _for_the_caller(evidence, source)
+        if any(d.reason == "values" and not d.compiler for d in evidence.differences):
+            yield from _through_another_name(evidence, source)
 
 
 def _assignment(evidence: Evidence, problem: Problem) -> Finding:
@@ -184,6 +190,72 @@ def _for_the_caller(evidence: Evidence, source: Source) -> Iterator[Finding]:
                 severity="warning",
                 help=f"return what is stored, and put it into {quoted(name)} where `{function}` is called",
             )
+
+
+def _through_another_name(evidence: Evidence, source: Source) -> Iterator[Finding]:
+    """What NumPy does in place and jax does not, where the results differ: `x.sort()`, and `row += 1` of a view."""
+    node = source.own()
+    arrays = {x.path: x.path for c in evidence.calls for x in c.leaves if x.kind == "numpy" and x.shape}
+    for statement in sorted(nodes_of(node), key=lambda n: getattr(n, "lineno", 0)):
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            whole = arrays.get(_looked_at(statement.value))
+            if whole is not None:
+                arrays[statement.targets[0].id] = whole
+        name, how = _changed(statement)
+        if name not in arrays or (how != "sort" and not _read_after(node, statement, arrays, name)):
+            continue
+        whole, text = arrays[name], ast.unparse(statement)
+        does = (
+            "gives a sorted copy, which is thrown away" if how == "sort" else f"binds a new array to `{name}`"
+        )
+        stays = f": {quoted(whole)} stays as it was" if how == "sort" or name != whole else ""
+        bind = f"{name} = jnp.sort({name})" if how == "sort" else f"{whole} = {whole}.at[...].set(...)"
+        yield RULE.finding(
+            evidence,
+            f"{quoted(text)} changes NumPy's array in place, but {does} while jax traces "
+            f"`{evidence.function.name}`{stays}",
+            where=source.where(statement),
+            culprits=list(dict.fromkeys((name, whole))),
+            severity="warning",
+            help=f"bind what is new: `{bind}`",
+        )
+        return
+
+
+def _read_after(node: ast.AST, statement: ast.AST, arrays: dict[str, str], name: str) -> bool:
+    """Whether the memory is read by another name further down."""
+    return any(
+        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.lineno > statement.lineno  # type: ignore[attr-defined]
+        and n.id != name and arrays.get(n.id) == arrays[name]
+        for n in nodes_of(node)
+    )  # fmt: skip
+
+
+def _looked_at(node: ast.expr) -> str:
+    """The array of which an expression is a view in NumPy, or nothing: `m` for `m[:, 0]` and `m.T`."""
+    while True:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+            node = node.func.value
+        elif (
+            isinstance(node, ast.Subscript)
+            or isinstance(node, ast.Attribute)
+            and node.attr in ("T", "flat", "real")
+        ):
+            node = node.value
+        else:
+            return ""
+
+
+def _changed(statement: ast.AST) -> tuple[str, str]:
+    """Name and way of `name += …` and `name.sort()`."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        return statement.target.id, "augmented"
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "sort":
+        return ast.unparse(call.func.value), "sort"
+    return "", ""
 
 
 def _updated(node: ast.AST) -> str:

@@ -30,7 +30,7 @@ CAUSES: dict[str, frozenset[str]] = {
 
 CHANGE_RESULTS = frozenset(
     "stale-constant hidden-rng state-write frozen-side-effect dtype-truncation lossy-pytree "
-    "leaked-tracer nan "
+    "leaked-tracer nan in-place-update "
     "key-reuse".split()
 )
 """Kinds that explain why compiled and plain results differ."""

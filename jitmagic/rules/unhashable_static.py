@@ -12,7 +12,7 @@ lists and dicts have none, because they can change.
 
 Mostly such an argument need not be static at all: arrays, and dicts and lists of numbers, are ordinary
 inputs. Where a plain Python value is really needed (a shape, a list of layer sizes), pass a tuple or
-another hashable value.
+another hashable value; of a dict of settings, those that the function uses, or its items as a tuple.
 
 ## A cell that fails
 

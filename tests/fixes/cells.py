@@ -243,6 +243,27 @@ CASES = {
         "        return self.w * x\n\ndef f(layer, x):\n    return layer.apply(x)\n",
         ("f(Layer(2.0), jnp.ones(2))",), "register_pytree_node_class",
     ),
+    "view that is changed": Case(
+        "in-place-update", "def f(m, s):\n    col = m[:, 0]\n    col *= s\n    return m\n", ("f(np.ones((2, 2)), 3.0)",),
+        "    col *= s\n    m = jnp.asarray(m).at[:, 0].set(col)\n",
+    ),
+    "second name that is changed": Case(
+        "in-place-update", "def f(x, d):\n    y = x\n    y += d\n    return y - x\n", ("f(np.ones(2), 1.0)",),
+        "    y += d\n    x = y\n",
+    ),
+    "sorted in place": Case(
+        "in-place-update", "def f(x):\n    x.sort()\n    return x[1:]\n", ("f(np.array([3.0, 1.0, 2.0]))",),
+        "    x = jnp.sort(x)\n",
+    ),
+    "entry whose update is thrown away": Case(
+        "in-place-update", "def f(b, v):\n    b['c'].at[0].set(v)\n    return b['c']\n", ("f({'c': jnp.zeros(2)}, 1.0)",),
+        "b['c'] = b['c'].at[0].set(v)",
+    ),
+    "static dict that is handed on": Case(
+        "unhashable-static",
+        "def g(x, c):\n    return x * c['k'] if c['on'] else x\n\ndef f(x, c):\n    return g(x, c)\n",
+        ("f(1.0, {'k': 2.0, 'on': True})",), "f(1.0, tuple({'k': 2.0, 'on': True}.items()))", static=("c",),
+    ),
     "set of constants": Case(
         "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
         ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",

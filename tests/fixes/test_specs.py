@@ -9,6 +9,7 @@ import pytest
 from jitmagic.fixes import specs
 from jitmagic.fixes.silent.text import Text
 from jitmagic.fixes.specs import FIELDS, Parameters, corrections
+from jitmagic.options import JitOptions
 
 F = Parameters(("x", "rows", "cols"), ("mode",))
 
@@ -41,7 +42,8 @@ CELL = "def f(x, rows, cols):\n    return x\n"
          ["jit(f, static_argnums=[2], inline=True)", "jit(f, inline=True)"]),
         ("jit(f, static_argnames='cow')", False,
          ["jit(f, static_argnames='rows')", "jit(f)", "jit(f, static_argnames='cols')", "jit(f, static_argnames='x')"]),
-        ("jit(f, static_argnames=['rows'], donate_argnums=1)", False, ["jit(f, static_argnames=['rows'])"]),
+        ("jit(f, static_argnames=['rows'], donate_argnums=1)", False,
+         ["jit(f, static_argnames=['rows'])", "jit(f, donate_argnums=1)"]),
         ("jit(f, static_argnums=0)", True, ["jit(f, static_argnums=1)", "jit(f, static_argnums=-1)"]),
         ("jit(f, static_argnames=('x',))", True,
          ["jit(f, static_argnames=('cols',))", "jit(f, static_argnames=('rows',))"]),
@@ -56,6 +58,21 @@ def test_what_is_tried_is_written_as_it_was(declared: str, fits: bool, tried: li
         for d in specs.declarations(Text(cell))
     ]
     assert made == ([] if tried is None else [[f"{CELL}g = {t}\n" for t in tried]])
+
+
+def test_static_arguments_by_name_leave_positions_to_jax() -> None:
+    by_name = JitOptions.of(static_argnums=1).static_by_name(["n"])
+    assert by_name.kwargs() == {"static_argnames": ("n",)}
+
+
+def test_settings_of_a_dict_become_arguments_of_the_cells_own_jit(notebook: Any) -> None:
+    notebook.ok("from functools import partial")
+    body = "def f(x, c):\n    return x.reshape(c['n'], -1) * c['k']\n"
+    notebook.run(f"%%jitcheck -q\n@partial(jax.jit, static_argnums=(1,))\n{body}")
+    notebook.run("f(jnp.ones(4), {'n': 2, 'k': 0.5})")
+    (fix,) = (x for f in notebook.report().findings if f.kind == "unhashable-static" for x in f.fixes)
+    assert fix.verified and fix.calls == ("f(jnp.ones(4), 2, 0.5)",)
+    assert str(fix.cell).startswith('@partial(jax.jit, static_argnames="n")\ndef f(x, n, k):\n')
 
 
 @pytest.mark.parametrize(

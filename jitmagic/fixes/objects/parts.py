@@ -14,6 +14,7 @@ from jitmagic.fixes.rewrites import diff
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
+from jitmagic.fixes.silent.wholes import is_jit
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 
@@ -45,9 +46,12 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
         yield from _as_tuple(evidence, prover, name, sources)
         return
     parts = _parts(text, function, name, value, prover)
+    if not parts and isinstance(value, dict) and finding.kind == "unhashable-static":
+        yield from _as_items(text, function, evidence, prover, name, sources)
     if not parts:
         return
-    cell = _rewritten(Text(evidence.function.cell), evidence.function.name, name, parts)
+    own = not prover.checker.settings.compile
+    cell = _rewritten(Text(evidence.function.cell), evidence.function.name, name, parts, own)
     calls = [_call(s, evidence, name, parts) for s in sources]
     if cell is None or calls == sources:
         return
@@ -66,8 +70,7 @@ def without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
     """The same static arguments by name, this one left out: numbers would count other parameters."""
     order = evidence.function.parameters
     numbered = [order[n] for n in options.static_argnums if -len(order) <= n < len(order)]
-    kept = tuple(n for n in dict.fromkeys((*options.static_argnames, *numbered)) if n != name)
-    return replace(options, static_argnames=kept, static_argnums=())
+    return options.static_by_name(n for n in (*options.static_argnames, *numbered) if n != name)
 
 
 def _settings_alone(value: list[Any]) -> bool:
@@ -109,6 +112,30 @@ def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str])
             title=f"pass a tuple for `{name}`{static}: each new one compiles again",
             applicability="safe" if declared else "unsafe", verified=True, evidence=words,
             static_argnames=None if declared else options.static_argnames, calls=tuple(dict.fromkeys(calls)),
+        )  # fmt: skip
+
+
+def _as_items(
+    text: Text, function: FunctionNode, evidence: Evidence, prover: Prover, name: str, sources: list[str]
+) -> Iterator[Fix]:
+    """A dict that is handed on as a whole: its items are passed as a tuple, which has a hash."""
+    calls = []
+    for source in sources:
+        call_text = Text(source)
+        for call in calls_in(call_text.tree, evidence.function.name):
+            node = argument_of(call, evidence, name)
+            if node is not None:
+                call_text.replace(node, f"tuple({call_text.code(node)}.items())")
+        calls.append(call_text.result())
+    documented = ast.get_docstring(function) is not None and len(function.body) > 1
+    text.before(function.body[1 if documented else 0], [f"{name} = dict({name})"])
+    cell = text.result()
+    words = _proved(prover, cell, sources, calls, prover.checker.options) if calls != sources else None
+    if words:
+        yield Fix(
+            title=f"pass the items of `{name}` as a tuple: each new one compiles again", applicability="unsafe",
+            verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(calls)),
+            diff=diff(evidence.function.cell, cell),
         )  # fmt: skip
 
 
@@ -267,7 +294,9 @@ def _wanted(text: Text, node: ast.expr) -> str:
 # --- the cell and the calls
 
 
-def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part]) -> str | None:
+def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part], own: bool = False) -> str | None:
+    """The cell with the parts as parameters; a decorator is left to say what is static where the cell compiles by its
+    `own`."""
     function = text.function(qualified)
     assert function is not None
     a = function.args
@@ -275,8 +304,10 @@ def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part]) -> 
     parameter = next((x for x in plain if x.arg == name), None)
     if parameter is None or plain.index(parameter) >= len(plain) - len(a.defaults):
         return None
-    if function.decorator_list or a.vararg is not None and a.vararg.arg == name:
-        return None  # positions in the options of a decorator would be wrong
+    if not all(own and _only_compiles(d) for d in function.decorator_list):
+        return None  # positions in its options would be wrong
+    if a.vararg is not None and a.vararg.arg == name:
+        return None
     text.replace(parameter, ", ".join(p.name for p in parts))
     names = {p.code: p.name for p in parts}
     for node in list(ast.walk(function)):
@@ -289,6 +320,12 @@ def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part]) -> 
             else:
                 text.replace(node, names[code])
     return text.result()
+
+
+def _only_compiles(decorator: ast.expr) -> bool:
+    """`jit` with static arguments at most, which are written anew; donated ones by position would be others."""
+    donated = any(isinstance(n, ast.keyword) and n.arg == "donate_argnums" for n in ast.walk(decorator))
+    return any(map(is_jit, ast.walk(decorator))) and not donated
 
 
 def _call(source: str, evidence: Evidence, name: str, parts: Sequence[Part]) -> str:

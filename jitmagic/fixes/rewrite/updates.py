@@ -36,6 +36,8 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind in ("in-place-update", "unused-result"):
         yield from _discarded(place, lines)
         yield from unreturned(place)
+        yield from _sorted_in_place(place, lines)
+        yield from _through_a_view(place, lines)
     stores = place.kind in (
         "in-place-update",
         "tracer-array-conversion",
@@ -170,17 +172,23 @@ def _replaced_field(
         yield Candidate(f"{TITLE}, in a new `{root}`", place.cell.edit(new))
 
 
-def _view(place: Place, function: Any, base: str) -> tuple[str, str] | None:
-    """`grid` and `0` where the function starts `row` as `row = grid[0]`."""
+def _start(place: Place, function: Any, base: str) -> Any:
+    """The expression that the function once assigns to a name, or None."""
     import libcst as cst
 
     starts = [
         a.value for a in place.cell.own(function, cst.Assign)
         if any(place.cell.code(t.target) == base for t in a.targets)
     ]  # fmt: skip
-    if len(starts) != 1 or not isinstance(starts[0], cst.Subscript):
-        return None
-    whole, index = base_and_index(place, starts[0])
+    return starts[0] if len(starts) == 1 else None
+
+
+def _view(place: Place, function: Any, base: str) -> tuple[str, str] | None:
+    """`grid` and `0` where the function starts `row` as `row = grid[0]`."""
+    import libcst as cst
+
+    start = _start(place, function, base)
+    whole, index = base_and_index(place, start) if isinstance(start, cst.Subscript) else (None, "")
     return (whole, index) if whole and index else None
 
 
@@ -296,9 +304,47 @@ def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
                 continue
             code = place.cell.code(small.value)
             base, at, _ = code.partition(".at[")
-            if at and all(part.isidentifier() for part in base.split(".")):
+            if at and "(" not in base:
                 changes[small] = f"{base} = {code}"
                 bases.append(base)
     if any(line in around and any(s in changes for s in line.body) for line in lines):
         yield Candidate(f"bind the new array to {listed(dict.fromkeys(bases))} again", place.cell.edit(changes),
                         "safe", changes_result=True)  # fmt: skip
+
+
+def _sorted_in_place(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
+    """`x.sort()` as `x = jnp.sort(x)`."""
+    import libcst as cst
+
+    for small in (s for line in lines for s in line.body):
+        call = small.value if isinstance(small, cst.Expr) else None
+        if (
+            isinstance(call, cst.Call)
+            and isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "sort"
+        ):
+            base = place.cell.code(call.func.value)
+            arguments = ", ".join([base, *(place.cell.code(a).rstrip(", ") for a in call.args)])
+            cell = place.cell.edit({small: f"{base} = {place.jnp}.sort({arguments})"})
+            yield Candidate(f"bind the sorted array to `{base}` again", cell)
+
+
+def _through_a_view(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
+    """`col *= s` of `col = m[:, 0]`, or of `col = m`, puts the new array into `m` too."""
+    import libcst as cst
+
+    function = place.innermost
+    for small in (s for line in lines for s in line.body if function is not None):
+        if not isinstance(small, cst.AugAssign) or not isinstance(small.target, cst.Name):
+            continue
+        base = small.target.value
+        updates = [
+            line for line in place.cell.own(function, cst.SimpleStatementLine)
+            if isinstance(line.body[0], cst.AugAssign) and place.cell.code(line.body[0].target) == base
+        ]  # fmt: skip
+        view, same = _view(place, function, base), _start(place, function, base)
+        if view is not None:
+            yield from _put_back(place, base, *view, {line: f"{place.cell.code(line)}" for line in updates})
+        elif isinstance(same, cst.Name):
+            cell = place.cell.edit({u: f"{place.cell.code(u)}{same.value} = {base}\n" for u in updates})
+            yield Candidate(f"bind the new array to `{same.value}` too", cell)
