@@ -27,9 +27,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     sources = trial.call_sources(prover)
     if not sources:
         return
-    arguments = {
-        x.path: x for c in evidence.calls for x in c.leaves if x.path in finding.culprits and not x.weak_type
-    }
+    arguments = _arrays_later(finding, evidence)
     new, jnp = list(sources), alias(prover, "jax.numpy") or "jnp"
     inside = {p: leaf for p, leaf in arguments.items() if p != leaf.argument}
     if inside:
@@ -55,6 +53,16 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
                     evidence=fewer(got, before), calls=tuple(calls),
                 )  # fmt: skip
                 return
+
+
+def _arrays_later(finding: Finding, evidence: Evidence) -> dict[str, Leaf]:
+    """Strong forms of the culprits, and the other numbers that come back as arrays: jax keeps an entry for each."""
+    leaves = [x for c in evidence.calls for x in c.leaves if not x.static]
+    numbers = {x.path for x in leaves if x.kind == "scalar"}
+    return {
+        x.path: x for x in leaves
+        if (x.path in finding.culprits and not x.weak_type) or (x.path in numbers and x.kind == "array")
+    }  # fmt: skip
 
 
 def _begun_strong(
