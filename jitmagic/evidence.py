@@ -315,6 +315,16 @@ class NotFinite:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """A call that is a statement by itself, whose results are thrown away: the program holds nothing of it."""
+
+    where: Where
+    names: tuple[str, ...]
+    by_jax: bool
+    """What is called is jax's, and has no effect but its result."""
+
+
+@dataclass(frozen=True)
 class Silent:
     """What goes wrong without an error, as far as one traced call shows it."""
 
@@ -330,6 +340,7 @@ class Silent:
     tests: tuple[TypeTest, ...] = ()
     not_finite: tuple[NotFinite, ...] = ()
     truncated: tuple[Truncation, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()
     """Arguments that are, or hold, mutable arrays of jax's: what the function stores in them the caller sees."""
 

@@ -8,9 +8,10 @@ Something was made and thrown away: a compiled function that nobody calls, or a 
 
 `jax.jit(f)` compiles nothing and changes nothing in `f`: it gives a new function, which compiles at its
 first call. In the same way a function without side effects has no effect but its result. `step(params)` on
-a line of its own computes new parameters and drops them.
+a line of its own computes new parameters and drops them, and so does `jax.lax.fori_loop(0, n, body, x)`: inside of
+a compiled function such a line is a warning, because nothing of it is left in the program.
 
-Bind the result: `f = jax.jit(f)`, `params = step(params)`.
+Bind the result: `f = jax.jit(f)`, `params = step(params)`, `x = jax.lax.fori_loop(0, n, body, x)`.
 
 ## A cell with the problem
 
@@ -62,7 +63,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import parse_cell
-from jitmagic.rules.words import quoted
+from jitmagic.rules.words import quoted, short
 from jitmagic.syntax import statements
 
 MAKERS = (
@@ -77,7 +78,9 @@ MAKERS = (
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
-    """A note for each `jax.jit(f)` (or `vmap`, `grad`) that stands alone and is not the last line."""
+    """A warning for each call in the function whose result is thrown away; a note for each `jax.jit(f)` (or `vmap`,
+    `grad`) of the cell that stands alone and is not the last line."""
+    yield from _thrown_away(evidence)
     source = parse_cell(evidence.function)
     if source is None:
         return
@@ -98,6 +101,21 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
                 if made.isidentifier()
                 else "bind it to a name",
             )
+
+
+def _thrown_away(evidence: Evidence) -> Iterator[Finding]:
+    for call in evidence.silent.dropped if evidence.silent else ():
+        if evidence.writes and not call.by_jax:  # it may be called for what it writes
+            continue
+        yield RULE.finding(
+            evidence,
+            f"the result of {quoted(short(call.where.text))} is thrown away: arrays are not changed in place, and the "
+            "compiled program holds nothing of this call",
+            where=call.where,
+            culprits=call.names,
+            severity="warning",
+            help="bind the result to a name, and go on with that",
+        )
 
 
 RULE = Rule("JM902", "unused-result", "note", find)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitmagic.evidence import Silent, root
 from jitmagic.facts import source_file
-from jitmagic.silent import keys, loops, program, pytrees, source, widths
+from jitmagic.silent import dropped, keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import codes
 from jitmagic.syntax import uncollected
 
@@ -104,6 +104,7 @@ def _of_program(subject: Subject, traced: Any, args: Any, kwargs: Any, reach: An
         keys=_tried(lambda: keys.reused(used, paths)),
         random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
         unrolled=_tried(lambda: loops.unrolled(closed)),
+        dropped=_tried(lambda: dropped.dropped(closed, codes(reach.functions))),
     )
 
 

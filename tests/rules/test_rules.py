@@ -11,6 +11,7 @@ import pytest
 from jitmagic.evidence import (
     Call,
     Difference,
+    Dropped,
     Evidence,
     Function,
     Leaf,
@@ -532,6 +533,17 @@ def test_unused_result_is_a_note() -> None:
     cell = "def f(x):\n    return x\n\njax.jit(f)\ny = f(1.0)\n"
     (found,) = run(Evidence(function("def f(x):\n    return x\n", cell=cell)))
     assert (found.kind, found.severity, found.culprits) == ("unused-result", "note", ("f",))
+
+
+def test_a_result_thrown_away_inside_is_a_warning_unless_the_call_may_be_for_what_it_writes() -> None:
+    line = "    update(w, g)"
+    f = function(f"def f(w, g):\n{line}\n    return w\n")
+    silent = Silent(
+        dropped=(Dropped(place(f.source, line.strip(), "update(w, g)"), ("w", "g"), by_jax=False),)
+    )
+    check(run(Evidence(f, silent=silent)), "unused-result", line.strip(), "w", "g")
+    written = Write("log", "global", "changed", False)
+    assert "unused-result" not in [x.kind for x in run(Evidence(f, silent=silent, writes=(written,)))]
 
 
 # ---- selection

@@ -66,3 +66,19 @@ def test_a_key_from_outside_is_named() -> None:
     cell = "def f(x):\n    return x + jax.random.normal(noise_key)\n"
     (found,) = facts(cell, "f(1.0)", setup="noise_key = jax.random.key(0)\n").random
     assert (found.origin, found.names[0]) == ("captured", "noise_key")
+
+
+def test_calls_whose_results_are_thrown_away() -> None:
+    cell = (
+        "def new(p):\n    return p + 1\n\ndef told(p):\n    jax.debug.print('{}', p)\n    return p\n\n"
+        "def f(x):\n    y = []\n    new(x)\n    told(x)\n    y.append(jnp.sin(x))\n    jnp.cos(x)\n"
+        "    jax.lax.cond(x > 0, told, lambda v: v, x)\n    jax.lax.fori_loop(0, 3, lambda i, s: s + new(s), x)\n"
+        "    return x\n"
+    )
+    found = facts(cell, "f(1.0)").dropped
+    assert [d.where.text for d in found] == [
+        "new(x)",
+        "jnp.cos(x)",
+        "jax.lax.fori_loop(0, 3, lambda i, s: s + new(s), x)",
+    ]
+    assert [d.by_jax for d in found] == [False, True, True]

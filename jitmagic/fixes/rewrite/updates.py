@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jitmagic.fixes.rewrite import names
+from jitmagic.fixes.rewrite import dropped, names
 from jitmagic.fixes.rewrite.buffers import buffers, made_by_jax, numpy_calls
 from jitmagic.fixes.rewrite.handed_back import first_statement, unreturned, with_return
 from jitmagic.fixes.rewrite.place import Candidate, Place
@@ -35,6 +35,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
     )
     if place.kind in ("in-place-update", "unused-result"):
         yield from _discarded(place, lines)
+        yield from dropped.candidates(place, lines)
         yield from unreturned(place)
         yield from _sorted_in_place(place, lines)
         yield from _through_a_view(place, lines)
