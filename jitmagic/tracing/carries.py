@@ -33,6 +33,8 @@ def changed_in_body(
     `text` is jax's message, `site` the call of the loop. Empty where the body has no source.
     """
     name = callee_of(site.node).rsplit(".", 1)[-1]
+    if isinstance(site.node, ast.Call) and name in ("cond", "switch"):
+        return _returned_by_branches(site, namespace, site.node, text), None
     if name not in _BODY or not isinstance(site.node, ast.Call):
         return (), None
     asked = "must return a boolean scalar" in text
@@ -57,12 +59,44 @@ def changed_in_body(
     return names, _where(file, source, changing, body) if changing is not None else None
 
 
+def _returned_by_branches(
+    site: Site, namespace: Mapping[str, Any], call: ast.Call, text: str
+) -> tuple[str, ...]:
+    """Names in what branches with a `def` of their own return, in the part that the message speaks of."""
+    listed = call.args[1] if len(call.args) > 1 else None
+    given = listed.elts if isinstance(listed, ast.List | ast.Tuple) else call.args[1:3]
+    part = re.search(r"at path \[(\d+)\]", text)
+    names: list[str] = []
+    for branch in given:
+        found = _definition(site, namespace, branch) if isinstance(branch, ast.Name) else None
+        for node in _statements(found[2]) if found is not None else ():
+            value = node.value if isinstance(node, ast.Return) else None
+            if part is not None and isinstance(value, ast.Tuple) and len(value.elts) > int(part[1]):
+                value = value.elts[int(part[1])]
+            names += _values_in(value) if value is not None else []
+    return tuple(dict.fromkeys(names))
+
+
+def _values_in(node: ast.AST) -> list[str]:
+    """Names that an expression reads, without those of what it calls."""
+    called = {n for c in walk(node) if isinstance(c, ast.Call) for n in walk(c.func) if isinstance(n, ast.Name)
+              and (n is c.func or isinstance(c.func, ast.Attribute))}  # fmt: skip
+    return [n.id for n in walk(node) if isinstance(n, ast.Name) and n not in called]
+
+
 def _body(
     site: Site, namespace: Mapping[str, Any], position: int, call: ast.Call, keywords: Collection[str]
 ) -> tuple[str, Source, Function] | None:
     given = next((k.value for k in call.keywords if k.arg in keywords), None)
     if given is None and len(call.args) > position:
         given = call.args[position]
+    return _definition(site, namespace, given)
+
+
+def _definition(
+    site: Site, namespace: Mapping[str, Any], given: ast.expr | None
+) -> tuple[str, Source, Function] | None:
+    """The function behind a name or a lambda, with its file."""
     if isinstance(given, ast.Lambda):
         return site.where.file, site.source, given
     if not isinstance(given, ast.Name):

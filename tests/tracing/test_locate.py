@@ -102,6 +102,8 @@ CASES = [
      "", ("i",), ()),
     ("def f(n, r):\n    return jax.lax.cond(n > 1, lambda: (r, n), lambda: r)", (N, X), "carry",
      "jax.lax.cond(n > 1, lambda: (r, n), lambda: r)", "call", "jax.lax.cond", ("r", "n"), ()),
+    ("def f(n, r):\n    def g(_):\n        return n, jnp.sum(r)\n    return jax.lax.cond(n > 1, g, lambda _: (n, 0), None)", (N, X),
+     "carry", "jax.lax.cond(n > 1, g, lambda _: (n, 0), None)", "call", "jax.lax.cond", ("r", "n"), ()),
     ("def f(x):\n    def g(n_pos, v):\n        return n_pos + jnp.where(v > 0, 0.5, 1.0), v\n"
      "    return jax.lax.scan(g, jnp.int32(0), x)[0]", (X,), "carry", "jax.lax.scan(g, jnp.int32(0), x)", "call",
      "jax.lax.scan", ("n_pos", "x"), ()),

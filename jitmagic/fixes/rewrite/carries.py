@@ -54,8 +54,17 @@ def _paired(place: Place, loop: Any) -> Iterator[Candidate]:
     """`return carry, None` from the body of a scan."""
     import libcst as cst
 
-    function = function_of(place, loop, *BODY["scan"])
+    function, start = function_of(place, loop, *BODY["scan"]), start_of(loop)
     changes: dict[Any, str | None] = {}
+    if isinstance(start, cst.Tuple):
+        for value in _returned(place, function):
+            split = _split(place, value, len(start.elements))
+            if split is not None:
+                changes[value] = split
+        if changes:
+            yield Candidate("return a pair from the scan's body: its state, and the rest as the result of the turn",
+                            place.cell.edit(changes))  # fmt: skip
+        changes = {}
     for value in _returned(place, function):
         code = place.cell.code(value)
         bare = isinstance(value, cst.Tuple) and not code.startswith("(")
@@ -64,6 +73,18 @@ def _paired(place: Place, loop: Any) -> Iterator[Candidate]:
     if changes:
         yield Candidate("return a pair from the scan's body: its state, and no result of the turn",
                         place.cell.edit(changes))  # fmt: skip
+
+
+def _split(place: Place, value: Any, count: int) -> str | None:
+    """`(x, v), x` for `x, v, x` from a body whose state has two parts."""
+    import libcst as cst
+
+    if not isinstance(value, cst.Tuple) or len(value.elements) <= count:
+        return None
+    parts = [place.cell.code(e.value) for e in value.elements]
+    state, rest = ", ".join(parts[:count]) + "," * (count == 1), ", ".join(parts[count:])
+    pair = f"({state}), {rest if len(parts) == count + 1 else f'({rest})'}"
+    return f"({pair})" if place.cell.code(value).startswith("(") else pair
 
 
 def _one_answer(place: Place, loop: Any) -> Iterator[Candidate]:
