@@ -213,7 +213,11 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
     for node in code.nodes:
         if isinstance(node, ast.Call) and (name := _isinstance_of(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Compare) and (name := _type_compared(code, node)) and name not in left_out:
+        elif (
+            isinstance(node, ast.Compare)
+            and (name := _type_compared(code, node) or _identity_compared(code, node))
+            and name not in left_out
+        ):
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Call) and (name := _dispatched_by(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
@@ -304,6 +308,16 @@ def _type_compared(code: Code, node: ast.Compare) -> str:
         if isinstance(side, ast.Attribute) and side.attr == "__name__" and "type(" in ast.unparse(side):
             return next(iter(names_in(side.value)), "")
     return ""
+
+
+def _identity_compared(code: Code, node: ast.Compare) -> str:
+    """The parameter in `x is y` with another one, or with an array from outside: each argument has its own tracer."""
+    if not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+        return ""
+    sides = [node.left, *node.comparators]
+    given = [s.id for s in sides if isinstance(s, ast.Name) and s.id in code.parameters]
+    others = [v for v in map(code.value, sides) if hasattr(v, "dtype") and not isinstance(v, type)]
+    return given[0] if len(given) > 1 or given and others else ""
 
 
 def _whole(code: Code, node: ast.AST) -> ast.AST:

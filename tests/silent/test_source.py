@@ -60,13 +60,14 @@ def test_prints_of_values_and_of_shapes() -> None:
 
 def test_tests_of_a_type_and_errors_taken_for_answers() -> None:
     cell = (
-        "def f(x, n):\n    if isinstance(x, float):\n        x = x + 1\n    if type(x) is T or isinstance(n, int):\n"
+        "def f(x, n, y=None):\n    if isinstance(x, float):\n        x = x + 1\n    if type(x) is T or isinstance(n, int):\n"
         "        x = x + 1\n    if isinstance(x, (jax.Array, float)):\n        x = x + 1\n    try:\n        k = int(x)\n"
-        "    except TypeError:\n        k = 0\n    return x\n"
+        "    except TypeError:\n        k = 0\n    if x is y or x is T:\n        x = x + k\n    return x\n"
     )
     found = facts(cell, "f(1.0, 3)", setup="T = type(jnp.ones(1))\n", static_argnames="n").tests
     assert lines(found) == [
         "if isinstance(x, float):",
         "if type(x) is T or isinstance(n, int):",
         "except TypeError:",
+        "if x is y or x is T:",
     ]
