@@ -151,10 +151,14 @@ def with_values(result: Any) -> Any:
     return result
 
 
+UNEQUAL_ROWS = "vmap got inconsistent sizes"
+"""How `jax.vmap` says that its arguments have different numbers of rows."""
+
+
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
-    if op_of(exc) in ("carry", "invalid-type"):
+    if op_of(exc) in ("carry", "invalid-type") or str(exc).startswith(UNEQUAL_ROWS):
         return True
     return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
 
@@ -175,7 +179,10 @@ def vmap_as_loop() -> Iterator[None]:
             axes = [0] * len(args) if in_axes == 0 else list(in_axes)
             if any(a not in (0, None) for a in axes):
                 return original(fun, in_axes, out_axes, **options)(*args)
-            size = next(len(jax.tree.leaves(v)[0]) for v, a in zip(args, axes, strict=True) if a == 0)
+            by_row = [v for v, a in zip(args, axes, strict=True) if a == 0]
+            size, *others = {len(x) for x in jax.tree.leaves(by_row)}
+            if others:
+                return original(fun, in_axes, out_axes, **options)(*args)
             rows = [
                 fun(
                     *(

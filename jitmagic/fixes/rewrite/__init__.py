@@ -24,6 +24,7 @@ def families() -> tuple[Family, ...]:
         growing,
         hosted,
         loops,
+        mapped,
         outputs,
         printing,
         ragged,
@@ -55,6 +56,7 @@ def families() -> tuple[Family, ...]:
         scans,
         escapes,
         carries,
+        mapped,
         outputs,
     )
     return (*(m.candidates for m in modules), sizes.bounded)
