@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import itertools
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import quiet
 from jitmagic.fixes import adopt, remake
 from jitmagic.fixes.rewrite.cells import Cell
+from jitmagic.fixes.rewrite.names import stores
 from jitmagic.watched import Watched
 
 if TYPE_CHECKING:
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from jitmagic.options import JitOptions
 
 _numbers = itertools.count(1)
-TRANSFORMS = frozenset("vmap grad value_and_grad jacobian jacfwd jacrev hessian checkpoint remat".split())
+TRANSFORMS = frozenset("vmap grad value_and_grad jacobian jacfwd jacrev hessian checkpoint remat custom_jvp "
+                       "custom_vjp".split())  # fmt: skip
+RULES = frozenset("defvjp defjvp defjvps def_vmap".split())
+"""Methods that give a function of jax's its rules."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ def define(cell: str, namespace: dict[str, Any]) -> str:
     """Run the definitions of a cell in `namespace` and return the name of the file they count as."""
     source = Cell(cell).module.code
     tree = ast.parse(source)
-    tree.body = [s for s in tree.body if _defines(s)]
+    found = [s for s in tree.body if _defines(s)]
+    own = {n for s in found for n in stores(s)}
+    tree.body = [s for s in tree.body if s in found or _tells_of(s, own)]
     file = f"<jitmagic fix {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     with quiet.held_back():
@@ -72,6 +78,20 @@ def _defines(node: ast.stmt) -> bool:
     if isinstance(value, ast.Call) and len(value.args) == 1 and _is_jit(value.func):
         value = value.args[0]
     return isinstance(value, ast.Lambda) or _transforms(value) or _lists_functions(value)
+
+
+def _tells_of(node: ast.stmt, own: Collection[str]) -> bool:
+    """`f.defvjp(forward, back)` and `register_pytree_node(Point, ...)` for what the cell itself defines; what the
+    notebook defined has it already."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    called, given = node.value.func, node.value.args
+    name, subject = getattr(called, "attr", getattr(called, "id", "")), given[0] if given else None
+    if name in RULES:
+        subject = getattr(called, "value", None)
+    elif not name.startswith("register_"):
+        return False
+    return getattr(subject, "id", "") in own
 
 
 def _lists_functions(node: ast.expr) -> bool:

@@ -540,4 +540,32 @@ CASES = {
         "unhashable-static", "def f(x, spec):\n    for n, k in spec:\n        x = x[:n] * k\n    return x\n",
         ("f(jnp.ones(3), [[2, 3], [1, 3]])",), "((2, 3), (1, 3))", static=("spec",),
     ),
+    "rules of a custom derivative": Case(
+        "tracer-bool", "@jax.custom_vjp\ndef keep(x, most):\n    return x\n\ndef back(most, g):\n    if jnp.abs(g) > most:\n"
+        "        g = g * 0\n    return g, None\n\nkeep.defvjp(lambda x, most: (x, most), back)\n\ndef f(x):\n"
+        "    return jax.grad(lambda v: keep(v, 1.0) ** 2)(x)\n",
+        ("f(3.0)", "f(0.2)"), "    g = jnp.where(jnp.abs(g) > most, g * 0, g)\n",
+    ),
+    "class registered by a call": Case(
+        "tracer-bool", "class Point:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n\n"
+        "jax.tree_util.register_pytree_node(Point, lambda p: ((p.x, p.y), None), lambda _, c: Point(*c))\n\n"
+        "def f(p, s):\n    if s > 0:\n        s = s * p.x\n    return Point(s, p.y)\n",
+        ("f(Point(2.0, 1.0), jnp.float32(3.0))",), "    s = jnp.where(s > 0, s * p.x, s)\n",
+    ),
+    "state and result side by side": Case(
+        "carry-mismatch", "def f(x, v):\n    def step(s, _):\n        x, v = s\n        return x + v, v, x\n"
+        "    return jax.lax.scan(step, (x, v), None, length=3)\n",
+        ("f(1.0, 2.0)",), "return (x + v, v), x\n", proved=False,
+    ),
+    "parameters mapped with the rows": Case(
+        "user-error", "def f(p, xs):\n    return jax.vmap(lambda p, x: x @ p['w'] + p['b'])(p, xs)\n",
+        ("f({'w': jnp.ones((3, 2)), 'b': jnp.ones(2)}, jnp.ones((8, 3)))",), ", in_axes=(None, 0))(p, xs)", proved=False,
+    ),
+    "loop whose result is thrown away": Case(
+        "unused-result", "def f(x, v):\n    jax.lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[1] + i), (x, v))\n    return x + v\n",
+        ("f(1.0, 2.0)",), "    x, v = jax.lax.fori_loop(",
+    ),
+    "result not returned": Case(
+        "unused-result", "def f(x):\n    jnp.sum(x ** 2)\n", ("f(jnp.ones(3))",), "    return jnp.sum(x ** 2)\n",
+    ),
 }  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -188,24 +188,11 @@ def _spied(
 
 
 def _bind_new(cell: str, old: str, namespace: dict[str, Any]) -> None:
-    """Run what `define` leaves out: registrations of its classes, assignments that the user's cell has not."""
+    """Run what `define` leaves out: assignments that the user's cell has not."""
     known = {ast.dump(s) for s in ast.parse(_plain(old)).body}
     body = ast.parse(_plain(cell)).body
-    own = {s.name for s in body if isinstance(s, ast.ClassDef)}
-    new: list[ast.stmt] = [
-        s
-        for s in body
-        if (isinstance(s, ast.Assign) and ast.dump(s) not in known)
-        or (isinstance(s, ast.Expr) and _registers(s.value, own))
-    ]
+    new: list[ast.stmt] = [s for s in body if isinstance(s, ast.Assign) and ast.dump(s) not in known]
     exec(compile(ast.Module(new, []), "<jitmagic fix>", "exec"), namespace)
-
-
-def _registers(node: ast.expr, own: Collection[str]) -> bool:
-    """`register_…(C, …)` for a class of the cell itself; the notebook's own classes are registered already."""
-    if not isinstance(node, ast.Call) or not node.args:
-        return False
-    return "register_" in ast.unparse(node.func) and getattr(node.args[0], "id", "") in own
 
 
 def _counted(fn: Callable[..., Any], played: Played) -> Callable[..., Any]:
