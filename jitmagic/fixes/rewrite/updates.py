@@ -305,12 +305,26 @@ def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
                 continue
             code = place.cell.code(small.value)
             base, at, _ = code.partition(".at[")
-            if at and "(" not in base:
-                changes[small] = f"{base} = {code}"
+            bound = _bound_anew(place, base, code) if at and "(" not in base else None
+            if bound is not None:
+                changes[small] = bound
                 bases.append(base)
     if any(line in around and any(s in changes for s in line.body) for line in lines):
         yield Candidate(f"bind the new array to {listed(dict.fromkeys(bases))} again", place.cell.edit(changes),
                         "safe", changes_result=True)  # fmt: skip
+
+
+def _bound_anew(place: Place, base: str, code: str) -> str | None:
+    """`x = ...`, and `p = {**p, 'w': ...}` for an entry of an argument, whose caller's dict stays as it is."""
+    import libcst as cst
+
+    root, _, entry = base.partition("[")
+    function = place.innermost
+    given = {p.name.value for p in place.cell.within(function.params, cst.Param)} if function else set()
+    if not entry or root.partition(".")[0] not in given:
+        return f"{base} = {code}"
+    key = entry.removesuffix("]")
+    return f"{root} = {{**{root}, {key}: {code}}}" if key[:1] in "'\"" and "[" not in key else None
 
 
 def _sorted_in_place(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
