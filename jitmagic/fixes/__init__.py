@@ -47,8 +47,12 @@ def propose(
         prover.cut = False
         found.append(finding if finding.severity == "note" else _with_fixes(finding, evidence, prover))
         cut += [finding] if prover.cut else []
-    with contextlib.suppress(OutOfTime):
+    try:
         found = list(partly.extended(found, evidence, prover))
+    except OutOfTime:
+        pass  # the note below says so
+    except Exception as exc:
+        checker.failed_inside("the search for a first step", exc)
     if cut:
         places = ", ".join(dict.fromkeys(map(_place, cut)))
         budget = f"{checker.settings.budget:g} s"

@@ -8,11 +8,13 @@ from typing import Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.prove import Prover
+from jitmagic.fixes.rewrite.place import Candidate
 from jitmagic.fixes.rewrite.sizes import AS_SEEN
 from jitmagic.fixes.rewrites import STOPS, Search, fix_of, trial_of
 from jitmagic.fixes.static import MADE_STATIC
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
+from jitmagic.rules.state_write import is_generator
 from jitmagic.rules.words import agree, listed
 
 CANDIDATES = 6
@@ -31,18 +33,19 @@ def extended(findings: Sequence[Finding], evidence: Evidence, prover: Prover) ->
 
 
 def _in_turn(findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
-    """What stops the trace, in the order in which the trace gets there."""
+    """What stops the trace, in the order in which the trace gets there: first what is refused at the call."""
     lines = [p.where.line for p in evidence.problems if p.where is not None]
-    kinds = {*STOPS, *MADE_STATIC}
+    kinds = {*STOPS, *MADE_STATIC, "unregistered-pytree"}
     stops = [(f, f.span.line) for f in findings if f.severity == "error" and f.kind in kinds and f.span]
-    return [f for f, line in sorted(stops, key=lambda x: lines.index(x[1]) if x[1] in lines else len(lines))]
+    return [f for f, line in sorted(stops, key=lambda x: lines.index(x[1]) if x[1] in lines else -1)]
 
 
 def _found(
     stops: Sequence[Finding], evidence: Evidence, prover: Prover
 ) -> Iterator[tuple[Fix, Sequence[Finding]]]:
-    for path, outcome in _with_settings_static(stops, evidence, prover):
-        yield fix_of(evidence, path, outcome), stops
+    for start in _starts(stops, evidence):
+        for path, outcome in Search(evidence, prover).follow(start, None, []):
+            yield fix_of(evidence, path, outcome), stops
     sources = [f.span.source for f in stops if f.span]
     reached: list[tuple[int, list[Any]]] = []
     for path, place in prover.stuck:
@@ -56,18 +59,23 @@ def _found(
             yield _in_part(fix_of(evidence, path), stops, mended), stops[:mended]
 
 
-def _with_settings_static(stops: Sequence[Finding], evidence: Evidence, prover: Prover) -> Iterator[Any]:
-    """The search once more, with those of the culprits static that are numbers to count with, flags and texts."""
-    from jitmagic.fixes.rewrite.place import Candidate
-
+def _starts(stops: Sequence[Finding], evidence: Evidence) -> Iterator[Candidate]:
+    """What to begin the search with once more: those of the culprits static that are numbers to count with, flags and
+    texts, and the state dynamic that the function writes."""
     given = [leaf for call in evidence.calls for leaf in call.leaves]
     others = {leaf.argument for leaf in given if leaf.shape or leaf.python_type not in _SETTINGS}
     known = {leaf.argument for leaf in given} - others - set(evidence.options.static_argnames)
     names = tuple(n for n in dict.fromkeys(root(c) for f in stops for c in f.culprits) if n in known)
+    objects = {root(c) for f in stops if f.kind == "unregistered-pytree" for c in f.culprits}
+    written = [w for w in evidence.writes if w.action != "added" and not is_generator(evidence, w)]
+    state = tuple(w.path for w in written if w.origin != "argument" or root(w.path) in objects)
+    static = f"make {listed(names)} static: each new value compiles again"
+    cell = evidence.function.cell
+    if state:
+        title = f"make {listed(state)} dynamic" + (f"; {static}" if names else "")
+        yield Candidate(title, cell, "unsafe", static=names, dyn=state)
     if names:
-        title = f"make {listed(names)} static: each new value compiles again"
-        start = Candidate(title, evidence.function.cell, "unsafe", static=names)
-        yield from Search(evidence, prover).follow(start, None, [])
+        yield Candidate(static, cell, "unsafe", static=names)
 
 
 def _in_part(fix: Fix, stops: Sequence[Finding], mended: int) -> Fix:

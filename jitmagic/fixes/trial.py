@@ -230,7 +230,9 @@ class Trial:
 
         try:
             defined = prepare(cell, self.checker.namespace)
-            got = self._plainly(self._found(defined), defined.classes, static)
+            fn = self._found(defined)
+            self.runs.trying = fn if defined.classes else None
+            got = self._plainly(fn, defined.classes, static)
             return not compare(self.wanted()[0], got)
         except Exception:
             return False
