@@ -1,4 +1,4 @@
-"""Traced values as an index or a key: branches in a list, tables of constants, caches and memos."""
+"""Traced values as an index or a key: branches in a list, tables of constants."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from typing import Any
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.merging import call as call_text
 from jitmagic.fixes.rewrite.place import Candidate, Place
-from jitmagic.fixes.rewrite.truths import assigned
+from jitmagic.fixes.rewrite.truths import assigned, is_boolean, stripped, truth
 
 
 def candidates(place: Place) -> Iterator[Candidate]:
-    """Lists and dicts looked up by a traced value; helpers that remember results by it."""
-    if place.kind in ("tracer-int", "tracer-hash", "tracer-array-conversion"):
-        yield from _lookups(place)
-    if place.kind in ("tracer-hash", "leaked-tracer", "state-write", "tracer-bool"):
-        yield from _caches(place)
-        yield from _memos(place)
-
-
-# -- lists and dicts
-
-
-def _lookups(place: Place) -> Iterator[Candidate]:
+    """Lists and dicts looked up by a traced value, as arrays that are and as functions of jax that choose."""
     import libcst as cst
 
+    if place.kind not in ("tracer-int", "tracer-hash", "tracer-array-conversion"):
+        return
     for node in place.on_line(cst.Subscript, cst.Call):
         if isinstance(node, cst.Call):
             if (
@@ -60,10 +51,18 @@ def _positional(place: Place, call: Any) -> list[str] | None:
 
 
 def _list_item(place: Place, node: Any) -> Iterator[Candidate]:
-    index = place.cell.code(node.slice[0].slice.value)
-    if not names.traced_in(index, place.traced):
-        return
+    wanted = node.slice[0].slice.value
     table = place.cell.code(node.value)
+    if not names.traced_in(place.cell.code(wanted), place.traced) or table.startswith(f"{place.jnp}."):
+        return  # an array takes it already
+    whole = _whole(place, wanted)
+    if whole is not None and is_boolean(place, whole) and _is_pair(node.value):
+        yield _one_of_two(place, node, whole)
+        return
+    if _is_dict(place, node.value):
+        yield from _dict_item(place, node)
+        return
+    index = _index(place, wanted)
     call = _call_of(place, node)
     if call is not None:
         arguments = _positional(place, call)
@@ -93,6 +92,50 @@ def _list_item(place: Place, node: Any) -> Iterator[Candidate]:
     yield Candidate(
         f"stack what `{table}` holds, and index that", place.cell.edit({node: tree}), **clamps(place, index)
     )
+
+
+def _whole(place: Place, node: Any) -> Any:
+    """What `int(...)` is called on; None where the node is no such call."""
+    import libcst as cst
+
+    is_int = isinstance(node, cst.Call) and place.cell.code(node.func) == "int" and len(node.args) == 1
+    return node.args[0].value if is_int else None
+
+
+def _index(place: Place, node: Any) -> str:
+    """The index as one that arrays take: without `int`, where what it is called on is whole already."""
+    whole = _whole(place, node)
+    if whole is None:
+        return place.cell.code(node)
+    code = stripped(place.cell.code(whole))
+    kinds = {s.dtype.strip("0123456789") for s in place.probe(place.cell.edit({whole: f"__seen({code})"}))}
+    if kinds == {"bool"}:
+        return f"{place.jnp}.int32({code})"
+    return code if kinds and kinds <= {"int", "uint"} else place.cell.code(node)
+
+
+def _is_pair(node: Any) -> bool:
+    import libcst as cst
+
+    return isinstance(node, (cst.Tuple, cst.List)) and len(node.elements) == 2
+
+
+def _one_of_two(place: Place, node: Any, test: Any) -> Candidate:
+    """`(a, b)[int(c)]` as `jnp.where(c, b, a)`, or as `cond` where it is called."""
+    other, one = (stripped(place.cell.code(e.value)) for e in node.value.elements)
+    condition, call = stripped(truth(place, test)), _call_of(place, node)
+    arguments = None if call is None else _positional(place, call)
+    if arguments is not None:
+        new = call_text(f"{place.lax}.cond", condition, one, other, *arguments)
+        return Candidate("choose the function with `jax.lax.cond`", place.cell.edit({call: new}))
+    new = call_text(f"{place.jnp}.where", condition, one, other)
+    return Candidate("choose with `jnp.where`", place.cell.edit({node: new}))
+
+
+def _is_dict(place: Place, table: Any) -> bool:
+    code = place.cell.code(table)
+    asked = f"(__seen(int(isinstance({code}, dict))), {code})[1]"
+    return any(s.value for s in place.probe(place.cell.edit({table: asked})))
 
 
 def clamps(place: Place, index: str) -> dict[str, Any]:
@@ -146,7 +189,7 @@ def _keys(place: Place, table: Any) -> tuple[list[str], list[str]] | None:
 def _dict_item(place: Place, node: Any) -> Iterator[Candidate]:
     import libcst as cst
 
-    index, table = place.cell.code(node.slice[0].slice.value), place.cell.code(node.value)
+    index, table = _index(place, node.slice[0].slice.value), place.cell.code(node.value)
     if len(node.slice) > 1:
         index = f"({', '.join(place.cell.code(part.slice.value) for part in node.slice)})"
     if isinstance(node.value, cst.Call) or not names.traced_in(index, place.traced):
@@ -193,168 +236,3 @@ def _dict_get(place: Place, node: Any) -> Iterator[Candidate]:
     default = place.cell.code(node.args[1].value) if len(node.args) == 2 else f"{place.jnp}.nan"
     new = f"{place.jnp}.select([{index} == key for key in {table}], list({table}.values()), {default})"
     yield Candidate(f"choose from `{table}` with `jnp.select`", place.cell.edit({node: new}))
-
-
-# -- caches
-
-
-_CACHES = ("lru_cache", "cache", "memoize", "memoise", "cached")
-
-
-def _caches(place: Place) -> Iterator[Candidate]:
-    """A helper under `functools.lru_cache`: without it where the cell defines it, else past it."""
-    import libcst as cst
-
-    called = {place.cell.code(c.func).rpartition(".")[2] for c in place.on_line(cst.Call)}
-    defined = {n.name.value for n in place.path if isinstance(n, cst.FunctionDef)}
-    for function in place.cell.functions():
-        for decorator in function.decorators:
-            head = place.cell.code(decorator.decorator).partition("(")[0].rpartition(".")[2]
-            if head not in _CACHES:
-                continue
-            name = function.name.value
-            if name in called or name in defined or place.cell.positions[decorator].start.line == place.line:
-                yield Candidate(f"take the cache off `{name}`", place.cell.edit({decorator: None}), "safe",
-                                "its result is computed anew in each trace")  # fmt: skip
-    functions = {f.name.value for f in place.cell.functions()}
-    for call in place.on_line(cst.Call):
-        name = place.cell.code(call.func)
-        if isinstance(call.func, (cst.Name, cst.Attribute)) and name not in functions:
-            last = name.rpartition(".")[2]
-            if last in ("__wrapped__", "append", "add", "get", "update", "setdefault"):
-                continue  # a container's own; past its cache already
-            if name.partition(".")[0] not in place.modules and name not in dir(__builtins__):
-                yield Candidate(
-                    f"call `{name}` past its cache", place.cell.edit({call.func: f"{name}.__wrapped__"})
-                )
-
-
-def _memos(place: Place) -> Iterator[Candidate]:
-    """`if k not in memo: memo[k] = e` and `return memo[k]`, as `return e`."""
-    import libcst as cst
-
-    for function in place.cell.functions():
-        if not isinstance(function.body, cst.IndentedBlock):
-            continue
-        body = list(function.body.body)
-        for i, statement in enumerate(body):
-            changes = _memo(place, statement, body[i + 1 :])
-            if changes:
-                name = function.name.value
-                title = f"compute the result of `{name}` anew, without the memo"
-                yield Candidate(title, place.cell.edit(changes), "safe",
-                                "nothing is remembered between calls")  # fmt: skip
-
-
-def _memo(place: Place, statement: Any, rest: list[Any]) -> dict[Any, str | None] | None:
-    import libcst as cst
-
-    if isinstance(statement, cst.Try):
-        return _memo_by_exception(place, statement, rest)
-    if not isinstance(statement, cst.If) or statement.orelse is not None:
-        return None
-    body = list(statement.body.body) if isinstance(statement.body, cst.IndentedBlock) else []
-    if not body:
-        return None
-    test: Any = statement.test
-    compared = isinstance(test, cst.Comparison) and len(test.comparisons) == 1
-    if compared and isinstance(test.comparisons[0].operator, (cst.NotIn, cst.Is)):
-        return _fill_then_return(place, statement, body, rest)
-    if compared and isinstance(test.comparisons[0].operator, (cst.In, cst.IsNot)) and len(body) == 1:
-        if isinstance(body[0], cst.SimpleStatementLine) and isinstance(body[0].body[0], cst.Return):
-            return _return_if_known(place, statement, rest)
-    return None
-
-
-def _store(place: Place, line: Any) -> tuple[str, Any] | None:
-    """Target and value of `memo[k] = e`, `self.memo = e` or `name = e`."""
-    import libcst as cst
-
-    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
-        return None
-    small = line.body[0]
-    if not isinstance(small, cst.Assign) or len(small.targets) != 1:
-        return None
-    return place.cell.code(small.targets[0].target), small.value
-
-
-def _fill_then_return(
-    place: Place, statement: Any, body: list[Any], rest: list[Any]
-) -> dict[Any, str | None] | None:
-    """The last line of the `if` stores; every later read of the target becomes the value."""
-    import libcst as cst
-
-    stored = _store(place, body[-1])
-    if stored is None or not rest:
-        return None
-    target, value = stored
-    reads = [
-        n for s in rest for n in place.cell.within(s, cst.Subscript, cst.Attribute, cst.Name)
-        if place.cell.code(n) == target
-    ]  # fmt: skip
-    if not reads:
-        return None
-    kept = place.cell.block(body[:-1])
-    if len(reads) == 1:
-        code = place.cell.code(value)
-        parent = place.cell.parents.get(reads[0])
-        new = code if isinstance(parent, cst.Return) else names.wrapped(code)
-        return {statement: kept or None, reads[0]: new}
-    name = names.fresh("value", place.taken)
-    return {statement: f"{kept}{name} = {place.cell.code(value)}\n", **{n: name for n in reads}}
-
-
-def _return_if_known(place: Place, statement: Any, rest: list[Any]) -> dict[Any, str | None] | None:
-    """`if k in memo: return memo[k]` goes, and so does the store."""
-    import libcst as cst
-
-    memo = place.cell.code(statement.test.comparisons[0].comparator)
-    for line in rest:
-        stored = _store(place, line)
-        if stored is not None and stored[0].startswith(f"{memo}["):
-            changes: dict[Any, str | None] = {statement: None}
-            reads = [
-                n for s in rest for n in place.cell.within(s, cst.Subscript)
-                if place.cell.code(n) == stored[0] and not any(a is line for a in place.cell.ancestors(n))
-            ]  # fmt: skip
-            if isinstance(stored[1], cst.Name):
-                changes[line] = None
-                changes |= {n: stored[1].value for n in reads}
-            elif len(reads) == 1:
-                changes[line] = None
-                changes[reads[0]] = place.cell.code(stored[1])
-            else:
-                name = names.fresh("value", place.taken)
-                changes[line] = f"{name} = {place.cell.code(stored[1])}\n"
-                changes |= {n: name for n in reads}
-            return changes
-    return None
-
-
-def _memo_by_exception(place: Place, statement: Any, rest: list[Any]) -> dict[Any, str | None] | None:
-    """`try: return memo[k]` with the computation in `except KeyError`."""
-    import libcst as cst
-
-    if len(statement.handlers) != 1 or statement.orelse is not None or statement.finalbody is not None:
-        return None
-    kind = statement.handlers[0].type
-    if kind is None or place.cell.code(kind) not in ("KeyError", "(KeyError, TypeError)", "AttributeError"):
-        return None
-    first: Any = statement.body.body[-1]
-    if not isinstance(first, cst.SimpleStatementLine) or not isinstance(first.body[-1], cst.Return):
-        return None
-    known = first.body[-1].value
-    if known is None:
-        return None
-    lines = [*statement.handlers[0].body.body, *rest]
-    text = ""
-    for line in lines:
-        stored = _store(place, line)
-        if stored is not None and place.cell.code(known) == stored[0]:
-            if not isinstance(stored[1], cst.Name):
-                return None
-            continue
-        if isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Pass):
-            continue
-        text += place.cell.module.code_for_node(line)
-    return {statement: text, **{s: None for s in rest}}

@@ -55,6 +55,8 @@ def _comprehensions(place: Place) -> Iterator[Candidate]:
     node = next((n for n in place.path if isinstance(n, (cst.GeneratorExp, cst.ListComp))), None)
     calls = (n for n in place.on_line(cst.Call) if n.args and n.args[0].value is not None)
     call = next((c for c in calls if c.args[0].value is node or (node is None and _over(c))), None)
+    if call is None and isinstance(place.cell.parents.get(node), cst.Assign):
+        yield from _selected(place, node)
     if call is None or not isinstance(call.func, cst.Name) or call.func.value in place.modules:
         return
     found = _elements(place, call.args[0].value)
@@ -65,6 +67,17 @@ def _comprehensions(place: Place) -> Iterator[Candidate]:
     for new, cost in _forms(place, name, found, default):
         title = f"keep all elements, and {_WORDS[name]}" if found.test else _CALLED.format(name)
         yield Candidate(title, place.cell.edit({call: new}), "unsafe" if cost else "safe", cost)
+
+
+def _selected(place: Place, node: Any) -> Iterator[Candidate]:
+    """`kept = [x for x in xs if x > 0]` as `kept = xs[xs > 0]`, of which what follows has to make something."""
+    found = _elements(place, node)
+    if found is None or not found.test:
+        return
+    element, test = found.over(found.element), found.over(found.test)
+    if element is not None and test is not None:
+        new = f"{names.wrapped(element)}[{test}]"
+        yield Candidate("select with a mask, not element by element", place.cell.edit({node: new}))
 
 
 def _over(call: Any) -> bool:

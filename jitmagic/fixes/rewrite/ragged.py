@@ -17,6 +17,7 @@ from jitmagic.fixes.rewrite.selections import Masked, Unsupported
 from jitmagic.fixes.rewrite.truths import stripped
 
 TITLE = "keep the whole array, and mask where it is reduced"
+WIDE = 90
 KINDS = ("dynamic-shape", "tracer-array-conversion", "tracer-int", "user-error")
 
 
@@ -38,6 +39,14 @@ def candidates(place: Place) -> Iterator[Candidate]:
         yield Candidate(TITLE, text)
 
 
+def _named(name: str, mask: str) -> str:
+    """The mask as a statement, a long one a test to a line."""
+    if len(mask) <= WIDE:
+        return f"{name} = {mask}\n"
+    lines = mask.replace(") & (", ")\n    & (")
+    return f"{name} = (\n    {lines}\n)\n"
+
+
 @dataclass
 class _Lowering(Reductions):
     """Rewrites a block from one statement on."""
@@ -46,15 +55,10 @@ class _Lowering(Reductions):
 
     def block(self, statements: Sequence[Any], start: int) -> str | None:
         """The cell with the statements from `start` on lowered; None where nothing changed."""
-        import libcst as cst
-
         changes: dict[Any, str | None] = {}
         self.changes = changes
         for statement in statements[start:]:
-            if isinstance(statement, cst.SimpleStatementLine):
-                self._line(statement)
-            elif self._concerned(statement):
-                raise Unsupported
+            self._statement(statement)
         if not changes:
             return None
         named = [m for m in self.masks if not names.constant(m) and self.uses.get(m, 0) > 1]
@@ -63,7 +67,7 @@ class _Lowering(Reductions):
         for mask in named:
             name = names.fresh("live" if "arange" in mask else "mask", given)
             given.add(name)
-            lead += f"{name} = {mask}\n"
+            lead += _named(name, mask)
             for node, text in changes.items():
                 if text is not None:
                     changes[node] = text.replace(f"({mask})[", f"{name}[").replace(mask, name)
@@ -71,6 +75,33 @@ class _Lowering(Reductions):
             kept = changes.get(first, self.place.cell.code(first))
             changes[first] = lead + (kept or "")
         return self.place.cell.edit(changes)
+
+    def _statement(self, statement: Any) -> None:
+        import libcst as cst
+
+        if isinstance(statement, cst.SimpleStatementLine):
+            self._line(statement)
+        elif self._concerned(statement):
+            if not isinstance(statement, cst.If):
+                raise Unsupported
+            self._branch(statement)
+
+    def _branch(self, statement: Any) -> None:
+        """An `if`, in which no name comes to stand for another selection."""
+        import libcst as cst
+
+        test = self._dense(statement.test)
+        if test != self.place.cell.code(statement.test):
+            self.changes[statement.test] = test
+        before = dict(self.known), dict(self.indices)
+        for line in statement.body.body:
+            self._statement(line)
+        if isinstance(statement.orelse, cst.If):
+            self._branch(statement.orelse)
+        for line in statement.orelse.body.body if isinstance(statement.orelse, cst.Else) else ():
+            self._statement(line)
+        if before != (self.known, self.indices):
+            raise Unsupported
 
     def _line(self, line: Any) -> None:
         out, changed = [], False
@@ -135,7 +166,7 @@ class _Lowering(Reductions):
             self.known[name] = new
             return ""
         self.known[name] = replace(new, text=name)
-        return f"{name} = {new.text}"
+        return f"{name} = {stripped(new.text)}"
 
     def lower(self, node: Any) -> Masked:
         """The expression over whole arrays."""
@@ -235,8 +266,10 @@ class _Lowering(Reductions):
         left, right = self.lower(node.left), self.lower(node.right)
         sign = self.place.cell.code(node.operator)
         if isinstance(node.operator, cst.MatrixMultiply):
-            if left.axis or right.axis:
+            if left.axis or right.axis or left.flat or right.flat:
                 raise Unsupported
+            if left.mask is None and right.mask is None:
+                return Masked(f"{left.text} {sign.strip()} {right.text}")
             if left.mask is not None and right.mask is None and self._rank(node.left) == 2:
                 return Masked(f"{left.text} {sign.strip()} {right.text}", left.mask)
             if left.mask is not None and left.mask == right.mask and self._rank(node.left) == 1:

@@ -33,6 +33,8 @@ class Reductions(Selections):
         return new.text
 
     def _count(self, value: Masked) -> str:
+        if not value.counts:
+            raise Unsupported
         return f"{self.place.jnp}.sum({self._use(value.mask or '')})"
 
     def _together(self, text: str, *parts: Masked) -> Masked:
@@ -165,6 +167,8 @@ class Reductions(Selections):
         positional = [a for a in rest if a.keyword is None]
         if name not in ("dot", "vdot", "percentile", "quantile", "norm") and positional:
             axis, rest = code(positional[0].value), [a for a in rest if a is not positional[0]]
+        if not value.counts and (axis not in (None, "None") or name in ("dot", "vdot", "average")):
+            raise Unsupported
         others = [code(a).rstrip(", ") for a in rest if not (a.keyword and a.keyword.value == "axis")]
         rank = 1 if value.flat else self._rank(node)
         along = axis in (None, "None", str(value.axis), f"-{rank - value.axis}")

@@ -28,6 +28,8 @@ class Masked:
     """The mask has the rank of the array, more than one: the selection was flat."""
     axis: int = 0
     """The axis of the array at which the mask begins."""
+    counts: bool = True
+    """As many elements of the mask are true as the selection is long; not so for `x[:h, :w]`."""
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Selections:
     """Local names that hold the indices of a selection."""
     masks: dict[str, str] = field(default_factory=dict)
     uses: dict[str, int] = field(default_factory=dict)
+    prefixes: dict[Any, str] = field(default_factory=dict)
+    """Masks of `x[a:b]` by `a`, `b` and the length of the axis: one for all arrays of the same length."""
 
     def lower(self, node: Any) -> Masked:
         """The expression over the whole array, and the mask of what counts. Raises Unsupported."""
@@ -89,7 +93,9 @@ class Selections:
 
         code = self.place.cell.code
         first, *rest = node.slice
-        if rest and self._is_all(first.slice):
+        if len(self._traced_axes(node)) > 1:
+            return self._box(node)
+        if rest and (self._is_all(first.slice) or self._is_ellipsis(first.slice)):
             return self._later_axis(node)
         cut = rest[-1].slice if rest else None
         if isinstance(first.slice, cst.Index) and isinstance(cut, cst.Slice) and not self._is_all(cut):
@@ -122,10 +128,15 @@ class Selections:
         return Masked(code(node.value), mask, rank, rank == whole and rank > 1)
 
     def _later_axis(self, node: Any) -> Masked | None:
-        """`x[:, mask]` and `x[:, :, mask]`."""
+        """`x[:, mask]` and `x[:, :, mask]`, `x[:, :n]` and `x[..., :n]`."""
         import libcst as cst
 
         *before, last = node.slice
+        if isinstance(last.slice, cst.Slice):
+            dots = len(before) == 1 and self._is_ellipsis(before[0].slice)
+            if not dots and not all(self._is_all(e.slice) for e in before):
+                return None
+            return self._prefix(node, last.slice, axis=self._rank(node.value) - 1 if dots else len(before))
         index = last.slice.value if isinstance(last.slice, cst.Index) else None
         if isinstance(index, cst.Ellipsis) or index is None or not all(self._is_all(e.slice) for e in before):
             return None
@@ -142,6 +153,39 @@ class Selections:
 
         return isinstance(piece, cst.Slice) and piece.lower is None and piece.upper is None
 
+    def _is_ellipsis(self, piece: Any) -> bool:
+        import libcst as cst
+
+        return isinstance(piece, cst.Index) and isinstance(piece.value, cst.Ellipsis)
+
+    def _traced_axes(self, node: Any) -> list[int]:
+        import libcst as cst
+
+        from jitmagic.fixes.rewrite.sizes import traced_slice
+
+        pieces = [e.slice for e in node.slice]
+        return [i for i, p in enumerate(pieces) if isinstance(p, cst.Slice) and traced_slice(self.place, p)]
+
+    def _box(self, node: Any) -> Masked | None:
+        """`x[:h, :w]`: the mask has the rank of the array."""
+        axes, rank = self._traced_axes(node), self._rank(node.value)
+        pieces = [e.slice for e in node.slice]
+        if any(pieces[i].step is not None for i in axes):
+            return None
+        if not all(i in axes or self._is_all(p) for i, p in enumerate(pieces)):
+            return None
+        base, tests = self.place.cell.code(node.value), list[str]()
+        for axis in axes:
+            spread = ", ".join([":", *["None"] * (rank - 1 - axis)])
+            tests += self._between(pieces[axis], base, axis, f"[{spread}]" if axis < rank - 1 else "")
+        return Masked(base, " & ".join(f"({t})" for t in tests), rank, flat=True, counts=False)
+
+    def _between(self, piece: Any, base: str, axis: int, spread: str = "") -> list[str]:
+        """What holds for the positions of a slice."""
+        place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[{axis}]){spread}"
+        bounds = ((">=", piece.lower), ("<", piece.upper))
+        return [f"{place} {sign} {stripped(self.place.cell.code(b))}" for sign, b in bounds if b is not None]
+
     def _row_prefix(self, node: Any) -> Masked | None:
         """`x[i, :n]`: of one row."""
         import libcst as cst
@@ -152,26 +196,27 @@ class Selections:
         if any(self._seen(e.slice.value) and self._rank(e.slice.value) != 0 for e in before):
             return None
         row = ", ".join(self.place.cell.code(e.slice.value) for e in before)
-        return self._prefix(node, last.slice, f"{names.wrapped(self.place.cell.code(node.value))}[{row}]")
+        base = f"{names.wrapped(self.place.cell.code(node.value))}[{row}]"
+        return self._prefix(node, last.slice, base, len(before))
 
-    def _prefix(self, node: Any, piece: Any, base: str = "") -> Masked | None:
-        from jitmagic.fixes.rewrite.sizes import _traced_slice, window
+    def _prefix(self, node: Any, piece: Any, row: str = "", axis: int = 0) -> Masked | None:
+        """`x[a:b]` along this axis of the array, which is the first one of its `row`."""
+        from jitmagic.fixes.rewrite.sizes import traced_slice, window
 
         if (
             piece.step is not None
-            or not _traced_slice(self.place, piece)
+            or not traced_slice(self.place, piece)
             or window(self.place, piece) is not None
         ):
             return None
-        code, base = self.place.cell.code, base or self.place.cell.code(node.value)
-        place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[0])"
-        tests = []
-        if piece.lower is not None:
-            tests.append(f"{place} >= {stripped(code(piece.lower))}")
-        if piece.upper is not None:
-            tests.append(f"{place} < {stripped(code(piece.upper))}")
+        code, base, own = self.place.cell.code, row or self.place.cell.code(node.value), 0 if row else axis
+        tests = self._between(piece, base, own)
         mask = tests[0] if len(tests) == 1 else " & ".join(f"({t})" for t in tests)
-        return Masked(base, mask, 1)
+        lengths = {s.shape[axis] for s in self._seen(node.value) if len(s.shape) > axis}
+        bounds = tuple(stripped(code(b)) if b is not None else "" for b in (piece.lower, piece.upper))
+        if len(lengths) == 1:
+            mask = self.prefixes.setdefault((bounds, *lengths), mask)
+        return Masked(base, mask, 1, axis=own)
 
     def _boolean(self, index: Any) -> bool:
         seen = self._seen(index)

@@ -338,9 +338,9 @@ def dynamic_slice(place: Place, node: Any) -> str | None:
                 return None
             rest.append(place.cell.code(piece.value))
             continue
-        found = window(place, piece) if _traced_slice(place, piece) else None
+        found = window(place, piece) if traced_slice(place, piece) else None
         if found is None:
-            if _traced_slice(place, piece):
+            if traced_slice(place, piece):
                 return None
             rest.append(place.cell.code(piece))
             continue
@@ -356,7 +356,7 @@ def dynamic_slice(place: Place, node: Any) -> str | None:
     return f"{text}[{', '.join(rest)}]" if rest else text
 
 
-def _traced_slice(place: Place, piece: Any) -> bool:
+def traced_slice(place: Place, piece: Any) -> bool:
     return any(
         bound is not None and names.traced_in(place.cell.code(bound), place.traced)
         for bound in (piece.lower, piece.upper)
@@ -445,7 +445,8 @@ def _counted(place: Place) -> Iterator[Candidate]:
     for call in place.on_line(cst.Call):
         function = place.cell.code(call.func)
         name = function.rpartition(".")[2]
-        if not function.startswith((f"{place.jnp}.", f"{place.jax}.", f"{place.lax}.", "random.")):
+        library = function.startswith((f"{place.jnp}.", f"{place.jax}.", f"{place.lax}.", "random."))
+        if not library and not (name in _METHODS and isinstance(call.func, cst.Attribute)):
             continue
         if name not in _SIZE_AT and name not in DATA_SIZED | SIZE_BY_NUMBER | _SIZED_BESIDES:
             continue
@@ -464,6 +465,7 @@ def _counted(place: Place) -> Iterator[Candidate]:
                             "other data may need another")  # fmt: skip
 
 
+_METHODS = ("reshape", "repeat")
 _SIZED_BESIDES = frozenset(
     "identity logspace geomspace split array_split iota broadcasted_iota pad vander approx_max_k".split()
 )
