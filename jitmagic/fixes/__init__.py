@@ -127,9 +127,15 @@ def uses_jit_itself(prover: Prover) -> bool:
 
 
 def _without_guesses(fixes: Sequence[Fix]) -> list[Fix]:
-    """No size written down as it was in the calls seen, where a static argument says it."""
-    static = any(f.verified and not f.cell and (f.static_argnames or f.static_argnums) for f in fixes)
-    return [f for f in fixes if not (static and sizes.AS_SEEN in f.title)]
+    """No size written down as it was in the calls seen where a static argument says it, and no rewrite of what
+    static arguments alone do."""
+    static = any(f.verified and f.static_argnames and sizes.AS_SEEN not in f.title for f in fixes)
+    static |= any(f.verified and not f.cell and f.static_argnums for f in fixes)
+    enough = [set(f.static_argnames) for f in fixes if f.verified and not f.cell and f.static_argnames]
+    return [
+        f for f in fixes
+        if not (static and sizes.AS_SEEN in f.title) and not (f.cell and set(f.static_argnames or ()) in enough)
+    ]  # fmt: skip
 
 
 def _advisable(fixes: Sequence[Fix], finding: Finding, evidence: Evidence) -> list[Fix]:

@@ -42,6 +42,63 @@ CASES = {
         "def f(layer, x):\n    return getattr(jnp, layer.act)(x @ layer.w)\n",
         ("f(Layer(jnp.eye(2)), jnp.ones(2))",), "dataclasses.field(default='tanh', metadata=dict(static=True))",
     ),
+    "number chosen from a dict by a whole number": Case(
+        "tracer-int", "OHM = {0: 10.0, 5: 22.0}\n\ndef f(v, code):\n    return v / OHM[int(code)]\n",
+        ("f(5.0, jnp.int32(5))",), "jnp.array(list(OHM.values()))[jnp.argmax(jnp.array(list(OHM)) == code)]",
+    ),
+    "one of a pair by a truth": Case(
+        "tracer-int", "def f(u, a):\n    return (u, 2 * u)[int(a > 0)]\n", ("f(jnp.ones(2), 1.5)",),
+        "jnp.where(a > 0, 2 * u, u)",
+    ),
+    "prefixes of several rows": Case(
+        "dynamic-shape", "def f(x, y, n):\n    k = n[0]\n    return jnp.mean((x[0, :k] - y[0, :k]) ** 2)\n",
+        ("f(jnp.ones((2, 4)), jnp.zeros((2, 4)), jnp.array([3]))",), "jnp.mean((x[0] - y[0]) ** 2, where=live)",
+    ),
+    "prefix of a later axis": Case(
+        "dynamic-shape", "def f(x, d):\n    return x[..., :d['n']].sum(-1)\n", ("f(jnp.ones((2, 4)), {'n': 3})",),
+        "jnp.sum(x, axis=-1, where=live)",
+    ),
+    "part of an image": Case(
+        "dynamic-shape", "def f(x, d):\n    p = x[:d['h'], 1:d['w']]\n    return p.max() + jnp.mean(p ** 2)\n",
+        ("f(jnp.arange(12.0).reshape(3, 4), {'h': 2, 'w': 3})",), "jnp.mean(x ** 2, where=live)",
+    ),
+    "neighbours that may be none": Case(
+        "dynamic-shape",
+        "def f(d, v):\n    near = jnp.where(d < 1)[0]\n    if len(near) > 1:\n        return v[near].mean(axis=0)\n    return jnp.zeros(2)\n",
+        ("f(jnp.array([0.5, 2.0, 0.1]), jnp.ones((3, 2)))", "f(jnp.ones(3), jnp.ones((3, 2)))"),
+        "jnp.mean(v, axis=0, where=mask[:, None])",
+    ),
+    "list of what counts": Case(
+        "tracer-bool", "def f(xs):\n    kept = [x for x in xs if x > 0]\n    return sum(kept) / len(kept)\n",
+        ("f(jnp.array([1.0, -2.0, 3.0]))",), "jnp.sum(xs, where=mask) / jnp.sum(mask)",
+    ),
+    "list filled with what counts": Case(
+        "tracer-bool",
+        "def f(xs):\n    kept = []\n    for x in xs:\n        if x > 0:\n            kept.append(2 * x)\n    return jnp.mean(jnp.array(kept))\n",
+        ("f(jnp.array([1.0, -2.0, 3.0]))",), "where=mask",
+    ),
+    "number of rows from data": Case(
+        "tracer-int", "def f(x, ns):\n    k = ns.sum() // ns[0]\n    return x.reshape(k, -1)\n",
+        ("f(jnp.arange(6.0), jnp.array([3, 3]))",), "k = 2",
+    ),
+    "sizes in a dict": Case(
+        "tracer-int",
+        "def f(x, cfg):\n    for k in range(cfg['n']):\n        x = x + cfg['s'] * k\n    return jnp.pad(x, (0, cfg['wide'] - x.size))\n",
+        ("f(jnp.ones(3), dict(n=2, s=0.5, wide=8))",), "f(jnp.ones(3), 2, 0.5, 8)",
+    ),
+    "sizes in a dict that goes on to a helper": Case(
+        "tracer-int",
+        "def rows(x, cfg):\n    return x.reshape(cfg['n'], -1)\n\ndef f(x, cfg):\n    'rows'\n    return rows(x, cfg).sum()\n",
+        ("f(jnp.ones(6), {'n': 2})",), "    'rows'\n    cfg = dict(cfg)\n",
+    ),
+    "sizes in a list": Case(
+        "tracer-int", "def f(x, sizes):\n    return [x.reshape(s, -1).sum(axis=1) for s in sizes]\n",
+        ("f(jnp.ones(6), [2, 3])",), "f(jnp.ones(6), (2, 3))",
+    ),
+    "names in a set": Case(
+        "invalid-jax-type", "def f(x, on):\n    return [k * x for k in range(3) if k in on]\n",
+        ("f(jnp.ones(6), {1, 2})",), "frozenset({1, 2})",
+    ),
     "plain class": Case(
         "unregistered-pytree",
         "class Affine:\n    def __init__(self, w, b):\n        self.w = w\n        self.b = b\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -49,6 +50,25 @@ def test_what_costs_something_is_not_called_safe(name: str) -> None:
         word in fix.title
         for word in ("in place of", "clamped", "as in the calls seen", "one compilation", "no gradient")
     )
+
+
+def test_slice_as_an_argument_is_static_by_itself_or_by_its_bounds() -> None:
+    fixes = corrections("def f(x, cut):\n    return x[cut].sum()\n", ("f(jnp.arange(6.0), slice(1, 3))",))
+    ((kind, fix),) = fixes
+    assert (kind, fix.static_argnames, fix.verified) == ("invalid-jax-type", ("cut",), True)
+    assert sys.version_info >= (3, 12) or fix.calls == ("f(jnp.arange(6.0), (1, 3))",)
+
+
+def test_part_of_an_image_is_not_counted_by_its_mask() -> None:
+    cell = "def f(x, d):\n    p = x[:d[0], :d[1]]\n    return p.sum(axis=0).max() + len(p)\n"
+    fixes = corrections(cell, ("f(jnp.ones((3, 4)), jnp.array([2, 3]))",))
+    assert not any(fix.verified for _, fix in fixes)
+
+
+def test_no_rewrite_stands_beside_the_static_argument_that_it_needs() -> None:
+    cell = "def f(x, ratio):\n    k = int(x.size * ratio)\n    return jax.lax.top_k(x, k)[0]\n"
+    fixes = corrections(cell, ("f(jnp.arange(8.0), 0.25)",))
+    assert [(fix.static_argnames, fix.cell) for _, fix in fixes] == [(("ratio",), None)]
 
 
 def test_empty_list_says_that_nothing_is_static_any_more() -> None:

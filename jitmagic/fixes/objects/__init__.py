@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 ITERATORS = ("generator", "zip", "map", "filter", "enumerate", "chain", "cycle", "islice", "count")
 KINDS = ("unregistered-pytree", "invalid-jax-type", "unhashable-static", "recompile-static")
+TRACED = ("tracer-bool", "tracer-int", "tracer-array-conversion", "dynamic-shape", "tracer-hash")
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """The class registered where this cell defines it; else static, or what is used of it as arguments."""
     from jitmagic.fixes.objects import filtering
 
-    if finding.kind not in KINDS or not evidence.function.cell:
+    if not evidence.function.cell:
+        return
+    if finding.kind in TRACED and not evidence.static_verified:
+        yield from _of_settings(finding, evidence, prover)
+    if finding.kind not in KINDS:
         return
     yield from _of_object(finding, evidence, prover)
     if finding.kind == "invalid-jax-type":
@@ -53,7 +58,12 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
         if finding.kind == "unhashable-static":
             plain = isinstance(value, (dict, list))
             fixes = [] if plain else list(hashable.propose(evidence, prover, name, value))
-            yield from fixes or parts.propose(finding, evidence, prover, name, value)
+            fixes = fixes or list(parts.propose(finding, evidence, prover, name, value))
+            yield from fixes or hashable.as_parts(evidence, prover, name, value)
+            return
+        if isinstance(value, (slice, set)):
+            if not evidence.static_verified:
+                yield from hashable.as_parts(evidence, prover, name, value)
             return
         if _holds_arrays(value):
             yield from hashable.called_with(evidence, prover, name, "list({})")
@@ -61,7 +71,8 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
         if isinstance(value, register.CONTAINERS):
             fixes = list(register.propose(finding, evidence, prover, name, value))
             fixes = fixes or list(fields.propose(evidence, prover, value))
-            yield from fixes or parts.propose(finding, evidence, prover, name, value)
+            fixes = fixes or list(parts.propose(finding, evidence, prover, name, value))
+            yield from fixes or hashable.as_parts(evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
         first = first or next(iter(fields.propose(evidence, prover, value)), None)
@@ -72,6 +83,25 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             yield static
         if first is None and static is None:
             yield from parts.propose(finding, evidence, prover, name, value)
+    except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
+        if _DEBUG:
+            raise
+
+
+def _of_settings(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """Numbers in a dict or list that the function needs as Python's own: static, each by itself or all of them."""
+    from jitmagic.fixes.objects import hashable, parts
+
+    held = {
+        x.argument for c in evidence.calls for x in c.leaves
+        if x.kind == "scalar" and x.path != x.argument and x.path in finding.culprits
+    }  # fmt: skip
+    found = argument(finding, evidence, prover) if held else None
+    if found is None or found[0] not in held or not isinstance(found[1], (dict, list)):
+        return
+    try:
+        fixes = list(parts.propose(finding, evidence, prover, *found))
+        yield from fixes or hashable.as_parts(evidence, prover, *found)
     except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
         if _DEBUG:
             raise
@@ -99,7 +129,8 @@ def _is_taken_apart(value: Any) -> bool:
     from jitmagic.fixes.objects.register import CONTAINERS, is_object
     from jitmagic.tracing.search import is_random
 
-    return is_object(value) or isinstance(value, CONTAINERS) or is_random(value) or _holds_arrays(value)
+    taken = (*CONTAINERS, slice, set)
+    return is_object(value) or isinstance(value, taken) or is_random(value) or _holds_arrays(value)
 
 
 def _holds_arrays(value: Any) -> bool:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.objects import parts
+from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrites import diff
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of
 from jitmagic.fixes.silent.text import Text, calls_in
 from jitmagic.report import Fix
+from jitmagic.tracing.search import why_not_static
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -56,6 +58,56 @@ def _plain_form(value: Any) -> str:
     if kind in ("i", "u") and np.ndim(value) == 1 and np.size(value) <= MOST:
         return "tuple({}.tolist())"
     return ""
+
+
+def as_parts(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
+    """A dict of settings or a slice as a tuple, a set as a frozen one, which have a hash; the function makes of it
+    what it was."""
+    form = next((f for kind, f in _FORMS.items() if isinstance(value, kind)), None)
+    if form is None or (isinstance(value, dict) and any(map(why_not_static, value.values()))):
+        return
+    what, again, given = form
+    text, options = Text(evidence.function.cell), prover.checker.options
+    function = text.function(evidence.function.name)
+    if function is None:
+        return
+    if again:
+        documented = ast.get_docstring(function) is not None and len(function.body) > 1
+        text.before(function.body[documented], [f"{name} = {again.format(name)}"])
+    cell, sources = text.result(), trial.call_sources(prover)
+    calls = [_with_argument(source, evidence, name, given) for source in sources]
+    declared = name in options.static_parameters(prover.checker.fn)
+    made = options
+    if not declared:
+        made = dataclasses.replace(options, static_argnames=(*options.static_argnames, name))
+    words = parts._proved(prover, cell, sources, calls, made)
+    if words and calls != sources:
+        yield Fix(
+            title=f"pass {what.format(f'`{name}`')}, which has a hash, and make it static: each new one compiles again",
+            applicability="unsafe", verified=True, evidence=words, cell=cell if again else None,
+            calls=tuple(dict.fromkeys(calls)), static_argnames=None if declared else made.static_argnames,
+            diff=diff(evidence.function.cell, cell),
+        )  # fmt: skip
+
+
+_FORMS = {
+    dict: ("the items of {} as a tuple", "dict({})", "tuple({0}.items())"),
+    slice: ("the bounds of {} as a tuple", "slice(*{})", "({0}.start, {0}.stop, {0}.step)"),
+    set: ("a frozenset for {}", "", "frozenset({0})"),
+}
+"""What is passed, how the function makes the value of it again, and how the call writes it."""
+
+
+def _with_argument(source: str, evidence: Evidence, name: str, form: str) -> str:
+    """The call with this form of the argument; that of a slice which stands in it is what stands there."""
+    text = Text(source)
+    for call in calls_in(text.tree, evidence.function.name):
+        node = argument_of(call, evidence, name)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "slice" and len(node.args) > 1:
+            text.replace(node, f"({', '.join(map(text.code, node.args))})")
+        elif node is not None:
+            text.replace(node, form.format(names.wrapped(text.code(node))))
+    return text.result()
 
 
 def called_with(evidence: Evidence, prover: Prover, name: str, template: str) -> Iterator[Fix]:

@@ -42,7 +42,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     sources = trial.call_sources(prover)
     if function is None or not sources or hasattr(value, "__next__"):
         return  # to ask an iterator would take something away
-    if isinstance(value, list) and (finding.kind == "unhashable-static" or _settings_alone(value)):
+    if isinstance(value, list) and (finding.kind == "unhashable-static" or _settings_alone(value, finding)):
         yield from _as_tuple(evidence, prover, name, sources)
         return
     parts = _parts(text, function, name, value, prover)
@@ -58,7 +58,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     options = without(prover.checker.options, name, evidence)
     settings = tuple(p.name for p in parts if isinstance(p.value, (str, bool, int)) or callable(p.value))
     surely = tuple(p.name for p in parts if isinstance(p.value, str) or callable(p.value))
-    for static in dict.fromkeys((surely, settings)):
+    numbers = tuple(p.name for p in parts if p.name in settings or isinstance(p.value, float))
+    for static in dict.fromkeys((surely, settings, numbers)):
         made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *static))))
         words = _proved(prover, cell, sources, calls, made)
         if words:
@@ -73,11 +74,11 @@ def without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:
     return options.static_by_name(n for n in (*options.static_argnames, *numbered) if n != name)
 
 
-def _settings_alone(value: list[Any]) -> bool:
-    """Text, functions and tuples of them: nothing that jax could trace."""
+def _settings_alone(value: list[Any], finding: Finding) -> bool:
+    """Text, functions and tuples of them: nothing that jax could trace. Numbers too, where it did and may not."""
     from jitmagic.tracing.search import why_not_static
 
-    numbers = (bool, int, float, complex)
+    numbers = (bool, int, float, complex) if finding.kind == "invalid-jax-type" else ()
     return bool(value) and not any(isinstance(v, numbers) or why_not_static(v) for v in value)
 
 
@@ -349,11 +350,15 @@ def _call(source: str, evidence: Evidence, name: str, parts: Sequence[Part]) -> 
 def _entry(text: Text, node: ast.expr, part: Part, name: str) -> str:
     """The value in a dict display for `name["key"]`."""
     wanted = ast.parse(part.code, mode="eval").body
-    if isinstance(node, ast.Dict) and isinstance(wanted, ast.Subscript) and ast.unparse(wanted.value) == name:
-        for key, value in zip(node.keys, node.values, strict=True):
-            if key is not None and ast.unparse(key) == ast.unparse(wanted.slice):
-                return text.code(value)
-    return ""
+    if not isinstance(wanted, ast.Subscript) or ast.unparse(wanted.value) != name:
+        return ""
+    entries: dict[str, ast.expr] = {}
+    if isinstance(node, ast.Dict):
+        entries = {ast.unparse(k): v for k, v in zip(node.keys, node.values, strict=True) if k is not None}
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) == "dict" and not node.args:
+        entries = {repr(k.arg): k.value for k in node.keywords if k.arg}
+    found = entries.get(ast.unparse(wanted.slice))
+    return text.code(found) if found is not None else ""
 
 
 def _with(code: str, name: str, given: str) -> str:
