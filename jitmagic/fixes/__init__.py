@@ -177,8 +177,8 @@ def _flags(fix: Fix, evidence: Evidence) -> bool:
 
 
 def _static_data(fix: Fix, finding: Finding, evidence: Evidence, *, exact: bool) -> bool:
-    """The fix makes a number static that is data: a float, or one that is compared by size; the end of a `while`
-    where there is an `exact` rewrite."""
+    """The fix makes a number static that is data: a float, or one that is compared by size; where there is an `exact`
+    rewrite, the end of a `while` and a whole number that changed between the calls."""
     order = evidence.function.parameters
     numbered = {order[n] for n in fix.static_argnums or () if -len(order) <= n < len(order)}
     names = set(fix.static_argnames or ()) | numbered
@@ -188,6 +188,8 @@ def _static_data(fix: Fix, finding: Finding, evidence: Evidence, *, exact: bool)
         for call in evidence.calls
         for leaf in call.leaves
     ):
+        return True
+    if exact and _varied(names, evidence):
         return True
     if _sized_by(names, evidence):
         return False
@@ -199,6 +201,15 @@ def _static_data(fix: Fix, finding: Finding, evidence: Evidence, *, exact: bool)
     if problem.construct == "while":
         return exact
     return any(sign in problem.where.text for sign in "<>")  # type: ignore[union-attr]
+
+
+def _varied(names: set[str], evidence: Evidence) -> bool:
+    """One of the arguments is a whole number that was another one in another call."""
+    seen: dict[str, set[object]] = {}
+    for leaf in (leaf for call in evidence.calls for leaf in call.leaves):
+        if leaf.path in names and leaf.python_type == "int":
+            seen.setdefault(leaf.path, set()).add(leaf.value)
+    return any(len(values) > 1 for values in seen.values())
 
 
 def _sized_by(names: set[str], evidence: Evidence) -> bool:

@@ -199,7 +199,8 @@ def _modules(prover: Prover) -> dict[str, str]:
     functions = {
         id(v): f"{m}.{k}"
         for m in known if m in sys.modules
-        for k, v in vars(sys.modules[m]).items() if callable(v) and k[0] != "_" and not isinstance(v, type)
+        for k, v in vars(sys.modules[m]).items()
+        if callable(v) and k[0] != "_" and (m.startswith("scipy") or not isinstance(v, type))
     }  # fmt: skip
     out: dict[str, str] = {}
     for name, value in list(prover.checker.namespace.items()):

@@ -69,6 +69,9 @@ SIZED = {
     "bincount": "give `jnp.bincount` a fixed `length=`",
 }
 
+UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
+"""Methods of `x.at[mask]`, which picks nothing but changes what is there."""
+
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each array whose size depends on a traced value."""
@@ -91,6 +94,8 @@ def question(problem: Problem, names: tuple[str, ...]) -> str:
     on = f" on the values of {listed(names[:2])}" if names else " on values"
     if problem.op == "boolean-mask" and not problem.callee:
         return f"how many elements {text} picks depends{on}"
+    if problem.op == "boolean-mask" and problem.callee.lstrip(".") in UPDATES:
+        return f"how many elements {text} changes depends{on}"
     if problem.op == "slice" or problem.construct == "slice":
         return f"how long the slice {text} is depends{on}"
     if problem.callee:
@@ -108,6 +113,8 @@ def rewrite(problem: Problem) -> str:
             "take a window of fixed width with `jax.lax.dynamic_slice_in_dim(array, start, width)`, "
             "or keep the whole array and mask with `jnp.arange(n) < stop`"
         )
+    if problem.op == "boolean-mask" and callee in UPDATES:
+        return "choose between the new and the old values: `jnp.where(mask, new, x)`"
     if problem.op == "boolean-mask":
         return (
             "keep all elements and mask: `jnp.where(mask, x, 0)`, or `where=mask` in `jnp.sum` and `jnp.mean`"

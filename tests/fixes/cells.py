@@ -68,6 +68,32 @@ CASES = {
         ("f(jnp.array([0.5, 2.0, 0.1]), jnp.ones((3, 2)))", "f(jnp.ones(3), jnp.ones((3, 2)))"),
         "jnp.mean(v, axis=0, where=mask[:, None])",
     ),
+    "interpolator of SciPy": Case(
+        "tracer-array-conversion",
+        "def f(x, g, v):\n    curve = interp1d(g, v, bounds_error=False, fill_value=0.0)\n    return curve(x)\n",
+        ("f(jnp.array([0.5, 5.0]), jnp.arange(3.0), jnp.ones(3))",), "jnp.interp(x2, g, v, left=0.0, right=0.0)",
+        setup="from scipy.interpolate import interp1d\n",
+    ),
+    "interpolator that jax has too": Case(
+        "tracer-array-conversion", "def f(x, g, v):\n    return RegularGridInterpolator((g,), v)(x[:, None])\n",
+        ("f(jnp.array([0.5, 1.5]), jnp.arange(3.0), jnp.arange(3.0) ** 2)",),
+        "jax.scipy.interpolate.RegularGridInterpolator((g,), v)",
+        setup="from scipy.interpolate import RegularGridInterpolator\n",
+    ),
+    "entry of a NumPy table": Case(
+        "tracer-array-conversion", "GRID = np.ones((3, 3))\n\ndef f(i, k):\n    return GRID[i, k] + GRID[:, k].sum()\n",
+        ("f(1, 2)",), "jnp.asarray(GRID)[i, k] + jnp.asarray(GRID)[:, k].sum()",
+    ),
+    "list filled by positions": Case(
+        "tracer-bool",
+        "def f(xs, ok):\n    kept = []\n    for i in range(len(xs)):\n        if ok[i]:\n            kept.append(2 * xs[i])\n"
+        "    return jnp.mean(jnp.stack(kept))\n",
+        ("f(jnp.array([1.0, -2.0, 3.0]), jnp.array([True, False, True]))",), "jnp.mean(kept, where=ok)",
+    ),
+    "last rows, as many as data say": Case(
+        "dynamic-shape", "def f(x, n):\n    return x[-n[0]:].mean()\n", ("f(jnp.arange(5.0), jnp.array([2]))",),
+        "jnp.arange(x.shape[0]) >= x.shape[0] - n[0]",
+    ),
     "list of what counts": Case(
         "tracer-bool", "def f(xs):\n    kept = [x for x in xs if x > 0]\n    return sum(kept) / len(kept)\n",
         ("f(jnp.array([1.0, -2.0, 3.0]))",), "jnp.sum(xs, where=mask) / jnp.sum(mask)",

@@ -216,6 +216,15 @@ def test_float_that_a_branch_depends_on_is_not_advised_as_static() -> None:
     assert [(f.static_argnames, f.applicability) for _, f in fixes] == [(("x",), "display")]
 
 
+def test_place_that_changes_from_call_to_call_is_not_advised_as_static() -> None:
+    cell = "def f(x, i, w):\n    return jnp.sum(x[i:i + w] ** 2) / w\n"
+    first, second = (
+        f for _, f in corrections(cell, ("f(jnp.arange(9.0), 2, 3)", "f(jnp.arange(9.0), 5, 3)"))
+    )
+    assert first.cell and first.applicability == "safe" and not first.static_argnames
+    assert second.static_argnames == ("i", "w") and second.applicability == "display"
+
+
 def test_order_that_a_branch_and_a_loop_need_may_be_static() -> None:
     cell = "def f(x, m):\n    if m > 1:\n        x = x[None]\n    for _ in range(m):\n        x = x * 2\n    return x\n"
     fixes = corrections(cell, ("f(jnp.ones(2), 2)", "f(jnp.ones(2), 1)"))

@@ -28,11 +28,14 @@ def candidates(place: Place) -> Iterator[Candidate]:
             continue
         if isinstance(place.cell.parents.get(node), (cst.AssignTarget, cst.AugAssign)):
             continue
+        if len(node.slice) > 1 and place.kind != "tracer-hash":
+            yield from _array_entry(place, node)
+            continue
         if not all(isinstance(part.slice, cst.Index) for part in node.slice):
             continue
         if place.kind == "tracer-hash":
             yield from _dict_item(place, node)
-        elif len(node.slice) == 1:
+        else:
             yield from _list_item(place, node)
 
 
@@ -48,6 +51,19 @@ def _positional(place: Place, call: Any) -> list[str] | None:
     if any(a.keyword or a.star for a in call.args):
         return None
     return [place.cell.code(a.value) for a in call.args]
+
+
+def _array_entry(place: Place, node: Any) -> Iterator[Candidate]:
+    """`table[i, j]` of an array of NumPy's."""
+    table = place.cell.code(node.value)
+    inside = ", ".join(place.cell.code(e.slice) for e in node.slice)
+    if not names.traced_in(place.cell.code(node), place.traced):
+        return
+    if {s.type for s in place.probe(place.cell.edit({node.value: f"__seen({table})"}))} == {"numpy"}:
+        new = place.cell.edit({node: f"{place.jnp}.asarray({table})[{inside}]"})
+        yield Candidate(
+            f"make `{table}` an array of jax's, which takes traced indices", new, **clamps(place, inside)
+        )
 
 
 def _list_item(place: Place, node: Any) -> Iterator[Candidate]:

@@ -84,7 +84,10 @@ def _form(place: Place, call: Any, operands: list[_Operand]) -> tuple[str, str] 
 
     def seen(node: Any) -> set[tuple[tuple[int, ...], str]]:
         shapes = place.probe(place.cell.edit({node: f"__seen({place.cell.code(node)})"}))
-        return {(s.shape, str(jax.dtypes.canonicalize_dtype(s.dtype))) for s in shapes if s.dtype}
+        try:
+            return {(s.shape, str(jax.dtypes.canonicalize_dtype(s.dtype))) for s in shapes if s.dtype}
+        except TypeError:  # an object that is no array
+            return set()
 
     result = seen(call)
     if len({dtype for _, dtype in result}) != 1:

@@ -99,6 +99,8 @@ class Reductions(Selections):
         value = self.lower(first)
         if value.mask is None:
             return self._other_call(call)
+        if last in ("stack", "array", "asarray") and len(call.args) == 1:
+            return value  # it is an array, of rows that were in a list
         if last in WHERE | {
             "max",
             "min",

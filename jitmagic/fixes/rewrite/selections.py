@@ -181,10 +181,18 @@ class Selections:
         return Masked(base, " & ".join(f"({t})" for t in tests), rank, flat=True, counts=False)
 
     def _between(self, piece: Any, base: str, axis: int, spread: str = "") -> list[str]:
-        """What holds for the positions of a slice."""
-        place = f"{self.place.jnp}.arange({names.wrapped(base)}.shape[{axis}]){spread}"
-        bounds = ((">=", piece.lower), ("<", piece.upper))
-        return [f"{place} {sign} {stripped(self.place.cell.code(b))}" for sign, b in bounds if b is not None]
+        """What holds for the positions of a slice; a bound with a minus counts from the end."""
+        import libcst as cst
+
+        code, length = self.place.cell.code, f"{names.wrapped(base)}.shape[{axis}]"
+        tests = []
+        for sign, bound in ((">=", piece.lower), ("<", piece.upper)):
+            if bound is None:
+                continue
+            back = isinstance(bound, cst.UnaryOperation) and isinstance(bound.operator, cst.Minus)
+            limit = f"{length} - {code(bound.expression)}" if back else stripped(code(bound))
+            tests.append(f"{self.place.jnp}.arange({length}){spread} {sign} {limit}")
+        return tests
 
     def _row_prefix(self, node: Any) -> Masked | None:
         """`x[i, :n]`: of one row."""
