@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def noting(reach: Any, into: list[frozenset[str]]) -> Iterator[None]:
-    """Note the paths that are written while this holds."""
+def noting(reaches: Sequence[Any], into: list[frozenset[str]]) -> Iterator[None]:
+    """Note the paths in each of these reaches that are written while this holds."""
     from jitmagic.state import snapshot
 
-    before = snapshot.take(reach)
+    before = [snapshot.take(reach) for reach in reaches]
     yield
-    into.append(frozenset(w.path for w in before.changes()))
+    into.append(frozenset(w.path for b in before for w in b.changes()))
 
 
 @contextmanager

@@ -56,15 +56,16 @@ class Runs:
     def aside(self, sample: Sample) -> Iterator[None]:
         """What happens inside leaves nothing behind."""
         reach = self.checker.reach(sample.args, sample.kwargs)
+        copies = [roots.reach(self.trying)] if self.trying is not None else []
         with ExitStack() as stack:
             stack.enter_context(without_tracers(self.checker.namespace))
             if not self._going_on:
                 stack.enter_context(quiet.undone(reach))
-            if self.trying is not None:
-                stack.enter_context(quiet.undone(roots.reach(self.trying)))
+            for own in copies:
+                stack.enter_context(quiet.undone(own))
             stack.enter_context(arrays_undone(sample))
             if self._noted is not None:
-                stack.enter_context(noting(reach, self._noted))
+                stack.enter_context(noting([reach, *copies], self._noted))
             stack.enter_context(quiet.held_back())
             stack.enter_context(plainly())
             yield

@@ -347,6 +347,12 @@ CASES = {
         "def g(x, c):\n    return x * c['k'] if c['on'] else x\n\ndef f(x, c):\n    return g(x, c)\n",
         ("f(1.0, {'k': 2.0, 'on': True})",), "f(1.0, tuple({'k': 2.0, 'on': True}.items()))", static=("c",),
     ),
+    "value that a helper's method keeps": Case(
+        "leaked-tracer",
+        "class Net:\n    def __init__(self):\n        self.h = None\n\n    def of(self, x):\n        self.h = jnp.tanh(x)\n        return self.h.sum()\n\n"
+        "net = Net()\n\ndef f(x):\n    return net.of(x)\n", ("f(jnp.ones(2))",),
+        "        jax.debug.callback(lambda h: setattr(self, \"h\", h), h)\n        return h.sum()\n",
+    ),
     "set of constants": Case(
         "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
         ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",

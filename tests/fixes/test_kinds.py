@@ -86,6 +86,14 @@ def test_object_that_the_function_writes_into_is_not_registered() -> None:
     assert fixes and all(f.cell is None and f.dyn == ("self.m",) for _, f in fixes)
 
 
+def test_state_that_goes_on_is_not_stored_by_a_callback() -> None:
+    cell = (
+        "class Mean:\n    m = 0.0\n    def of(self, x):\n        self.m = 0.9 * self.m + x\n        return self.m.sum()\n\n"
+        "mean = Mean()\n\ndef f(x):\n    return mean.of(x)\n"
+    )
+    assert not any("callback" in (f.cell or "") for _, f in corrections(cell, ("f(jnp.ones(2))",)))
+
+
 def test_static_of_an_inner_function_is_made_static_outside() -> None:
     cell = (
         "import functools\n@functools.partial(jax.jit, static_argnames='n')\ndef rows(x, *, n):\n"

@@ -116,7 +116,10 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
     root: Any = target
     while isinstance(root, (cst.Subscript, cst.Attribute)):
         root = root.value
-    if not isinstance(root, cst.Name) or root.value in _local_names(place):
+    if not isinstance(root, cst.Name) or root.value in _local_names(place) - _receiver(place):
+        return
+    if isinstance(small, cst.Assign) and isinstance(target, cst.Attribute) and root.value in _receiver(place):
+        yield from _kept_on_self(place, statement, small, target)
         return
     values = _values(place, place.cell.code(small.value))
     if not values:
@@ -129,11 +132,33 @@ def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iter
                     "the value arrives while the compiled function runs", effects=True)  # fmt: skip
 
 
+def _kept_on_self(place: Place, statement: Any, small: Any, target: Any) -> Iterator[Candidate]:
+    """`self.h = e` as a local value that is handed out, where only the rest of the method reads it."""
+    import libcst as cst
+
+    code, attribute = place.cell.code, target.attr.value
+    own = names.fresh(attribute, place.taken)
+    uses = [n for n in place.cell.within(place.cell.module, cst.Attribute) if n.attr.value == attribute]
+    stores = [n for n in uses if isinstance(place.cell.parents[n], cst.AssignTarget)]
+    reads = [n for n in uses if n not in stores]
+    within = place.cell.own(place.innermost, cst.Attribute)
+    if any(n not in within or place.cell.positions[n].start.line <= place.line for n in reads):
+        return  # a state that goes on from one call to the next
+    store = f'lambda {own}: setattr({code(target.value)}, "{attribute}", {own})'
+    text = f"{own} = {code(small.value)}\n{place.jax}.debug.callback({store}, {own})\n"
+    yield Candidate(f"store into `{code(target)}` through `jax.debug.callback`",
+                    place.cell.edit({statement: text, **dict.fromkeys(reads, own)}), "unsafe",
+                    "the value arrives while the compiled function runs", effects=True)  # fmt: skip
+
+
 def _receiver(place: Place) -> set[str]:
     """`self` of a method: what hangs on it is outside."""
-    if "." not in place.function or place.outermost is None:
+    import libcst as cst
+
+    method = place.outermost
+    if method is None or not any(isinstance(n, cst.ClassDef) for n in place.cell.ancestors(method)):
         return set()
-    return {p.name.value for p in place.outermost.params.params[:1]}
+    return {p.name.value for p in method.params.params[:1]}
 
 
 def _values(place: Place, code: str) -> list[str]:
