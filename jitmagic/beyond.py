@@ -119,8 +119,10 @@ class OwnRun:
         subject = self.subject
         seen, subject.looked = subject.looked, None
         known = _known(subject)
+        changes = self.before.changes() if self.before is not None else ()
+        if subject.seen.before_leak is None and any(w.tracer for w in changes):
+            subject.seen.before_leak = self.before
         if subject.original is subject.fn:
-            changes = self.before.changes() if self.before is not None else ()
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
             look_at_result(subject, seen, out)
         elif seen is not None and not gives_away(subject):

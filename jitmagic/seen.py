@@ -51,6 +51,8 @@ class Seen:
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()
     remarks: list[report.Remark] = field(default_factory=list)
+    before_leak: Any = None
+    """Snapshot from before the user's own call that first left a traced value behind."""
     earlier: tuple[report.FunctionReport, str] | None = None
     """An earlier run of the same function, and what it is called."""
     what_if: tuple[report.WhatIf, ...] = ()

@@ -211,6 +211,28 @@ CASES = {
          '    def step(self, x):\n        """Counts."""\n        out, self.n = _step(x, self.n, self.scale)\n'),
         "%%jitcheck -q",
     ),
+    "an attribute that is read and changes": Case(
+        "stale-constant",
+        """
+        class Filter:
+            def __init__(self):
+                self.gain = jnp.ones(2)
+                self.sizes = (2, 1)
+
+            @functools.partial(jax.jit, static_argnums=0)
+            def step(self, x, offset=1.0):
+                y = jnp.tanh(self.gain * x)
+                return y * self.sizes[0] + offset
+
+        m = Filter()
+        for i in range(3):
+            print(m.step(jnp.ones(2)))
+            m.gain = m.gain + 1.0
+        """,
+        ("    def _step_compiled(self, x, offset=1.0, *, gain):\n        y = jnp.tanh(gain * x)\n",
+         "    def step(self, x, offset=1.0):\n        return self._step_compiled(x, offset, gain=self.gain)\n"),
+        "%%jitcheck -q", setup="import functools",
+    ),
     "a dict with text": Case(
         "invalid-jax-type",
         """
@@ -411,3 +433,28 @@ def test_a_program_that_fails_leaves_nothing_behind(notebook: Notebook) -> None:
     report = notebook.report()
     assert [f.kind for f in report.findings if f.fixes] == []
     assert len(notebook.ns["items"]) == 1 and notebook.ns["flag"] == [1] and sys.stdout is out
+
+
+@pytest.mark.parametrize("start", ["jax.random.key(0)", "jax.random.PRNGKey(0)"])
+def test_state_that_later_cells_have_lost_is_carried(notebook: Notebook, start: str) -> None:
+    notebook.ok(f"key = {start}")
+    notebook.run(
+        "%%jitcheck -q\n@jax.jit\ndef f(x):\n    global key\n    key, sub = jax.random.split(key)\n"
+        "    return x + jax.random.normal(sub)"
+    )
+    notebook.ok("f(1.0)")
+    notebook.ok("f(1.0)")
+    (fix,) = (x for f in notebook.report().findings if f.kind == "leaked-tracer" for x in f.fixes)
+    assert fix.verified and fix.cell and "out, key = _f(x, key)" in fix.cell
+
+
+def test_state_of_a_method_that_is_compiled_by_another_name(notebook: Notebook) -> None:
+    notebook.run(
+        "%%jitcheck -q\nclass M:\n    def __init__(self):\n        self.n = jnp.zeros(2)\n\n    def add(self, x):\n"
+        "        self.n = self.n + x\n        return 2 * self.n\n\nm = M()\nadd = jax.jit(m.add)"
+    )
+    notebook.ok("add(1.0)")
+    notebook.ok("add(1.0)")
+    (fix,) = (x for f in notebook.report().findings if f.kind == "leaked-tracer" for x in f.fixes)
+    assert fix.verified and fix.cell and fix.cell.endswith("m = M()\nadd = m.add")
+    assert "        out, self.n = _add(x, self.n)\n" in fix.cell

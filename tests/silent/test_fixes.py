@@ -43,6 +43,14 @@ CELLS = [
     ("recompile-new-function", "def f(x, g):\n    return g(x)\n", ["f(1.0, lambda v: v * 2)"] * 3, "", {"static_argnames": "g"}),
     ("recompile-static", "class G:\n    def __init__(self, m):\n        self.m = m\ndef f(g, x):\n    return x - g.m\n", [f"f(G({i}.5), 1.0)" for i in range(3)], "", {"static_argnames": "g"}),
     ("recompile-static", "def f(x, h):\n    return x * h.lr\n", [f"f(1.0, h=H({i}.5))" for i in range(3)], "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass H:\n    lr: float\n", {"static_argnames": "h"}),
+    ("key-reuse", "def f(key):\n    out = []\n    for i in range(3):\n        keys = jax.random.split(key)\n        out.append(jax.random.normal(keys[1]))\n    return jnp.stack(out)\n", ["f(jax.random.key(0))"], "", {}),
+    ("key-reuse", "def f(key):\n    a = jax.random.split(key, 3)\n    b = jax.random.split(key, 3)\n    g = jax.vmap(jax.random.normal)\n    return g(a), g(b)\n", ["f(jax.random.key(0))"], "", {}),
+    ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
+    ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),
+    ("hidden-rng", "def f(x):\n    y = 2 * x\n    return y + rng.normal(1.0, size=y.shape) * rng.random(len(y))\n", ["f(jnp.ones(2))"] * 2, "rng = np.random.default_rng(0)\n", {}),
+    ("state-write", "def f(x):\n    f.n += 1\n    return x * f.n\nf.n = 0\n", ["f(1.0)"] * 2, "", {}),
+    ("state-write", "def f(x):\n    seen['n'] += 1\n    return x, seen['n']\n", ["a, b = f(1.0)", "a, b = f(a)"], "from collections import Counter\nseen = Counter()\n", {}),
+    ("state-write", "def f(x, s=2.0):\n    n[0] += 1\n    if s is None:\n        return x\n    return s * x\n", ["f(1.0)"] * 2, "n = np.zeros(1)\n", {}),
     ("unrolled-loop", "def f(x):\n    for t in range(50):\n        x = x + 0.01 * jnp.cos(x) * t\n    return x\n", ["f(1.0)"], "", {}),
     ("nan", "def f(x):\n    g = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(g)(x)\n", ["f(0.0)"], "", {}),
     ("jit-differs-from-eager", "def f(v):\n    if type(v) is T:\n        return v * 2\n    return v\n", ["f(jnp.float32(1))"], "T = type(jnp.ones(1))\n", {}),
@@ -108,6 +116,25 @@ def test_a_fix_that_was_run(
 def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:
     (fix,) = finding("nan", cell, call).fixes
     assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
+
+
+def test_all_numbers_that_come_back_as_arrays_start_as_arrays() -> None:
+    cell = "def f(s, x):\n    m, n = s\n    return m + x, n + 1\n"
+    found = finding("recompile-weak-type", cell, "s = (0.0, 0)", *["s = f(s, jnp.float32(1))"] * 2)
+    (fix,) = found.fixes
+    assert fix.calls and fix.calls[0] == "s = (jnp.float32(0.0), jnp.int32(0))"
+
+
+def test_state_that_a_call_stores() -> None:
+    cell = "def f(x, s=2.0):\n    f.n += 1\n    return s * x\nf.n = 0\n"
+    (fix,) = finding("state-write", cell, "y = f(1.0)", "f(y)").fixes
+    assert fix.cell and "def f(x, s=2.0, *, n):\n    n += 1\n    return s * x, n\n" in fix.cell
+    assert fix.calls == ("y, f.n = f(1.0, n=f.n)", "out, f.n = f(y, n=f.n)", "out")
+
+
+def test_an_entry_that_is_not_there_yet_cannot_be_passed() -> None:
+    cell = "def f(x):\n    last['x'] = 1.0\n    return x\n"
+    assert finding("state-write", cell, "f(1.0)", "f(2.0)", setup="last = {}\n").fixes == ()
 
 
 @pytest.mark.parametrize("key", ["jax.random.key(0)", "KEY"])

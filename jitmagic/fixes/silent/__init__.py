@@ -33,13 +33,15 @@ def families(kind: str) -> tuple[Family, ...]:
         numbers,
         padding,
         passed,
+        reading,
+        returned,
         states,
         strong,
         widths,
     )
 
     return {
-        "stale-constant": (helpers.propose, states.propose, passed.propose),
+        "stale-constant": (helpers.propose, states.propose, passed.propose, reading.propose),
         "captured-constant": (passed.propose,),
         "captured-scalar": (passed.propose,),
         "large-constant": (passed.propose,),
@@ -49,6 +51,7 @@ def families(kind: str) -> tuple[Family, ...]:
             states.propose,
             carried.propose,
             arguments.propose,
+            returned.propose,
         ),
         "in-place-update": (copies.propose_for_caller,),
         "leaked-tracer": (states.propose, carried.propose),

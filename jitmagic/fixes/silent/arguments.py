@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.silent import given_keys, trial
+from jitmagic.fixes.silent import drawn, given_keys, trial
 from jitmagic.fixes.silent.text import (
     FunctionNode,
     Text,
@@ -42,7 +42,10 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         if found is not None:
             yield from found
             return
-    yield from _hoisted(finding, evidence, prover, line, sources)
+    hoisted = list(_hoisted(finding, evidence, prover, line, sources))
+    yield from hoisted
+    if finding.kind == "hidden-rng" and not hoisted:
+        yield from drawn.propose(finding, evidence, prover, line, sources)
 
 
 _TAKERS = frozenset("pop popleft popitem get_nowait readline send".split())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import inline
-from jitmagic.fixes.silent import trial
+from jitmagic.fixes.silent import trial, wholes
 from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
@@ -39,14 +39,17 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return  # there, `--dyn` does the same
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
-    if function is None or not any(map(_compiles, function.decorator_list)):
+    if function is None:
+        yield from _bound(finding, evidence, prover, text)
+        return
+    if not any(map(compiles, function.decorator_list)):
         return
     if prover.parts is None and not trial.history(prover) and inline.view(evidence, prover) is not None:
         return  # the calls in the cell itself tell more than one of them again
     with contextlib.suppress(ValueError):
         states = _states(function, "." in evidence.function.name)
         cell = _rewritten(text, function, states)
-        words = _proved(evidence, prover, cell, [s.place for s in states if s.written])
+        words = proved(evidence, prover, cell, [s.place for s in states if s.written])
         if words:
             written = listed(s.place for s in states if s.written)
             yield Fix(
@@ -55,7 +58,39 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             )  # fmt: skip
 
 
-def _compiles(decorator: ast.expr) -> bool:
+def _bound(finding: Finding, evidence: Evidence, prover: Prover, text: Text) -> Iterator[Fix]:
+    """`step = jax.jit(model.step)` as `step = model.step`, where the method calls what is compiled."""
+    line = text.line_of(finding)
+    method = next(
+        (n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n.lineno <= line <= (n.end_lineno or 0)
+         and isinstance(text.parents[n], ast.ClassDef) and not n.decorator_list), None,
+    )  # fmt: skip
+    made = [
+        s for s in text.tree.body
+        if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == evidence.function.name
+        and isinstance(s.value, ast.Call) and compiles(s.value.func) and len(s.value.args) == 1
+        and method is not None and getattr(s.value.args[0], "attr", "") == method.name and not s.value.keywords
+    ]  # fmt: skip
+    calls = trial.call_sources(prover)
+    if method is None or len(made) != 1 or not calls or not wholes.may_run(prover, text.source):
+        return
+    call = made[0].value
+    assert isinstance(call, ast.Call)
+    with contextlib.suppress(Exception):
+        states = _states(method, True)
+        text.replace(call, text.code(call.args[0]))
+        cell = _rewritten(text, method, states, [f"@{text.code(call.func)}"])
+        got = wholes.run(prover, cell, calls, jit=True)
+        if got and wholes.agree(got, wholes.run(prover, evidence.function.cell, calls, jit=False)):
+            written = listed(s.place for s in states if s.written)
+            yield Fix(
+                title=f"compile a function that takes and returns {written}, and store it after the call",
+                applicability="unsafe", verified=True, cell=cell,
+                evidence=f"compiled; the state goes on over {len(got)} calls as without jit",
+            )  # fmt: skip
+
+
+def compiles(decorator: ast.expr) -> bool:
     return any(
         dotted_name(n).rpartition(".")[2] == "jit"
         for n in ast.walk(decorator) if isinstance(n, (ast.Name, ast.Attribute))
@@ -70,7 +105,7 @@ def _states(function: FunctionNode, method: bool) -> list[State]:
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
     if function.args.vararg or function.args.kwarg:
         raise ValueError("its parameters have no names")
-    own = _walk(function)
+    own = own_nodes(function)
     declared = [n for s in own if isinstance(s, ast.Global) for n in s.names]
     stored = {n.id for n in own if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     states = [State(n, n, True) for n in declared if n in stored]
@@ -104,7 +139,7 @@ def _attributes(function: FunctionNode, receiver: str, taken: set[str]) -> list[
     ]
 
 
-def _walk(function: FunctionNode) -> list[ast.AST]:
+def own_nodes(function: FunctionNode) -> list[ast.AST]:
     """Nodes of the function without those of functions in it."""
     found: list[ast.AST] = []
 
@@ -123,11 +158,13 @@ def _walk(function: FunctionNode) -> list[ast.AST]:
 # --- the two functions
 
 
-def _rewritten(text: Text, function: FunctionNode, states: Sequence[State]) -> str:
+def _rewritten(
+    text: Text, function: FunctionNode, states: Sequence[State], decorators: Sequence[str] = ()
+) -> str:
     """The cell with a compiled function above and the old one around it."""
     method = isinstance(text.parents[function], ast.ClassDef)
     inner = text.fresh(f"_{function.name}", f"_{function.name}_compiled")
-    inside = _inside(text, function, states)
+    lines = inside(text, function, states)
     taken = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1 if method else 0 :]
     named = [a.arg for a in function.args.kwonlyargs]
     arguments = _parameters(text, function, method)
@@ -137,18 +174,18 @@ def _rewritten(text: Text, function: FunctionNode, states: Sequence[State]) -> s
         *(["*"] if named else []),
         *arguments[len(taken) :],
     ]
-    decorators = [_decorator(text, d, method) for d in function.decorator_list]
+    decorators = decorators or [_decorator(text, d, method) for d in function.decorator_list]
     indent = " " * function.col_offset
-    compiled = [*decorators, f"def {inner}({', '.join(parameters)}):", *inside, "", ""]
+    compiled = [*decorators, f"def {inner}({', '.join(parameters)}):", *lines, "", ""]
     passed = [*taken, *(s.place for s in states), *(f"{n}={n}" for n in named)]
     outer = _outer(text, function, states, f"{inner}({', '.join(passed)})", indent)
     top = text.parents[function] if method else function
     first = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])  # type: ignore[attr-defined]
     start = text.starts[first - 1]
     text.changes.append((start, start, "\n".join(compiled) + "\n"))
-    begin = text.starts[function.decorator_list[0].lineno - 1]
+    begin = text.starts[min([function.lineno, *(d.lineno for d in function.decorator_list)]) - 1]
     end = text.span(function)[1]
-    body = text.body_start(function, docstring=not _documented(function))
+    body = text.body_start(function, docstring=not documented(function))
     head = text.source[text.starts[function.lineno - 1] : body]
     text.changes.append((begin, end, head + outer))
     return text.result()
@@ -176,16 +213,16 @@ def _decorator(text: Text, decorator: ast.expr, method: bool) -> str:
     )
 
 
-def _inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[str]:
+def inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[str]:
     """Lines of the compiled function's body, at one indentation."""
     inner = Text(text.source)
     node = next(n for n in ast.walk(inner.tree) if _same_place(n, function))
     assert isinstance(node, FunctionNode)
     names = {s.place: s.name for s in states}
     new = ", ".join(s.name for s in states if s.written)
-    returns = [n for n in _walk(node) if isinstance(n, ast.Return)]
+    returns = [n for n in own_nodes(node) if isinstance(n, ast.Return)]
     for use in ast.walk(node):
-        if isinstance(use, ast.Attribute) and ast.unparse(use) in names:
+        if isinstance(use, ast.Attribute | ast.Subscript | ast.Name) and ast.unparse(use) in names:
             inner.replace(use, names[ast.unparse(use)])
         elif isinstance(use, ast.Global):
             kept = [n for n in use.names if n not in names]
@@ -197,7 +234,7 @@ def _inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list
         start, end = inner.span(statement.value)
         bare = isinstance(statement.value, ast.Tuple) and inner.source[start] != "("
         inner.changes += [(start, start, "("), (end, end, f"), {new}")] if bare else [(end, end, f", {new}")]
-    start, end = inner.body_start(node, docstring=not _documented(node)), inner.span(node)[1]
+    start, end = inner.body_start(node, docstring=not documented(node)), inner.span(node)[1]
     if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
         empty = "None, " if returns else ""
         inner.changes.append((end, end, f"\n{' ' * node.body[-1].col_offset}return {empty}{new}"))
@@ -208,7 +245,7 @@ def _inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list
     return [line[cut:] if line[:cut].isspace() or not cut else line for line in body]
 
 
-def _documented(function: FunctionNode) -> bool:
+def documented(function: FunctionNode) -> bool:
     """A docstring comes first, and more after it."""
     return ast.get_docstring(function) is not None and len(function.body) > 1
 
@@ -221,7 +258,7 @@ def _outer(text: Text, function: FunctionNode, states: Sequence[State], call: st
     """Body of the function that stays: it calls the compiled one and stores what comes back."""
     written = [s.place for s in states if s.written]
     lines = [f"global {', '.join(p for p in written if '.' not in p)}"] if "." not in written[0] else []
-    if any(isinstance(n, ast.Return) for n in _walk(function)):
+    if any(isinstance(n, ast.Return) for n in own_nodes(function)):
         out = text.fresh(*_OUT)
         lines += [f"{out}, {', '.join(written)} = {call}", f"return {out}"]
     else:
@@ -232,10 +269,10 @@ def _outer(text: Text, function: FunctionNode, states: Sequence[State], call: st
 # --- the proof
 
 
-def _proved(evidence: Evidence, prover: Prover, cell: str, places: Sequence[str]) -> str:
+def proved(evidence: Evidence, prover: Prover, cell: str, places: Sequence[str]) -> str:
     """The same results and the same state after each call as without jit, over the calls seen."""
     history = trial.history(prover)
-    watch = functools.partial(_look, places)
+    watch = functools.partial(look, places)
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, history, jit=None, watch=watch)
         wanted = trial.play(prover, evidence.function.cell, history, jit=False, watch=watch)
@@ -245,11 +282,19 @@ def _proved(evidence: Evidence, prover: Prover, cell: str, places: Sequence[str]
     return ""
 
 
-def _look(places: Sequence[str], namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
+def look(places: Sequence[str], namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
     """The state after a call; `self` is the first argument."""
     import jax
     import numpy as np
 
+    def kept(value: Any) -> Any:
+        is_key = jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key)
+        return (
+            np.array(jax.random.key_data(value) if is_key else value)
+            if hasattr(value, "__array__")
+            else value
+        )
+
     names = {**namespace, "self": args[0] if args else None}
     found = [eval(compile(p, "<jitmagic fix>", "eval"), names) for p in places]
-    return list(jax.tree.map(lambda v: np.array(v) if hasattr(v, "__array__") else v, found))
+    return list(jax.tree.map(kept, found))

@@ -28,14 +28,23 @@ def propose(
     function = text.function(evidence.function.name)
     assert function is not None
     seeds = _seeds_on(text, line)
-    own = [n for n in seeds if n in ast.walk(function)]
-    if own:
-        return _key_argument(finding, evidence, prover, own[0], sources)
+    if any(n in ast.walk(function) for n in seeds):
+        return with_key(evidence, prover, text, seeds[0], sources)
     if (made := _default_key(finding, function)) is not None:
         return _passed_key(evidence, prover, *made, sources)
     if name := _captured_key(finding, function):
         return _captured(evidence, prover, name, sources)
-    return _key_handed_down(evidence, prover, text, seeds[0], sources) if seeds else None
+    return with_key(evidence, prover, text, seeds[0], sources) if seeds else None
+
+
+def with_key(
+    evidence: Evidence, prover: Prover, text: Text, seed: ast.Call, sources: Sequence[str]
+) -> Iterator[Fix]:
+    """A key that the function, or a helper of the cell, makes from a fixed seed as an argument of the function."""
+    function = text.function(evidence.function.name)
+    if function is not None and seed in ast.walk(function):
+        return _key_argument(evidence, prover, seed, sources)
+    return _key_handed_down(evidence, prover, text, seed, sources)
 
 
 def _is_maker(call: ast.Call) -> bool:
@@ -73,7 +82,7 @@ def _key_handed_down(
 
 
 def _key_argument(
-    finding: Finding, evidence: Evidence, prover: Prover, seed: ast.Call, sources: Sequence[str]
+    evidence: Evidence, prover: Prover, seed: ast.Call, sources: Sequence[str]
 ) -> Iterator[Fix]:
     """A key made inside from a fixed seed is taken as an argument instead."""
     text = Text(evidence.function.cell)

@@ -51,6 +51,8 @@ def handed_down(
             sub = name if len(calls) == 1 else text.fresh(f"sub_{calls.index((call, callee)) + 1}")
             if len(calls) > 1:
                 text.before(text.statement(call), [f"{name}, {sub} = jax.random.split({name})"])
+            if isinstance(call.func, ast.Call):  # `jax.vmap(helper)(rows)`: a key for each row
+                sub = f"jax.random.split({sub}, len({text.code(call.args[0])}))"
             pass_to(text, call, name, sub, keyword=keyword[callee])
     statement = text.statement(seed)
     bound = isinstance(statement, ast.Assign) and statement.value is seed
@@ -88,8 +90,19 @@ def _calls(
         names = _objects(text, kind.name, namespace)
     return [
         n for n in ast.walk(caller)
-        if isinstance(n, ast.Call) and last_name(n.func) in names and caller is not callee
+        if isinstance(n, ast.Call) and last_name(_mapped(n) or n.func) in names and caller is not callee
     ]  # fmt: skip
+
+
+def _mapped(call: ast.Call) -> ast.expr | None:
+    """`helper` of `jax.vmap(helper)(rows)`, mapped over the first axis of everything."""
+    vmap = call.func
+    plain = isinstance(vmap, ast.Call) and last_name(vmap.func) == "vmap" and bool(call.args)
+    return (
+        vmap.args[0]
+        if isinstance(vmap, ast.Call) and plain and len(vmap.args) == 1 and not vmap.keywords
+        else None
+    )
 
 
 def _objects(text: Text, kind: str, namespace: Mapping[str, Any]) -> set[str]:

@@ -34,7 +34,15 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     function = min(functions, key=lambda n: (n.end_lineno or 0) - n.lineno)
     sources = trial.history(prover)
     for key in dict.fromkeys(finding.culprits):
-        for rewrite in (_comprehension, _tree_map, _scan_body, _while_body, _lambda_body, _each_use):
+        for rewrite in (
+            _comprehension,
+            _tree_map,
+            _scan_body,
+            _while_body,
+            _lambda_body,
+            _each_use,
+            _each_split,
+        ):
             cell = None
             with contextlib.suppress(SyntaxError, ValueError, LookupError):
                 cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
@@ -114,6 +122,33 @@ def _each_use(text: Text, name: str, line: int, key: str) -> str | None:
         ):
             _keep_part(text, statement, call, local)
     return text.result()
+
+
+def _each_split(text: Text, name: str, line: int, key: str) -> str | None:
+    """`key, sub = split(key)` before each of several splits of one key, or one in a loop, which give the same keys."""
+    function = _at(text, name, line)
+    splits = [
+        n for n in ast.walk(function)
+        if isinstance(n, ast.Call) and dotted_name(n.func).rpartition(".")[2] == "split"
+        and n.args and ast.unparse(n.args[0]) == key and not _binds(text.statement(n), key)
+    ]  # fmt: skip
+    repeated = any(text.around(n, ast.Lambda, *_COMPREHENSIONS) is not None for n in splits)
+    loops = [n for n in ast.walk(function) if isinstance(n, ast.For | ast.While)]
+    again = len(splits) > 1 or any(n in ast.walk(loop) for n in splits for loop in loops)
+    if not again or repeated or not key.isidentifier():
+        return None
+    subs: list[str] = []
+    for call in sorted(splits, key=text.span):
+        subs.append(_sub(text, call, subs))
+        text.before(text.statement(call), [f"{key}, {subs[-1]} = {_split(text)}({key})"])
+        text.replace(call.args[0], subs[-1])
+    return text.result()
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+    )
 
 
 def _simple(text: Text, node: ast.AST) -> ast.stmt:

@@ -92,10 +92,12 @@ def _plain(cell: str) -> str:
 
 @contextlib.contextmanager
 def aside(prover: Prover) -> Iterator[None]:
-    """Whatever happens inside leaves nothing behind."""
+    """Whatever happens inside leaves nothing behind. It begins without traced values that a call has left behind."""
     with contextlib.ExitStack() as stack:
         for sample in prover.samples[:1] or []:
             stack.enter_context(quiet.undone(prover.checker.reach(sample.args, sample.kwargs)))
+        if prover.checker.seen.before_leak is not None:
+            prover.checker.seen.before_leak.restore(only_tracers=True)
         stack.enter_context(quiet.held_back())
         stack.enter_context(plainly())
         stack.enter_context(prover.in_time())
@@ -127,6 +129,7 @@ def play(
             raise LookupError("nothing was called")
         return played
     with aside(prover), contextlib.ExitStack() as stack:
+        namespace.update(prover.checker.namespace)
         file = define(cell, namespace)
         _bind_new(cell, prover.checker.cell.body, namespace)
         known = adopt.classes(namespace, prover.checker.namespace)
@@ -182,6 +185,8 @@ def _spied(
                 played.states.append(watch(namespace, args))
         return out
 
+    if isinstance(prover.checker.fn, types.FunctionType):
+        vars(spy).update(vars(prover.checker.fn))  # `f.count`, which the cell has set
     spy.clear_cache = getattr(target, "clear_cache", lambda: None)  # type: ignore[attr-defined]
     _put(namespace, prover.checker.namespace, name, spy)
     return spy
