@@ -150,7 +150,17 @@ def is_walkable(value: Any) -> bool:
     if is_a(value, (types.ModuleType, type, types.CodeType, *FUNCTIONS)):
         return False
     root = module_of(type(value)).split(".")[0]
-    if root in ("types", "collections", "functools", "dataclasses", "random", "queue", "_thread", "__main__"):
+    if root in (
+        "types",
+        "collections",
+        "functools",
+        "dataclasses",
+        "random",
+        "queue",
+        "_thread",
+        "argparse",
+        "__main__",
+    ):
         return True
     return root not in _OPAQUE and root not in sys.stdlib_module_names
 

@@ -458,3 +458,15 @@ def test_state_of_a_method_that_is_compiled_by_another_name(notebook: Notebook) 
     (fix,) = (x for f in notebook.report().findings if f.kind == "leaked-tracer" for x in f.fixes)
     assert fix.verified and fix.cell and fix.cell.endswith("m = M()\nadd = m.add")
     assert "        out, self.n = _add(x, self.n)\n" in fix.cell
+
+
+def test_an_entry_that_a_factory_closed_over_is_passed(notebook: Notebook) -> None:
+    notebook.run(
+        "%%jitcheck -q\ndef make(hp):\n    @jax.jit\n    def f(w):\n        return w * hp['lr']\n    return f\n\n"
+        "hp = {'lr': 2.0}\nf = make(hp)"
+    )
+    for source in ("f(1.0)", "hp['lr'] = 3.0", "f(1.0)"):
+        notebook.ok(source)
+    (fix,) = (x for f in notebook.report().findings if f.kind == "stale-constant" for x in f.fixes)
+    assert fix.verified and fix.cell and "    def f(w, lr):\n        return w * lr\n" in fix.cell
+    assert fix.calls == ("f(1.0, hp['lr'])", "hp['lr'] = 3.0", "f(1.0, hp['lr'])")

@@ -91,11 +91,14 @@ def kind_of(node: ast.AST, namespace: Mapping[str, Any]) -> str:
 
 def _draw(text: Text, call: ast.Call, kind: str) -> str:
     """The draw as one of `jax.random`, with `{jr}` and `{key}` in it. Raises ValueError where there is no such."""
-    if kind not in _DRAWS or any(isinstance(a, ast.Starred) for a in call.args):
+    names, made = _DRAWS.get(kind, ((), _normal))
+    whole = len(call.args) == 1 and names == ("*",) and isinstance(call.args[0], ast.Starred)
+    if kind not in _DRAWS or (any(isinstance(a, ast.Starred) for a in call.args) and not whole):
         raise ValueError("no such draw in jax.random")
-    names, made = _DRAWS[kind]
     given = {k.arg or "**": text.code(k.value) for k in call.keywords}
-    if names == ("*",):
+    if whole:  # `randn(*x.shape)`
+        given |= {"size": text.code(call.args[0]).removeprefix("*")}
+    elif names == ("*",):
         given |= {"size": f"({', '.join(map(text.code, call.args))},)"} if call.args else {}
     else:
         given |= {k: text.code(a) for k, a in zip(names, call.args, strict=False)}

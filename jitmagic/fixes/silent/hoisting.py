@@ -76,7 +76,8 @@ def candidates(source: str, line: int) -> Iterator[str]:
     from jitmagic.fixes.silent import inner
 
     makers = (
-        _with_keywords, _with_free_names, inner.moved, functools.partial(inner.moved, static=True), _before_loop
+        _with_keywords, _with_free_names, inner.moved, functools.partial(inner.moved, static=True), _before_loop,
+        _of_factory,
     )  # fmt: skip
     for make in makers:
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, StopIteration):
@@ -175,6 +176,14 @@ def _with_keywords(text: Text, line: int) -> str | None:
     if names & local:
         return None
     return _placed(text, jit, top, made, keywords, [])
+
+
+def _of_factory(text: Text, line: int) -> str | None:
+    """`jit(make(a))(w)` as `jit(f)` at the top, called with `a=a`, for the function `f` that `make` defines."""
+    from jitmagic.fixes.silent import factories
+
+    source, at = factories.taken_apart(text.source, line)
+    return _with_keywords(Text(source), at)
 
 
 def _with_free_names(text: Text, line: int) -> str | None:
