@@ -47,6 +47,7 @@ CELLS = [
     ("hidden-rng", "def f(x):\n    h = jnp.tanh(x)\n    return h * (np.random.rand(*h.shape) > 0.5)\n", ["f(jnp.ones(9))"] * 2, "", {}),
     ("large-constant", "def f(x, w=W):\n    return w @ x\n", ["f(jnp.ones(600))"], "W = np.ones((600, 600))\n", {}),
     ("stale-constant", "def f(x):\n    return x * args.k\n", ["f(1.0)", "args.k = 3.0", "f(1.0)"], "import argparse\nargs = argparse.Namespace(k=2.0)\n", {}),
+    ("hidden-rng", "def g(w, x):\n    noise = np.random.normal(0.0, 0.1, size=3)\n    return ((w * x + noise) ** 2).sum()\ndef f(w, x):\n    return jax.value_and_grad(g, argnums=0)(w, x)\n", ["f(1.0, jnp.ones(3))"] * 2, "", {}),
     ("key-reuse", "def f(key):\n    a = jax.random.split(key, 3)\n    b = jax.random.split(key, 3)\n    g = jax.vmap(jax.random.normal)\n    return g(a), g(b)\n", ["f(jax.random.key(0))"], "", {}),
     ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_parameter, last_name, pass_to
 
+_DERIVATIVES = frozenset("grad value_and_grad jacfwd jacrev jacobian hessian".split())
 _REPEATED = (ast.For, ast.While, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -51,7 +52,9 @@ def handed_down(
             sub = name if len(calls) == 1 else text.fresh(f"sub_{calls.index((call, callee)) + 1}")
             if len(calls) > 1:
                 text.before(text.statement(call), [f"{name}, {sub} = jax.random.split({name})"])
-            if isinstance(call.func, ast.Call):  # `jax.vmap(helper)(rows)`: a key for each row
+            if (
+                last_name(getattr(call.func, "func", call.func)) == "vmap"
+            ):  # `jax.vmap(helper)(rows)`: a key for each row
                 sub = f"jax.random.split({sub}, len({text.code(call.args[0])}))"
             pass_to(text, call, name, sub, keyword=keyword[callee])
     statement = text.statement(seed)
@@ -95,14 +98,12 @@ def _calls(
 
 
 def _mapped(call: ast.Call) -> ast.expr | None:
-    """`helper` of `jax.vmap(helper)(rows)`, mapped over the first axis of everything."""
-    vmap = call.func
-    plain = isinstance(vmap, ast.Call) and last_name(vmap.func) == "vmap" and bool(call.args)
-    return (
-        vmap.args[0]
-        if isinstance(vmap, ast.Call) and plain and len(vmap.args) == 1 and not vmap.keywords
-        else None
-    )
+    """`helper` of `jax.vmap(helper)(rows)`, mapped over the first axis of everything, and of `jax.grad(helper)(w)`."""
+    made = call.func
+    if not isinstance(made, ast.Call) or len(made.args) != 1 or not call.args:
+        return None
+    plain = last_name(made.func) in _DERIVATIVES or (last_name(made.func) == "vmap" and not made.keywords)
+    return made.args[0] if plain else None
 
 
 def _objects(text: Text, kind: str, namespace: Mapping[str, Any]) -> set[str]:
