@@ -110,7 +110,7 @@ def _turned_round(place: Place, loop: Any) -> Iterator[Candidate]:
     if start is None or not isinstance(pair, cst.Tuple) or len(pair.elements) != 2:
         return
     trees = place.outputs(_probe(place, loop, "scan", start, parts=2))
-    if len(trees) != 3 or not _alike(trees[0], trees[2]) or _alike(trees[0], trees[1]):
+    if len(trees) != 3 or not alike(trees[0], trees[2]) or alike(trees[0], trees[1]):
         return
     first, second = (place.cell.code(e.value) for e in pair.elements)
     turned = f"{second}, {first}"
@@ -119,7 +119,7 @@ def _turned_round(place: Place, loop: Any) -> Iterator[Candidate]:
     yield Candidate(title, place.cell.edit({pair: code}), "unsafe", changes_result=True)
 
 
-def _alike(a: Any, b: Any) -> bool:
+def alike(a: Any, b: Any) -> bool:
     """Two trees of the same structure, shapes and dtypes."""
     import jax
 

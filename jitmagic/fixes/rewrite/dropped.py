@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jitmagic.fixes.rewrite.carries import alike
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.scans import loop_name, start_of
 
@@ -18,9 +19,10 @@ def candidates(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
         if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
             continue
         code = place.cell.code(small.value)
-        target, function = _target(place, small.value), place.innermost
-        if target:
-            several = f"({target})" if "," in target else target
+        names, function = _names(place, small.value), place.innermost
+        if names:
+            target = ", ".join(names)
+            several = f"({target})" if len(names) > 1 else target
             new = f"{several}, _" if loop_name(small.value) == "scan" else target
             yield Candidate(f"bind the result to `{target}`", place.cell.edit({small: f"{new} = {code}"}), "unsafe",
                             changes_result=True)  # fmt: skip
@@ -33,20 +35,19 @@ def candidates(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
                             changes_result=True)  # fmt: skip
 
 
-def _target(place: Place, call: Any) -> str:
-    """What the call starts from, where a name (or several) can take its result."""
+def _names(place: Place, call: Any) -> list[str]:
+    """Names of what a loop starts with, or of arguments that are of the result's structure, shapes and dtypes."""
     import libcst as cst
 
-    name = getattr(getattr(call.func, "attr", call.func), "value", "")
-    positional = [a.value for a in call.args if a.keyword is None]
     if loop_name(call):
         start = start_of(call)
-    elif name in ("cond", "switch"):
-        operands = positional[3 if name == "cond" else 2 :]
-        start = operands[0] if len(operands) == 1 else None
-    else:
-        start = positional[0] if positional else None
-    parts = [e.value for e in start.elements] if isinstance(start, cst.Tuple) else [start]
-    if not all(isinstance(p, cst.Name) for p in parts):
-        return ""
-    return ", ".join(str(getattr(p, "value", "")) for p in parts)
+        parts = [e.value for e in start.elements] if isinstance(start, cst.Tuple) else [start]
+        found = [p.value for p in parts if isinstance(p, cst.Name)]
+        return found if len(found) == len(parts) else []
+    given = [a.value.value for a in call.args if a.keyword is None and isinstance(a.value, cst.Name)]
+    given = [n for n in given if n in place.traced]
+    runs = [given[i:j] for j in range(1, len(given) + 1) for i in range(j)]
+    shown = ", ".join(f"lambda: ({', '.join(r)})" for r in runs)
+    trees = place.outputs(place.cell.edit({call: f"__outputs([lambda: {place.cell.code(call)}, {shown}])"}))
+    fits = (r for r, tree in zip(runs, trees[1:], strict=False) if alike(tree, trees[0]))
+    return next(fits, [])
