@@ -55,13 +55,25 @@ def _proved(prover: Prover, cell: str) -> str | None:
     sources = trial.history(prover)
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, sources)
-        before = trial.original(prover, sources, jit=False)
-        if got.traced is None or not trial.same(before.results, got.results):
-            return None
         now, then = equation_count(got.traced.jaxpr), prover.checker.seen.equations or 0
-        if now * 2 < then:
-            return f"traced, with {now} operations in place of {then}; equal to the run without jit"
+        equal = _equal(prover, sources, got.results) if now * 2 < then else ""
+        if equal:
+            return f"traced, with {now} operations in place of {then}; {equal}"
     return None
+
+
+def _equal(prover: Prover, sources: list[str], got: list[Any]) -> str:
+    """How the results agree with those without jit; empty where they do not.
+
+    Where many turns let the rounding grow, the loop as jax wrote it out differs from the plain one too: of that the
+    report has said that nothing but rounding explains it, and the new loop has to agree with it.
+    """
+    if trial.same(trial.original(prover, sources, jit=False).results, got):
+        return "equal to the run without jit"
+    differs = any(d.reason not in ("dtype", "type") for d in prover.checker.seen.differences)
+    if not differs and trial.same(trial.original(prover, sources, jit=True).results, got):
+        return "equal to the run without jit up to rounding"
+    return ""
 
 
 def _fori(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.syntax import parameters
 
 TITLE = "loop with `jax.lax.scan`, which stacks the results"
 STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array", "jax.numpy.asarray")
@@ -27,8 +28,10 @@ class Collected:
     """It is filled from its front, by `insert(0, …)`."""
     value: str = ""
     """Name (or expression) of what a turn adds."""
-    last: str = ""
-    """Name of the newest element, where the loop reads `xs[-1]`."""
+    depth: int = 0
+    """How far back the loop reads: 2 where it reads `xs[-2]`."""
+    lasts: list[str] = field(default_factory=list)
+    """Names of that many elements, the newest first."""
 
 
 def candidates(source: str, loop: ast.For) -> Iterator[tuple[str, str]]:
@@ -69,7 +72,8 @@ class _Scan:
         after = {n for n in names.stores(body) if self._read_after(n)} if body else set()
         before = self._bound_before()
         stored = [n for n in names.stores(body) if n not in own] if body else []
-        lasts = [x.last for x in self.lists if x.last]
+        stored += [n for n in _entered(body) if n not in stored and n in self._made_here()]
+        lasts = [n for x in self.lists for n in x.lasts]
         carried = [n for n in stored if (n in exposed or n in after) and n in before and n not in lasts]
         final = [n for n in stored if n in after and n not in before]
         if any(n not in before and n not in lasts for n in exposed & set(stored)) or after & own:
@@ -123,7 +127,11 @@ class _Scan:
                 found[target.id] = Collected(target.id, start[1], start[0], front=front)
             found[target.id].additions.append(statement)  # type: ignore[arg-type]
             found[target.id].holders.append(holder)
-        return [x for x in found.values() if len(x.additions) == 1]
+        lists = [x for x in found.values() if len(x.additions) == 1]
+        for x in lists:
+            read = (_back(n, x.name) for s in self.loop.body for n in ast.walk(s))
+            x.depth = max((k for k in read if k <= len(x.start)), default=0)
+        return lists
 
     def _start(self, name: str) -> tuple[ast.Assign, list[ast.expr]] | None:
         """`xs = [...]`, or the part of `xs, ys = [...], [...]`, above the loop."""
@@ -145,18 +153,21 @@ class _Scan:
         """Statements of a turn without those that add to lists; `xs[-1]` by a name."""
         lines: list[str] = []
         inner: dict[ast.stmt, Collected] = {s: x for x in self.lists for s in x.holders}
-        reads = {x.name: x for x in self.lists}
+        for x in self.lists:
+            usual = ("last", "before_last", *(f"back_{k}" for k in range(3, x.depth + 1)))
+            singular = x.name.removesuffix("s")
+            x.lasts = [
+                self._fresh(singular if k == 0 and singular and singular != x.name else usual[k])
+                for k in range(x.depth)
+            ]
         for statement in self.loop.body:
             part = Text(self.text.source)
             twin = next(n for n in ast.walk(part.tree) if type(n) is type(statement)
                         and n.lineno == statement.lineno and n.col_offset == statement.col_offset)  # fmt: skip
             for node in ast.walk(twin):
-                if _is_last(node) and node.value.id in reads:  # type: ignore[attr-defined]
-                    x = reads[node.value.id]  # type: ignore[attr-defined]
-                    x.last = x.last or self._fresh(
-                        f"{x.name.removesuffix('s')}" if x.name.endswith("s") else "last"
-                    )
-                    part.replace(node, x.last)
+                for x in self.lists:
+                    if 0 < _back(node, x.name) <= x.depth:
+                        part.replace(node, x.lasts[_back(node, x.name) - 1])
             adding = inner.get(statement)
             if adding is None:
                 lines += _cut(part, twin, statement.col_offset)
@@ -164,9 +175,9 @@ class _Scan:
             added = _only(twin) if isinstance(twin, ast.If) else twin
             value = added.value.args[-1]  # type: ignore[union-attr]
             code = "\n".join(_cut(part, value, value.col_offset))
-            if adding.last:
-                lines.append(f"{adding.last} = {code}")
-                adding.value = adding.last
+            if adding.lasts:
+                lines.append(f"{', '.join(adding.lasts)} = {', '.join([code, *adding.lasts[:-1]])}")
+                adding.value = adding.lasts[0]
             elif isinstance(value, ast.Name) and not self._stored_below(value.id, statement):
                 adding.value = code
             elif self._nothing_below(statement):
@@ -221,6 +232,10 @@ class _Scan:
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.lineno < self.loop.lineno
         }  # fmt: skip
 
+    def _made_here(self) -> set[str]:
+        """Names that the function itself binds above the loop: no one else sees what is stored into them."""
+        return self._bound_before() - set(parameters(self.function))
+
     def _read_after(self, name: str) -> bool:
         end = self.loop.end_lineno or 0
         return any(
@@ -234,23 +249,24 @@ class _Scan:
         self, xs: str, reverse: bool, row: str, body: str, carried: list[str], final: list[str]
     ) -> str | None:
         text, loop = self.text, self.loop
-        state = [*carried, *(x.last for x in self.lists if x.last)]
-        starts = [*carried, *(text.code(x.start[-1]) for x in self.lists if x.last and x.start)]
-        if len(starts) != len(state) or not (self.lists or final):
+        state = [*carried, *(n for x in self.lists for n in x.lasts)]
+        starts = [*carried, *(text.code(x.start[-k - 1]) for x in self.lists for k in range(x.depth))]
+        if not (self.lists or final):
             return None
         results = [*(x.value for x in self.lists), *final]
         out = [*(x.name for x in self.lists), *final]
         step = text.fresh("step", "body", "turn")
-        first = state[0] if len(state) == 1 else "state" if state else "_"
+        whole = text.fresh("state", "carry")
+        first = state[0] if len(state) == 1 else whole if state else "_"
         second = row if row.isidentifier() else "row"
         head = [f"def {step}({first}, {second}):"]
         if second != row:
             head.append(f"    {row} = row")
         if len(state) > 1:
-            head.append(f"    {', '.join(state)} = state")
+            head.append(f"    {', '.join(state)} = {whole}")
         head += [f"    {x}" for x in body.splitlines()]
         head += [f"    return {_group(state)}, {_group(results)}", ""]
-        bound = [*carried, *("_" for x in self.lists if x.last)]
+        bound = [*carried, *("_" for x in self.lists for _ in x.lasts)]
         more = ", reverse=True" if reverse else ""
         init = _group(starts)
         unread = not any(map(self._read_after, carried))
@@ -304,6 +320,14 @@ class _Scan:
                     self.text.replace(call, f"{name}.sum(0)")
 
 
+def _entered(body: str) -> list[str]:
+    """Names into whose entries the body stores: `state` for `state["m"] = m`."""
+    stores = (
+        n for n in ast.walk(ast.parse(body)) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
+    )
+    return list(dict.fromkeys(n.value.id for n in stores if isinstance(n.value, ast.Name)))
+
+
 def _only(node: ast.AST) -> ast.stmt | None:
     """The only statement of an `if` without an `else`."""
     one = isinstance(node, ast.If) and len(node.body) == 1 and not node.orelse
@@ -314,10 +338,12 @@ def _group(parts: list[str]) -> str:
     return "None" if not parts else parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _is_last(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and ast.unparse(node.slice) == "-1"
-    )  # fmt: skip
+def _back(node: ast.AST, name: str) -> int:
+    """2 for `xs[-2]`; 0 for what is no such element of the list of that name."""
+    if not isinstance(node, ast.Subscript) or getattr(node.value, "id", "") != name:
+        return 0
+    index = ast.unparse(node.slice)
+    return int(index[1:]) if index[0] == "-" and index[1:].isdigit() else 0
 
 
 def _other_uses(x: Collected, loop: ast.For) -> bool:
@@ -329,7 +355,9 @@ def _other_uses(x: Collected, loop: ast.For) -> bool:
             added = isinstance(parent, ast.Attribute) and any(
                 isinstance(a.value, ast.Call) and a.value.func is parent for a in x.additions
             )
-            if not added and not (parent is not None and _is_last(parent) and x.start and not x.front):
+            if not added and not (
+                parent is not None and 0 < _back(parent, x.name) <= x.depth and not x.front
+            ):
                 return True
     return False
 
