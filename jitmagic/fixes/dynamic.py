@@ -68,12 +68,32 @@ def _is_number(value: object) -> bool:
     return is_number(value)
 
 
+def bound_to_others(evidence: Evidence, prover: Prover) -> list[str]:
+    """Names that the function binds to another dict, list or object. Who declares such a name may mean the one that
+    is there now, which then never changes: to take it as an argument and return the new one leaves no doubt."""
+    from jitmagic.state.adapters import adapter_for
+    from jitmagic.state.values import is_leaf
+
+    bound = {w.path for w in evidence.writes if w.action == "changed"}
+    if not bound or not prover.samples:
+        return []
+    sample = prover.samples[-1]
+    held = prover.checker.reach(sample.args, sample.kwargs).values()
+    return [
+        r.path for r in held
+        if r.path in bound
+        and not (isinstance(r.value, tuple) or is_leaf(r.value) or adapter_for(r.value) is not None)
+    ]  # fmt: skip
+
+
 def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[str]]:
     """The written paths; for an object that jax can't take, the numbers in it that are read."""
     # What the function adds is not there before its first call, when the declaration is read.
     written = [w.path for w in evidence.writes if w.action != "added"]
     declared = _dynamic_already(evidence)
     sets = [[*declared, *(p for p in written if p in finding.culprits)], [*declared, *written]]
+    if whole := set(bound_to_others(evidence, prover)):
+        sets = [s for s in sets if not whole.intersection(s)]
     if finding.kind == "unregistered-pytree" and prover.samples:
         sample = prover.samples[-1]
         leaves = prover.checker.reach(sample.args, sample.kwargs).leaves()

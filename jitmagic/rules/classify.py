@@ -76,6 +76,8 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
     callee = problem.callee.rsplit(".", 1)[-1]
     if problem.exception == "TraceContextError" and re.search(r"\b(Random|Rng)[A-Z]?\w*", problem.message):
         return "hidden-rng"
+    if problem.exception == "TraceContextError" or "from different trace level" in problem.message:
+        return "state-write"
     if problem.exception == "OverflowError" and problem.op in ("user", "other"):
         return "dtype-truncation"
     if problem.op == "other":

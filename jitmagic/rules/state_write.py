@@ -13,6 +13,9 @@ runs when the function is traced, at the first call; the second call runs the pr
 Take the state as an argument and return the new one, or keep it in a variable that is declared dynamic
 (`--dyn self.epoch`): then it becomes an input and an output of the program, and is updated after each call.
 
+Variables of BrainPy and brainstate are inputs and outputs under the `jit` of these libraries and under `%%jit`; a
+plain `jax.jit` does not know them.
+
 ## A cell with the problem
 
 ```python
@@ -60,7 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Variable, Write
+from jitmagic.evidence import Evidence, Variable, Where, Write
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
@@ -107,8 +110,11 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     ]
     if refused:
         yield _refused(evidence, refused)
+    unknown = _unknown_to_jax(evidence)
+    if unknown and not any(p for kind in ("leaked-tracer", RULE.kind) for p in of_kind(evidence, kind)):
+        yield _lost(evidence, unknown)
     for problem in of_kind(evidence, RULE.kind):
-        names = culprits(evidence, problem)
+        names = [n for n in culprits(evidence, problem) if root(n) not in evidence.function.parameters]
         yield RULE.finding(
             evidence,
             f"{listed(names[:3]) or 'state'} belongs to the code outside `{evidence.function.name}` and "
@@ -128,16 +134,41 @@ def _refused(evidence: Evidence, variables: list[Variable]) -> Finding:
     """Variables that flax lets nobody write from a trace they do not belong to."""
     first, function = variables[0], evidence.function.name
     names = [v.path for v in variables]
-    stores = [w for w in first.reads if w.source.partition("=")[0].strip().startswith(w.text)]
     return RULE.finding(
         evidence,
         f"`{function}` writes {listed(names[:4])} without taking it as an argument: jitmagic passes it in and out "
         "here, but `jax.jit` and `nnx.jit` refuse it",
-        where=next(iter(stores or first.reads), None),
+        where=_store(first),
         culprits=[*names, *(root(n) for n in names)],
         help=f"declare it (`--dyn {root(first.path)}`), or pass {quoted(root(first.path))} as an argument through "
         "`nnx.jit`",
     )
+
+
+def _unknown_to_jax(evidence: Evidence) -> list[Variable]:
+    """Variables of frameworks that a function writes which the user's own `jax.jit` compiles; flax refuses that."""
+    own = [v for v in evidence.variables if v.framework and v.written and not v.declared and v.type != "rng"]
+    return [v for v in own if not v.framework.startswith("flax")] if evidence.jitted_by_user else []
+
+
+def _lost(evidence: Evidence, variables: list[Variable]) -> Finding:
+    function, names = evidence.function.name, [v.path for v in variables]
+    them = agree(names, "it", "them")
+    return RULE.finding(
+        evidence,
+        f"`{function}` writes {listed(names[:4])}, and a plain `jax.jit` does not know {them}: later calls start from "
+        "the values of the first one, and what is left there is a placeholder without a value",
+        where=_store(variables[0]),
+        culprits=[*names, *(root(n) for n in names)],
+        help="compile with the framework's own `jit` (`brainpy.math.jit`, `brainstate.transform.jit`), or leave the "
+        "compiling to `%%jit`",
+    )
+
+
+def _store(variable: Variable) -> Where | None:
+    """The statement that writes the variable, else the first place that names it or what holds it."""
+    stores = [w for w in variable.reads if w.source.partition("=")[0].strip().startswith(w.text)]
+    return next(iter(stores or variable.reads), None)
 
 
 def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:

@@ -187,10 +187,14 @@ class Snapshot:
         if is_a(value, types.MethodType):
             self._todo.append((place, value.__self__, depth + 1))
 
-    def changes(self) -> list[Write]:
-        """What is different now, at most a few hundred writes. A path that changed twice is told once."""
+    def changes(self, besides: Iterable[object] = ()) -> list[Write]:
+        """What is different now, at most a few hundred writes. A path that changed twice is told once, and the
+        frameworks' variables in `besides` by no path."""
         found: dict[str, Write] = {}
+        known = {id(v) for v in besides}
         for entry in self._entries:
+            if isinstance(entry, Variable) and id(entry.variable) in known:
+                continue
             for path, origin, action, old, new in _guarded(entry.changes):
                 if path not in found and len(found) < _WRITES:
                     found[path] = self._write(path, origin, action, old, new)

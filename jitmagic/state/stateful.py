@@ -162,7 +162,8 @@ class Stateful:
                     out = self.bound()(*args, **kwargs)
                 result = self._outcome(out, state, held)
                 known = self.names(reach)
-                self.touched |= {w.path: w for w in before.changes() if w.path not in known}
+                variables = [p.holder() for p in self.places if p.adapter is not None]
+                self.touched |= {w.path: w for w in before.changes(variables) if w.path not in known}
                 done = True
                 return result
             except Exception as exc:

@@ -91,3 +91,72 @@ def jittered(x):
     [found] = [f for f in notebook.report().findings if f.kind == "hidden-rng"]
     assert [f.calls[0] for f in found.fixes if f.verified] == ["noise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))"]
     notebook.ok("%config JitMagics.budget = 10")
+
+
+MODEL = """%%jitcheck -q
+from flax import nnx
+import optax
+model = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
+optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+@nnx.jit
+def fit(x):
+    def loss_of(model): return (model(x) ** 2).sum()
+    loss, grads = nnx.value_and_grad(loss_of)(model)
+    optimizer.update(model, grads)
+    return loss
+"""
+
+
+def test_objects_of_flax_that_a_jit_of_its_own_reads_by_name_become_arguments(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(MODEL)
+    notebook.error("fit(jnp.ones(3))")
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    [fix] = [f for f in found.fixes if f.verified]
+    assert (found.kind, found.culprits[0], found.span.line) == ("state-write", "model", 9)
+    assert (
+        "def fit(model, optimizer, x):" in fix.cell and fix.calls[0] == "fit(model, optimizer, jnp.ones(3))"
+    )
+    notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_a_setting_of_a_module_that_changes_is_followed_through_its_own_jit(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jit -q --no-time -f predict
+from flax import nnx
+class Gated(nnx.Module):
+    def __init__(self): self.gate, self.w = True, nnx.Param(jnp.ones(2))
+    def __call__(self, x): return x * self.w if self.gate else x
+gated = Gated()
+def predict(x): return gated(x).sum() + 3.0
+"""
+    )
+    for line in (
+        "predict(jnp.arange(2.0) * 2)",
+        "gated.gate = False; gated.w[...] = jnp.zeros(2)",
+        "predict(jnp.ones(2))",
+    ):
+        notebook.ok(line)
+    [found] = [f for f in notebook.report().findings if f.kind == "stale-constant"]
+    [fix] = [f for f in found.fixes if f.verified]
+    assert "@nnx.jit\ndef predict(gated, x)" in fix.cell and fix.calls[-1] == "predict(gated, jnp.ones(2))"
+    notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_an_array_among_the_settings_of_what_is_returned_becomes_a_child(notebook: Any) -> None:
+    notebook.ok(
+        """%%jit -q --no-time -f move
+import flax
+@flax.struct.dataclass
+class Robot:
+    at: jax.Array
+    walls: jax.Array = flax.struct.field(pytree_node=False)
+def move(robot, step): return robot.replace(at=jnp.where(robot.walls[robot.at + step], robot.at, robot.at + step))
+"""
+    )
+    notebook.ok("move(Robot(jnp.array(0), jnp.array([True, False])), 1).at")
+    notebook.error("move(Robot(jnp.array(0), jnp.array([True, True])), 1).at")
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    [fix] = found.fixes
+    assert found.kind == "array-in-aux-data" and fix.verified and "    walls: jax.Array\n" in fix.cell

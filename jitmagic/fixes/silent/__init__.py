@@ -57,7 +57,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "leaked-tracer": (states.propose, carried.propose),
         "unregistered-pytree": (carried.propose,),
         "invalid-jax-type": (carried.propose,),
-        "hidden-rng": (arguments.propose,),
+        "hidden-rng": (states.by_own_jit, arguments.propose),
         "frozen-side-effect": (arguments.propose,),
         "bad-static-spec": (declarations.propose,),
         "unhashable-static": (declarations.propose,),

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import inline
+from jitmagic.fixes.dynamic import bound_to_others
 from jitmagic.fixes.silent import trial, wholes
+from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import FunctionNode, Text
+from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
+from jitmagic.syntax import first_line
 from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
@@ -35,20 +39,28 @@ class State:
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """`step` calls `_step`, which is compiled, takes the state as arguments and returns what is new."""
-    if prover.checker.settings.compile:
-        return  # there, `--dyn` does the same
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     if function is None:
         yield from _bound(finding, evidence, prover, text)
         return
-    if not any(map(compiles, function.decorator_list)):
+    method, own = "." in evidence.function.name, function.decorator_list
+    decorators: list[str] = []
+    if prover.checker.settings.compile:
+        jax = alias(prover, "jax")
+        if own or not jax or prover.checker.options != JitOptions():
+            return
+        if not bound_to_others(evidence, prover):
+            return  # there, `--dyn` does the same
+        decorators = [f"{jax}.jit"]
+    elif not any(map(compiles, own)):
         return
     if prover.parts is None and not trial.history(prover) and inline.view(evidence, prover) is not None:
         return  # the calls in the cell itself tell more than one of them again
     with contextlib.suppress(ValueError):
-        states = _states(function, "." in evidence.function.name)
-        cell = _rewritten(text, function, states)
+        states = _states(function, method)
+        decorators = decorators or [_decorator(text, d, method) for d in own]
+        cell = _rewritten(text, function, states, decorators)
         words = proved(evidence, prover, cell, [s.place for s in states if s.written])
         if words:
             written = listed(s.place for s in states if s.written)
@@ -79,7 +91,7 @@ def _bound(finding: Finding, evidence: Evidence, prover: Prover, text: Text) -> 
     with contextlib.suppress(Exception):
         states = _states(method, True)
         text.replace(call, text.code(call.args[0]))
-        cell = _rewritten(text, method, states, [f"@{text.code(call.func)}"])
+        cell = _rewritten(text, method, states, [text.code(call.func)])
         got = wholes.run(prover, cell, calls, jit=True)
         if got and wholes.agree(got, wholes.run(prover, evidence.function.cell, calls, jit=False)):
             written = listed(s.place for s in states if s.written)
@@ -158,9 +170,7 @@ def own_nodes(function: FunctionNode) -> list[ast.AST]:
 # --- the two functions
 
 
-def _rewritten(
-    text: Text, function: FunctionNode, states: Sequence[State], decorators: Sequence[str] = ()
-) -> str:
+def _rewritten(text: Text, function: FunctionNode, states: Sequence[State], decorators: Sequence[str]) -> str:
     """The cell with a compiled function above and the old one around it."""
     method = isinstance(text.parents[function], ast.ClassDef)
     inner = text.fresh(f"_{function.name}", f"_{function.name}_compiled")
@@ -174,16 +184,15 @@ def _rewritten(
         *(["*"] if named else []),
         *arguments[len(taken) :],
     ]
-    decorators = decorators or [_decorator(text, d, method) for d in function.decorator_list]
     indent = " " * function.col_offset
-    compiled = [*decorators, f"def {inner}({', '.join(parameters)}):", *lines, "", ""]
+    compiled = [*(f"@{d}" for d in decorators), f"def {inner}({', '.join(parameters)}):", *lines, "", ""]
     passed = [*taken, *(s.place for s in states), *(f"{n}={n}" for n in named)]
     outer = _outer(text, function, states, f"{inner}({', '.join(passed)})", indent)
     top = text.parents[function] if method else function
     first = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])  # type: ignore[attr-defined]
     start = text.starts[first - 1]
     text.changes.append((start, start, "\n".join(compiled) + "\n"))
-    begin = text.starts[min([function.lineno, *(d.lineno for d in function.decorator_list)]) - 1]
+    begin = text.starts[first_line(function) - 1]
     end = text.span(function)[1]
     body = text.body_start(function, docstring=not documented(function))
     head = text.source[text.starts[function.lineno - 1] : body]
@@ -201,16 +210,15 @@ def _decorator(text: Text, decorator: ast.expr, method: bool) -> str:
     """The decorator for a function without a receiver. Raises ValueError where its numbers would be wrong."""
     code = text.code(decorator)
     if not method or not isinstance(decorator, ast.Call):
-        return f"@{code}"
+        return code
     numbers = [k for k in decorator.keywords if k.arg in ("static_argnums", "donate_argnums")]
     if [ast.unparse(k.value) for k in numbers] not in ([], ["0"], ["(0,)"]):
         raise ValueError("arguments by number")
     kept = [k for k in decorator.keywords if k not in numbers]
     if isinstance(decorator.func, ast.Name | ast.Attribute) and not kept and decorator.args:
-        return f"@{text.code(decorator.args[0])}"
-    return (
-        f"@{text.code(decorator.func)}({', '.join([*map(text.code, decorator.args), *map(text.code, kept)])})"
-    )
+        return text.code(decorator.args[0])
+    given = ", ".join([*map(text.code, decorator.args), *map(text.code, kept)])
+    return f"{text.code(decorator.func)}({given})"
 
 
 def inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[str]:

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
@@ -24,26 +24,38 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     if finding.kind == "lossy-pytree":
         facts = [(x.type, x.fields) for x in silent.lossy]
+        kinds = [kind for kind, _ in facts]
         candidates = [c for kind, lost in facts for c in _complete(evidence.function.cell, kind, lost)]
         title = "return every field from `tree_flatten`"
     else:
         pairs = [(x.type, x.field) for x in silent.arrays_in_aux]
+        kinds = [kind for kind, _ in pairs]
         candidates = [c for kind, name in pairs for c in _as_child(evidence.function.cell, kind, name)]
         title = "make the array a child, not auxiliary data"
     for cell in candidates:
-        if words := _proved(prover, cell):
+        if words := _proved(prover, cell, kinds):
             yield Fix(title=title, applicability="safe", verified=True, evidence=words, cell=cell)
             return
 
 
-def _proved(prover: Prover, cell: str) -> str | None:
+def _proved(prover: Prover, cell: str, kinds: Sequence[str]) -> str | None:
     sources = trial.history(prover)
     with contextlib.suppress(Exception):
-        got = trial.play(prover, cell, sources)
+        got = trial.play(prover, cell, sources).results
         wanted = trial.original(prover, sources, jit=False).results
-        if got.results and trial.same(wanted, got.results):
-            return f"traced; equal to the run without jit on {len(got.results)} call{'s' * (len(got.results) > 1)}"
+        if got and trial.same(_opened(wanted, kinds), _opened(got, kinds)):
+            return f"traced; equal to the run without jit on {len(got)} call{'s' * (len(got) > 1)}"
     return None
+
+
+def _opened(results: Sequence[Any], kinds: Sequence[str]) -> Any:
+    """Objects of these classes as their attributes: what is an array in them differs between the two cells."""
+    import jax
+
+    def is_one(value: Any) -> bool:
+        return type(value).__name__ in kinds
+
+    return jax.tree.map(lambda v: dict(vars(v)) if is_one(v) else v, list(results), is_leaf=is_one)
 
 
 def _class(text: Text, name: str) -> ast.ClassDef:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
@@ -14,18 +14,23 @@ from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
+from jitmagic.state.adapters import trace_holders
+from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 VARIABLES = {"brainpy.math": "Variable", "brainstate": "State", "flax.nnx": "Variable"}
 """What holds state in each framework; its content is `.value`."""
+OWN_JIT = ("brainpy.math", "brainstate.transform")
+"""Where the `jit` is that knows the variables of a framework."""
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """For state-write, leaked-tracer and stale constants of objects of BrainPy, brainstate and flax."""
     yield from _as_argument(finding, evidence, prover)
     yield from _by_framework(finding, evidence, prover)
+    yield from by_own_jit(finding, evidence, prover)
     yield from _as_variables(finding, evidence, prover)
 
 
@@ -39,7 +44,9 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
     nnx = alias(prover, "flax.nnx")
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
-    sources = trial.call_sources(prover)
+    if not roots and function is not None:
+        roots = _objects(function, prover.checker.namespace)
+    sources = trial.history(prover) if trial.call_sources(prover) else []
     if not roots or not nnx or function is None or not sources or "." in evidence.function.name:
         return
     if not all(r.isidentifier() and r in prover.checker.namespace for r in roots):
@@ -65,6 +72,14 @@ def _as_argument(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
             )  # fmt: skip
 
 
+def _objects(function: FunctionNode, namespace: Mapping[str, Any]) -> list[str]:
+    """Names of modules, optimizers and the like of flax that the function reads from the notebook."""
+    own = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    read = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    names = (n for n in dict.fromkeys(read) if n not in own and n in namespace)
+    return [n for n in names if any(trace_holders(namespace[n]))]
+
+
 def _by_framework(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """`@nnx.jit` in place of `@jax.jit` where a function writes variables of an object that it is given."""
     text, nnx = Text(evidence.function.cell), alias(prover, "flax.nnx")
@@ -87,6 +102,27 @@ def _by_framework(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
                 verified=True, evidence=f"traced; results and state as without jit over {len(got.results)} calls",
                 cell=cell,
             )  # fmt: skip
+
+
+def by_own_jit(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """`bm.jit` in place of `jax.jit`, which does not know the variables that the function reads and writes."""
+    if prover.checker.settings.compile or prover.checker.framework:
+        return
+    for module in OWN_JIT:
+        where, text = alias(prover, module), Text(evidence.function.cell)
+        plain = [n for n in ast.walk(text.tree) if wholes.is_jit(n) and dotted_name(n) in ("jax.jit", "jit")]
+        if not where or not plain:
+            continue
+        for node in plain:
+            text.replace(node, f"{where}.jit")
+        cell = text.result()
+        words, _ = _proved(evidence, prover, cell)
+        if words:
+            yield Fix(
+                title=f"compile with `{where}.jit`, which follows variables", applicability="safe",
+                verified=True, evidence=words, cell=cell,
+            )  # fmt: skip
+            return
 
 
 def _variables(namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:

@@ -6,9 +6,8 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
 from jitmagic.fixes.silent import trial
-from jitmagic.watched import plainly
+from jitmagic.state import adapters, values
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -38,19 +37,27 @@ def run(prover: Prover, cell: str, sources: Sequence[str], *, jit: bool) -> list
     if not jit:
         tree = ast.fix_missing_locations(Unjitted().visit(tree))
     namespace = dict(prover.checker.namespace)
-    values: list[Any] = []
-    with quiet.held_back(), plainly(), prover.in_time():
+    given: list[Any] = []
+    with trial.aside(prover):
+        _revive_random_states()
         exec(compile(tree, "<jitmagic fix>", "exec"), namespace)
         for source in sources:
             body = ast.parse(source).body
             if len(body) == 1 and isinstance(body[0], ast.Expr):
-                values.append(
+                given.append(
                     copied(eval(compile(ast.Expression(body[0].value), "<jitmagic fix>", "eval"), namespace))
                 )
             else:
                 exec(compile(source, "<jitmagic fix>", "exec"), namespace)
         jax.effects_barrier()
-    return values
+    return given
+
+
+def _revive_random_states() -> None:
+    """A framework's random state that the user's trace has left without a value starts anew."""
+    for _, state in adapters.default_random_states():
+        if values.is_tracer(adapters.read_value(state)):
+            state.seed(0)
 
 
 def copied(value: Any) -> Any:

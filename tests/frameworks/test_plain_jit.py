@@ -1,0 +1,63 @@
+"""State of frameworks, and of the notebook, under a `jax.jit` that does not know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("brainpy")
+
+TANK = """%%jitcheck -q
+import brainstate, brainpy as bp, brainpy.math as bm
+class Inner:
+    def __init__(self):
+        self.level = bm.Variable(jnp.zeros(2))
+class Tank:
+    def __init__(self):
+        self.inner = Inner()
+    def fill(self, rain):
+        self.inner.level.value = self.inner.level + rain
+        return self.inner.level.sum()
+tank = Tank()
+@{jit}
+def day(rain):
+    return tank.fill(rain{more})
+"""
+
+
+@pytest.mark.parametrize("more", ["", " + bm.random.rand()"])
+def test_variables_that_a_plain_jit_loses_are_told_and_its_own_jit_proved(notebook: Any, more: str) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.run(TANK.format(jit="jax.jit", more=more))
+    for _ in range(2):
+        notebook.run("day(1.0)")
+    found = [f for f in notebook.report().findings if f.severity != "note"]
+    written = next(f for f in found if f.kind == "state-write")
+    assert (written.span.line, written.culprits[0]) == (10, "tank.inner.level")
+    for finding in found:
+        fix = finding.fixes[0]
+        assert fix.verified and "@bm.jit\ndef day" in fix.cell
+    notebook.ok("brainstate.random.seed(1)\n%config JitMagics.budget = 10")
+
+
+def test_a_variable_that_has_two_paths_is_no_frozen_value(notebook: Any) -> None:
+    notebook.ok(TANK.format(jit="bm.jit", more=""))
+    notebook.ok(
+        "%%jitcheck -q\nlevels = {'level': tank.inner.level}\n@bm.jit\ndef drain(rain):\n    y = tank.fill(rain)\n"
+        "    for level in levels.values():\n        level.value = level - 0.5\n    return y\ndrain(1.0); drain(1.0)"
+    )
+    assert notebook.kinds("warning", "error") == []
+
+
+def test_a_dict_that_is_bound_anew_is_taken_and_returned(notebook: Any) -> None:
+    notebook.ok("weights = {'w': jnp.zeros(2), 'b': jnp.zeros(())}")
+    notebook.ok(
+        "%%jit -q --no-time -f fit\ndef fit(x):\n    global weights\n    loss = ((weights['w'] - x) ** 2).sum()\n"
+        "    weights = {'w': weights['w'] + 0.1 * x, 'b': weights['b'] + 1}\n    return loss"
+    )
+    notebook.ok("fit(jnp.ones(2))")
+    [found] = [f for f in notebook.report().findings if f.severity == "warning"]
+    [fix] = found.fixes
+    assert found.kind == "leaked-tracer" and fix.verified and not fix.dyn
+    assert "@jax.jit\ndef _fit(x, weights):" in fix.cell and "out, weights = _fit(x, weights)" in fix.cell
