@@ -58,7 +58,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, HiddenRandom, Problem, Write
+from jitmagic.evidence import Evidence, HiddenRandom, Problem, Where, Write
 from jitmagic.report import Finding, Severity
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
@@ -116,12 +116,21 @@ def _told(evidence: Evidence, fact: HiddenRandom) -> Finding:
     return RULE.finding(
         evidence,
         what,
-        where=fact.where,
+        where=_handed_on(evidence, fact) or fact.where,
         culprits=fact.names,
         severity="warning" if fact.origin in ("host", "generator") else _unless_constant(evidence),
         help=f"take a key as an argument of `{function}`, draw with `jax.random`, and split a new key for each "
         "call outside",
     )
+
+
+def _handed_on(evidence: Evidence, fact: HiddenRandom) -> Where | None:
+    """Where a captured key is read, if the draw itself does not name it."""
+    name = fact.names[0] if fact.origin == "captured" and fact.names else ""
+    known = next((v for v in evidence.variables if v.path == name), None)
+    if known is None or root(name) in fact.where.source:
+        return None
+    return next(iter(known.reads), None)
 
 
 def _unless_constant(evidence: Evidence) -> Severity:

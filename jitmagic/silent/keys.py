@@ -12,6 +12,7 @@ from jitmagic.syntax import walk
 from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import Site, site_of
 
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 DERIVERS = ("split", "fold_in", "key", "PRNGKey", "clone", "wrap_key_data")
 
 
@@ -19,16 +20,17 @@ def reused(keys: Keys, inputs: Sequence[str]) -> Iterator[KeyReuse]:
     """One record for each place that uses a key again. `inputs` are the paths of the program's inputs."""
     seen: set[tuple[str, int, int]] = set()
     for earlier, now in keys.reused:
-        frame = _parting(earlier.stack, now.stack)
+        root = now.value.root
+        leaf = inputs[root] if isinstance(root, int) and root < len(inputs) else ""
+        turned = _turning(now.stack, leaf) if earlier.stack == now.stack else None
+        frame = turned or _parting(earlier.stack, now.stack)
         site = site_of(*frame) if frame else None
         if site is None or (place := (site.where.file, site.where.line, site.where.column)) in seen:
             continue
         seen.add(place)
-        root = now.value.root
-        leaf = inputs[root] if isinstance(root, int) and root < len(inputs) else ""
         named = key_names(site, leaf)
         first = _parting(now.stack, earlier.stack)
-        before = site_of(*first) if first and first != frame else None
+        before = site_of(*first) if first and first != frame and not turned else None
         yield KeyReuse(site.where, _unique([*named, leaf]), before.where.source if before else "")
 
 
@@ -62,6 +64,28 @@ def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
         if a != b:
             return b
     return other[0] if other else None
+
+
+def _turning(stack: Stack, leaf: str) -> tuple[Any, int] | None:
+    """The innermost frame that makes its call in a loop which leaves the key as it is."""
+    for frame in stack:
+        site = site_of(*frame)
+        loop = _loop_around(site) if site is not None else None
+        if site is None or loop is None:
+            continue
+        bound = {n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if not any(n.split("[")[0].split(".")[0] in bound for n in key_names(site, leaf)):
+            return frame
+    return None
+
+
+def _loop_around(site: Site) -> ast.AST | None:
+    node = site.node
+    while node is not None and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(node, _LOOPS):
+            return node
+        node = site.source.parent(node)
+    return None
 
 
 def key_names(site: Site, leaf: str = "") -> list[str]:

@@ -141,6 +141,27 @@ def test_an_entry_that_is_not_there_yet_cannot_be_passed() -> None:
     assert finding("state-write", cell, "f(1.0)", "f(2.0)", setup="last = {}\n").fixes == ()
 
 
+def test_a_key_that_a_loop_hands_to_a_helper_again_is_told_and_split_in_the_loop() -> None:
+    cell = (
+        "def walk(key, x):\n    up, side = jax.random.split(key)\n"
+        "    return x + jax.random.normal(up) * jax.random.uniform(side)\n"
+        "def f(key, x):\n    for scale in (1.0, 2.0, 4.0):\n        x = walk(key, scale * x)\n    return x\n"
+    )
+    found = finding("key-reuse", cell, "f(jax.random.key(0), 1.0)")
+    assert found.span and found.span.source == "x = walk(key, scale * x)" and "at each turn" in found.message
+    [fix] = found.fixes
+    assert fix.verified and fix.cell and "key, " in fix.cell.partition("(1.0, 2.0, 4.0):")[2]
+
+
+def test_a_key_from_outside_that_goes_into_other_code_is_told_where_it_is_read() -> None:
+    setup = "KEY = jax.random.key(1)\ndef noisy(x, keys):\n    return x + jax.random.normal(keys['noise'])\n"
+    cell = "def f(x):\n    return noisy(x, keys={'noise': KEY})\n"
+    found = finding("hidden-rng", cell, "f(1.0)", "f(1.0)", setup=setup)
+    assert found.span and found.span.source == "return noisy(x, keys={'noise': KEY})"
+    [fix] = found.fixes
+    assert fix.verified and "def f(x, KEY):" in (fix.cell or "")
+
+
 @pytest.mark.parametrize("key", ["jax.random.key(0)", "KEY"])
 def test_a_helper_that_draws_from_a_fixed_key_is_not_an_argument(key: str) -> None:
     cell = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import splitting, trial
@@ -32,7 +32,7 @@ def propose(
         return with_key(evidence, prover, text, seeds[0], sources)
     if (made := _default_key(finding, function)) is not None:
         return _passed_key(evidence, prover, *made, sources)
-    if name := _captured_key(finding, function):
+    if name := _captured_key(finding, function, prover.checker.namespace):
         return _captured(evidence, prover, name, sources)
     return with_key(evidence, prover, text, seeds[0], sources) if seeds else None
 
@@ -152,19 +152,20 @@ def _passed_key(
     yield from _proved_key(prover, evidence.function.cell, calls, others, name)
 
 
-def _captured_key(finding: Finding, function: FunctionNode) -> str:
+def _captured_key(finding: Finding, function: FunctionNode, namespace: Mapping[str, Any]) -> str:
     """The name of the key from outside, where it is a plain name that the function does not bind."""
     stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     arguments = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
-    calls = [n for n in ast.walk(function) if isinstance(n, ast.Call) and n.args]
-    for name in finding.culprits:
-        used = any(
-            isinstance(c.args[0], ast.Name) and c.args[0].id == name and "random" in dotted_name(c.func)
-            for c in calls
-        )
-        if name.isidentifier() and used and name not in stored and name not in arguments:
-            return name
-    return ""
+    read = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} - stored - arguments
+    return next((n for n in finding.culprits if n in read and _is_key(namespace.get(n))), "")
+
+
+def _is_key(value: Any) -> bool:
+    import jax
+
+    dtype = getattr(value, "dtype", None)
+    typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return typed or dtype == "uint32" and getattr(value, "shape", ())[-1:] in ((2,), (4,))
 
 
 def _captured(evidence: Evidence, prover: Prover, name: str, sources: Sequence[str]) -> Iterator[Fix]:
