@@ -143,7 +143,7 @@ def compiled_already(value: Any) -> bool:
         return False
     from jitmagic.tracing.locate import is_user_file
 
-    inner = foreign.inner_function(value) if framework else value
+    inner = foreign.inner_function(value) if framework else foreign.user_method(value.__wrapped__)
     code = getattr(inspect.unwrap(inner), "__code__", None)
     return code is not None and is_user_file(code.co_filename)
 
@@ -152,11 +152,12 @@ def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
     """The user's function inside a `jax.jit` object, and the options it was made with where jax tells them."""
     if type(fn).__name__ != "PjitFunction":
         return fn, None
+    from jitmagic.tracing import foreign
     from jitmagic.tracing.compat import jit_options
 
     options = JitOptions.of(**jit_options(fn))
     inner = fn.__wrapped__
-    inner = inner._checker.fn if isinstance(inner, Watched) else inner
+    inner = inner._checker.fn if isinstance(inner, Watched) else foreign.user_method(inner)
     return inner, _said_once(inner, options)
 
 

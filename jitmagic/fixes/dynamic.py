@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from collections.abc import Iterable
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
-from jitmagic.rules.base import root
+from jitmagic.rules.base import covers, root
 from jitmagic.rules.words import listed
+from jitmagic.syntax import tolerant_tree, walk
 
 CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
 STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update", "hidden-rng")
@@ -75,6 +78,9 @@ def bound_to_others(evidence: Evidence, prover: Prover) -> list[str]:
     from jitmagic.state.values import is_leaf
 
     bound = {w.path for w in evidence.writes if w.action == "changed"}
+    tree = tolerant_tree(textwrap.dedent(evidence.function.source))
+    stored = (n for n in walk(tree) if isinstance(n, ast.Attribute)) if tree is not None else ()
+    bound |= {ast.unparse(n) for n in stored if isinstance(n.ctx, ast.Store)}
     if not bound or not prover.samples:
         return []
     sample = prover.samples[-1]
@@ -92,8 +98,6 @@ def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[st
     written = [w.path for w in evidence.writes if w.action != "added"]
     declared = _dynamic_already(evidence)
     sets = [[*declared, *(p for p in written if p in finding.culprits)], [*declared, *written]]
-    if whole := set(bound_to_others(evidence, prover)):
-        sets = [s for s in sets if not whole.intersection(s)]
     if finding.kind == "unregistered-pytree" and prover.samples:
         sample = prover.samples[-1]
         leaves = prover.checker.reach(sample.args, sample.kwargs).leaves()
@@ -101,4 +105,6 @@ def _state(finding: Finding, evidence: Evidence, prover: Prover) -> list[list[st
         own = [leaf for leaf in leaves if leaf.path.split(".")[0] in roots and _is_number(leaf.value)]
         read = [x.path for x in own if f".{x.path.rpartition('.')[2]}" in evidence.function.source]
         sets = [read, [x.path for x in own]]
+    whole = bound_to_others(evidence, prover)
+    sets = [s for s in sets if not any(covers(w, path) for w in whole for path in s)]
     return [s for i, s in enumerate(sets) if s and s not in sets[:i]]

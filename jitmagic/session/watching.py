@@ -101,6 +101,9 @@ def _known_as(target: str, fn: Any) -> str:
     from jitmagic.tracing import foreign
 
     inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn
+    made_of = getattr(inner, "__wrapped__", None)
+    if (own := foreign.user_method(made_of)) is not made_of:
+        inner = own
     if isinstance(inner, types.MethodType) and type(inner.__self__).__module__ == "__main__":
         return inner.__qualname__
     name = getattr(inner, "__name__", "")

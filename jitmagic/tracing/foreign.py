@@ -32,10 +32,10 @@ def inner_function(fn: Any) -> Callable[..., Any]:
     room = str(getattr(inner, "__globals__", {}).get("__name__", "")).partition(".")[0]
     if room == "brainpy" and hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
-    return _user_method(inner) if callable(inner) else fn
+    return user_method(inner) if callable(inner) else fn
 
 
-def _user_method(method: Any) -> Any:
+def user_method(method: Any) -> Any:
     """The user's `update` of a system of BrainPy, which hands it out behind a method of its own that adds old forms
     of calls; what is no such method as it is."""
     if getattr(method, "__name__", "") != "_compatible_update":

@@ -41,6 +41,19 @@ def test_variables_that_a_plain_jit_loses_are_told_and_its_own_jit_proved(notebo
     notebook.ok("brainstate.random.seed(1)\n%config JitMagics.budget = 10")
 
 
+def test_a_method_of_brainpy_under_a_plain_jit_is_diagnosed(notebook: Any) -> None:
+    notebook.ok(
+        "%%jitcheck -q\nimport brainpy as bp, brainpy.math as bm\nclass Sum(bp.DynamicalSystem):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.all = bm.Variable(bm.zeros(2))\n"
+        "    def update(self, x):\n        self.all.value = self.all + x\n        return self.all.value\n"
+        "total = Sum()\nadd = jax.jit(total.update)"
+    )
+    notebook.ok("add(1.0)")
+    [found] = [f for f in notebook.report().findings if f.severity == "warning"]
+    assert (found.kind, found.function, found.span.line) == ("state-write", "Sum.update", 8)
+    assert found.fixes[0].cell and "add = bm.jit(total.update)" in found.fixes[0].cell
+
+
 def test_a_variable_that_has_two_paths_is_no_frozen_value(notebook: Any) -> None:
     notebook.ok(TANK.format(jit="bm.jit", more=""))
     notebook.ok(
@@ -61,3 +74,12 @@ def test_a_dict_that_is_bound_anew_is_taken_and_returned(notebook: Any) -> None:
     [fix] = found.fixes
     assert found.kind == "leaked-tracer" and fix.verified and not fix.dyn
     assert "@jax.jit\ndef _fit(x, weights):" in fix.cell and "out, weights = _fit(x, weights)" in fix.cell
+
+
+def test_what_lies_in_a_dict_that_a_method_binds_anew_is_not_declared(notebook: Any) -> None:
+    notebook.ok(
+        "%%jit -q --no-time -f Fit.step\nclass Fit:\n    def __init__(self):\n        self.w = {'a': jnp.zeros(2)}\n"
+        "    def step(self, x):\n        self.w = {'a': self.w['a'] + x}\n        return self.w['a'].sum()"
+    )
+    notebook.run("fit = Fit(); fit.step(1.0)")
+    assert not [x for f in notebook.report().findings for x in f.fixes if x.dyn]

@@ -42,7 +42,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
     if function is None:
-        yield from _bound(finding, evidence, prover, text)
+        if not prover.checker.settings.compile:
+            yield from _bound(finding, evidence, prover, text)
         return
     method, own = "." in evidence.function.name, function.decorator_list
     decorators: list[str] = []
