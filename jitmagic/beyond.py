@@ -192,7 +192,7 @@ def note_argument_writes(
     if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
         parameters = parameters[1:]
     compiled = subject.settings.compile
-    if compiled:
+    if compiled or subject.jitted_by_user:
         parts = (out, *(out if isinstance(out, tuple | list) else ()))
         given = bound_arguments(subject.fn, args, kwargs)
         returned = {name for name, _, value in given if any(value is part for part in parts)}

@@ -39,3 +39,20 @@ def test_an_attribute_that_was_baked_in_and_is_bound_anew(notebook: Any) -> None
     (finding,) = notebook.report().findings
     assert (finding.kind, finding.culprits[0]) == ("stale-constant", "counter.offset")
     assert finding.fixes[0].dyn == ("counter.total", "counter.offset")
+
+
+def test_an_object_that_a_compiled_function_gives_back_is_no_state_of_the_callers(notebook: Any) -> None:
+    notebook.ok("import dataclasses")
+    notebook.ok(
+        "%%jitcheck -q\n@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass S:\n    x: jax.Array\n\n"
+        "@jax.jit\ndef step(s):\n    s.x = s.x + 1\n    return s\n"
+    )
+    notebook.ok("s = step(S(jnp.zeros(2)))\ns = step(s)")
+    assert not notebook.kinds("warning", "error")
+
+
+def test_a_function_that_is_returned_is_told_where_it_is_returned(notebook: Any) -> None:
+    notebook.ok("%%jit -q --no-time\ndef line(x):\n    def at(t):\n        return x * t\n    return at\n")
+    notebook.error("line(2.0)")
+    (found,) = (f for f in notebook.report().findings if f.kind == "invalid-jax-type")
+    assert (found.span.source, found.culprits) == ("return at", ("at",))

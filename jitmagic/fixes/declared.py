@@ -92,5 +92,7 @@ def _imported(cell: str, partial: str, namespace: Mapping[str, Any]) -> str:
 def _with_keywords(text: Text, call: ast.Call, made: str) -> str:
     """The call with these static arguments in place of those that it has."""
     kept = [*map(text.code, call.args), *(text.code(k) for k in call.keywords if k.arg not in specs.STATIC)]
+    if not made and len(kept) == 1 and not _is_jit(call.func):  # partial(jax.jit)
+        return text.replace(call, kept[0]).result()
     text.replace(call, f"{text.code(call.func)}({', '.join([*kept, made] if made else kept)})")
     return text.result()

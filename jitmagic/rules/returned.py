@@ -49,7 +49,15 @@ def _value(source: Source, name: str, line: int, component: str) -> tuple[ast.AS
     """The statement that returns (of several the one whose value has such a part) and the part itself."""
     nodes = [n for n in definitions(source.tree) if n.name == name]
     nodes = [n for n in nodes if _first_line(n) + source.lines_before == line] or nodes
-    returns = [n for d in nodes[:1] for n in walk(d) if isinstance(n, ast.Return) and n.value is not None]
+    inner = {
+        id(r)
+        for d in nodes[:1]
+        for n in walk(d)
+        if isinstance(n, FunctionNode) and n is not d
+        for r in walk(n)
+    }
+    own = [n for d in nodes[:1] for n in walk(d) if id(n) not in inner]
+    returns = [n for n in own if isinstance(n, ast.Return) and n.value is not None]
     parts = [(r, part) for r in returns if r.value is not None and (part := _part(r.value, component))]
     if parts:
         return parts[-1]

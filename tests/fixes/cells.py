@@ -353,6 +353,17 @@ CASES = {
         "net = Net()\n\ndef f(x):\n    return net.of(x)\n", ("f(jnp.ones(2))",),
         "        jax.debug.callback(lambda h: setattr(self, \"h\", h), h)\n        return h.sum()\n",
     ),
+    "rows that a helper writes into": Case(
+        "in-place-update",
+        "def pad(row, v):\n    row[0] = v\n\ndef f(m, v):\n    for k in range(m.shape[0]):\n        pad(m[k], v)\n    return m\n",
+        ("f(np.ones((2, 3)), 5.0)",), "        m = jnp.asarray(m).at[k].set(pad(m[k], v))\n",
+    ),
+    "global that a loss keeps": Case(
+        "leaked-tracer",
+        "y = None\ndef loss(w, x):\n    global y\n    y = x * w\n    return y.sum()\n\n"
+        "def f(w, x):\n    g = jax.grad(loss)(w, x)\n    return g, y.max()\n",
+        ("f(2.0, jnp.ones(2))",), "    g, y = jax.grad(loss, has_aux=True)(w, x)\n", proved=False,
+    ),
     "set of constants": Case(
         "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
         ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",

@@ -75,6 +75,16 @@ def test_settings_of_a_dict_become_arguments_of_the_cells_own_jit(notebook: Any)
     assert str(fix.cell).startswith('@partial(jax.jit, static_argnames="n")\ndef f(x, n, k):\n')
 
 
+def test_static_object_of_arrays_is_registered_in_place_of_that(notebook: Any) -> None:
+    notebook.ok("import dataclasses\nfrom functools import partial")
+    body = "@dataclasses.dataclass\nclass Model:\n    params: dict\n\n"
+    method = "    def of(self, x):\n        return x * self.params['w']\n"
+    notebook.run(f"%%jitcheck -q\n{body}    @partial(jax.jit, static_argnums=0)\n{method}")
+    notebook.run("Model({'w': jnp.ones(2)}).of(2.0)")
+    (fix,) = (x for f in notebook.report().findings if f.kind == "unhashable-static" for x in f.fixes)
+    assert fix.verified and fix.cell == f"@jax.tree_util.register_dataclass\n{body}    @jax.jit\n{method}"
+
+
 @pytest.mark.parametrize(
     ("declared", "title"),
     [

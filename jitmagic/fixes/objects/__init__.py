@@ -58,6 +58,8 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
         if finding.kind == "unhashable-static":
             plain = isinstance(value, (dict, list))
             fixes = [] if plain else list(hashable.propose(evidence, prover, name, value))
+            if not fixes and register.is_object(value):
+                fixes = list(unstatic.propose(finding, evidence, prover, name, value))
             fixes = fixes or list(parts.propose(finding, evidence, prover, name, value))
             yield from fixes or hashable.as_parts(evidence, prover, name, value)
             return

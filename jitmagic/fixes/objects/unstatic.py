@@ -1,4 +1,4 @@
-"""A static object that is another one at each call: its numbers as what jax traces."""
+"""A static object that has no hash, or is another one at each call: its numbers as what jax traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     source = evidence.function.cell
     if not register.stores(source, evidence, name):
         for cell in register.registered(source, value):
-            if words := _proved(prover, cell, options):
+            if words := _proved(prover, cell, options, fewer=finding.kind == "recompile-static"):
                 yield Fix(
                     title=f"register `{type(value).__name__}` with jax, and `{name}` is no longer static",
                     applicability="safe", verified=True, evidence=words, cell=cell, diff=diff(source, cell),
@@ -35,9 +35,11 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
             yield fix
 
 
-def _proved(prover: Prover, cell: str, options: JitOptions) -> str:
-    """The results without jit on every call, with fewer traces."""
+def _proved(prover: Prover, cell: str, options: JitOptions, *, fewer: bool) -> str:
+    """The results without jit on every call, with `fewer` traces where that is the point."""
     history = trial.history(prover)
+    if not fewer:
+        return parts._proved(prover, cell, history, history, options) or ""
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, history, options=options)
         before = trial.original(prover, history, jit=True)

@@ -38,12 +38,22 @@ def candidates(place: Place) -> Iterator[Candidate]:
 
     if place.kind not in ("leaked-tracer", "state-write") or place.outermost is None:
         return
-    outer = place.outermost
-    for inner in place.cell.within(outer.body, cst.FunctionDef):
-        if place.cell.function(inner) is not outer:
-            continue
+    around = place.outermost
+    inside = [
+        (around, f)
+        for f in place.cell.within(around.body, cst.FunctionDef)
+        if place.cell.function(f) is around
+    ]
+    helped = [
+        (f, around) for f in place.cell.functions() if f is not around and place.cell.function(f) is None
+    ]
+    for outer, inner in (*inside, *helped):
         escapes = list(_escapes(place, outer, inner))
         returns = place.cell.own(inner, cst.Return)
+        if outer is not around and not {e.name for e in escapes} <= set(
+            names.loads(place.cell.code(outer.body))
+        ):
+            continue  # kept for others to read
         if escapes and len(returns) == 1 and returns[0].value is not None:
             yield from _returned(place, outer, inner, returns[0], escapes)
 
@@ -52,7 +62,7 @@ def _escapes(place: Place, outer: Any, inner: Any) -> Iterator[Escape]:
     import libcst as cst
 
     code = place.cell.code
-    outside = {n.name.value for s in place.cell.own(inner, cst.Nonlocal) for n in s.names}
+    outside = {n.name.value for s in place.cell.own(inner, cst.Nonlocal, cst.Global) for n in s.names}
     bound = set(names.stores("\n".join(code(s) for s in inner.body.body))) - outside
     theirs = set(names.stores("\n".join(code(s) for s in outer.body.body)))
     for line in inner.body.body:
@@ -80,7 +90,7 @@ def _returned(place: Place, outer: Any, inner: Any, leave: Any, escapes: list[Es
     kind, call, made = use
     edit: Changes = {}
     for statement in place.cell.own(inner, cst.SimpleStatementLine):
-        if len(statement.body) == 1 and isinstance(statement.body[0], cst.Nonlocal):
+        if len(statement.body) == 1 and isinstance(statement.body[0], (cst.Nonlocal, cst.Global)):
             edit[statement] = None
     values = [_kept(place, edit, e) for e in escapes]
     beside = values[0] if len(values) == 1 else f"({', '.join(values)})"

@@ -41,15 +41,21 @@ def with_return(
 
 
 def _returning(place: Place, function: Any, base: str, text: str) -> Iterator[Candidate]:
-    position = [p.name.value for p in function.params.params].index(base)
+    position, name = [p.name.value for p in function.params.params].index(base), function.name.value
+    if (
+        place.function and place.function.rpartition(".")[2] != name
+    ):  # what it returns is no result of the user's
+        yield Candidate(f"return `{base}` from `{name}`, and bind it again where that is called",
+                        _rebound_inside(place, text, name, base, position))  # fmt: skip
+        return
     yield Candidate(f"return `{base}`, and bind it again where the function is called",
-                    _rebound_inside(text, function.name.value, base, position), "unsafe",
+                    _rebound_inside(place, text, name, base, position), "unsafe",
                     "the caller's own array stays as it is", _rebound_calls(place, base, position),
                     changes_result=True)  # fmt: skip
 
 
-def _rebound_inside(cell: str, function: str, base: str, position: int) -> str:
-    """The cell with its own calls that stand alone, `f(a)`, as `a = f(a)`."""
+def _rebound_inside(place: Place, cell: str, function: str, base: str, position: int) -> str:
+    """The cell with its own calls that stand alone: `f(a)` as `a = f(a)`, `f(a[i])` as `a = a.at[i].set(f(a[i]))`."""
     import ast
 
     from jitmagic.fixes.silent.text import Text
@@ -62,6 +68,11 @@ def _rebound_inside(cell: str, function: str, base: str, position: int) -> str:
         argument = _argument(call, base, position)
         if isinstance(argument, ast.Name):
             text.replace(statement, f"{argument.id} = {text.code(statement)}")
+        elif isinstance(argument, ast.Subscript):
+            whole, index = text.code(argument.value), text.code(argument.slice)
+            text.replace(
+                statement, f"{whole} = {place.jnp}.asarray({whole}).at[{index}].set({text.code(statement)})"
+            )
     return cells.unmasked(text.result())
 
 
