@@ -87,8 +87,10 @@ def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding
         prover.cut = True
     found = _as_written(found, evidence, prover)
     if finding.kind not in WITHIN and not any(f.verified and CALLED_BACK not in f.title for f in found):
-        with contextlib.suppress(OutOfTime):
+        try:
             found = _with_calls_inside(finding, evidence, prover) + found
+        except OutOfTime:
+            prover.cut = True
     found = _advisable(_without_guesses(found), finding, evidence)
     if finding.severity == "error" and (moved := prover.moved):
         found = [_as_now(f, moved) for f in found]
