@@ -151,14 +151,17 @@ def with_values(result: Any) -> Any:
     return result
 
 
-UNEQUAL_ROWS = "vmap got inconsistent sizes"
-"""How `jax.vmap` says that its arguments have different numbers of rows."""
+def is_refused(message: str) -> bool:
+    """One of jax's functions says that it does not take such arguments, and a correction is known."""
+    from jitmagic.fixes.rewrite import refused
+
+    return any(said in message for said in refused.FAMILIES)
 
 
 def of_jax(exc: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
-    if op_of(exc) in ("carry", "invalid-type") or str(exc).startswith(UNEQUAL_ROWS):
+    if op_of(exc) in ("carry", "invalid-type") or is_refused(str(exc)):
         return True
     return type(exc).__name__.startswith(tracing) or "JAX arrays are immutable" in str(exc)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.around import UNEQUAL_ROWS
+from jitmagic.fixes.around import is_refused
 from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 
@@ -54,7 +54,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     place = _place_of(finding, evidence, prover)
     if place is None:
         return
-    if finding.kind == "user-error" and UNEQUAL_ROWS not in place.message and _fails_plainly(prover):
+    if finding.kind == "user-error" and not is_refused(place.message) and _fails_plainly(prover):
         return
     search = Search(evidence, prover, limit=AGAIN if prover.stuck else ATTEMPTS)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error

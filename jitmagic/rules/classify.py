@@ -87,6 +87,8 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
             return "tracer-int"
         if callee in DATA_SIZED:
             return "dynamic-shape"
+    if several_results(problem):
+        return "user-error"
     if problem.op == "invalid-type" and (result := returned(evidence, problem)) is not None:
         return "unregistered-pytree" if result.users else "invalid-jax-type"
     if problem.op == "invalid-type" and any(is_users_object(x) for x in offenders(evidence, problem)):
@@ -96,6 +98,12 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
     if problem.op in ("int", "index") and problem.callee.startswith("math.") and callee != "factorial":
         return "tracer-array-conversion"
     return BY_OP[problem.op]
+
+
+def several_results(problem: Problem) -> bool:
+    """`jax.grad(f)(x)` of a function that returns a tuple."""
+    text = problem.where.text if problem.where else ""
+    return "of type '<class 'tuple'>' is not a valid JAX type" in problem.message and "grad(" in text
 
 
 def class_handed_on(problem: Problem) -> str:

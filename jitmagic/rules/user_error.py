@@ -10,6 +10,9 @@ name that does not exist.
 It has nothing to do with compiling. While jax traces, the Python code of the function runs as usual, and
 its errors are raised as usual. The check also finds errors that lie behind an earlier problem.
 
+For what jax's own functions often refuse, a correction is proposed: `jax.vmap` over arguments with different numbers
+of rows, `jax.grad` of whole numbers or of a function with several results, `jax.lax.cond` on a whole mask.
+
 ## A cell that fails
 
 ```python
@@ -49,7 +52,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
-from jitmagic.rules.classify import of_kind
+from jitmagic.rules.classify import of_kind, several_results
 from jitmagic.rules.words import expression, quoted, short
 
 INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
@@ -79,8 +82,9 @@ def _deed(evidence: Evidence, problem: Problem) -> str:
 
 
 def _said(problem: Problem) -> str:
-    plain = problem.message and not any(word in problem.message for word in INTERNAL)
-    return f": {short(problem.message, 160)}" if plain else ""
+    message = re.sub(r"\w*Tracer\(([^()]*)\)", r"\1", problem.message)
+    plain = message and not any(word in message for word in INTERNAL)
+    return f": {short(message, 160)}" if plain else ""
 
 
 def _help(problem: Problem) -> str:
@@ -93,6 +97,10 @@ def _help(problem: Problem) -> str:
         found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
         text = found.group() if found else written
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"
+    if several_results(problem):
+        return (
+            "with `has_aux=True` the first result is differentiated, and the others come beside the gradient"
+        )
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"

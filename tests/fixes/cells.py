@@ -668,4 +668,40 @@ CASES = {
     "result not returned": Case(
         "unused-result", "def f(x):\n    jnp.sum(x ** 2)\n", ("f(jnp.ones(3))",), "    return jnp.sum(x ** 2)\n",
     ),
+    "whole numbers to differentiate by": Case(
+        "user-error", "def f(n):\n    return jax.grad(lambda v: jnp.sum(v ** 2))(n)\n", ("f(jnp.arange(3))",),
+        "(jnp.asarray(n, float))", proved=False,
+    ),
+    "gradient of many numbers": Case(
+        "user-error", "def g(v):\n    return v ** 2\n\ndef f(x):\n    return jax.grad(g)(x)\n", ("f(jnp.ones(3))",),
+        "jax.grad(lambda *args: jnp.sum(g(*args)))(x)", proved=False,
+    ),
+    "loss with more beside it": Case(
+        "user-error", "def g(v):\n    return jnp.sum(v ** 2), v\n\ndef f(x):\n    loss, d = jax.value_and_grad(g)(x)\n    return x - d, loss\n",
+        ("f(jnp.ones(3))",), "    (loss, _), d = jax.value_and_grad(g, has_aux=True)(x)\n", proved=False,
+    ),
+    "branch for each element": Case(
+        "user-error", "def g(v):\n    return v + 1\n\ndef f(x):\n    return jax.lax.cond(x > 0, lambda v: 2 * v, g, x - 1)\n", ("f(jnp.arange(3.0))",),
+        "jnp.where(x > 0, 2 * (x - 1), g(x - 1))", proved=False,
+    ),
+    "helper with two results thrown away": Case(
+        "unused-result", "def g(p, v):\n    return p + v, v * 0.5\n\ndef f(p, v):\n    g(p, v)\n    return p, v\n",
+        ("f(jnp.ones(2), jnp.float32(1.0))",), "    p, v = g(p, v)\n",
+    ),
+    "recurrence of two terms": Case(
+        "unrolled-loop", "def f(x):\n    ps = [jnp.ones_like(x), x]\n    for n in range(1, 40):\n"
+        "        ps.append(((2 * n + 1) * x * ps[-1] - n * ps[-2]) / (n + 1))\n    return jnp.stack(ps)\n",
+        ("f(jnp.linspace(-1.0, 1.0, 5))",), "        return (p, before_last), p\n",
+    ),
+    "loop that carries its rounding far": Case(
+        "unrolled-loop", "def f(a, b):\n    x, r = b * 0, b\n    p, s = r, r @ r\n    for _ in range(30):\n        q = a @ p\n"
+        "        k = s / (p @ q)\n        x, r = x + k * p, r - k * q\n        new = r @ r\n        p, s = r + new / s * p, new\n"
+        "    return x, jnp.sqrt(s)\n",
+        ("f(jnp.diag(jnp.arange(1.0, 41.0)), jnp.ones(40))",), "jax.lax.fori_loop(0, 30, body, ",
+    ),
+    "state in a dict": Case(
+        "unrolled-loop", "def f(w):\n    state, seen = {'m': w * 0}, []\n    for t in range(1, 30):\n        g = jnp.sin(w) * jnp.cos(t * w)\n"
+        "        state['m'] = 0.9 * state['m'] + 0.1 * g\n        w = w - state['m']\n        seen.append(w)\n    return jnp.stack(seen)\n",
+        ("f(jnp.ones(2))",), "    def step(carry, t):\n        w, state = carry\n",
+    ),
 }  # fmt: skip

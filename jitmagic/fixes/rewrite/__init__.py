@@ -26,12 +26,12 @@ def families() -> tuple[Family, ...]:
         hosted,
         interpolation,
         loops,
-        mapped,
         memos,
         outputs,
         printing,
         ragged,
         recursion,
+        refused,
         scans,
         sizes,
         swallowed,
@@ -62,7 +62,7 @@ def families() -> tuple[Family, ...]:
         scans,
         escapes,
         carries,
-        mapped,
+        refused,
         outputs,
     )
     return (*(m.candidates for m in modules), sizes.bounded)
