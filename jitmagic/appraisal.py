@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic import beyond, quiet, report
+from jitmagic.evidence import Difference
 from jitmagic.facts import source_file
 from jitmagic.subject import Subject
 from jitmagic.watched import plainly
@@ -66,6 +67,7 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     from jitmagic.tracing import compat
 
     if eager.error is not None:
+        subject.seen.differences = _where_plain_raises(eager.error, out)
         return
     if any(map(compat.is_unreduced, jax.tree.leaves(out))):
         subject.seen.note("nothing was compared: each device holds a part of a sum that was not made yet")
@@ -85,6 +87,16 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
         if not found and any(d.worst > FAR * d.allowed for d in first) and _cut_on_the_way_in(subject):
             found = first
     subject.seen.differences = list(found)
+
+
+def _where_plain_raises(error: Exception, out: Any) -> list[Difference]:
+    """Python and NumPy raise for an index out of bounds and for a division by zero, where a program goes on."""
+    from jitmagic.tracing import locate
+
+    if not isinstance(error, IndexError | ZeroDivisionError):
+        return []
+    said = f"{type(error).__name__}: {error}"
+    return [Difference("", "raises", eager=said, jit=str(out), where=locate.locate(error).where)]
 
 
 FAR = 1000.0

@@ -152,7 +152,8 @@ class Difference:
     """The compiled call's result beside that of the plain one."""
 
     leaf: str
-    reason: Literal["values", "shape", "dtype", "structure", "type", "nan"]
+    reason: Literal["values", "shape", "dtype", "structure", "type", "nan", "raises"]
+    """raises: the plain call raises `eager`, and the compiled one goes on."""
     worst: float = 0.0
     allowed: float = 0.0
     eager: str = ""

@@ -6,8 +6,9 @@ The compiled function gives another result than the same function without `jit`.
 
 ## Why it happens
 
-Mostly the Python code takes another path while jax traces: `type(x) is ...`, `isinstance(x, float)` or
-`try` see a placeholder instead of an array or a number. Or the arithmetic differs: Python integers are
+Mostly the Python code takes another path while jax traces: `type(x) is ...`, `isinstance(x, float)`, `x is y` or
+`try` see a placeholder instead of an array or a number. Where Python and NumPy raise, for an index out of bounds or
+a division by zero, a compiled program goes on. Or the arithmetic differs: Python integers are
 unlimited and NumPy uses 64 bits, while a compiled program has 32 bits unless `jax_enable_x64` is set.
 
 Small differences in the last digits are normal, because XLA reorders sums; they are not reported. Where the
@@ -70,7 +71,7 @@ TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """At most one warning, at the test of a type where there is one; differences of type alone are a note."""
-    wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure")]
+    wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
         wrong = wrong or [d for d in evidence.differences if d.reason == "nan"]
     other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
@@ -97,6 +98,7 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     name = evidence.function.name
     values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
     tests = evidence.silent.tests if evidence.silent else ()
+    raises = difference.reason == "raises"
     swallowing = next((t for t in tests if t.where == where and t.swallows), None)
     if where is not None and swallowing is not None:
         asked = f"{quoted(swallowing.asked)} asks for a value" if swallowing.asked else "a value is asked for"
@@ -106,6 +108,17 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
         seen = quoted(where.text if where else tested)
         why = f"; {seen} sees a placeholder while jax traces, and another path is taken"
         help = f"test with `isinstance({tested}, jax.Array)`, which holds for arrays and while jax traces"
+    elif raises and difference.eager.startswith("IndexError"):
+        why = "; NumPy raises for an index out of bounds, a compiled program takes the nearest element"
+        help = (
+            "check the index before the call, or read with `x.at[i].get(mode='fill', fill_value=...)`, which says "
+            "what stands for elements that there are not"
+        )
+    elif raises:
+        why = "; Python raises for a division by zero, a compiled program goes on"
+        help = (
+            "keep zero away from the divisor: `jnp.where(d == 0, 1, d)`, and choose what the result is there"
+        )
     elif difference.remedy:
         option, _, value = difference.remedy.partition("=")
         why = f"; the compiler is at fault: with its `{option}` off, the same program gives the result without jit"
@@ -125,7 +138,7 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
             "",
             "look for Python code that acts on types or catches exceptions, and for integers over 32 bits",
         )
-    if difference.where is not None and where is None:
+    if difference.where is not None and where is None and not raises:
         why += "; this is the first line that goes wrong"
     return RULE.finding(
         evidence,
@@ -133,8 +146,9 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
         where=where or difference.where or last_return(evidence) or evidence.function.where,
         culprits=[tested] if tested else parameters_read(evidence),
         help=help,
-        detail=f"largest difference {difference.worst:g}, allowed {difference.allowed:g} "
-        f"({difference.reason})",
+        detail=difference.eager
+        if raises
+        else f"largest difference {difference.worst:g}, allowed {difference.allowed:g} ({difference.reason})",
     )
 
 

@@ -144,3 +144,16 @@ def test_all_arrays_among_the_settings_are_named() -> None:
     cell = cell.replace("= children", "= aux")
     (fact,) = facts(cell, "f(Curve(jnp.arange(3.)), 2.0)").arrays_in_aux
     assert (fact.field, *fact.others) == ("knots", "slope", "bend")
+
+
+@pytest.mark.parametrize(
+    ("cell", "call", "words"),
+    [
+        ("def f(t, i):\n    return t[i] + 1\n", "f(np.ones(3), 5)", "index out of bounds"),
+        ("def f(n, d):\n    return n % d\n", "f(3, 0)", "division by zero"),
+    ],
+)
+def test_python_raises_where_the_program_goes_on(cell: str, call: str, words: str) -> None:
+    found = finding("jit-differs-from-eager", cell, call)
+    assert words in found.message and found.severity == "warning"
+    assert found.span is not None and found.span.source == cell.splitlines()[1].strip()
