@@ -10,6 +10,7 @@ function, a string, a module, a file, a data loader, an optimizer made of functi
 The inputs and outputs of a compiled program are arrays. JAX takes apart tuples, lists, dicts and registered
 classes, and everything it finds in them has to be an array or a number. A function or string can still
 steer the trace if it is *static*: then it is not an input of the program, and each new one compiles again.
+A set (and before Python 3.12 a slice) has no hash and cannot be static: pass a frozenset, or the bounds as a tuple.
 
 Static is right for functions, strings and settings that never change. It is wrong for something that gives
 other data later (a loader, an iterator, a random generator): what it gave first would be baked in. Take the

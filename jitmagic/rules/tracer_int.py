@@ -47,7 +47,8 @@ power_sum(jnp.arange(3.0), 4)
 ```
 
 Where `n` is computed inside the function or takes many values, use `jax.lax.fori_loop(0, n, body, start)`
-for the loop and `jax.lax.switch(which, functions, x)` for a list of functions.
+for the loop and `jax.lax.switch(which, functions, x)` for a list of functions. Sizes in a dict or list of settings
+cannot be static there, since these have no hash: pass each size as an argument of its own, or the whole as a tuple.
 
 ## When to ignore it
 
