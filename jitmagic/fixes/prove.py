@@ -45,6 +45,8 @@ class Prover:
         """Corrected cells that were proved: each mends all that stops the trace."""
         self.stuck: list[tuple[list[Any], Any]] = []
         """Corrections after which the trace stops at another place: what they are, and that place."""
+        self.unmended = False
+        """The search from something that stops the trace found no correction."""
         self.parts: Parts | None = None
         """Where the calls stand in the function's own cell: its parts."""
 

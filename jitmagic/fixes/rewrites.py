@@ -56,7 +56,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         return
     if finding.kind == "user-error" and not is_refused(place.message) and _fails_plainly(prover):
         return
-    search = Search(evidence, prover, limit=AGAIN if prover.stuck else ATTEMPTS)
+    search = Search(evidence, prover, limit=AGAIN if prover.unmended else ATTEMPTS)
     if finding.kind == "carry-mismatch":  # what differs is in the full text of the error
         again = search._next_place(evidence.function.cell, trial_of(prover).cell(evidence.function.cell), ())
         place = again or place
@@ -70,6 +70,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     best = found[-1:] if found and found[-1].applicability == "safe" else found[:KEEP]
     if finding.kind in STOPS:
         prover.corrected += [fix for fix in best if fix.verified]
+        prover.unmended |= not best
     yield from best
 
 
