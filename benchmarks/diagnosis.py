@@ -3,8 +3,7 @@
     python benchmarks/diagnosis.py [--sizes 1000 10000] [--shape 64] [--forms helper lines] [--rounds 3]
 
 For each size, functions of that many equations on an array of `--shape` floats are measured, each in its first run
-(cold: jax compiles every operation anew) and each in a process of its own, with bytecode as an installed package has
-it:
+(cold: jax compiles every operation anew) and each in a process of its own, in which jax and jitmagic are imported:
 
 * plain:    the function without jit
 * fails:    its trace alone, up to the question to a traced value in the middle that it fails at; jax's own error
@@ -23,10 +22,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import json
 import math
 import os
+import pkgutil
 import platform
 import statistics
 import subprocess
@@ -75,7 +76,12 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
 
+    import jitmagic
+
+    for module in pkgutil.walk_packages(jitmagic.__path__, "jitmagic."):
+        importlib.import_module(module.name)
     x = jnp.ones(shape).block_until_ready()
+    gc.collect()
     f = define(cell(equations, kind in ("diagnose", "conclude", "plain", "fails"), form))
     found: dict[str, Any] = {}
     if kind in ("diagnose", "conclude", "check"):
