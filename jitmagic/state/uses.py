@@ -137,19 +137,35 @@ class _Reader:
         self.any_attribute = False
         self.local: list[set[str]] = []
         self.outer: list[set[str]] = []
+        self.free: dict[str, bool] = {}
+        """Of names looked up in the innermost scope, whether they come from outside."""
         self.statement: ast.AST | None = None
 
     def function(self, node: Function) -> None:
         bound, outer = _bound_names(node, self.in_expressions)
-        self.local.append(bound)
-        self.outer.append(outer)
+        self._enter(bound, outer)
         body = node.body if isinstance(node.body, list) else [node.body]
         for child in body:
             self.visit(child)
+        self._leave()
+
+    def _enter(self, bound: set[str], outer: set[str]) -> None:
+        self.local.append(bound)
+        self.outer.append(outer)
+        self.free = {}
+
+    def _leave(self) -> None:
         self.local.pop()
         self.outer.pop()
+        self.free = {}
 
     def _is_free(self, name: str) -> bool:
+        found = self.free.get(name)
+        if found is None:
+            found = self.free[name] = self._comes_from_outside(name)
+        return found
+
+    def _comes_from_outside(self, name: str) -> bool:
         for bound, outer in zip(reversed(self.local), reversed(self.outer), strict=True):
             if name in outer and name not in bound:
                 continue  # nonlocal: a function further out may bind it; global: none does
@@ -197,12 +213,10 @@ class _Reader:
         self._within(bound, children(node))
 
     def _within(self, bound: set[str], parts: Sequence[ast.AST]) -> None:
-        self.local.append(bound)
-        self.outer.append(set())
+        self._enter(bound, set())
         for part in parts:
             self.visit(part)
-        self.local.pop()
-        self.outer.pop()
+        self._leave()
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self._chain(node.target, also_reads=True)
@@ -249,9 +263,12 @@ class _Reader:
         also_reads: bool = False,
     ) -> None:  # fmt: skip
         """Record the longest chain of attributes and literal items that starts at a name."""
-        if isinstance(node, ast.Name) and action is None and isinstance(node.ctx, ast.Load):
+        if type(node) is ast.Name and action is None and not also_reads:
             free = self._is_free(node.id)
-            self.uses.append(Use(node.id, (), "read", free, (node,), self.statement, whole_to, called))
+            if type(node.ctx) is ast.Load:
+                self.uses.append(Use(node.id, (), "read", free, (node,), self.statement, whole_to, called))
+            else:
+                self.uses.append(Use(node.id, (), "write", free, (node,), self.statement))
             return
         outermost, nodes = node, [node]
         while isinstance(nodes[-1], ast.Attribute | ast.Subscript):
