@@ -17,7 +17,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 FREE = frozenset(
-    "reshape transpose broadcast_in_dim broadcast squeeze expand_dims slice dynamic_slice "
+    "reshape transpose broadcast_in_dim broadcast squeeze unstack expand_dims slice dynamic_slice "
     "dynamic_update_slice gather scatter concatenate pad rev iota copy copy_p convert_element_type "
     "bitcast_convert_type "
     "reduce_precision select_n stop_gradient split tile device_put sharding_constraint reshard pvary pcast "

@@ -26,7 +26,7 @@ _SAME = frozenset(
     "random_wrap random_unwrap copy copy_p convert_element_type device_put optimization_barrier".split()
 )
 _PICKS = frozenset(
-    "slice squeeze reshape dynamic_slice gather random_split random_fold_in random_seed broadcast_in_dim "
+    "slice squeeze unstack reshape dynamic_slice gather random_split random_fold_in random_seed broadcast_in_dim "
     "expand_dims transpose rev random_clone concatenate add sub mul lt select_n iota stack".split()
 )
 _DRAWS = frozenset("random_bits threefry2x32 random_gamma rng_bit_generator".split())

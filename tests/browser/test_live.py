@@ -177,6 +177,8 @@ def copied(live: driver.Lab, panel: Any) -> str:
 
 
 def test_a_cell_that_runs_keeps_the_panel_waiting(live, shot):
+    from playwright.sync_api import expect
+
     panel = live.cell(PANEL).locator(".jp-OutputArea-output", has=live.page.locator(".widget-toggle-buttons"))
     live.set_source(FREE, "import threading; threading.Event().wait(60)")
     live.select(FREE)
@@ -187,7 +189,7 @@ def test_a_cell_that_runs_keeps_the_panel_waiting(live, shot):
     shot(panel, "panel-busy")
     live.js("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
     panel.locator("[role=status]", has_text="busy").wait_for(state="detached")
-    assert panel.get_by_role("button", name="compile and time").is_enabled()
+    expect(panel.get_by_role("button", name="compile and time")).to_be_enabled()
 
 
 def test_fix_puts_the_corrected_cell_below(live):

@@ -38,14 +38,17 @@ class Executed:
 
     def text(self, tag: str) -> str:
         """All that the cell shows, as plain text: streams, results and errors."""
-        parts = []
+        parts, before = [], None
         for output in self.cell(tag).outputs:
-            if output.output_type == "stream":
+            if output.output_type == "stream" and before == "stream":
+                parts[-1] += output.text  # the kernel sends what is printed in pieces, as time goes by
+            elif output.output_type == "stream":
                 parts.append(output.text)
             elif output.output_type == "error":
                 parts.append("\n".join([output.ename, output.evalue, *output.traceback]))
             else:
                 parts.append(output.data.get("text/plain", ""))
+            before = output.output_type
         return "\n".join(parts)
 
     def reports(self, tag: str) -> list[dict[str, Any]]:
