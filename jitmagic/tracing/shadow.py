@@ -274,10 +274,8 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             leaves = leaves | own if own else leaves
             return raw
 
-        if not kwargs and all(
-            type(a) in _LEAVES for a in args
-        ):  # a tree is taken apart in ten times the time
-            plain, named = map(unwrapped, args), {}
+        if not kwargs and all(type(a) in _LEAVES for a in args):  # no tree to take apart
+            plain, named = [unwrapped(a) for a in args], {}
         else:
             plain, named = jax.tree.map(unwrapped, (args, kwargs))
         if not leaves:

@@ -322,3 +322,21 @@ def test_a_random_key_is_not_to_blame_for_a_size() -> None:
     body = "a, b = jax.random.split(key)\nn, m = sizes\nreturn jax.random.normal(a, (n, m))"
     run = record(lines("key, sizes", body), (jax.random.key(0), (3, 4)), {}, find_nan=False)
     assert [(p.op, p.locals) for p in run.problems] == [("shape", ("n", "m"))]
+
+
+@pytest.mark.parametrize(
+    "call", ["jnp.sin(x)", "jnp.where(x > 1, x, 0.0)", "jnp.sum(x, axis=0)", "jnp.stack([x, x])"]
+)
+def test_functions_of_a_library_are_called_on_the_values_themselves(call: str, monkeypatch) -> None:
+    from jitmagic.tracing.shadow import ShadowTrace
+
+    answered: list[Any] = []
+    answer = ShadowTrace.call
+
+    def noting(self: ShadowTrace, *args: Any) -> Any:
+        answered.append(answer(self, *args))
+        return answered[-1]
+
+    monkeypatch.setattr(ShadowTrace, "call", noting)
+    run = record(function(f"def f(x):\n    return {call}\n"), (X,), {}, find_nan=False)
+    assert run.error is None and answered[-1] is not NotImplemented  # inner calls of its own trace come first

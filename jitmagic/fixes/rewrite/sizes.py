@@ -357,6 +357,7 @@ def dynamic_slice(place: Place, node: Any) -> str | None:
 
 
 def traced_slice(place: Place, piece: Any) -> bool:
+    """A bound of the slice has no value while jax traces."""
     return any(
         bound is not None and names.traced_in(place.cell.code(bound), place.traced)
         for bound in (piece.lower, piece.upper)

@@ -104,6 +104,7 @@ def _bound(finding: Finding, evidence: Evidence, prover: Prover, text: Text) -> 
 
 
 def compiles(decorator: ast.expr) -> bool:
+    """It names a `jit`: `jax.jit`, `partial(jax.jit, ...)`."""
     return any(
         dotted_name(n).rpartition(".")[2] == "jit"
         for n in ast.walk(decorator) if isinstance(n, (ast.Name, ast.Attribute))
