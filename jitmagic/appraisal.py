@@ -12,6 +12,7 @@ from jitmagic import beyond, quiet, report
 from jitmagic.evidence import Difference
 from jitmagic.facts import source_file
 from jitmagic.subject import Subject
+from jitmagic.syntax import uncollected
 from jitmagic.watched import plainly
 
 MOST_COPIED = 2**30
@@ -275,7 +276,8 @@ def price(subject: Subject, staged: Any) -> None:
 
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
-    lines = cost.line_costs(jaxpr, file)
+    with uncollected():
+        lines = cost.line_costs(jaxpr, file)
     reads = {v.path: [w.line for w in v.reads] for v in seen.variables.values() if v.role == "constant"}
     seen.lines = cost.explained(lines, jaxpr, staged.compiled, file, reads)
     seen.cost = cost.total_cost(jaxpr, staged.compiled)

@@ -187,6 +187,8 @@ class Subject:
         """The writes without those to private attributes that no code of the user's names: a library's memos."""
         from jitmagic.state.uses import facts_of
 
+        if not writes:
+            return []
         known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
         private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
         return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]

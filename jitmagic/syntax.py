@@ -66,7 +66,16 @@ def walk(*roots: ast.AST) -> list[ast.AST]:
     """Nodes and all that is below them, breadth first, without contexts and operators."""
     found = list(roots)
     for node in found:
-        found += children(node)
+        kind = type(node)
+        if kind is ast.Name or kind is ast.Constant:  # half of all nodes
+            continue
+        # as `children` does: a call for each node would take as long again
+        for name in _fields(kind):  # type: ignore[arg-type]
+            value = getattr(node, name, None)
+            if type(value) is list:
+                found += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
     return found
 
 

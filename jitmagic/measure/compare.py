@@ -120,9 +120,9 @@ def _dtype(leaf: Any) -> np.dtype[Any]:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    for kind in (jnp.bool_, jnp.signedinteger, jnp.unsignedinteger, jnp.floating, jnp.complexfloating):
-        if jnp.issubdtype(dtype, kind):
-            return kind.__name__
+    for kind in ("bool_", "signedinteger", "unsignedinteger", "floating", "complexfloating"):
+        if jnp.issubdtype(dtype, getattr(jnp, kind)):
+            return kind
     return dtype.kind
 
 

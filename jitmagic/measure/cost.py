@@ -30,9 +30,7 @@ def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
     for operation in walk(closed_jaxpr, file).operations:
         if operation.line is not None:
             lines.setdefault(operation.line, []).append(operation)
-    return tuple(
-        LineCost(line, len(ops), _total_flops(ops), _total_bytes(ops)) for line, ops in sorted(lines.items())
-    )
+    return tuple(LineCost(line, len(ops), *_totals(ops)) for line, ops in sorted(lines.items()))
 
 
 def explained(
@@ -74,8 +72,7 @@ def _text(compiled: Any) -> str:
 
 def total_cost(closed_jaxpr: Any, compiled: Any = None) -> Cost:
     """Cost of one call; `peak_bytes` from the `compiled` program's memory analysis, where it has one."""
-    operations = walk(closed_jaxpr).operations
-    return Cost(_total_flops(operations), _total_bytes(operations), peak_bytes(compiled))
+    return Cost(*_totals(walk(closed_jaxpr).operations), peak_bytes(compiled))
 
 
 def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
@@ -113,17 +110,14 @@ def peak_bytes(compiled: Any) -> int | None:
         return None
 
 
-def _unknown(operation: Operation) -> bool:
-    return operation.name in OPAQUE or (operation.unbounded and operation.flops > 0)
-
-
-def _total_flops(operations: list[Operation]) -> float | None:
-    if any(_unknown(op) for op in operations):
-        return None
-    return sum(op.flops * op.times for op in operations)
-
-
-def _total_bytes(operations: list[Operation]) -> float | None:
-    if any(op.unbounded or op.name in OPAQUE for op in operations):
-        return None
-    return sum(op.bytes * op.times for op in operations)
+def _totals(operations: Sequence[Operation]) -> tuple[float | None, float | None]:
+    """Operations on numbers and bytes of one call, each None where it is not known."""
+    flops: float | None = 0
+    moved: float | None = 0
+    for op in operations:
+        opaque = op.name in OPAQUE
+        if flops is not None:
+            flops = None if opaque or op.unbounded and op.flops > 0 else flops + op.flops * op.times
+        if moved is not None:
+            moved = None if opaque or op.unbounded else moved + op.bytes * op.times
+    return flops, moved

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.syntax import Function, Source, children, nodes_of, source_of, walk
-from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.names import dotted_name, last_name
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
@@ -77,11 +77,17 @@ class Code:
         dotted = dotted_name(node)
         if not dotted:
             return MISSING
-        root, *rest = dotted.split(".")
-        value = self.name(root)
-        for attribute in rest:
-            value = _attribute(value, attribute)
-        return value
+        if dotted not in self._values:
+            root, *rest = dotted.split(".")
+            value = self.name(root)
+            for attribute in rest:
+                value = _attribute(value, attribute)
+            self._values[dotted] = value
+        return self._values[dotted]
+
+    @functools.cached_property
+    def _values(self) -> dict[str, Any]:
+        return {}
 
     def name(self, name: str) -> Any:
         """What a name means outside the function; MISSING for its local names."""
@@ -146,8 +152,8 @@ class Code:
         inner = {n.name: n for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         found: set[int] = set()
         for _, call in self.calls():
-            name = dotted_name(call.func)
-            if name.rpartition(".")[2] not in CALLBACKS or not (call.args or call.keywords):
+            named = last_name(call.func) in CALLBACKS and dotted_name(call.func)
+            if not named or not (call.args or call.keywords):
                 continue
             given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]
             for passed in given:

@@ -13,7 +13,7 @@ from jitmagic.evidence import Dropped
 from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.syntax import line_of, walk
+from jitmagic.syntax import line_of, nodes_of, walk
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
 
@@ -43,8 +43,9 @@ def dropped(closed: Any, codes: Iterable[Code]) -> Iterator[Dropped]:
 
 def _thrown_away(code: Code) -> Iterator[ast.Call]:
     """Calls that are statements by themselves, of functions that return something."""
-    for _, call in code.calls():
-        if isinstance(code.parent(call), ast.Expr) and (_is_jax(code, call) or _returns(code, call.func)):
+    for node in nodes_of(code.node):
+        call = node.value if type(node) is ast.Expr else None
+        if isinstance(call, ast.Call) and (_is_jax(code, call) or _returns(code, call.func)):
             yield call
 
 

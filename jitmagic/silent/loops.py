@@ -11,7 +11,7 @@ from typing import Any
 
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import is_repeating, names_in
-from jitmagic.silent.program import all_equations
+from jitmagic.silent.program import Stack, all_equations
 from jitmagic.syntax import ByCode, Source, line_of, nodes_of, source_of, span_of, walk
 
 TURNS = 8
@@ -35,8 +35,11 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
     """The outermost loops of at least 8 turns whose bodies made at least 100 equations."""
     loops: dict[ast.AST, _Loop] = {}
     chains: dict[tuple[int, int], list[ast.AST]] = {}
+    looping: dict[int, bool] = {}
     equations = all_equations(closed)
     for eqn, stack in equations if len(equations) >= EQUATIONS else ():
+        if not _any_loops(stack, looping):
+            continue
         # by identity: the hash of a code object reads all of its instructions
         places = tuple((id(code), offset) for code, offset in stack)
         inside: set[ast.AST] = set()  # a comprehension's own frame is on its line too
@@ -59,11 +62,24 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
 _loops: ByCode[list[Any]] = ByCode()
 
 
+def _loops_in(code: types.CodeType) -> list[Any]:
+    known = _loops.get(code)
+    return _loops.put(code, _loops_of(source_of(code.co_filename), code)) if known is None else known
+
+
+def _any_loops(stack: Stack, known: dict[int, bool]) -> bool:
+    """Has any function of the stack a loop? `known` holds the answers by `id`."""
+    for code, _ in stack:
+        if id(code) not in known:
+            known[id(code)] = bool(_loops_in(code))
+        if known[id(code)]:
+            return True
+    return False
+
+
 def _loops_around(code: types.CodeType, offset: int) -> list[Any]:
     """Loops of that code's function in whose bodies the instruction's line is, innermost first."""
-    known = _loops.get(code)
-    if known is None:
-        known = _loops.put(code, _loops_of(source_of(code.co_filename), code))
+    known = _loops_in(code)
     if not known:
         return known
     line = line_of(code, offset)

@@ -12,7 +12,7 @@ from typing import Any
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.syntax import walk
-from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.names import dotted_name, last_name
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "
@@ -151,7 +151,9 @@ def prints(code: Code) -> Iterator[Printed]:
             asked = dotted_name(call.func)
             yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
             continue
-        if dotted_name(call.func).endswith(("stdout.write", "stderr.write")):
+        if last_name(call.func) == "write" and dotted_name(call.func).endswith(
+            ("stdout.write", "stderr.write")
+        ):
             owner = code.value(call.func.value)  # type: ignore[attr-defined]
             name = "sys.stdout.write" if owner in (sys.stdout, sys.stderr) else name
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
@@ -170,8 +172,7 @@ def prints(code: Code) -> Iterator[Printed]:
 
 
 def _is_bar(name: str) -> bool:
-    parts = name.split(".")
-    return parts[0] == "tqdm" and parts[-1] in BARS
+    return name.startswith("tqdm.") and name.rpartition(".")[2] in BARS
 
 
 def _values(node: ast.AST) -> list[str]:
@@ -197,7 +198,7 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
             target = code.value(node.func)
             if isinstance(target, types.FunctionType):
                 called.add(target)
-            if dotted_name(node.func).rpartition(".")[2] in CALLBACKS and node.args:
+            if node.args and last_name(node.func) in CALLBACKS and dotted_name(node.func):
                 given = code.value(node.args[0])
                 if isinstance(given, types.FunctionType):
                     handed.add(given)

@@ -10,6 +10,7 @@ from typing import Any
 
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
+from jitmagic.state.glance import uses_libraries_alone
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach, Root
 from jitmagic.state.uses import Facts, Use, facts_of
@@ -170,6 +171,10 @@ class _Scan:
         if id(fn) in self.functions:
             return
         self.functions[id(fn)] = fn
+        if uses_libraries_alone(fn):  # nothing to find but what its arguments are asked for
+            self.attributes |= dict.fromkeys(fn.__code__.co_names)
+            self._defaults(fn)
+            return
         facts = facts_of(fn)
         self.attributes |= dict.fromkeys(facts.attributes)
         self.stored |= dict.fromkeys(facts.stored)

@@ -118,6 +118,11 @@ def dotted_name(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)])
 
 
+def last_name(node: ast.AST) -> str:
+    """`step` of `step` and of `model.step`; empty for other expressions."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 def called_object(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
     """The object a call node calls, where plain look-ups find it, else None."""
     dotted = callee_of(node)

@@ -14,12 +14,11 @@ from jitmagic.fixes.silent.text import (
     Text,
     add_parameter,
     calls_in,
-    last_name,
     pass_to,
     the,
 )
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.names import dotted_name, last_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

@@ -221,11 +221,6 @@ def calls_in(tree: ast.AST, function: str) -> list[ast.Call]:
     ]  # fmt: skip
 
 
-def last_name(node: ast.AST) -> str:
-    """`step` of `step` and of `model.step`; empty for other expressions."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
-
-
 def the(found: Iterable[T]) -> T:
     """The first of these. Raises LookupError where there is none."""
     for item in found:
