@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jitmagic.evidence import Silent, root
 from jitmagic.facts import source_file
 from jitmagic.silent import dropped, keys, loops, program, pytrees, source, widths
-from jitmagic.silent.code import codes
+from jitmagic.silent.code import Code, codes
 from jitmagic.syntax import uncollected
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def collect(
     """
     from jitmagic.tracing.leaves import bound_arguments, ref_paths
 
-    found = _of_source(subject, reach)
+    every = codes(reach.functions)
+    found = _of_source(subject, reach, every)
     objects = _tried(lambda: pytrees.objects(bound_arguments(subject.fn, args, kwargs)))
     read = None if reach.any_attribute else set(reach.attributes)
     found = replace(
@@ -48,7 +49,7 @@ def collect(
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
         refs=_tried(lambda: map(root, ref_paths(subject.fn, args, kwargs))),
     )
-    return found if traced is None else _of_program(subject, traced, args, kwargs, reach, found)
+    return found if traced is None else _of_program(subject, traced, args, kwargs, reach, every, found)
 
 
 def _dynamic_leaves(subject: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:
@@ -70,8 +71,7 @@ def merge(old: Silent | None, new: Silent) -> Silent:
     return replace(new, program=old.program or new.program, **fields)
 
 
-def _of_source(subject: Subject, reach: Any) -> Silent:
-    every = codes(reach.functions)
+def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
     back = source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
     static = subject.options.static_parameters(subject.fn)
@@ -92,7 +92,9 @@ def _of_source(subject: Subject, reach: Any) -> Silent:
     )
 
 
-def _of_program(subject: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, found: Silent) -> Silent:
+def _of_program(
+    subject: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, every: Sequence[Code], found: Silent
+) -> Silent:
     closed = traced.jaxpr
     used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
     names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
@@ -104,7 +106,7 @@ def _of_program(subject: Subject, traced: Any, args: Any, kwargs: Any, reach: An
         keys=_tried(lambda: keys.reused(used, paths)),
         random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
         unrolled=_tried(lambda: loops.unrolled(closed)),
-        dropped=_tried(lambda: dropped.dropped(closed, codes(reach.functions))),
+        dropped=_tried(lambda: dropped.dropped(closed, every)),
     )
 
 
