@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from jax.extend.core import Literal
 from jax.interpreters import partial_eval
 
 from jitmagic.measure.program import Operation, open_jaxpr, walk
@@ -16,6 +17,8 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
 
     What writes to the outside (a print, a callback) is used by itself."""
     body = open_jaxpr(closed_jaxpr)
+    if _all_used(body):  # looks once at each equation, where jax's way writes the program anew
+        return ()
     alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
     if _size(alive) == _size(body):
         return ()
@@ -27,6 +30,16 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
 
 def _counts(operations: list[Operation]) -> Counter[int]:
     return Counter(op.line for op in operations if op.line is not None and op.flops > 0)
+
+
+def _all_used(body: Any) -> bool:
+    """Every result of every equation is read by another, or returned; those of inner programs included."""
+    used = {atom for eqn in body.eqns for atom in eqn.invars if not isinstance(atom, Literal)}
+    used.update(atom for atom in body.outvars if not isinstance(atom, Literal))
+    return all(
+        used.issuperset(eqn.outvars) and all(_all_used(open_jaxpr(inner)) for inner in subjaxprs(eqn))
+        for eqn in body.eqns
+    )
 
 
 def _size(body: Any) -> int:

@@ -215,3 +215,17 @@ def test_the_bound_says_when_the_machine_was_busy_while_its_rates_were_taken():
     assert _bound(bound, Timing(jit=slower)).endswith(
         "at least 200 µs, measured 400 µs, 50 % of what is possible"
     )
+
+
+def test_nothing_is_dead_where_every_result_is_read_inside_loops_too() -> None:
+    def program(x):
+        def body(carry, row):
+            unread = jnp.sin(carry)
+            return carry + row, unread
+
+        total, _ = jax.lax.scan(body, x[0], x)
+        return total
+
+    closed = jax.make_jaxpr(program)(jnp.arange(4.0))
+    first = program.__code__.co_firstlineno
+    assert dead_lines(closed, __file__) == ((first + 2, 1),)
