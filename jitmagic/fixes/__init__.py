@@ -11,7 +11,7 @@ from jitmagic.beyond import OutOfTime
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, partly, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
-from jitmagic.fixes.rewrite import sizes
+from jitmagic.fixes.rewrite import bounds
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 from jitmagic.syntax import tolerant_tree, walk
@@ -130,12 +130,12 @@ def uses_jit_itself(prover: Prover) -> bool:
 def _without_guesses(fixes: Sequence[Fix]) -> list[Fix]:
     """No size written down as it was in the calls seen where a static argument says it, and no rewrite of what
     static arguments alone do."""
-    static = any(f.verified and f.static_argnames and sizes.AS_SEEN not in f.title for f in fixes)
+    static = any(f.verified and f.static_argnames and bounds.AS_SEEN not in f.title for f in fixes)
     static |= any(f.verified and not f.cell and f.static_argnums for f in fixes)
     enough = [set(f.static_argnames) for f in fixes if f.verified and not f.cell and f.static_argnames]
     return [
         f for f in fixes
-        if not (static and sizes.AS_SEEN in f.title) and not (f.cell and set(f.static_argnames or ()) in enough)
+        if not (static and bounds.AS_SEEN in f.title) and not (f.cell and set(f.static_argnames or ()) in enough)
     ]  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.prove import Prover
+from jitmagic.fixes.rewrite.bounds import AS_SEEN
 from jitmagic.fixes.rewrite.place import Candidate
-from jitmagic.fixes.rewrite.sizes import AS_SEEN
 from jitmagic.fixes.rewrites import STOPS, Search, fix_of, trial_of
 from jitmagic.fixes.static import MADE_STATIC
 from jitmagic.report import Finding, Fix

@@ -15,6 +15,29 @@ CASES = {
         "def f(x, slope):\n    return jnp.where(x > 0, x, slope * x)  # leaky\n",
         ["f(jnp.float32(-2.0), 0.1)"],
     ),
+    "how many different": (
+        "def f(x):\n    return len(jnp.unique(x)) * 2\n",
+        "def f(x):\n    return (jnp.sum(jnp.diff(jnp.sort(x, axis=None)) != 0) + (x.size > 0)) * 2\n",
+        ["f(jnp.array([3, 1, 3]))", "f(jnp.array([2, 2, 2, 2]))"],
+    ),
+    "how many different, by a name": (
+        """
+        def f(x):
+            values = jnp.unique(x)
+            return values.shape[0] / x.size
+        """,
+        """
+        def f(x):
+            values = jnp.sum(jnp.diff(jnp.sort(x, axis=None)) != 0) + (x.size > 0)
+            return values / x.size
+        """,
+        ["f(jnp.array([[3, 1], [3, 0]]))"],
+    ),
+    "how many are not zero": (
+        "def f(x):\n    return x.sum() / len(jnp.flatnonzero(x))\n",
+        "def f(x):\n    mask = x != 0\n    return x.sum() / jnp.sum(mask)\n",
+        ["f(jnp.array([3, 0, 1]))"],
+    ),
     "guard": (
         """
         def f(x):

@@ -13,12 +13,14 @@ Family = Callable[[Place], Iterable[Candidate]]
 def families() -> tuple[Family, ...]:
     """Every family, in the order in which they are asked."""
     from jitmagic.fixes.rewrite import (
+        bounds,
         branches,
         carries,
         choices,
         chosen,
         conditions,
         conversions,
+        distinct,
         elements,
         escapes,
         filled,
@@ -50,6 +52,7 @@ def families() -> tuple[Family, ...]:
         loops,
         choices,
         memos,
+        distinct,
         sizes,
         swallowed,
         ragged,
@@ -64,8 +67,9 @@ def families() -> tuple[Family, ...]:
         carries,
         refused,
         outputs,
+        bounds,
     )
-    return (*(m.candidates for m in modules), sizes.bounded)
+    return tuple(m.candidates for m in modules)
 
 
 def candidates(place: Place) -> Iterator[Candidate]:

@@ -163,7 +163,7 @@ _WORDS = {
     "sum": "add up those that count", "any": "ask any", "all": "ask all", "max": "take the greatest",
     "min": "take the smallest", "len": "count those that count", "next": "take the first that counts",
 }  # fmt: skip
-_CALLED = "call `jnp` in place of Python's `{}`"
+_CALLED = "call `jnp.{0}` in place of Python's `{0}`"
 
 
 def _forms(place: Place, name: str, e: Elements, default: str) -> Iterator[tuple[str, str]]:

@@ -85,7 +85,9 @@ class Selections:
             return None
         if self._rank(inner.args[0].value) != 1:
             return None
-        return stripped(self.place.cell.code(inner.args[0].value))
+        asked = inner.args[0].value
+        code = stripped(self.place.cell.code(asked))
+        return code if self._boolean(asked) else f"{names.wrapped(code)} != 0"
 
     def _selection(self, node: Any) -> Masked | None:
         """`x[mask]`, `x[indices]`, `x[:n]` with a traced bound, as the whole array and its mask."""
