@@ -8,7 +8,7 @@ the statement's own line, so tracebacks and line numbers stay as they were.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from jitmagic.syntax import children, uncollected, walk
@@ -304,7 +304,36 @@ _TAKERS = frozenset(
 
 def not_for_jit(tree: ast.AST) -> set[str]:
     """Names of functions that others call than the user, or that take and give functions."""
-    return _handed_over(tree) | _decorators(tree)
+    return _handed_over(tree) | _decorators(tree) | factories(tree)
+
+
+def factories(tree: ast.AST) -> set[str]:
+    """Functions that give nothing but functions that they define: `make` of `step = make(0.1)`."""
+    found = set()
+    for function in (n for n in walk(tree) if isinstance(n, ast.FunctionDef)):
+        inner = {n.name for n in _statements(function.body) if isinstance(n, ast.FunctionDef)}
+        returned = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
+        parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
+        if parts and all(
+            isinstance(p, ast.Lambda) or isinstance(p, ast.Name) and p.id in inner for p in parts
+        ):
+            found.add(function.name)
+    return found
+
+
+def made_by(tree: ast.Module, makers: Collection[str]) -> tuple[str, ...]:
+    """The names that the cell's top level binds to what these functions give: `step` of `step = make(0.1)`."""
+    bound = (n for n in _statements(tree.body) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    return tuple(
+        dict.fromkeys(
+            n.targets[0].id
+            for n in bound
+            if isinstance(n.targets[0], ast.Name)
+            and isinstance(n.value, ast.Call)
+            and isinstance(n.value.func, ast.Name)
+            and n.value.func.id in makers
+        )
+    )
 
 
 def _handed_over(tree: ast.AST) -> set[str]:

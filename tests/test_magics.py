@@ -297,3 +297,44 @@ def test_completion_of_flags_arguments_and_paths(notebook):
     assert "l.w" in offered("%%jit --dyn l.")
     assert "f" in offered("%%jit -f ")
     assert "JM101" in offered("%jitcheck --explain JM10", "")
+
+
+FACTORY = """
+def make(rate):
+    def step(x):
+        return x * rate
+    return step
+"""
+
+
+def test_a_function_that_gives_functions_stays_and_what_the_cell_binds_of_it_is_compiled(notebook):
+    notebook.ok(f"%%jit -q --no-time\n{FACTORY}\nhalf = make(0.5)\ny = half(jnp.ones(2))")
+    assert type(notebook.ns["make"]).__name__ == "function"
+    assert [f.name for f in notebook.report().functions if f.calls] == ["half"]
+
+
+def test_a_cell_that_only_makes_functions_says_what_to_name(notebook):
+    notebook.ok(f"%%jit --no-time\n{FACTORY}")
+    assert notebook.text.splitlines() == [
+        "nothing is compiled: make gives functions; bind one of them, and name it: %%jit -f NAME"
+    ]
+    notebook.ok(f"%%jitcheck\n{FACTORY}\ndef g(x):\n    return x\ng(jnp.ones(2))")
+    assert "nothing is" not in notebook.text
+
+
+@pytest.mark.parametrize(
+    ("source", "is_one"),
+    [
+        ("def make():\n    return lambda x: x", True),
+        ("def make():\n    def a(x): return x\n    def b(x): return x\n    return a, b", True),
+        ("def make(x):\n    def a(y): return y\n    if x:\n        return a\n    return x", False),
+        ("def make(x):\n    def a(y): return y\n    return a(x)", False),
+        ("def make(x):\n    def a(y): return y\n    a(x)", False),
+    ],
+)
+def test_what_gives_nothing_but_functions(source, is_one):
+    import ast
+
+    from jitmagic import cell
+
+    assert cell.factories(ast.parse(source)) == ({"make"} if is_one else set())

@@ -180,6 +180,8 @@ class Session:
         after = cells.after_magic(running.tree)
         chosen = targets.chosen(request, after, names)
         targets.check_paths(request, after, names)
+        if not request.quiet and (line := targets.none_taken(request, after, chosen)):
+            print(line)
         earlier = self.earlier.of(request, running.place(chosen))
         self.last = running.run = Run(request, _source_of(running, request), chosen, earlier=earlier)
         self.last_error = None  # what failed before is no news of this cell

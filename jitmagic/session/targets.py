@@ -32,6 +32,8 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
     if request.kind != "jit":
         aside |= cells.beside_compiled(tree)
     functions = tuple(n for n in usable if "." not in n and n not in aside)
+    if request.kind == "jit" and not cells.uses_jit(tree):
+        functions += tuple(n for n in cells.made_by(tree, cells.factories(tree)) if n not in functions)
     used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
     if (
         not functions
@@ -44,6 +46,15 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
         hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
         raise UsageError(f"this cell defines no function to compile{hint}")
     return functions
+
+
+def none_taken(request: Request, tree: ast.Module, functions: Collection[str]) -> str:
+    """One line for a cell that only makes functions out of others; empty where there is something to look at."""
+    makers = sorted(cells.factories(tree) & {d.name for d in cells.definitions(tree)})
+    if functions or request.calls or not makers or cells.uses_jit(tree):
+        return ""
+    done = "compiled" if request.kind == "jit" else "checked"
+    return f"nothing is {done}: {makers[0]} gives functions; bind one of them, and name it: %%{request.kind} -f NAME"
 
 
 def _is_callable(name: str, names: Mapping[str, Any]) -> bool:
