@@ -111,6 +111,16 @@ CASES = {
         """,
         ("t = jnp.float32(0.0)", "    t = f(t, jnp.float32(i))"),
     ),
+    "a number beside an array": Case(
+        "recompile-weak-type",
+        """
+        def f(x, s):
+            return x * s
+        a = f(jnp.ones(2), 1.0)
+        b = f(jnp.ones(2), jnp.float32(2.0))
+        """,
+        ("a = f(jnp.ones(2), jnp.float32(1.0))", "b = f(jnp.ones(2), jnp.float32(2.0))"),
+    ),
     "a lambda at each call": Case(
         "recompile-new-function",
         """

@@ -16,7 +16,7 @@ from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import Text, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
-from jitmagic.tracing.names import dotted_name
+from jitmagic.tracing.names import dotted_name, last_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -38,7 +38,10 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             f"{jnp}.{leaf.dtype}({{}})" if leaf.shape == () else f"{jnp}.asarray({{}}, {jnp}.{leaf.dtype})"
         )
         with contextlib.suppress(SyntaxError, ValueError):
-            new = [with_argument(s, evidence, path, template) for s in new]
+            new = [
+                s if _is_cast(s, evidence, path, leaf.dtype) else with_argument(s, evidence, path, template)
+                for s in new
+            ]
     names = listed(arguments)
     for calls in (_begun_strong(evidence, prover, sources, arguments, jnp), new):
         if calls == sources:
@@ -88,6 +91,15 @@ def _begun_strong(
                 text.replace(node.value, f"{jnp}.{passed[target.id]}({text.code(node.value)})")
         new.append(text.result())
     return new
+
+
+def _is_cast(source: str, evidence: Evidence, path: str, dtype: str) -> bool:
+    """All calls in the source pass `jnp.float32(...)` there already."""
+    calls = calls_in(ast.parse(source), evidence.function.name)
+    given = [argument_of(call, evidence, path) for call in calls]
+    return bool(given) and all(
+        isinstance(node, ast.Call) and last_name(node.func) == dtype and len(node.args) == 1 for node in given
+    )
 
 
 def _is_number(node: ast.expr) -> bool:
