@@ -46,7 +46,9 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
         return
     if finding.span.cell is not None:  # in another cell, which cannot be replaced from here
         return
-    if any(w.origin == "argument" and w.path in finding.culprits for w in evidence.writes):
+    if finding.severity != "error" and any(
+        w.origin == "argument" and w.path in finding.culprits for w in evidence.writes
+    ):
         return  # nothing of it happens while jax traces
     if finding.kind in STOPS and prover.corrected:
         yield prover.corrected[0]

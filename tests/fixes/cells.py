@@ -704,4 +704,31 @@ CASES = {
         "        state['m'] = 0.9 * state['m'] + 0.1 * g\n        w = w - state['m']\n        seen.append(w)\n    return jnp.stack(seen)\n",
         ("f(jnp.ones(2))",), "    def step(carry, t):\n        w, state = carry\n",
     ),
+    "array in a dict of dicts": Case(
+        "in-place-update", "def f(p):\n    p['head']['b'][0] = 0.0\n    return p\n",
+        ("f({'head': {'w': np.ones((2, 2)), 'b': np.ones(2)}})",),
+        "    p['head']['b'] = jnp.asarray(p['head']['b']).at[0].set(0.0)\n",
+    ),
+    "one value stored twice": Case(
+        "in-place-update", "def f(x):\n    d = np.zeros((2, 2))\n    d[0, 1] = d[1, 0] = jnp.sum(x)\n    return d\n",
+        ("f(jnp.ones(3))",), "    value = jnp.sum(x)\n    d = d.at[0, 1].set(value).at[1, 0].set(value)\n",
+    ),
+    "buffer that an object makes": Case(
+        "in-place-update", "class Ring:\n    def __init__(self, n):\n        self.data = np.zeros(n)\n\n"
+        "    def push(self, i, v):\n        self.data[i] = v\n\ndef f(x):\n    r = Ring(2)\n    r.push(0, x)\n    return r.data\n",
+        ("f(1.0)",), "        self.data = jnp.zeros(n)\n",
+    ),
+    "object that is handed on": Case(
+        "unregistered-pytree", "def g(o, x):\n    return o.act(x) * o.gain\n\ndef f(o, x):\n    return g(o, x)\n",
+        ("f(Opts(jnp.tanh, 2.0), jnp.ones(2))",), "def f(act, gain, x):\n    o = Opts(act=act, gain=gain)\n    return g(o, x)\n",
+        setup="class Opts:\n    def __init__(self, act, gain):\n        self.act, self.gain = act, gain\n",
+    ),
+    "dict with a text that is handed on": Case(
+        "invalid-jax-type", "def g(o, x):\n    return getattr(jnp, o['how'])(x * o['w'])\n\ndef f(x, *, o):\n    return g(o, x)\n",
+        ("f(jnp.ones(2), o={'how': 'sum', 'w': jnp.ones(2)})",), "def f(x, *, how, w):\n    o = {\"how\": how, \"w\": w}\n",
+    ),
+    "two static lists": Case(
+        "unhashable-static", "def f(x, sizes, names):\n    return {n: x[:s].sum() for s, n in zip(sizes, names)}\n",
+        ("f(jnp.ones(4), [1, 3], ['a', 'b'])",), "f(jnp.ones(4), (1, 3), ('a', 'b'))", static=("sizes", "names"),
+    ),
 }  # fmt: skip

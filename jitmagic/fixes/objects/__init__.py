@@ -34,7 +34,17 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 
 
 def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    from jitmagic.fixes.objects import fields, hashable, once, parts, register, settings, texts, unstatic
+    from jitmagic.fixes.objects import (
+        fields,
+        hashable,
+        once,
+        parts,
+        rebuilt,
+        register,
+        settings,
+        texts,
+        unstatic,
+    )
 
     if not prover.samples:
         if _passes_iterator(finding, evidence):
@@ -74,6 +84,8 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             fixes = list(register.propose(finding, evidence, prover, name, value))
             fixes = fixes or list(fields.propose(evidence, prover, value))
             fixes = fixes or list(parts.propose(finding, evidence, prover, name, value))
+            if not fixes and isinstance(value, dict):
+                fixes = list(rebuilt.propose(evidence, prover, name, value))
             yield from fixes or hashable.as_parts(evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
@@ -84,7 +96,8 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
         if static is not None:
             yield static
         if first is None and static is None:
-            yield from parts.propose(finding, evidence, prover, name, value)
+            fixes = list(parts.propose(finding, evidence, prover, name, value))
+            yield from fixes or rebuilt.propose(evidence, prover, name, value)
     except (SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
         if _DEBUG:
             raise

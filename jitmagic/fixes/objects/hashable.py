@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.objects import parts
+from jitmagic.fixes.objects import parts, tuples
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrites import diff
 from jitmagic.fixes.silent import trial
@@ -36,7 +36,7 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
     if found is None:
         return
     cell, title = found
-    words = parts._proved(prover, cell, sources, sources, prover.checker.options)
+    words = parts.proved(prover, cell, sources, sources, prover.checker.options)
     if words:
         yield Fix(
             title=f"{title}: its attributes must not change, and each new one compiles again",
@@ -80,7 +80,7 @@ def as_parts(evidence: Evidence, prover: Prover, name: str, value: Any) -> Itera
     made = options
     if not declared:
         made = dataclasses.replace(options, static_argnames=(*options.static_argnames, name))
-    words = parts._proved(prover, cell, sources, calls, made)
+    words = parts.proved(prover, cell, sources, calls, made)
     if words and calls != sources:
         yield Fix(
             title=f"pass {what.format(f'`{name}`')}, which has a hash, and make it static: each new one compiles again",
@@ -122,7 +122,7 @@ def called_with(evidence: Evidence, prover: Prover, name: str, template: str) ->
         calls.append(text.result())
     if calls == sources:
         return
-    words = parts._proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
+    words = parts.proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
     what = template.partition("(")[0].strip("{}") or "tuple"
     if words:
         cost = "" if what == "list" else ": each new one compiles again"
@@ -136,24 +136,13 @@ def called_with(evidence: Evidence, prover: Prover, name: str, template: str) ->
 def _listed(text: Text, node: ast.expr) -> str:
     """`(2, 3)` for `np.array([2, 3])`, and `((1, 2), 3)` for `([1, 2], 3)`."""
     if isinstance(node, ast.Tuple):
-        return as_tuples(text.code(node))
+        return tuples.as_tuples(text.code(node))
     if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in ("array", "asarray"):
         return ""
     if len(node.args) != 1 or node.keywords or not isinstance(node.args[0], ast.List):
         return ""
     inside = text.code(node.args[0])[1:-1].strip().rstrip(",")
     return f"({inside},)" if len(node.args[0].elts) == 1 else f"({inside})"
-
-
-def as_tuples(source: str) -> str:
-    """An expression with every list in it as a tuple."""
-    return ast.unparse(_Tuples().visit(ast.parse(source, mode="eval")))
-
-
-class _Tuples(ast.NodeTransformer):
-    def visit_List(self, node: ast.List) -> ast.Tuple:
-        self.generic_visit(node)
-        return ast.Tuple(node.elts, node.ctx)
 
 
 def _with_hash(cell: str, value: Any) -> tuple[str, str] | None:

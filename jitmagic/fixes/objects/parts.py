@@ -42,16 +42,30 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     sources = trial.call_sources(prover)
     if function is None or not sources or hasattr(value, "__next__"):
         return  # to ask an iterator would take something away
+    from jitmagic.fixes.objects import tuples
+
     if isinstance(value, list) and (finding.kind == "unhashable-static" or _settings_alone(value, finding)):
-        yield from _as_tuple(evidence, prover, name, sources)
+        others = [
+            c for c in finding.culprits if c != name and isinstance(tuples.given(evidence, prover, c), list)
+        ]
+        yield from tuples.of_lists(evidence, prover, [name, *others], sources)
         return
     parts = _parts(text, function, name, value, prover)
     if not parts and isinstance(value, dict) and finding.kind == "unhashable-static":
-        yield from _as_items(text, function, evidence, prover, name, sources)
+        yield from tuples.of_items(text, function, evidence, prover, name, sources)
     if not parts:
         return
+    yield from passed(evidence, prover, name, parts)
+
+
+def passed(
+    evidence: Evidence, prover: Prover, name: str, parts: Sequence[Part], again: str = ""
+) -> Iterator[Fix]:
+    """The parts in place of the parameter, of which it is made `again` where that is given; static are texts and
+    functions, and further settings where that is not enough."""
+    sources = trial.call_sources(prover)
     own = not prover.checker.settings.compile
-    cell = _rewritten(Text(evidence.function.cell), evidence.function.name, name, parts, own)
+    cell = _rewritten(Text(evidence.function.cell), evidence.function.name, name, parts, own, again)
     calls = [_call(s, evidence, name, parts) for s in sources]
     if cell is None or calls == sources:
         return
@@ -61,7 +75,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover, name: str, val
     numbers = tuple(p.name for p in parts if p.name in settings or isinstance(p.value, float))
     for static in dict.fromkeys((surely, settings, numbers)):
         made = replace(options, static_argnames=tuple(dict.fromkeys((*options.static_argnames, *static))))
-        words = _proved(prover, cell, sources, calls, made)
+        words = proved(prover, cell, sources, calls, made)
         if words:
             yield _fix(name, parts, static, words, cell, calls, made, evidence)
             return
@@ -80,64 +94,6 @@ def _settings_alone(value: list[Any], finding: Finding) -> bool:
 
     numbers = (bool, int, float, complex) if finding.kind == "invalid-jax-type" else ()
     return bool(value) and not any(isinstance(v, numbers) or why_not_static(v) for v in value)
-
-
-def _as_tuple(evidence: Evidence, prover: Prover, name: str, sources: list[str]) -> Iterator[Fix]:
-    """Calls that pass a tuple, which has a hash, in place of the list; static where it is not yet."""
-    from jitmagic.fixes.objects import hashable
-
-    old = prover.checker.options
-    declared = name in old.static_parameters(prover.checker.fn)
-    options = old if declared else replace(old, static_argnames=(*old.static_argnames, name))
-    calls = []
-    for source in sources:
-        text = Text(source)
-        for call in calls_in(text.tree, evidence.function.name):
-            node = argument_of(call, evidence, name)
-            if isinstance(node, ast.List) and any(
-                isinstance(n, ast.List) for e in node.elts for n in ast.walk(e)
-            ):
-                text.replace(node, hashable.as_tuples(text.code(node)))
-            elif isinstance(node, ast.List):
-                inside = text.code(node)[1:-1].strip()
-                text.replace(
-                    node, f"({inside}{',' if len(node.elts) == 1 and not inside.endswith(',') else ''})"
-                )
-            elif node is not None:
-                text.replace(node, f"tuple({text.code(node)})")
-        calls.append(text.result())
-    words = _proved(prover, evidence.function.cell, sources, calls, options)
-    if words and calls != sources:
-        static = "" if declared else ", and make it static"
-        yield Fix(
-            title=f"pass a tuple for `{name}`{static}: each new one compiles again",
-            applicability="safe" if declared else "unsafe", verified=True, evidence=words,
-            static_argnames=None if declared else options.static_argnames, calls=tuple(dict.fromkeys(calls)),
-        )  # fmt: skip
-
-
-def _as_items(
-    text: Text, function: FunctionNode, evidence: Evidence, prover: Prover, name: str, sources: list[str]
-) -> Iterator[Fix]:
-    """A dict that is handed on as a whole: its items are passed as a tuple, which has a hash."""
-    calls = []
-    for source in sources:
-        call_text = Text(source)
-        for call in calls_in(call_text.tree, evidence.function.name):
-            node = argument_of(call, evidence, name)
-            if node is not None:
-                call_text.replace(node, f"tuple({call_text.code(node)}.items())")
-        calls.append(call_text.result())
-    documented = ast.get_docstring(function) is not None and len(function.body) > 1
-    text.before(function.body[1 if documented else 0], [f"{name} = dict({name})"])
-    cell = text.result()
-    words = _proved(prover, cell, sources, calls, prover.checker.options) if calls != sources else None
-    if words:
-        yield Fix(
-            title=f"pass the items of `{name}` as a tuple: each new one compiles again", applicability="unsafe",
-            verified=True, evidence=words, cell=cell, calls=tuple(dict.fromkeys(calls)),
-            diff=diff(evidence.function.cell, cell),
-        )  # fmt: skip
 
 
 def _fix(
@@ -159,7 +115,7 @@ def _said(options: JitOptions, evidence: Evidence) -> tuple[str, ...] | None:
     return options.static_argnames if declared or options.static_argnames else None
 
 
-def _proved(prover: Prover, cell: str, sources: list[str], calls: list[str], options: Any) -> str | None:
+def proved(prover: Prover, cell: str, sources: list[str], calls: list[str], options: Any) -> str | None:
     changed = dict(zip(sources, calls, strict=True))
     with contextlib.suppress(Exception):
         history = trial.history(prover)
@@ -213,7 +169,7 @@ def _whole(text: Text, use: ast.Name, name: str, value: Any, prover: Prover) -> 
         if isinstance(called, ast.Call) and called.func is node and isinstance(node, ast.Attribute):
             if not _own_function(value, node):
                 continue  # a method: its result is wanted, not itself
-        if _usable(_value(text.code(node), name, value, prover)):
+        if usable(_value(text.code(node), name, value, prover)):
             return node
 
 
@@ -252,7 +208,8 @@ def _value(code: str, name: str, value: Any, prover: Prover) -> Any:
     return None
 
 
-def _usable(value: Any) -> bool:
+def usable(value: Any) -> bool:
+    """A text, a function, or a tree of numbers and arrays."""
     import jax
     import numpy as np
 
@@ -295,21 +252,32 @@ def _wanted(text: Text, node: ast.expr) -> str:
 # --- the cell and the calls
 
 
-def _rewritten(text: Text, qualified: str, name: str, parts: Sequence[Part], own: bool = False) -> str | None:
+def _rewritten(
+    text: Text, qualified: str, name: str, parts: Sequence[Part], own: bool = False, again: str = ""
+) -> str | None:
     """The cell with the parts as parameters; a decorator is left to say what is static where the cell compiles by its
     `own`."""
     function = text.function(qualified)
-    assert function is not None
+    if function is None:
+        return None
     a = function.args
     plain = [*a.posonlyargs, *a.args]
-    parameter = next((x for x in plain if x.arg == name), None)
-    if parameter is None or plain.index(parameter) >= len(plain) - len(a.defaults):
+    given = [
+        *plain[: len(plain) - len(a.defaults)],
+        *(x for x, default in zip(a.kwonlyargs, a.kw_defaults, strict=True) if default is None),
+    ]
+    parameter = next((x for x in given if x.arg == name), None)
+    if parameter is None:
         return None
     if not all(own and _only_compiles(d) for d in function.decorator_list):
         return None  # positions in its options would be wrong
     if a.vararg is not None and a.vararg.arg == name:
         return None
     text.replace(parameter, ", ".join(p.name for p in parts))
+    if again:
+        documented = ast.get_docstring(function) is not None and len(function.body) > 1
+        text.before(function.body[documented], [f"{name} = {again}"])
+        return text.result()
     names = {p.code: p.name for p in parts}
     for node in list(ast.walk(function)):
         if not isinstance(node, ast.expr) or isinstance(getattr(node, "ctx", ast.Load()), ast.Store):

@@ -39,7 +39,7 @@ def _proved(prover: Prover, cell: str, options: JitOptions, *, fewer: bool) -> s
     """The results without jit on every call, with `fewer` traces where that is the point."""
     history = trial.history(prover)
     if not fewer:
-        return parts._proved(prover, cell, history, history, options) or ""
+        return parts.proved(prover, cell, history, history, options) or ""
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, history, options=options)
         before = trial.original(prover, history, jit=True)

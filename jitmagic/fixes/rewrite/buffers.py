@@ -15,11 +15,12 @@ MAKERS = frozenset(
 
 
 def made_by_jax(place: Place, function: Any, base: str) -> dict[Any, str | None]:
-    """`base = np.zeros(...)` in the function as `jnp.zeros(...)`, and `x.copy()` as `jnp.array(x)`."""
+    """`base = np.zeros(...)` in the function as `jnp.zeros(...)`, and `x.copy()` as `jnp.array(x)`; `self.x` in any
+    method of its class."""
     import libcst as cst
 
     changes: dict[Any, str | None] = {}
-    scope = place.outermost or function
+    scope = _class_of(place, function, base) or place.outermost or function
     for assign in place.cell.within(scope, cst.Assign):
         if not any(place.cell.code(t.target) == base for t in assign.targets):
             continue
@@ -36,6 +37,19 @@ def made_by_jax(place: Place, function: Any, base: str) -> dict[Any, str | None]
         elif name == "copy" and not value.args:
             changes[value] = f"{place.jnp}.array({root})"
     return changes
+
+
+def _class_of(place: Place, function: Any, base: str) -> Any:
+    """The class of a method that stores into an attribute of its receiver, or None."""
+    import libcst as cst
+
+    receiver, _, attribute = base.partition(".")
+    first = function.params.params[:1]
+    if not attribute or not first or first[0].name.value != receiver:
+        return None
+    block = place.cell.parents.get(function)
+    kind = place.cell.parents.get(block)
+    return kind if isinstance(kind, cst.ClassDef) else None
 
 
 _NUMPY_IN_PLACE = {

@@ -54,9 +54,18 @@ def base_and_index(place: Place, target: Any) -> tuple[str | None, str]:
         return node.value, ", ".join(indices)
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
         return place.cell.code(node), ", ".join(indices)
-    if indices and isinstance(node, cst.Subscript) and isinstance(node.value, cst.Name):
+    if indices and isinstance(node, cst.Subscript) and _is_path(place, node.value):
         return place.cell.code(node), ", ".join(indices)
     return None, ""
+
+
+def _is_path(place: Place, node: Any) -> bool:
+    """A name, or what names and literal keys lead to from one: `params["head"]`, `net.layers[0]`."""
+    import libcst as cst
+
+    while isinstance(node, cst.Attribute) or isinstance(node, cst.Subscript) and is_entry(place, node):
+        node = node.value
+    return isinstance(node, cst.Name)
 
 
 def is_entry(place: Place, node: Any) -> bool:

@@ -247,20 +247,21 @@ def _tuple_store(place: Place, small: Any, base: str) -> str | None:
 
 
 def _chained_store(place: Place, small: Any, base: str) -> str | None:
-    """`x[i] = x[j] = v` as an update each, where the value may be written twice."""
+    """`x[i] = x[j] = v` as an update each; a value that is no constant is computed once."""
     import libcst as cst
 
     if not isinstance(small, cst.Assign) or len(small.targets) < 2:
         return None
-    value, text = place.cell.code(small.value), base
-    if not names.constant(value):
-        return None
+    value, text, head = place.cell.code(small.value), base, ""
+    if not names.constant(value) and not value.isidentifier():
+        own = names.fresh("value", place.taken)
+        value, head = own, f"{own} = {value}\n"
     for target in small.targets:
         name, index = base_and_index(place, target.target)
         if name != base or not isinstance(target.target, cst.Subscript):
             return None
         text += f".at[{index}].set({value})"
-    return f"{base} = {text}\n"
+    return f"{head}{base} = {text}\n"
 
 
 def _asarray(
