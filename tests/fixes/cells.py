@@ -731,4 +731,29 @@ CASES = {
         "unhashable-static", "def f(x, sizes, names):\n    return {n: x[:s].sum() for s, n in zip(sizes, names)}\n",
         ("f(jnp.ones(4), [1, 3], ['a', 'b'])",), "f(jnp.ones(4), (1, 3), ('a', 'b'))", static=("sizes", "names"),
     ),
+    "variable that branches write": Case(
+        "leaked-tracer", "def f(x):\n    top, n = 5.0, 2.0\n    def g(v):\n        nonlocal top, n\n        top = jnp.max(v)\n"
+        "        n = n * top\n        return v / 2\n    def h(v):\n        nonlocal n\n        n = v.sum()\n        return v\n"
+        "    x = jax.lax.cond(x.sum() > 1, g, h, x)\n    return x + top, n\n",
+        ("f(jnp.ones(3))", "f(-jnp.ones(3))"), "        new_n = n * top\n        return v / 2, (top, new_n)\n",
+    ),
+    "variable that one branch writes": Case(
+        "leaked-tracer", "def f(x):\n    top = 5.0\n    def g(v):\n        nonlocal top\n        top = jnp.max(v)\n        return v / 2\n"
+        "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
+        ("f(jnp.ones(3))",), "lambda *args: (jnp.sin(*args), top)",
+    ),
+    "function that is returned": Case(
+        "invalid-jax-type", "def f(x, y):\n    slope = x @ y\n    def g(t, *, n=1):\n        return n * slope * t + y\n    return g, slope\n",
+        ("f(jnp.ones(2), jnp.ones(2))",), "    def g(slope, y, t, *, n=1):\n        return n * slope * t + y\n"
+        "    return jax.tree_util.Partial(g, slope, y), slope\n",
+    ),
+    "list that a counted loop fills": Case(
+        "leaked-tracer", "def f(x, n):\n    seen = []\n    def body(s):\n        x, k = s\n        seen.append(x)\n        x = 2 * x\n"
+        "        return x, k + 1\n    x, _ = jax.lax.while_loop(lambda s: s[1] < n, body, (x, 0))\n    return x, seen\n",
+        ("f(1.0, 3)",), "    (x, _), seen = jax.lax.scan(body, (x, 0), None, length=n)\n    seen = list(seen)\n",
+    ),
+    "list that a scan fills and nothing stacks": Case(
+        "leaked-tracer", "def f(x):\n    seen = []\n    def body(x, _):\n        seen.append(x)\n        return 2 * x, None\n"
+        "    x, _ = jax.lax.scan(body, x, None, length=3)\n    return x, seen\n", ("f(1.0)",), "    seen = list(seen)\n",
+    ),
 }  # fmt: skip

@@ -35,6 +35,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
 
 def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     from jitmagic.fixes.objects import (
+        closures,
         fields,
         hashable,
         once,
@@ -58,6 +59,7 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             yield from register.propose_for_results(evidence, prover)
         yield from register.propose_for_made(finding, evidence, prover)
         yield from texts.propose(finding, evidence, prover)
+        yield from closures.propose(evidence, prover)
         return
     name, value = found
     try:

@@ -1,7 +1,7 @@
 """Values that an inner function stores outside of itself while jax traces it: returned beside its result.
 
 `jax.grad` and `jax.value_and_grad` take them as `has_aux=True`, `jax.vmap` and `jax.jit` as a second result, and a
-`fori_loop` becomes a `scan`, which stacks them.
+`fori_loop` becomes a `scan`, which stacks them. The other branches of a `cond` return what the variable was before.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
         (f, around) for f in place.cell.functions() if f is not around and place.cell.function(f) is None
     ]
     for outer, inner in (*inside, *helped):
-        escapes = list(_escapes(place, outer, inner))
+        escapes = list(escapes_of(place, outer, inner))
         returns = place.cell.own(inner, cst.Return)
         if outer is not around and not {e.name for e in escapes} <= set(
             names.loads(place.cell.code(outer.body))
@@ -58,7 +58,8 @@ def candidates(place: Place) -> Iterator[Candidate]:
             yield from _returned(place, outer, inner, returns[0], escapes)
 
 
-def _escapes(place: Place, outer: Any, inner: Any) -> Iterator[Escape]:
+def escapes_of(place: Place, outer: Any, inner: Any) -> Iterator[Escape]:
+    """Stores of an inner function into what the outer one holds."""
     import libcst as cst
 
     code = place.cell.code
@@ -92,19 +93,65 @@ def _returned(place: Place, outer: Any, inner: Any, leave: Any, escapes: list[Es
     for statement in place.cell.own(inner, cst.SimpleStatementLine):
         if len(statement.body) == 1 and isinstance(statement.body[0], (cst.Nonlocal, cst.Global)):
             edit[statement] = None
+    if kind == "cond":
+        escapes = _branches(place, outer, edit, call, inner, escapes)
+        if any(e.how != "nonlocal" for e in escapes):
+            return
     values = [_kept(place, edit, e) for e in escapes]
-    beside = values[0] if len(values) == 1 else f"({', '.join(values)})"
-    result = place.cell.code(leave.value)
-    edit[leave.value] = f"{names.wrapped(result) if ',' in result else result}, {beside}"
-    _begun_empty(place, outer, edit, escapes)
+    edit[leave.value] = _beside(place.cell.code(leave.value), values)
+    if kind != "cond":
+        _begun_empty(place, outer, edit, escapes)
     if _bound_again(place, outer, edit, kind, call, made, inner, escapes):
         words = listed(dict.fromkeys(e.name for e in escapes))
         text = place.cell.edit(edit)
         yield Candidate(f"return {words} from `{inner.name.value}` beside its result", text)
 
 
+def _branches(
+    place: Place, outer: Any, edit: Changes, call: Any, inner: Any, escapes: list[Escape]
+) -> list[Escape]:
+    """The other branch of a `cond` returns the same variables; all stores, those of this branch that it lacks as
+    what the variable was before."""
+    import libcst as cst
+
+    functions = {f.name.value: f for f in place.cell.own(outer, cst.FunctionDef)}
+    (node,) = (a.value for a in call.args[1:3] if getattr(a.value, "value", None) != inner.name.value)
+    other = functions.get(getattr(node, "value", ""))
+    theirs = list(escapes_of(place, outer, other)) if other is not None else []
+    names_of = list(dict.fromkeys(e.name for e in (*escapes, *theirs)))
+
+    def whole(own: list[Escape]) -> list[Escape]:
+        stored = {e.name: e for e in own}
+        return [stored.get(n) or Escape(None, n, n, "nonlocal") for n in names_of]
+
+    if other is not None and theirs:
+        returns = place.cell.own(other, cst.Return)
+        values = [_kept(place, edit, e) for e in whole(theirs)]
+        if len(returns) == 1 and returns[0].value is not None:
+            edit[returns[0].value] = _beside(place.cell.code(returns[0].value), values)
+        for statement in place.cell.own(other, cst.SimpleStatementLine):
+            if len(statement.body) == 1 and isinstance(statement.body[0], cst.Nonlocal):
+                edit[statement] = None
+    elif isinstance(node, cst.Lambda):
+        head = place.cell.code(node).removesuffix(place.cell.code(node.body))
+        edit[node] = f"{head}({_beside(place.cell.code(node.body), names_of)})"
+    else:
+        code = names.wrapped(place.cell.code(node))
+        edit[node] = f"lambda *args: ({_beside(f'{code}(*args)', names_of)})"
+    return whole(escapes)
+
+
+def _beside(result: str, values: list[str]) -> str:
+    beside = values[0] if len(values) == 1 else f"({', '.join(values)})"
+    return f"{names.wrapped(result) if ',' in result else result}, {beside}"
+
+
 def _kept(place: Place, edit: Changes, escape: Escape) -> str:
     """What the inner function returns for a store, and what becomes of the line."""
+    if escape.how == "nonlocal" and escape.line is not None and escape.name in names.loads(escape.value):
+        own = names.fresh(f"new_{escape.name}", place.taken)  # it reads the variable of the function around
+        edit[escape.line] = f"{own} = {escape.value}\n"
+        return own
     if escape.how == "nonlocal":
         return escape.name
     if escape.value.isidentifier():
@@ -148,6 +195,8 @@ def _use(place: Place, outer: Any, name: str) -> tuple[str, Any, Any] | None:
             last == "fori_loop" and len(call.args) == 4 and getattr(call.args[2].value, "value", None) == name
         ):
             found.append((last, call, call))
+        elif last == "cond" and name in [getattr(a.value, "value", None) for a in call.args[1:3]]:
+            found.append((last, call, call))
         elif last == "scan" and len(call.args) >= 2 and getattr(first, "value", None) == name:
             found.append((last, call, call))
     return found[0] if len(found) == 1 else None
@@ -189,7 +238,8 @@ def _bound_again(
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     if small is None or len(statement.body) != 1:
         return False
-    new = place.cell.code(call)
+    given = (edit.get(a.value) or place.cell.code(a).rstrip(", ") for a in call.args)
+    new = f"{place.cell.code(call.func)}({', '.join(given)})"
     if kind in AUXILIARY:
         transformed = place.cell.code(made)
         with_aux = f"{transformed[:-1].rstrip().rstrip(',')}, has_aux=True)"
@@ -217,7 +267,8 @@ def _bound_again(
             value, slope = (place.cell.code(e.value) for e in target.elements)
             bound = f"({value}, {own}), {slope}"
         else:
-            bound = f"{place.cell.code(target)}, {own}"
+            into = place.cell.code(target)
+            bound = f"{names.wrapped(into) if isinstance(target, cst.Tuple) else into}, {own}"
         edit[statement] = f"{bound} = {new}\n{after}"
         return True
     if kind == "value_and_grad":

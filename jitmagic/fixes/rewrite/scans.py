@@ -348,9 +348,22 @@ def _stacked(
         changes[small] = f"{place.cell.code(small.targets[0].target)}, {name} = {code}"
     else:
         return
+    if not stacked_uses(place, outer, changes, name):
+        changes[statement] = f"{changes.pop(small)}\n{name} = list({name})\n"
+    yield Candidate(f"return what is collected in `{name}` from the scan body", place.cell.edit(changes))
+
+
+def stacked_uses(place: Place, outer: Any, changes: dict[Any, str | None], name: str) -> bool:
+    """`jnp.stack(seen)` as `seen`, which a scan has stacked; False where the outer function uses the list otherwise."""
+    import libcst as cst
+
+    uses = 0
     for call in place.cell.own(outer, cst.Call):
         function = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         if function in ("stack", "array", "asarray") and len(call.args) == 1:
             if getattr(call.args[0].value, "value", None) == name:
                 changes[call] = name
-    yield Candidate(f"return what is collected in `{name}` from the scan body", place.cell.edit(changes))
+                uses += 1
+    read = [n for n in place.cell.own(outer, cst.Name) if n.value == name]
+    stored = [t for a in place.cell.own(outer, cst.AssignTarget) for t in place.cell.within(a, cst.Name)]
+    return len([n for n in read if n not in stored]) == uses
