@@ -227,8 +227,15 @@ def culprits(maker: Maker, source: Source) -> list[str]:
     changing = [n for n in captured if n in inside or n in arguments]
     own = [maker.name] if maker.name and not maker.name.startswith("<") else []
     rest = [n for n in captured if n not in changing]
-    made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else []
+    made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else _bound_to(source, maker.node)
     return list(dict.fromkeys([*changing, *made, *own, *rest, scope_name(source, maker)]))
+
+
+def _bound_to(source: Source, node: ast.AST) -> list[str]:
+    """The names that an assignment gives to the function compiled there."""
+    statement = source.parent(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [t.id for t in targets if isinstance(t, ast.Name)]
 
 
 def _parts(made: ast.AST) -> list[ast.AST]:

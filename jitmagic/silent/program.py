@@ -25,6 +25,8 @@ Stack = tuple[Frame, ...]
 _SAME = frozenset(
     "random_wrap random_unwrap copy copy_p convert_element_type device_put optimization_barrier".split()
 )
+_MOST_PARTS = 64
+"""Of larger splits the first parts are followed one by one."""
 _PICKS = frozenset(
     "slice squeeze unstack reshape dynamic_slice gather random_split random_fold_in random_seed broadcast_in_dim "
     "expand_dims transpose rev random_clone concatenate add sub mul lt select_n iota stack".split()
@@ -42,6 +44,7 @@ class Value:
     dynamic: bool
     loops: frozenset[int] = frozenset()
     root: Any = None
+    parts: Parts | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,17 @@ class Consumed:
     draw: bool
     loop: int | None
     """The loop at whose every turn the same key is used."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Keys that a split made: `count` of them from `first` on. Part `i` is the same however many a split makes.
+    `key` is the number of the key that was split, `made` the split itself."""
+
+    key: int
+    first: int
+    count: int
+    made: Consumed
 
 
 @dataclass
@@ -157,6 +171,8 @@ class _Walk:
     def results(self, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
         if name in _SAME and len(inputs) == 1:
             return [inputs[0]]
+        if (parts := self.split(name, eqn, inputs)) is not None:
+            return parts
         dynamic = any(v.dynamic for v in inputs)
         loops = frozenset().union(*(v.loops for v in inputs))
         root = next((v.root for v in inputs if v.dynamic), next((v.root for v in inputs), None))
@@ -167,18 +183,53 @@ class _Walk:
             return [Value(self.numbered((key, i)), dynamic, loops, root) for i, _ in enumerate(eqn.outvars)]
         return [Value(self.fresh(), dynamic, loops, root) for _ in eqn.outvars]
 
+    def split(self, name: str, eqn: Any, inputs: list[Value]) -> list[Value] | None:
+        """Values of the parts of a split, or of those picked from it; None for all else."""
+        if name == "random_split" and not eqn.invars[0].aval.shape and len(eqn.params["shape"]) == 1:
+            made = Consumed(inputs[0], self.site, False, None)
+            return [self.part(inputs[0], Parts(inputs[0].number, 0, eqn.params["shape"][0], made))]
+        whole = inputs[0].parts if inputs else None
+        if whole is None or len(inputs) != 1:
+            return None
+        if name == "slice" and not any(eqn.params["start_indices"][1:]):
+            first, last = eqn.params["start_indices"][0], eqn.params["limit_indices"][0]
+            if all(s == 1 for s in eqn.params["strides"] or ()):
+                return [self.part(inputs[0], replace(whole, first=whole.first + first, count=last - first))]
+        if name == "squeeze" and eqn.params["dimensions"] == (0,):
+            return [self.part(inputs[0], whole, one=True)]
+        if name == "unstack" and eqn.params["axis"] == 0:
+            each = [replace(whole, first=whole.first + i, count=1) for i in range(whole.count)]
+            return [self.part(inputs[0], p, one=True) for p in each]
+        return None
+
+    def part(self, of: Value, parts: Parts, *, one: bool = False) -> Value:
+        """One key of a split, or an array of some."""
+        keys = (
+            self.part_number(parts, 0)
+            if one
+            else self.numbered(("parts", parts.key, parts.first, parts.count))
+        )
+        return replace(of, number=keys, parts=parts)
+
+    def part_number(self, parts: Parts, turn: int) -> int:
+        return self.numbered(("part", parts.key, parts.first + turn))
+
     def consume(self, key: Value, used: dict[int, Consumed], *, draw: bool) -> None:
         loop = next((x for x in self.in_loop if x not in key.loops), None)
         now = Consumed(key, self.site, draw, loop)
         if draw and not key.dynamic:
             made = key.root.stack if isinstance(key.root, Seed) else ()
             self.found.fixed.append((self.site, key.root, made))
-        earlier = used.get(key.number)
-        if earlier is not None and (draw or earlier.draw):
-            self.found.reused.append((earlier, now))
+        parts = key.parts
+        each = [self.part_number(parts, i) for i in range(min(parts.count, _MOST_PARTS))] if parts else []
+        numbers = dict.fromkeys((key.number, *each))
+        earlier = next((used[n] for n in numbers if n in used and (draw or used[n].draw)), None)
+        if earlier is not None:
+            self.found.reused.append(_splits(earlier, now) or (earlier, now))
         elif loop is not None and draw:
             self.found.reused.append((now, now))
-        used.setdefault(key.number, now)
+        for number in numbers:
+            used.setdefault(number, now)
 
     def scan(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         consts, carries = scan_split(eqn)
@@ -197,13 +248,16 @@ class _Walk:
     ) -> list[Value]:
         """A loop's body once, with what changes from turn to turn marked."""
         loop, inner = self.fresh(), open_jaxpr(body)
+        rows = consts + carries  # from here on each turn has a row of its own
         kept = [
             i < consts or (i < consts + carries and inner.outvars[i - consts] is inner.invars[i])
             for i in range(len(inputs))
         ]
         inside = [
-            v if same else Value(self.fresh(), v.dynamic, v.loops | {loop}, v.root)
-            for v, same in zip(inputs, kept, strict=True)
+            v
+            if same
+            else Value(self.fresh(), v.dynamic, v.loops | {loop}, v.root, v.parts if i >= rows else None)
+            for i, (v, same) in enumerate(zip(inputs, kept, strict=True))
         ]
         before, self.in_loop = self.in_loop, (*self.in_loop, loop) if many else self.in_loop
         try:
@@ -260,6 +314,14 @@ class _Walk:
             )
             for c in zip(*columns, strict=True)
         ]
+
+
+def _splits(earlier: Consumed, now: Consumed) -> tuple[Consumed, Consumed] | None:
+    """The two splits at different places that gave both uses the same key."""
+    one, other = earlier.value.parts, now.value.parts
+    if one is None or other is None or one.made.stack == other.made.stack:
+        return None
+    return one.made, other.made
 
 
 _users: ByCode[bool] = ByCode()

@@ -34,6 +34,7 @@ def run(cell: str) -> None:
 
 
 ANEW = [
+    ("def run(x):\n    step = jax.jit(lambda v: jnp.tanh(v))\n    return step(x)\nfor _ in range(4):\n    run(1.0)\n", "step = jax.jit(lambda v: jnp.tanh(v))", "step"),
     ("for k in range(4):\n    jax.jit(lambda v: v * k)(1.0)\n", "jax.jit(lambda v: v * k)(1.0)", "k"),
     ("def loss(w, b):\n    return w * b\ndef train(w):\n    for b in range(4):\n        w = jax.jit(jax.grad(functools.partial(loss, b=b)))(w)\ntrain(1.0)\n",
      "w = jax.jit(jax.grad(functools.partial(loss, b=b)))(w)", "b"),

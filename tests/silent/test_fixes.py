@@ -49,6 +49,8 @@ CELLS = [
     ("stale-constant", "def f(x):\n    return x * args.k\n", ["f(1.0)", "args.k = 3.0", "f(1.0)"], "import argparse\nargs = argparse.Namespace(k=2.0)\n", {}),
     ("hidden-rng", "def g(w, x):\n    noise = np.random.normal(0.0, 0.1, size=3)\n    return ((w * x + noise) ** 2).sum()\ndef f(w, x):\n    return jax.value_and_grad(g, argnums=0)(w, x)\n", ["f(1.0, jnp.ones(3))"] * 2, "", {}),
     ("key-reuse", "def f(key):\n    a = jax.random.split(key, 3)\n    b = jax.random.split(key, 3)\n    g = jax.vmap(jax.random.normal)\n    return g(a), g(b)\n", ["f(jax.random.key(0))"], "", {}),
+    ("key-reuse", "def f(key):\n    a = jax.random.normal(jax.random.fold_in(key, 1))\n    return a, jax.random.normal(jax.random.fold_in(key, 1))\n", ["f(jax.random.key(0))"], "", {}),
+    ("key-reuse", "def f(key):\n    a, b = jax.random.split(key)\n    ks = jax.random.split(key, 3)\n    return jax.random.normal(a) - jax.random.normal(b), jax.vmap(jax.random.normal)(ks)\n", ["f(jax.random.key(0))"], "", {}),
     ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),
     ("hidden-rng", "def f(x):\n    y = 2 * x\n    return y + rng.normal(1.0, size=y.shape) * rng.random(len(y))\n", ["f(jnp.ones(2))"] * 2, "rng = np.random.default_rng(0)\n", {}),

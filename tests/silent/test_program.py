@@ -7,6 +7,9 @@ import pytest
 from tests.silent.cells import facts, lines
 
 TWICE = [
+    ("def f(key):\n    a, b = jax.random.split(key)\n    x = jax.random.normal(b)\n    ks = jax.random.split(key, 3)\n    return x + jax.vmap(jax.random.normal)(ks)\n", "ks = jax.random.split(key, 3)"),
+    ("def f(key):\n    x = jax.random.normal(jax.random.split(key)[0])\n    ks = jax.random.split(key, 4)\n    return jax.lax.map(jax.random.normal, ks) + x\n", "ks = jax.random.split(key, 4)"),
+    ("def f(key):\n    ks = jax.random.split(key, 4)\n    g = jax.vmap(jax.random.normal)\n    key = g(ks[:2])\n    return key, g(ks[1:3])\n", "return key, g(ks[1:3])"),
     ("def f(key):\n    a = jax.random.normal(key)\n    b = jax.random.uniform(key)\n    return a + b\n", "b = jax.random.uniform(key)"),
     ("def f(key):\n    return [jax.random.normal(key) for _ in range(3)]\n", "return [jax.random.normal(key) for _ in range(3)]"),
     ("def g(key):\n    return jax.random.normal(key)\ndef f(key):\n    a = g(key)\n    return a + g(key)\n", "return a + g(key)"),
@@ -17,6 +20,10 @@ TWICE = [
 ]  # fmt: skip
 
 ONCE = [
+    "def f(key):\n    ks = jax.random.split(key, 4)\n    g = jax.vmap(jax.random.normal)\n    return g(ks[:2]), g(ks[2:])\n",
+    "def f(key):\n    a = jax.random.normal(jax.random.split(key)[0])\n    return a + jax.random.normal(jax.random.split(key, 3)[2])\n",
+    "def f(key):\n    def g(k):\n        a, b = jax.random.split(k)\n        return jax.random.normal(a) + jax.random.normal(b)\n    return jax.vmap(g)(jax.random.split(key, 3))\n",
+    "def f(key):\n    def g(k):\n        a, b = jax.random.split(k)\n        return jax.random.normal(a) + jax.random.normal(b)\n    return jax.lax.map(g, jax.random.split(key, 3))\n",
     "def f(key):\n    a, b = jax.random.split(key)\n    return jax.random.normal(a) + jax.random.normal(b)\n",
     "def f(key):\n    for _ in range(3):\n        key, k = jax.random.split(key)\n        x = jax.random.normal(k)\n    return x\n",
     "def f(key):\n    return [jax.random.normal(jax.random.fold_in(key, i)) for i in range(3)]\n",

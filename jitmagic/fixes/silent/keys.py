@@ -125,11 +125,11 @@ def _each_use(text: Text, name: str, line: int, key: str) -> str | None:
 
 
 def _each_split(text: Text, name: str, line: int, key: str) -> str | None:
-    """`key, sub = split(key)` before each of several splits of one key, or one in a loop, which give the same keys."""
+    """`key, sub = split(key)` before each of several splits or folds of one key, which give the same keys."""
     function = _at(text, name, line)
     splits = [
         n for n in ast.walk(function)
-        if isinstance(n, ast.Call) and dotted_name(n.func).rpartition(".")[2] == "split"
+        if isinstance(n, ast.Call) and dotted_name(n.func).rpartition(".")[2] in ("split", "fold_in")
         and n.args and ast.unparse(n.args[0]) == key and not _binds(text.statement(n), key)
     ]  # fmt: skip
     repeated = any(text.around(n, ast.Lambda, *_COMPREHENSIONS) is not None for n in splits)
