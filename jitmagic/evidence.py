@@ -323,6 +323,8 @@ class Dropped:
     names: tuple[str, ...]
     by_jax: bool
     """What is called is jax's, and has no effect but its result."""
+    array: str = ""
+    """The array of `array.at[index].set(...)`."""
 
 
 @dataclass(frozen=True)

@@ -245,6 +245,21 @@ def _code_parameters(code: types.CodeType) -> list[str]:
     return list(code.co_varnames[:count])
 
 
+UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
+
+
+def updated_array(node: ast.AST) -> str:
+    """The array of `array.at[index].set(...)`, or nothing for other expressions."""
+    if not (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UPDATES
+    ):
+        return ""
+    view = node.func.value
+    if isinstance(view, ast.Subscript) and isinstance(view.value, ast.Attribute) and view.value.attr == "at":
+        return ast.unparse(view.value.value)
+    return ""
+
+
 # --- texts and files ----------------------------------------------------------------------------------
 
 _sources: OrderedDict[str, tuple[list[str], str, Source]] = OrderedDict()

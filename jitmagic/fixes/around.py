@@ -130,8 +130,13 @@ def covered(wanted: Any, got: Any) -> bool:
     if isinstance(got, (list, tuple)):
         return bool(got) and covered(wanted, got[0])
     try:
-        spread = np.broadcast_to(np.asarray(wanted), np.shape(got))
-        return bool(np.allclose(spread, np.asarray(got), 1e-4, 1e-5, equal_nan=True))
+        given, whole = np.asarray(wanted), np.asarray(got)
+        if given.ndim == whole.ndim and all(map(int.__le__, given.shape, whole.shape)):
+            start = whole[tuple(map(slice, given.shape))]  # the rest is what was added to a smaller result
+            if np.allclose(given, start, 1e-4, 1e-5, equal_nan=True):
+                return True
+        spread = np.broadcast_to(given, whole.shape)
+        return bool(np.allclose(spread, whole, 1e-4, 1e-5, equal_nan=True))
     except (TypeError, ValueError):
         return False
 

@@ -61,9 +61,8 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, Source, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
-from jitmagic.syntax import nodes_of, walk
+from jitmagic.syntax import nodes_of, updated_array, walk
 
-UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
 
@@ -123,18 +122,25 @@ def _target(problem: Problem) -> ast.Subscript | None:
 
 
 def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
-    """`x.at[i].set(v)` as a statement: the new array is thrown away."""
-    for node in nodes_of(source.own()):
-        if isinstance(node, ast.Expr) and (base := _updated(node.value)):
-            text = quoted(ast.unparse(node.value))
-            yield RULE.finding(
-                evidence,
-                f"{text} gives a new array, which is thrown away: {quoted(base)} stays as it was",
-                where=source.where(node.value),
-                culprits=[base],
-                severity="warning",
-                help=f"bind the result: `{base} = {ast.unparse(node.value)}`",
-            )
+    """`x.at[i].set(v)` as a statement, in the function or in one that it calls: the new array is thrown away."""
+    found = {
+        (where.line, where.text): (where, base)
+        for node in nodes_of(source.own())
+        if isinstance(node, ast.Expr) and (base := updated_array(node.value))
+        for where in (source.where(node.value),)
+    }
+    for fact in evidence.silent.dropped if evidence.silent else ():
+        if fact.array:
+            found.setdefault((fact.where.line, fact.where.text), (fact.where, fact.array))
+    for where, base in found.values():
+        yield RULE.finding(
+            evidence,
+            f"{quoted(where.text)} gives a new array, which is thrown away: {quoted(base)} stays as it was",
+            where=where,
+            culprits=[base],
+            severity="warning",
+            help=f"bind the result: `{base} = {where.text}`",
+        )
 
 
 def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
@@ -256,18 +262,6 @@ def _changed(statement: ast.AST) -> tuple[str, str]:
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "sort":
         return ast.unparse(call.func.value), "sort"
     return "", ""
-
-
-def _updated(node: ast.AST) -> str:
-    """The array of `array.at[index].set(...)`, or nothing for other expressions."""
-    if not (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UPDATES
-    ):
-        return ""
-    view = node.func.value
-    if isinstance(view, ast.Subscript) and isinstance(view.value, ast.Attribute) and view.value.attr == "at":
-        return ast.unparse(view.value.value)
-    return ""
 
 
 def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:

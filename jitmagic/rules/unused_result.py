@@ -105,7 +105,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 def _thrown_away(evidence: Evidence) -> Iterator[Finding]:
     for call in evidence.silent.dropped if evidence.silent else ():
-        if evidence.writes and not call.by_jax:  # it may be called for what it writes
+        if (
+            call.array or evidence.writes and not call.by_jax
+        ):  # the user's own may be called for what it writes
             continue
         yield RULE.finding(
             evidence,

@@ -13,7 +13,7 @@ from jitmagic.evidence import Dropped
 from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.syntax import line_of, nodes_of, walk
+from jitmagic.syntax import line_of, nodes_of, updated_array, walk
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.tracing.names import dotted_name
 
@@ -21,7 +21,8 @@ Line = tuple[str, int]
 
 
 def dropped(closed: Any, codes: Iterable[Code]) -> Iterator[Dropped]:
-    """Calls of jax's functions, and of the user's that return something, whose operations reach no result.
+    """Calls of jax's functions, updates of arrays, and calls of the user's that return something, whose operations
+    reach no result.
 
     What prints, calls back or writes into a `jax.Ref` is used by itself.
     """
@@ -38,14 +39,16 @@ def dropped(closed: Any, codes: Iterable[Code]) -> Iterator[Dropped]:
             called = {n.id for n in walk(call.func) if isinstance(n, ast.Name)}
             called |= {n.name for n in code.nodes if isinstance(n, ast.FunctionDef)}
             names = [n for n in names_in(call) if n not in called and not callable(code.name(n))]
-            yield Dropped(code.where(call), tuple(names), by_jax=_is_jax(code, call))
+            yield Dropped(code.where(call), tuple(names), _is_jax(code, call), updated_array(call))
 
 
 def _thrown_away(code: Code) -> Iterator[ast.Call]:
     """Calls that are statements by themselves, of functions that return something."""
     for node in nodes_of(code.node):
         call = node.value if type(node) is ast.Expr else None
-        if isinstance(call, ast.Call) and (_is_jax(code, call) or _returns(code, call.func)):
+        if isinstance(call, ast.Call) and (
+            _is_jax(code, call) or updated_array(call) or _returns(code, call.func)
+        ):
             yield call
 
 

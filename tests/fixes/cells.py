@@ -241,6 +241,23 @@ CASES = {
         "def f(i, x):\n    return jax.lax.switch(i, TABLE, x + 1.0)\n",
         ("f(1, jnp.ones(3))",), "lambda x0: jnp.count_nonzero(x0).astype(jnp.float32)",
     ),
+    "count of Python's in a branch": Case(
+        "carry-mismatch",
+        "def count(v):\n    return v.shape[0]\n\n"
+        "def f(x, whole):\n    return jax.lax.cond(whole, jnp.mean, count, x)\n",
+        ("f(jnp.arange(3.0), True)", "f(jnp.arange(3.0), False)"), "return jnp.asarray(v.shape[0], jnp.float32)",
+    ),
+    "branches of other sizes": Case(
+        "carry-mismatch",
+        "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
+        ("f(0, jnp.ones((3, 4)))", "f(1, jnp.ones((3, 4)))"), "jnp.pad(v[::2, 1:], [(0, 1), (0, 1)])",
+    ),
+    "update of a helper that is thrown away": Case(
+        "in-place-update",
+        "def border(u, v):\n    u.at[0].set(v)\n    u.at[-1].set(v)\n    return u\n\n"
+        "def f(u):\n    return border(2 * u, 0.0)\n",
+        ("f(jnp.ones(4))",), "u = u.at[0].set(v)\n    u = u.at[-1].set(v)",
+    ),
     "branches made in a comprehension": Case(
         "carry-mismatch",
         "def shift(v, k):\n    return v + k if k else 0\n\n"

@@ -10,6 +10,7 @@ from typing import Any
 from jitmagic.fixes.rewrite import names, outputs
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.scans import argument_of, loop_name, start_of
+from jitmagic.fixes.rewrite.written import Want, Writer, item_of, items_of
 
 BODY = {"scan": (0, "f"), "while_loop": (1, "body_fun"), "fori_loop": (2, "body_fun")}
 """Position and name of the body among the arguments."""
@@ -162,7 +163,7 @@ def _fitted(place: Place, loop: Any, name: str) -> Iterator[Candidate]:
         if want is None:
             return
         want = _with_names(want, dict(_named(before, outputs._expression(code))))
-        writer = outputs._Writer(place.jnp)
+        writer = Writer(place.jnp)
         new = writer.written(ast.parse(code, mode="eval").body, code, before, want)
         if new is None or new == code:
             return
@@ -179,9 +180,9 @@ def _named(tree: Any, node: ast.expr | None) -> Iterator[tuple[tuple[Any, str], 
     """Names in a display of start values, by the shape and dtype of what they hold."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from _named(value, outputs._item(node, key))
+            yield from _named(value, item_of(node, key))
     elif isinstance(tree, (tuple, list)):
-        for value, part in zip(tree, outputs._items(node, len(tree)), strict=True):
+        for value, part in zip(tree, items_of(node, len(tree)), strict=True):
             yield from _named(value, part)
     elif isinstance(node, ast.Name) and tree is not None:
         yield (tuple(tree.shape), str(tree.dtype)), node.id
@@ -189,7 +190,7 @@ def _named(tree: Any, node: ast.expr | None) -> Iterator[tuple[tuple[Any, str], 
 
 def _with_names(want: Any, known: Mapping[tuple[Any, str], str]) -> Any:
     """The wanted leaves with the name of a start value of the same shape and dtype."""
-    if isinstance(want, outputs.Want):
+    if isinstance(want, Want):
         same = known.get((want.shape, want.dtype), "") if want.shape else ""
         return want if want.name else replace(want, name=same)
     if isinstance(want, Mapping):
