@@ -11,6 +11,7 @@ from typing import Any
 from jitmagic import beyond, quiet, report
 from jitmagic.evidence import Difference
 from jitmagic.facts import source_file
+from jitmagic.silent import widths
 from jitmagic.subject import Subject
 from jitmagic.syntax import uncollected
 from jitmagic.watched import plainly
@@ -85,7 +86,11 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
             found = tuple(replace(d, compiler=True, remedy=remedy) for d in found)
         if any(d.compiler for d in found):
             found = _located(subject, found, jaxpr, inputs)
-        if not found and any(d.worst > FAR * d.allowed for d in first) and _cut_on_the_way_in(subject):
+        if (
+            not found
+            and any(d.worst > FAR * d.allowed for d in first)
+            and _cut_on_the_way_in(subject, inputs)
+        ):
             found = first
     subject.seen.differences = list(found)
 
@@ -104,10 +109,10 @@ FAR = 1000.0
 """Differences of so many times what is allowed are told, where an argument lost the digits that make them."""
 
 
-def _cut_on_the_way_in(subject: Subject) -> bool:
+def _cut_on_the_way_in(subject: Subject, inputs: list[Any]) -> bool:
     """An argument of 64 bits of the newest call is so large that 32 bits round its units away."""
     leaves = subject.seen.calls[-1].leaves if subject.seen.calls else ()
-    return any(x.loses_its_units for x in leaves if not x.static)
+    return any(x.loses_its_units for x in leaves if not x.static) or any(map(widths.loses_units, inputs))
 
 
 def _located(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:

@@ -223,6 +223,13 @@ def as_numpy(sample: Sample) -> Sample:
     return replace(sample, args=jax.tree.map(plain, sample.args), kwargs=jax.tree.map(plain, sample.kwargs))
 
 
+def lists_as_tuples(value: Any) -> Any:
+    """A result with tuples in place of its lists."""
+    if type(value) in (list, tuple):
+        return tuple(map(lists_as_tuples, value))
+    return {k: lists_as_tuples(v) for k, v in value.items()} if type(value) is dict else value
+
+
 def as_arrays(sample: Sample, fn: Callable[..., Any], static: Collection[str]) -> Sample:
     """The call with arrays in place of Python's numbers, as jit makes them, except in static arguments."""
     import inspect

@@ -16,6 +16,7 @@ from jitmagic.fixes.around import (
     as_arrays,
     as_numpy,
     covered,
+    lists_as_tuples,
     numpy_leaves,
     of_jax,
     shape_of,
@@ -279,8 +280,12 @@ class Trial:
         if cost is None:
             return NOT_GIVEN_BACK
         calls = _calls(len(ran.got))
+        own = not how.endswith("without jit")  # the user's own branches cannot run as they are
+        if own and any(d.reason == "structure" for d in compare(wanted, ran.got)):
+            # of a state that goes in as a tuple and comes out as a list, either may be meant
+            wanted, got, plain = (lists_as_tuples(r) for r in (wanted, ran.got, ran.plain))
+            ran = replace(ran, got=got, plain=plain)
         if differences := compare(wanted, ran.got):
-            own = not how.endswith("without jit")  # the user's own branches cannot run as they are
             if {d.reason for d in differences} == {"values"} and self._by_rounding(ran):
                 how = f"{how} up to rounding"
             elif covers and own and covered(wanted, ran.got) and not compare(ran.plain, ran.got):

@@ -69,6 +69,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         plain = _plain(evidence, problem)
         wrong = _wrong(evidence, plain)
         names = tuple(dict.fromkeys([*meant(evidence, plain), *culprits(evidence, problem)]))
+        fitting = [n for n in names if n in parameters]
         have = f"has the parameters {listed(parameters)}" if parameters else "has no parameters"
         said = ", ".join(f"`{field}={value!r}`" for field, value in wrong) or "the declaration of arguments"
         yield RULE.finding(
@@ -77,9 +78,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             + (" (positions count from 0)" if any("argnums" in field for field, _ in wrong) else ""),
             where=_place(evidence, problem),
             culprits=names,
-            help=f"name the argument: `{_by_name(evidence, plain)}={list(names[:1])!r}`"
-            if names
-            else "name existing parameters",
+            help=f"name the argument: `{_by_name(evidence, plain)}={fitting[:1]!r}`"
+            if fitting
+            else "name a parameter, or declare nothing",
             detail=exception_detail(problem),
         )
 

@@ -119,11 +119,14 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
         "comes out of its body with another structure, shape or dtype than it went in"
         if "pytree structure" not in problem.message else _structures(problem.message)
     )  # fmt: skip
+    kinds = "pytree structure" in problem.message
     place = problem.inside
     line = f"; line {place.line} of the body makes it so: {quoted(place.source)}" if place else ""
     return (
         f"the state of {where}{subject} {told}{line}",
-        "start with the type that the body returns (`jnp.float32(0)` or `jnp.zeros_like(...)` in place "
+        "let the body return what it takes, in the same kinds of tuples, lists and dicts, all entries included"
+        if kinds
+        else "start with the type that the body returns (`jnp.float32(0)` or `jnp.zeros_like(...)` in place "
         "of `0`), "
         "or cast what the body returns with `.astype(...)`",
     )

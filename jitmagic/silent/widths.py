@@ -63,6 +63,15 @@ def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
     return bool(gone.any() or digits)
 
 
+def loses_units(value: object) -> bool:
+    """An array of NumPy's with floats of 64 bits so large that 32 round part of their units away: times since 1970."""
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
+        return False
+    array = np.asarray(value)
+    large = array[(np.abs(array) > 2**20) & (np.abs(array) < 2**100)]
+    return bool((large.astype(np.float32) != large).any())
+
+
 def dtypes(code: Code) -> Iterator[Truncation]:
     """Calls of jax that ask for a dtype of 64 bits while jax has them switched off."""
     import jax

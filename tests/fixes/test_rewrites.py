@@ -15,6 +15,25 @@ CASES = {
         "def f(x, slope):\n    return jnp.where(x > 0, x, slope * x)  # leaky\n",
         ["f(jnp.float32(-2.0), 0.1)"],
     ),
+    "a state that comes out as a list": (
+        """
+        def f(x):
+            def go_on(c):
+                return c[0] < 3
+            def turn(c):
+                return [c[0] + 1, c[1] * 2]
+            return jax.lax.while_loop(go_on, turn, (0, x))
+        """,
+        """
+        def f(x):
+            def go_on(c):
+                return c[0] < 3
+            def turn(c):
+                return (c[0] + 1, c[1] * 2)
+            return jax.lax.while_loop(go_on, turn, (0, x))
+        """,
+        ["f(jnp.ones(2))"],
+    ),
     "how many different": (
         "def f(x):\n    return len(jnp.unique(x)) * 2\n",
         "def f(x):\n    return (jnp.sum(jnp.diff(jnp.sort(x, axis=None)) != 0) + (x.size > 0)) * 2\n",
