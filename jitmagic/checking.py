@@ -122,6 +122,8 @@ class Checker(Subject):
                 self.guarded(self._failed_inside, exc)
             elif self.original is not self.fn and not failed:
                 self.guarded(self._failed, exc, args, kwargs)
+            elif self.original is not self.fn:
+                errors.shorten(exc, lambda: findings_of(self), self.reported)
             raise
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

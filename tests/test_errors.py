@@ -82,3 +82,11 @@ def test_the_finding_of_the_expression_that_raised_is_named(notebook):
     assert first.endswith("error[JM102]") and traceback_of(notebook).endswith("error[JM103]")
     told = notebook.outputs[0].data["text/plain"]
     assert told.index("error[JM103]") < told.index("error[JM102]")  # as they stand in the line
+
+
+def test_a_failing_call_of_the_cells_own_jit_is_shown_in_a_few_lines_too(notebook):
+    notebook.run(
+        "%%jit --no-time\ndef f(x, w):\n    return x @ w\ng = jax.jit(f, static_argnums=1)\ng(jnp.ones(2), jnp.ones(2))"
+    )
+    assert "Traceback (your own frames" in notebook.text and "checking.py" not in notebook.text
+    assert "error[JM109]" in notebook.text
