@@ -160,7 +160,7 @@ def rehearse(
             with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
             changes = before.changes()
-            if not subject.framework:  # a framework's own jit carries what is written to its objects back
+            if subject.framework in ("", "equinox"):  # others carry back what is written to their objects
                 note_argument_writes(subject, changes, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
@@ -192,17 +192,28 @@ def note_argument_writes(
     if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
         parameters = parameters[1:]
     compiled = subject.settings.compile
-    if compiled or subject.jitted_by_user:
-        parts = (out, *(out if isinstance(out, tuple | list) else ()))
+    if compiled or subject.jitted_by_user or subject.framework:
         given = bound_arguments(subject.fn, args, kwargs)
-        returned = {name for name, _, value in given if any(value is part for part in parts)}
+        returned = {name for name, _, value in given if _is_returned(value, out)}
         parameters = [name for name in parameters if name not in returned]
     refs = ref_paths(subject.fn, args, kwargs)
-    for write in changes:
+    for write in subject.users_own(changes, subject.reach(args, kwargs)):
         bound = write.path in parameters and write.action not in ("added", "removed")
         told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
+
+
+def _is_returned(value: Any, out: Any) -> bool:
+    """The argument itself is a result or part of one, or all arrays that it holds now are."""
+    import jax
+
+    if any(value is part for part in (out, *(out if isinstance(out, tuple | list) else ()))):
+        return True
+    if isinstance(value, jax.Array):
+        return False
+    held, given_out = ({id(v) for v in jax.tree.leaves(x) if isinstance(v, jax.Array)} for x in (value, out))
+    return bool(held) and held <= given_out
 
 
 def _is_taken_apart(subject: Subject, receiver: Any) -> bool:

@@ -345,7 +345,8 @@ class Silent:
     truncated: tuple[Truncation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()
-    """Arguments that are, or hold, mutable arrays of jax's: what the function stores in them the caller sees."""
+    """Arguments into which the function stores what the caller sees: mutable arrays of jax's, objects that flax's own
+    jit carries back."""
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import cell as cells
 from jitmagic.session.run import Request
 from jitmagic.settings import Settings
+from jitmagic.state.values import own_dict
 from jitmagic.watched import compiled_already
 
 if TYPE_CHECKING:
@@ -51,15 +52,24 @@ def names_bound(session: Session, names: Iterable[str]) -> None:
 
 
 def watch_compiled(session: Session, names: Iterable[str]) -> None:
-    """Watch what the user's own code has compiled under these names: `g = jax.jit(f)`, methods of a class."""
+    """Watch what the user's own code has compiled under these names: `g = jax.jit(f)`, methods of a class, what an
+    object keeps (`self.step = jax.jit(self._step)`)."""
     for name in names:
         value = session.shell.user_ns.get(name)
         if compiled_already(value):
             watch(session, name, own=True)
-        elif isinstance(value, type) and value.__module__ == "__main__":
-            for method, held in list(vars(value).items()):
-                if compiled_already(held):
-                    watch(session, f"{name}.{method}", own=True)
+            continue
+        for method, held in list(_held_by(value).items()):
+            if compiled_already(held):
+                watch(session, f"{name}.{method}", own=True)
+
+
+def _held_by(value: Any) -> Mapping[str, Any]:
+    """What a class of the notebook's, or an object of a plain one, has under its names."""
+    if isinstance(value, type):
+        return vars(value) if value.__module__ == "__main__" else {}
+    plain = all(c is object or c.__module__ == "__main__" for c in type(value).__mro__)
+    return own_dict(value) or {} if plain else {}
 
 
 def watch(session: Session, target: str, *, own: bool = False) -> None:
@@ -71,7 +81,7 @@ def watch(session: Session, target: str, *, own: bool = False) -> None:
     run = session.running.run
     head, _, method = target.partition(".")
     holder = session.shell.user_ns.get(head)
-    fn = holder.__dict__.get(method) if method and isinstance(holder, type) else holder
+    fn = _held_by(holder).get(method) if method else holder
     if run is None or fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
         return
     request = run.request
@@ -89,8 +99,10 @@ def watch(session: Session, target: str, *, own: bool = False) -> None:
     checker.seen.earlier = run.earlier.get(target)
     run.checkers[target] = checker
     watched = Watched(fn, checker)
-    if method:
+    if method and isinstance(holder, type):
         setattr(holder, method, watched)
+    elif method:
+        holder.__dict__[method] = watched
     else:
         session.shell.user_ns[head] = watched
 
@@ -102,7 +114,7 @@ def _known_as(target: str, fn: Any) -> str:
 
     inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn
     made_of = getattr(inner, "__wrapped__", None)
-    if (own := foreign.user_method(made_of)) is not made_of:
+    if (own := foreign.user_method(made_of)) is not made_of or "." in target:
         inner = own
     if isinstance(inner, types.MethodType) and type(inner.__self__).__module__ == "__main__":
         return inner.__qualname__

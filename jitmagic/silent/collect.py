@@ -33,7 +33,7 @@ def collect(
     Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments. A look that fails is
     left out, and the others go on.
     """
-    from jitmagic.tracing.leaves import bound_arguments, ref_paths
+    from jitmagic.tracing.leaves import bound_arguments
 
     every = codes(reach.functions)
     found = _of_source(subject, reach, every)
@@ -47,9 +47,21 @@ def collect(
         ),
         lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
-        refs=_tried(lambda: map(root, ref_paths(subject.fn, args, kwargs))),
+        refs=_tried(lambda: _seen_by_the_caller(subject, args, kwargs)),
     )
     return found if traced is None else _of_program(subject, traced, args, kwargs, reach, every, found)
+
+
+def _seen_by_the_caller(subject: Subject, args: Any, kwargs: Any) -> Iterator[str]:
+    """Arguments that hold mutable arrays of jax's, or variables that flax's own jit carries back."""
+    from jitmagic.state.region import holds_state
+    from jitmagic.tracing.leaves import bound_arguments, ref_paths
+
+    yield from map(root, ref_paths(subject.fn, args, kwargs))
+    if subject.framework == "flax":
+        yield from (
+            name for name, _, value in bound_arguments(subject.fn, args, kwargs) if holds_state(value)
+        )
 
 
 def _dynamic_leaves(subject: Subject, args: Any, kwargs: Any) -> list[tuple[str, Any]]:

@@ -160,3 +160,62 @@ def move(robot, step): return robot.replace(at=jnp.where(robot.walls[robot.at + 
     [found] = [f for f in notebook.report().findings if f.severity == "error"]
     [fix] = found.fixes
     assert found.kind == "array-in-aux-data" and fix.verified and "    walls: jax.Array\n" in fix.cell
+
+
+def test_steps_that_return_nothing_change_the_objects_that_flax_carries_back(notebook: Any) -> None:
+    notebook.ok(
+        f"""{MODEL}
+total = nnx.metrics.Average('loss')
+@nnx.jit
+def step(model, optimizer, total, x):
+    loss, grads = nnx.value_and_grad(lambda m: (m(x) ** 2).sum())(model)
+    total.update(loss=loss)
+    optimizer.update(model, grads)
+"""
+    )
+    notebook.ok("step(model, optimizer, total, jnp.ones(3)); step(model, optimizer, total, jnp.ones(3))")
+    assert notebook.kinds("error", "warning") == []
+
+
+def test_the_state_of_a_split_module_that_is_returned_is_no_change_of_the_caller(notebook: Any) -> None:
+    notebook.ok(
+        f"""{MODEL}
+definition, state = nnx.split((model, optimizer))
+@jax.jit
+def step(state, x):
+    model, optimizer = nnx.merge(definition, state)
+    loss, grads = nnx.value_and_grad(lambda m: (m(x) ** 2).sum())(model)
+    optimizer.update(model, grads)
+    state = nnx.state((model, optimizer))
+    return state, loss
+for _ in range(3):
+    state, loss = step(state, jnp.ones(3))
+"""
+    )
+    assert notebook.kinds("error", "warning") == []
+
+
+def test_variables_that_a_jit_of_flax_puts_back_as_they_were_are_not_changed(notebook: Any) -> None:
+    notebook.ok(f"{MODEL}\ndef score(model, x):\n    return nnx.jit(lambda m, x: m(x).sum())(model, x)")
+    notebook.ok("score(model, jnp.ones(3)); score(model, jnp.ones(3)); score(model, jnp.ones(3))")
+    assert notebook.kinds("error", "warning") == ["recompile-new-function"]
+
+
+def test_a_list_in_a_module_of_equinox_that_a_compiled_call_fills_is_told(notebook: Any) -> None:
+    notebook.ok(
+        """%%jitcheck -q
+import equinox as eqx
+class Recorder(eqx.Module):
+    seen: list
+    def __call__(self, x):
+        self.seen.append(x.mean())
+        return x * 2
+recorder = Recorder([])
+@eqx.filter_jit
+def apply(recorder, x):
+    return recorder(x)
+apply(recorder, jnp.ones(2)); apply(recorder, jnp.ones(2))
+"""
+    )
+    [found] = [f for f in notebook.report().findings if f.severity != "note"]
+    assert (found.kind, found.span.line) == ("state-write", 6) and "recorder" in found.culprits

@@ -41,7 +41,7 @@ def families(kind: str) -> tuple[Family, ...]:
     )
 
     return {
-        "stale-constant": (helpers.propose, states.propose, passed.propose, reading.propose),
+        "stale-constant": (helpers.propose, states.propose, passed.propose, reading.propose, carried.propose),
         "captured-constant": (passed.propose,),
         "captured-scalar": (passed.propose,),
         "large-constant": (passed.propose,),

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import inline
 from jitmagic.fixes.dynamic import bound_to_others
@@ -41,7 +43,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     """`step` calls `_step`, which is compiled, takes the state as arguments and returns what is new."""
     text = Text(evidence.function.cell)
     function = text.function(evidence.function.name)
-    if function is None:
+    if function is None or ("." in evidence.function.name and not function.decorator_list):
         if not prover.checker.settings.compile:
             yield from _bound(finding, evidence, prover, text)
         return
@@ -58,49 +60,56 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     if prover.parts is None and not trial.history(prover) and inline.view(evidence, prover) is not None:
         return  # the calls in the cell itself tell more than one of them again
+    receiver = _static_receiver(function) if method else ""
     with contextlib.suppress(ValueError):
-        states = _states(function, method)
-        decorators = decorators or [_decorator(text, d, method) for d in own]
-        cell = _rewritten(text, function, states, decorators)
+        states = _states(function, method, _data(prover) if receiver else None)
+        receiver = receiver if _uses_more(function, receiver, states) else ""
+        decorators = decorators or [_decorator(text, d, method and not receiver) for d in own]
+        cell = _rewritten(text, function, states, decorators, receiver)
         words = proved(evidence, prover, cell, [s.place for s in states if s.written])
         if words:
-            written = listed(s.place for s in states if s.written)
             yield Fix(
-                title=f"compile a function that takes and returns {written}, and store it after the call",
-                applicability="unsafe", verified=True, evidence=words, cell=cell,
+                title=_title(states), applicability="unsafe", verified=True, evidence=words, cell=cell,
             )  # fmt: skip
 
 
 def _bound(finding: Finding, evidence: Evidence, prover: Prover, text: Text) -> Iterator[Fix]:
-    """`step = jax.jit(model.step)` as `step = model.step`, where the method calls what is compiled."""
+    """`step = jax.jit(model.step)` as `step = model.step`, where the method calls what is compiled; so too
+    `self.step = jax.jit(self._step)` in a method of the class."""
     line = text.line_of(finding)
     method = next(
         (n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n.lineno <= line <= (n.end_lineno or 0)
          and isinstance(text.parents[n], ast.ClassDef) and not n.decorator_list), None,
     )  # fmt: skip
+    inside = ast.walk(text.parents[method]) if method is not None else ()
     made = [
-        s for s in text.tree.body
-        if isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == evidence.function.name
+        s for s in (*text.tree.body, *inside)
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name | ast.Attribute)
         and isinstance(s.value, ast.Call) and compiles(s.value.func) and len(s.value.args) == 1
         and method is not None and getattr(s.value.args[0], "attr", "") == method.name and not s.value.keywords
     ]  # fmt: skip
-    calls = trial.call_sources(prover)
+    calls = trial.later(prover) or trial.call_sources(prover)
     if method is None or len(made) != 1 or not calls or not wholes.may_run(prover, text.source):
         return
     call = made[0].value
     assert isinstance(call, ast.Call)
     with contextlib.suppress(Exception):
-        states = _states(method, True)
+        states = _states(method, True, reads=finding.kind == "stale-constant")
         text.replace(call, text.code(call.args[0]))
         cell = _rewritten(text, method, states, [text.code(call.func)])
         got = wholes.run(prover, cell, calls, jit=True)
         if got and wholes.agree(got, wholes.run(prover, evidence.function.cell, calls, jit=False)):
-            written = listed(s.place for s in states if s.written)
             yield Fix(
-                title=f"compile a function that takes and returns {written}, and store it after the call",
-                applicability="unsafe", verified=True, cell=cell,
-                evidence=f"compiled; the state goes on over {len(got)} calls as without jit",
+                title=_title(states), applicability="unsafe", verified=True, cell=cell,
+                evidence=f"compiled; the state goes on over {len(got)} call{'s' * (len(got) > 1)} as without jit",
             )  # fmt: skip
+
+
+def _title(states: Sequence[State]) -> str:
+    written = listed(s.place for s in states if s.written)
+    if not written:
+        return f"compile a function that takes {listed(s.place for s in states)}"
+    return f"compile a function that takes and returns {written}, and store it after the call"
 
 
 def compiles(decorator: ast.expr) -> bool:
@@ -114,8 +123,41 @@ def compiles(decorator: ast.expr) -> bool:
 # --- what is carried
 
 
-def _states(function: FunctionNode, method: bool) -> list[State]:
-    """Globals that it assigns, attributes of `self` that it reads or assigns. Raises ValueError where it does more."""
+def _static_receiver(function: FunctionNode) -> str:
+    """`self` where the decorator declares it static: what of the object is no state can stay there."""
+    first = next((a.arg for a in (*function.args.posonlyargs, *function.args.args)), "")
+    given = {k.arg: k.value for d in function.decorator_list if isinstance(d, ast.Call) for k in d.keywords}
+    said = [n.value for v in given.values() for n in ast.walk(v) if isinstance(n, ast.Constant)]
+    return (
+        first if {"static_argnums", "static_argnames"} & given.keys() and (0 in said or first in said) else ""
+    )
+
+
+def _data(prover: Prover) -> set[str]:
+    """Attributes of the object that hold arrays and numbers only, not functions, optimizers or texts."""
+    import jax
+
+    held = next((s.args[0] for s in prover.samples if s.args), None)
+    plain = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
+    attributes = getattr(held, "__dict__", {}).items()
+    return {n for n, v in attributes if all(isinstance(x, plain) for x in jax.tree.leaves(v))}
+
+
+def _uses_more(function: FunctionNode, receiver: str, states: Sequence[State]) -> bool:
+    """Whether the function needs the object for something else than these states."""
+    places = {s.place for s in states}
+    uses = [
+        n for n in ast.walk(function) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == receiver
+    ]
+    return any(ast.unparse(n) not in places for n in uses)
+
+
+def _states(
+    function: FunctionNode, method: bool, data: set[str] | None = None, *, reads: bool = False
+) -> list[State]:
+    """Globals that it assigns, attributes of `self` that it reads or assigns. Raises ValueError where it does more.
+
+    With `data`, all other attributes stay where they are; with `reads`, nothing has to be written."""
     parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
     if function.args.vararg or function.args.kwarg:
         raise ValueError("its parameters have no names")
@@ -125,18 +167,19 @@ def _states(function: FunctionNode, method: bool) -> list[State]:
     states = [State(n, n, True) for n in declared if n in stored]
     if method and parameters:
         taken = {n.id for n in own if isinstance(n, ast.Name)} | set(parameters)
-        states += _attributes(function, parameters[0], taken)
-    if not any(s.written for s in states):
+        states += _attributes(function, parameters[0], taken, data)
+    if not any(s.written or reads for s in states):
         raise ValueError("it writes no such state")
     return states
 
 
-def _attributes(function: FunctionNode, receiver: str, taken: set[str]) -> list[State]:
+def _attributes(function: FunctionNode, receiver: str, taken: set[str], data: set[str] | None) -> list[State]:
     uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == receiver]
     whole = [n for n in ast.walk(function) if isinstance(n, ast.Attribute) and n.value in uses]
     called = [n.func for n in ast.walk(function) if isinstance(n, ast.Call)]
-    if len(whole) < len(uses) or any(w in called for w in whole):
+    if len(whole) < len(uses) or (data is None and any(w in called for w in whole)):
         raise ValueError("it needs the object itself")
+    whole = [w for w in whole if data is None or w.attr in data]
     names = list(dict.fromkeys(n.attr for n in whole))
     written = {n.attr for n in whole if not isinstance(n.ctx, ast.Load)}
     written |= {
@@ -172,15 +215,20 @@ def own_nodes(function: FunctionNode) -> list[ast.AST]:
 # --- the two functions
 
 
-def _rewritten(text: Text, function: FunctionNode, states: Sequence[State], decorators: Sequence[str]) -> str:
-    """The cell with a compiled function above and the old one around it."""
+def _rewritten(
+    text: Text, function: FunctionNode, states: Sequence[State], decorators: Sequence[str], receiver: str = ""
+) -> str:
+    """The cell with a compiled function above and the old one around it; `receiver` is handed on to it."""
     method = isinstance(text.parents[function], ast.ClassDef)
-    inner = text.fresh(f"_{function.name}", f"_{function.name}_compiled")
+    bare = function.name.lstrip("_")  # a name with two underscores is another one inside a class
+    inner = text.fresh(*[f"_{bare}"] * (bare == function.name), f"_{bare}_compiled", f"_{bare}_traced")
     lines = inside(text, function, states)
     taken = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][1 if method else 0 :]
     named = [a.arg for a in function.args.kwonlyargs]
     arguments = _parameters(text, function, method)
+    first = [receiver] if receiver else []
     parameters = [
+        *first,
         *arguments[: len(taken)],
         *(s.name for s in states),
         *(["*"] if named else []),
@@ -188,11 +236,11 @@ def _rewritten(text: Text, function: FunctionNode, states: Sequence[State], deco
     ]
     indent = " " * function.col_offset
     compiled = [*(f"@{d}" for d in decorators), f"def {inner}({', '.join(parameters)}):", *lines, "", ""]
-    passed = [*taken, *(s.place for s in states), *(f"{n}={n}" for n in named)]
+    passed = [*first, *taken, *(s.place for s in states), *(f"{n}={n}" for n in named)]
     outer = _outer(text, function, states, f"{inner}({', '.join(passed)})", indent)
     top = text.parents[function] if method else function
-    first = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])  # type: ignore[attr-defined]
-    start = text.starts[first - 1]
+    above = min([top.lineno, *(d.lineno for d in getattr(top, "decorator_list", ()))])  # type: ignore[attr-defined]
+    start = text.starts[above - 1]
     text.changes.append((start, start, "\n".join(compiled) + "\n"))
     begin = text.starts[first_line(function) - 1]
     end = text.span(function)[1]
@@ -237,7 +285,7 @@ def inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[
         elif isinstance(use, ast.Global):
             kept = [n for n in use.names if n not in names]
             inner.replace(use, f"global {', '.join(kept)}") if kept else inner.remove(use)
-    for statement in returns:
+    for statement in returns if new else ():
         if statement.value is None:
             inner.replace(statement, f"return None, {new}")
             continue
@@ -245,7 +293,7 @@ def inside(text: Text, function: FunctionNode, states: Sequence[State]) -> list[
         bare = isinstance(statement.value, ast.Tuple) and inner.source[start] != "("
         inner.changes += [(start, start, "("), (end, end, f"), {new}")] if bare else [(end, end, f", {new}")]
     start, end = inner.body_start(node, docstring=not documented(node)), inner.span(node)[1]
-    if not isinstance(node.body[-1], (ast.Return, ast.Raise)):
+    if new and not isinstance(node.body[-1], (ast.Return, ast.Raise)):
         empty = "None, " if returns else ""
         inner.changes.append((end, end, f"\n{' ' * node.body[-1].col_offset}return {empty}{new}"))
     before = len(inner.source) - end
@@ -267,6 +315,8 @@ def _same_place(node: ast.AST, other: FunctionNode) -> bool:
 def _outer(text: Text, function: FunctionNode, states: Sequence[State], call: str, indent: str) -> str:
     """Body of the function that stays: it calls the compiled one and stores what comes back."""
     written = [s.place for s in states if s.written]
+    if not written:
+        return f"{indent}    return {call}"
     lines = [f"global {', '.join(p for p in written if '.' not in p)}"] if "." not in written[0] else []
     if any(isinstance(n, ast.Return) for n in own_nodes(function)):
         out = text.fresh(*_OUT)
@@ -295,7 +345,6 @@ def proved(evidence: Evidence, prover: Prover, cell: str, places: Sequence[str])
 def look(places: Sequence[str], namespace: dict[str, Any], args: Sequence[Any]) -> list[Any]:
     """The state after a call; `self` is the first argument."""
     import jax
-    import numpy as np
 
     def kept(value: Any) -> Any:
         is_key = jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key)

@@ -50,6 +50,13 @@ def history(prover: Prover) -> list[str]:
     return [s for s in sources if reduced(prover, s) is not None][:_MOST]
 
 
+def later(prover: Prover) -> list[str]:
+    """Sources of the cells that ran after the function's own, where that runs again as a whole."""
+    told = getattr(prover.checker, "history", None)
+    sources = list(told()) if callable(told) else []
+    return [s for s in sources if reduced(prover, s) is not None][:_MOST]
+
+
 def reduced(prover: Prover, source: str) -> ast.Module | None:
     """What of a source may run again: no plot, no file; None where its calls cannot do without."""
     try:
