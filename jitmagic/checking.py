@@ -272,7 +272,7 @@ class Checker(Subject):
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
         from jitmagic.state import constants, names
-        from jitmagic.state.reads import reads_of
+        from jitmagic.state.reads import named_by_holder
         from jitmagic.tracing import stages
 
         places = stateful.places if stateful is not None else ()
@@ -284,9 +284,10 @@ class Checker(Subject):
             path = known.get(id(place.holder())) or self.from_outside(place.path)
             variable = constants.of_place(place)
             if variable is not None and not path.startswith("<"):
+                changing = place.path in written
                 self.seen.variables[path] = replace(
-                    variable, path=path, written=place.path in written, framework=place.adapter.name,
-                    reads=reads_of(ev.root(path), reach.functions),  # where the code names what holds it
+                    variable, path=path, written=changing, framework=place.adapter.name,
+                    reads=named_by_holder(path, place.holder() if changing else None, reach.functions),
                     declared=self.dyn is not None and self.dyn != "auto",
                 )  # fmt: skip
 

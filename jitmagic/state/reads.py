@@ -10,7 +10,7 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.state import values
-from jitmagic.state.paths import Path, PathError, parse
+from jitmagic.state.paths import Path, PathError, Place, leaves_below, parse
 from jitmagic.state.uses import MUTATORS, Use, facts_of
 from jitmagic.syntax import walk
 
@@ -44,6 +44,36 @@ def seen_from_cell(path: str, reads: tuple[Where, ...], functions: Sequence[Func
     return (*first, *reads)
 
 
+def named_by_holder(path: str, written: object, functions: Iterable[Function]) -> tuple[Where, ...]:
+    """The places that name what holds a variable of a framework. Where a library writes it, the calls of methods of
+    objects that hold it (`opt.update(grads)`) come first."""
+    functions = tuple(functions)
+    found = []
+    for fn in functions if written is not None else ():
+        facts = facts_of(fn)
+        for use in facts.uses:
+            if use.free and use.nodes and (use.action == "mutate" or use.called and len(use.steps) == 1):
+                held = _of_outside(fn, use.root)
+                if held is not values.MISSING and _holds(held, written):
+                    found.append(facts.where(use.nodes[-1]))
+    return tuple(dict.fromkeys((*found, *reads_of(path.partition(".")[0], functions))))
+
+
+def _of_outside(fn: Function, name: str) -> Any:
+    """The value of a name that is not local to the function, or MISSING."""
+    if name in fn.__code__.co_freevars:
+        cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]
+        return next(iter(values.cell_contents(cell)), values.MISSING)
+    return fn.__globals__.get(name, values.MISSING)
+
+
+def _holds(value: Any, variable: object) -> bool:
+    if values.is_leaf(value) or isinstance(value, types.ModuleType | type | types.FunctionType):
+        return False
+    place = Place("value", "global", "global", "value", holder={"value": value})
+    return any(p.adapter is not None and p.holder() is variable for p in leaves_below(place))
+
+
 def _calls_of(wanted: Collection[tuple[str, str]], functions: Iterable[Function]) -> Iterator[Where]:
     """Calls of these functions (file and qualified name) by what a name stands for: `timer.elapsed()`, `layer(x)`."""
     for fn in functions:
@@ -59,10 +89,7 @@ def _calls_of(wanted: Collection[tuple[str, str]], functions: Iterable[Function]
 
 def _called(fn: Function, use: Use) -> types.CodeType | None:
     """Code of the user's function that a call of this chain runs, `__call__` of an object included."""
-    value: Any = fn.__globals__.get(use.root, values.MISSING)
-    if use.root in fn.__code__.co_freevars:
-        cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(use.root)]
-        value = next(iter(values.cell_contents(cell)), values.MISSING)
+    value: Any = _of_outside(fn, use.root)
     for step in use.steps:
         if step.kind != "attribute":
             return None

@@ -83,3 +83,20 @@ def test_what_lies_in_a_dict_that_a_method_binds_anew_is_not_declared(notebook: 
     )
     notebook.run("fit = Fit(); fit.step(1.0)")
     assert not [x for f in notebook.report().findings for x in f.fixes if x.dyn]
+
+
+def test_what_an_optimizer_writes_is_shown_where_it_is_called(notebook: Any) -> None:
+    notebook.ok(
+        """%%jitcheck -q
+import brainpy as bp, brainpy.math as bm
+net = bp.dnn.Dense(2, 1, mode=bm.training_mode)
+opt = bp.optim.SGD(lr=0.1, train_vars=net.train_vars().unique())
+slope = bm.grad(lambda x: (net(x) ** 2).sum(), grad_vars=net.train_vars().unique())
+@jax.jit
+def fit(x):
+    opt.update(slope(x))
+fit(jnp.ones((1, 2)))
+"""
+    )
+    found = [f for f in notebook.report().findings if f.kind == "state-write"]
+    assert [f.span.line for f in found] == [8]
