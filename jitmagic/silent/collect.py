@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -87,6 +88,7 @@ def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
     back = source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
     static = subject.options.static_parameters(subject.fn)
+    own = getattr(inspect.unwrap(subject.fn), "__code__", None)
 
     def seen(fact: Any) -> Any:
         """A fact of a helper in another cell stands where this cell calls the helper."""
@@ -98,7 +100,9 @@ def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
     return Silent(
         random=_tried(lambda: (seen(x) for c in run for x in source.random(c))),
         effects=_tried(lambda: (seen(x) for c in run for x in source.effects(c))),
-        prints=_tried(lambda: (x for c in run for x in source.prints(c))),
+        prints=_tried(
+            lambda: (x for c in run for x in source.prints(c, static if c.fn.__code__ is own else ()))
+        ),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
         tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),
     )

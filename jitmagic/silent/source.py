@@ -11,6 +11,7 @@ from typing import Any
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
+from jitmagic.silent.known import known_names, read_values
 from jitmagic.syntax import walk
 from jitmagic.tracing.names import dotted_name, last_name
 
@@ -143,8 +144,8 @@ def random(code: Code) -> Iterator[HiddenRandom]:
         yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
 
 
-def prints(code: Code) -> Iterator[Printed]:
-    """Calls that print or log."""
+def prints(code: Code, static: Iterable[str] = ()) -> Iterator[Printed]:
+    """Calls that print or log. `static`: the function's arguments that are not traced."""
     skipped = code.called_back
     for name, call in code.calls():
         if _is_bar(name) and id(call) not in skipped:
@@ -165,28 +166,15 @@ def prints(code: Code) -> Iterator[Printed]:
             *call.args,
             *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush")),
         ]
-        values = [n for a in shown for n in _values(a)]
+        values = [n for a in shown for n in read_values(a)]
         names = [n for a in shown for n in names_in(a)]
         local = [n for n in dict.fromkeys(values) if n in code.local]
+        local = [n for n in local if n not in known_names(code, static)] if local else []
         yield Printed(code.where(call), ast.unparse(call), tuple(local), tuple(dict.fromkeys(names)), logs)
 
 
 def _is_bar(name: str) -> bool:
     return name.startswith("tqdm.") and name.rpartition(".")[2] in BARS
-
-
-def _values(node: ast.AST) -> list[str]:
-    """Names read for more than a shape, a dtype or a length."""
-    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "size", "dtype", "__name__"):
-        return []
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "type"):
-        return []
-    if isinstance(node, ast.Name):
-        return [node.id]
-    parts = [node.func.value] if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else []
-    if isinstance(node, ast.Call):
-        parts += [*node.args, *(k.value for k in node.keywords)]
-    return [n for child in (parts or ast.iter_child_nodes(node)) for n in _values(child)]
 
 
 def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:

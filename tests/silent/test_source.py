@@ -52,6 +52,30 @@ def test_generators_of_numpy_and_python() -> None:
     ]  # fmt: skip
 
 
+KNOWN = [
+    ("n, m", "x.shape"),
+    ("n", "len(x)"),
+    ("n", "2 * width + int(width)"),
+    ("n", "', '.join(str(i) for i in range(width))"),
+]
+
+
+@pytest.mark.parametrize(("target", "value"), KNOWN)
+def test_a_log_of_what_is_not_traced_shows_what_it_says(target: str, value: str) -> None:
+    setup = "import logging\nlog = logging.getLogger('x')\n"
+    cell = f"def f(x, width):\n    {target} = {value}\n    log.info('%s of %d', n, width)\n    return x * width\n"
+    (found,) = facts(cell, "f(jnp.ones((2, 3)), 2)", setup=setup, static_argnames="width").prints
+    assert found.logs and not found.values
+
+
+@pytest.mark.parametrize("value", ["x + 1", "jnp.zeros(2)", "float_of(x)", "[x]"])
+def test_a_log_of_what_is_traced_shows_placeholders(value: str) -> None:
+    setup = "import logging\nlog = logging.getLogger('x')\ndef float_of(x):\n    return x * 1.0\n"
+    cell = f"def f(x, width):\n    n = {value}\n    log.info('%s of %d', n, width)\n    return x * width\n"
+    (found,) = facts(cell, "f(1.0, 2)", setup=setup, static_argnames="width").prints
+    assert found.values == ("n",)
+
+
 def test_prints_of_values_and_of_shapes() -> None:
     cell = "def f(x):\n    y = x + 1\n    print('shape', y.shape)\n    print('y', y)\n    return y\n"
     found = facts(cell, "f(1.0)").prints
