@@ -66,6 +66,7 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     import jax
 
     from jitmagic.measure import compare, reference
+    from jitmagic.silent import widths
     from jitmagic.tracing import compat
 
     if eager.error is not None:
@@ -86,11 +87,10 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
             found = tuple(replace(d, compiler=True, remedy=remedy) for d in found)
         if any(d.compiler for d in found):
             found = _located(subject, found, jaxpr, inputs)
-        if (
-            not found
-            and any(d.worst > FAR * d.allowed for d in first)
-            and _cut_on_the_way_in(subject, inputs)
-        ):
+        elif found:
+            found = _wrapped(subject, found, jaxpr, inputs)
+        cut = _cut_on_the_way_in(subject) or any(map(widths.units_lost, inputs))
+        if not found and any(d.worst > FAR * d.allowed for d in first) and cut:
             found = first
     subject.seen.differences = list(found)
 
@@ -109,23 +109,37 @@ FAR = 1000.0
 """Differences of so many times what is allowed are told, where an argument lost the digits that make them."""
 
 
-def _cut_on_the_way_in(subject: Subject, inputs: list[Any]) -> bool:
+def _cut_on_the_way_in(subject: Subject) -> bool:
     """An argument of 64 bits of the newest call is so large that 32 bits round its units away."""
     leaves = subject.seen.calls[-1].leaves if subject.seen.calls else ()
-    return any(x.loses_its_units for x in leaves if not x.static) or any(map(widths.loses_units, inputs))
+    return any(x.loses_its_units for x in leaves if not x.static)
 
 
 def _located(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:
     """The differences with the line at which the compiled program first goes wrong."""
-    import linecache
-
-    from jitmagic.evidence import Where
     from jitmagic.measure import parting
 
     file = source_file(subject.fn)
     line = parting.first_parting(jaxpr, inputs, file, subject.settings.budget / 4)
+    return found if line is None else _at_line(subject, found, file, line)
+
+
+def _wrapped(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:
+    """The differences with the line at which whole numbers wrap around, where they do."""
+    from jitmagic.measure import wrapping
+
+    file = source_file(subject.fn)
+    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
     if line is None:
         return found
+    return tuple(replace(d, wraps=True) for d in _at_line(subject, found, file, line))
+
+
+def _at_line(subject: Subject, found: Any, file: str, line: int) -> Any:
+    import linecache
+
+    from jitmagic.evidence import Where
+
     text = linecache.getline(file, line).rstrip()
     start = len(text) - len(text.lstrip())
     where = Where(file, line, start, line, len(text), text.strip(), text.strip(), subject.name)

@@ -161,7 +161,10 @@ class Difference:
     compiler: bool = False
     """Op by op on the device the traced program gives the plain result: the compiler is at fault."""
     where: Where | None = None
-    """The first line at which the compiled program parts from its own operations, where the compiler is at fault."""
+    """The first line at which the compiled program parts from its own operations, where the compiler is at fault, or
+    at which whole numbers wrap around."""
+    wraps: bool = False
+    """Whole numbers leave their range at `where`."""
     remedy: str = ""
     """The option `name=value` of the compiler with which it gives the plain result, where one was tried."""
 

@@ -41,6 +41,19 @@ def in_cell(fix: Fix, evidence: Evidence, namespace: Mapping[str, Any] | None = 
     return replace(fix, cell=cell, static_argnames=None, static_argnums=None, diff=changed)
 
 
+def decorated(evidence: Evidence, spec: specs.Spec, namespace: Mapping[str, Any]) -> str | None:
+    """The cell with `jax.jit` and these declarations in front of a function that no decorator is at."""
+    text = Text(evidence.function.cell)
+    node = text.function(evidence.function.name)
+    if node is None or node.decorator_list:
+        return None
+    partial = _partial(text, namespace)
+    made = ", ".join(f"{field}={specs.shown(values)}" for field, values in spec.items() if values)
+    text.before(node, [f"@{partial}(jax.jit, {made})" if made else "@jax.jit"])
+    cell = text.result()
+    return _imported(cell, partial, namespace) if made else cell
+
+
 def _declared(
     text: Text, function: str, names: Sequence[str] | None, numbers: Sequence[int] | None, *, partial: str
 ) -> str | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes.prove import Prover, without_static
+from jitmagic.fixes import declared, specs
+from jitmagic.fixes.prove import Prover, undonated, without_static
 from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
@@ -157,6 +158,7 @@ def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
     candidates.append(_by_name(old, order))
     candidates += [replace(without_static(old), static_argnames=names) for names in _settings(evidence)]
     candidates.append(without_static(old))
+    yield from _donated(evidence, prover)
     for options in candidates:
         proof = prover.options(options) if options != old else None
         if proof is not None and proof.holds:
@@ -167,3 +169,25 @@ def _correct(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
                 static_argnames=tuple(options.static_argnames), static_argnums=tuple(options.static_argnums),
             )  # fmt: skip
             return
+
+
+def _donated(evidence: Evidence, prover: Prover) -> Iterable[Fix]:
+    """Donated arguments that the function has not, declared in the cell: a report has no field for them."""
+    checker, parameters = prover.checker, evidence.function.parameters
+    given = {field: list(getattr(checker.options, field)) for field in specs.FIELDS}
+    spec = next(specs.corrections(given, specs.Parameters(parameters, ())))
+    if any(spec[f] != given[f] for f in specs.STATIC) or spec == given or not checker.settings.compile:
+        return
+    proof = prover.options(undonated(checker.options))
+    cell = declared.decorated(evidence, spec, checker.namespace)
+    if proof.holds and cell is not None:
+        words = (
+            listed([*spec["donate_argnames"], *(parameters[n] for n in spec["donate_argnums"])]) or "nothing"
+        )
+        yield Fix(
+            title=f"declare {words} donated, in the cell and no longer beside it",
+            applicability="safe",
+            verified=True,
+            evidence=proof.words,
+            cell=cell,
+        )

@@ -80,7 +80,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     yield RULE.finding(
         evidence,
         _message(evidence, wrong[0], names, blamed if wide else []),
-        where=_place(evidence, names),
+        where=wrong[0].where if wrong[0].wraps and not wide else _place(evidence, names),
         culprits=[*names, *map(root, names)],
         help='call `jax.config.update("jax_enable_x64", True)` at the top of the notebook, or '
         + (f"compute with NumPy and pass {listed(names[:3])} in 32 bits" if wide else "compute with floats"),

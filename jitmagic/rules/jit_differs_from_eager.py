@@ -133,12 +133,15 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
             "`XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_INVALID`, which turns off the "
             "fusion known to go wrong; on others, compare with another version of jaxlib"
         )
+    elif difference.wraps:
+        why = "; whole numbers leave the range of 32 bits there, and wrap around"
+        help = 'compute with floats, or with 64 bits: `jax.config.update("jax_enable_x64", True)`'
     else:
         why, help = (
             "",
             "look for Python code that acts on types or catches exceptions, and for integers over 32 bits",
         )
-    if difference.where is not None and where is None and not raises:
+    if difference.where is not None and where is None and not raises and not difference.wraps:
         why += "; this is the first line that goes wrong"
     return RULE.finding(
         evidence,

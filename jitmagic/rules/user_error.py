@@ -49,7 +49,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Problem
+from jitmagic.evidence import Evidence, Problem, TypeTest
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind, several_results
@@ -65,7 +65,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             evidence,
             f"{_deed(evidence, problem)}{_said(problem)}",
             where=problem.where,
-            culprits=culprits(evidence, problem),
+            culprits=tuple(dict.fromkeys([*culprits(evidence, problem), *_tested(evidence, problem)])),
             help=_help(problem) + _placeholder(evidence),
             detail=exception_detail(problem),
         )
@@ -106,11 +106,23 @@ def _help(problem: Problem) -> str:
     return "call the function without jit to see whether it fails there too; the details say what jax reports"
 
 
+def _tested(evidence: Evidence, problem: Problem) -> list[str]:
+    """What is tested on the way to a `raise`."""
+    test = _type_test(evidence)
+    raises = problem.where is not None and problem.where.source.startswith("raise")
+    return [test.name] if raises and test is not None and test.name else []
+
+
+def _type_test(evidence: Evidence) -> TypeTest | None:
+    """The first test of a type, for which a placeholder is something else than a value."""
+    tests = evidence.silent.tests if evidence.silent else ()
+    return next((t for t in tests if not t.swallows), None)
+
+
 def _placeholder(evidence: Evidence) -> str:
     """A test of a type on the way, which may be why."""
-    tests = evidence.silent.tests if evidence.silent else ()
-    test = next((t for t in tests if t.where and not t.swallows), None)
-    if test is None or test.where is None:
+    test = _type_test(evidence)
+    if test is None:
         return ""
     return f"; {quoted(test.where.text)} (line {test.where.line}) sees a placeholder while jax traces"
 

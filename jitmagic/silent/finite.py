@@ -33,7 +33,7 @@ def is_finite(tree: Any) -> bool:
 def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.0) -> NotFinite | None:
     """Run the program operation by operation; None where every operation gives finite numbers from finite ones.
 
-    Infinities that the program is given, or holds as constants, are meant and are not blamed. Raises
+    Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
     CannotEvaluate where it has side effects or takes longer than `budget_s` seconds.
     """
     import time
@@ -87,9 +87,10 @@ class _Watch(_Evaluator):
         bad = [a for a in args if not _finite(a)]
         known = next((self.born[id(a)][1] for a in bad if id(a) in self.born), None)
         nan = _has_nan(result)
+        given = any(map(_has_nan, bad)) if nan else bool(bad)
         # 0 * inf: what made the infinity is the cause, not the product.
         found = known or (
-            None if bad and not nan else fact(eqn, self.outer[-1] if self.outer else (), infinite=not nan)
+            None if given else fact(eqn, self.outer[-1] if self.outer else (), infinite=not nan)
         )
         self.born[id(result)] = (result, found)
         if nan:

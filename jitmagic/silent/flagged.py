@@ -188,7 +188,8 @@ class _Replay(_Marking):
             return Mark(0)
         bad = [m for m in args if m.code]
         known = next((m.cause for m in bad if m.cause is not None), None)
-        cause = known or (None if bad and code != NAN else fact(eqn, self.outer[-1], infinite=code != NAN))
+        given = any(m.code == code for m in bad)
+        cause = known or (None if given else fact(eqn, self.outer[-1], infinite=code != NAN))
         return Mark(code, cause)
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:

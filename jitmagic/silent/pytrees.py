@@ -196,7 +196,7 @@ def method_place(cls: type, name: str) -> Where | None:
     if found is None:
         return None
     file, node = found
-    return _registration(file, cls.__name__) or _head(file, node)
+    return _registration(file, cls.__name__, 2 if name == "tree_unflatten" else 1) or _head(file, node)
 
 
 def _returned(code: Code) -> Where:
@@ -204,18 +204,24 @@ def _returned(code: Code) -> Where:
     return code.where(returns[-1] if returns else code.node, head=True)
 
 
-def _registration(file: str, name: str) -> Where | None:
-    """The call that registers the class by name."""
+def _registration(file: str, name: str, position: int) -> Where | None:
+    """The call that registers the class by name, or the function at that position of its arguments."""
     tree = source_of(file).tree
-    for node in walk(tree) if tree else ():
-        if (
-            isinstance(node, ast.Call)
-            and dotted_name(node.func).rpartition(".")[2] in _REGISTER
-            and node.args
-        ):
-            if isinstance(node.args[0], ast.Name) and node.args[0].id == name:
-                inner = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], ast.Lambda) else node
-                return _head(file, inner)
+    nodes = walk(tree) if tree else []
+    for node in nodes:
+        if not isinstance(node, ast.Call) or dotted_name(node.func).rpartition(".")[2] not in _REGISTER:
+            continue
+        if node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == name:
+            given = node.args[position] if len(node.args) > position else node
+            return _head(file, _last_return(nodes, given) or (given if type(given) is ast.Lambda else node))
+    return None
+
+
+def _last_return(nodes: list[ast.AST], name: ast.expr) -> ast.AST | None:
+    """What the function of that name returns last."""
+    for node in nodes:
+        if isinstance(name, ast.Name) and isinstance(node, ast.FunctionDef) and node.name == name.id:
+            return next((n for n in reversed(walk(node)) if isinstance(n, ast.Return)), node)
     return None
 
 

@@ -300,12 +300,14 @@ def _type_compared(code: Code, node: ast.Compare) -> str:
 
 
 def _identity_compared(code: Code, node: ast.Compare) -> str:
-    """The parameter in `x is y` with another one, or with an array from outside: each argument has its own tracer."""
+    """The parameter in `x is True`, and in `x is y` with another one or with an array from outside: each argument
+    has its own tracer."""
     if not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
         return ""
     sides = [node.left, *node.comparators]
     given = [s.id for s in sides if isinstance(s, ast.Name) and s.id in code.parameters]
     others = [v for v in map(code.value, sides) if hasattr(v, "dtype") and not isinstance(v, type)]
+    others += [s for s in sides if isinstance(s, ast.Constant) and isinstance(s.value, int)]
     return given[0] if len(given) > 1 or given and others else ""
 
 

@@ -43,6 +43,14 @@ def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
             yield Truncation((path,), None, str(value.dtype), str(narrow))
 
 
+def units_lost(value: Any) -> bool:
+    """Floats of NumPy's so large that 32 bits round part of their units away, such as times since 1970."""
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
+        return False
+    large = np.abs(value)
+    return bool(((large > 2**20) & (large < 2.0**100) & (value.astype(np.float32) != value)).any())
+
+
 def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
     """`counts`: whole numbers may count something, and every digit of them matters."""
     with np.errstate(all="ignore"):
@@ -61,15 +69,6 @@ def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
         float(str(c)) != v for c, v in zip(short[changed][:_LOOKED_AT], value[changed], strict=False)
     )
     return bool(gone.any() or digits)
-
-
-def loses_units(value: object) -> bool:
-    """An array of NumPy's with floats of 64 bits so large that 32 round part of their units away: times since 1970."""
-    if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
-        return False
-    array = np.asarray(value)
-    large = array[(np.abs(array) > 2**20) & (np.abs(array) < 2**100)]
-    return bool((large.astype(np.float32) != large).any())
 
 
 def dtypes(code: Code) -> Iterator[Truncation]:

@@ -252,6 +252,28 @@ CASES = {
         "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
         ("f(0, jnp.ones((3, 4)))", "f(1, jnp.ones((3, 4)))"), "jnp.pad(v[::2, 1:], [(0, 1), (0, 1)])",
     ),
+    "tuple for a named tuple from a loop": Case(
+        "carry-mismatch",
+        "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: jax.Array\n    b: jax.Array\n\n"
+        "def f(p, ks):\n    def turn(p, k):\n        return (p.b, p.a + k), None\n"
+        "    return jax.lax.scan(turn, p, ks)[0]\n",
+        ("f(Pair(jnp.ones(2), jnp.zeros(2)), jnp.arange(3.0))",), "return Pair(p.b, p.a + k), None", proved=False,
+    ),
+    "constructor that looks at values": Case(
+        "tracer-bool",
+        "@jax.tree_util.register_pytree_node_class\nclass Width:\n    def __init__(self, w):\n"
+        "        if w <= 0:\n            raise ValueError('w')\n        self.w = w\n\n"
+        "    def tree_flatten(self):\n        return (self.w,), None\n\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, children):\n        return cls(*children)\n\n"
+        "def f(width, x):\n    return x / width.w\n",
+        ("f(Width(2.0), jnp.ones(2))",), "obj = object.__new__(cls)\n        obj.w, = children",
+    ),
+    "replacement that is thrown away": Case(
+        "unused-result",
+        "from typing import NamedTuple\nclass S(NamedTuple):\n    w: float\n\n"
+        "def f(s, g):\n    s._replace(w=s.w - g)\n    return s.w\n",
+        ("f(S(2.0), 0.5)",), "s = s._replace(w=s.w - g)",
+    ),
     "update of a helper that is thrown away": Case(
         "in-place-update",
         "def border(u, v):\n    u.at[0].set(v)\n    u.at[-1].set(v)\n    return u\n\n"

@@ -114,3 +114,12 @@ def test_own_decorator_is_corrected_and_run(notebook: Any, decorator: str, corre
     report = notebook.run("%jitcheck -o").result
     fixes = [x for f in report.findings if f.kind == "bad-static-spec" for x in f.fixes]
     assert [x.cell for x in fixes if x.verified] == [cell.replace(decorator, corrected)]
+
+
+def test_a_misspelt_donation_is_declared_in_the_cell(notebook: Any) -> None:
+    cell = "def f(total, x):\n    return total + x\n"
+    notebook.run("%%jit -q --no-time --donate totals\n" + cell)
+    notebook.run("f(jnp.zeros(2), 1.0)")
+    report = notebook.run("%jitcheck -o").result
+    (fix,) = (x for f in report.findings if f.kind == "bad-static-spec" for x in f.fixes)
+    assert fix.verified and '@functools.partial(jax.jit, donate_argnames="total")\ndef f(' in str(fix.cell)

@@ -75,6 +75,16 @@ def test_a_key_from_outside_is_named() -> None:
     assert (found.origin, found.names[0]) == ("captured", "noise_key")
 
 
+def test_replacements_that_are_thrown_away() -> None:
+    cell = (
+        "import dataclasses\nfrom typing import NamedTuple\nclass S(NamedTuple):\n    w: float\n\n"
+        "def f(s, x):\n    s._replace(w=x)\n    x.astype(int)\n    text = str(x.dtype)\n    names = []\n"
+        "    names.append(x.sum())\n    return s.w * x\n"
+    )
+    found = facts(cell, "f(S(2.0), jnp.ones(2))").dropped
+    assert [(d.where.text, d.names[0]) for d in found] == [("s._replace(w=x)", "s"), ("x.astype(int)", "x")]
+
+
 def test_calls_whose_results_are_thrown_away() -> None:
     cell = (
         "def new(p):\n    return p + 1\n\ndef told(p):\n    jax.debug.print('{}', p)\n    return p\n\n"

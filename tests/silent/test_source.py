@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.silent.cells import facts, lines
+from tests.silent.cells import facts, finding, lines
 
 ASKS = [
     ("import time\n", "t = time.perf_counter()", "clock"),
@@ -82,16 +82,39 @@ def test_prints_of_values_and_of_shapes() -> None:
     assert [p.values for p in found] == [(), ("y",)]
 
 
+def test_a_flag_compared_by_identity() -> None:
+    cell = "def f(x, train):\n    if train is True:\n        return x * 2\n    return x if train is not None else x\n"
+    found = finding("jit-differs-from-eager", cell, "f(1.0, True)")
+    assert found.culprits == ("train",) and found.span and found.span.source == "if train is True:"
+
+
+def test_what_is_tested_before_a_raise_is_named() -> None:
+    cell = "def f(x, k):\n    if not isinstance(k, int):\n        raise TypeError('k')\n    return x * k\n"
+    assert finding("user-error", cell, "f(1.0, 3)").culprits == ("k",)
+
+
+def test_whole_numbers_that_wrap_around_are_told_where_they_do() -> None:
+    cell = "def f(n, x):\n    k = n + 1\n    total = k * n\n    return x / total\n"
+    found = finding("jit-differs-from-eager", cell, "f(100_000, 1e10)")
+    assert found.span and found.span.source == "total = k * n"
+
+
+def test_units_of_large_floats_that_are_cut() -> None:
+    cell = "def f(t):\n    return t % 60.0\n"
+    found = finding("dtype-truncation", cell, "f(np.array([1.7e9 + 0.25, 1.7e9 + 31.5]))")
+    assert found.culprits == ("t",)
+
+
 def test_tests_of_a_type_and_errors_taken_for_answers() -> None:
     cell = (
         "def f(x, n, y=None):\n    if isinstance(x, float):\n        x = x + 1\n    if type(x) is T or isinstance(n, int):\n"
         "        x = x + 1\n    if isinstance(x, (jax.Array, float)):\n        x = x + 1\n    try:\n        k = int(x)\n"
-        "    except TypeError:\n        k = 0\n    if x is y or x is T:\n        x = x + k\n    return x\n"
+        "    except TypeError:\n        k = 0\n    if x is y or x is T or x is True:\n        x = x + k\n    return x\n"
     )
     found = facts(cell, "f(1.0, 3)", setup="T = type(jnp.ones(1))\n", static_argnames="n").tests
     assert lines(found) == [
         "if isinstance(x, float):",
         "if type(x) is T or isinstance(n, int):",
         "except TypeError:",
-        "if x is y or x is T:",
+        "if x is y or x is T or x is True:",
     ]

@@ -26,6 +26,7 @@ def test_the_first_operation_that_is_not_finite(cell: str, call: str, line: str)
         ("def f(x):\n    return jax.nn.softmax(jnp.where(x > 0, x, -jnp.inf))\n", "f(jnp.arange(3.0))"),
         ("def f(x):\n    return jnp.minimum(jnp.inf, jnp.where(x > 5, x, jnp.inf))\n", "f(jnp.arange(3.0))"),
         ("def f(x):\n    return x + 1\n", "f(jnp.array([jnp.nan, 1.0]))"),
+        ("def f(x):\n    return jnp.where(x > 0, x, jnp.nan) * 2\n", "f(jnp.arange(3.0))"),
         ("def f(x):\n    return jnp.where(x > 0, jnp.log(x), 0.0)\n", "f(0.0)"),
     ],
 )
@@ -91,6 +92,17 @@ def test_a_field_that_tree_flatten_forgets() -> None:
 def test_a_complete_pytree_loses_nothing() -> None:
     cell = PYTREE.format(flat="(self.a,), (self.k,)", made="cls(*children, *aux)")
     assert facts(cell, "f(P(2.0, k=3), 2.0)").lossy == ()
+
+
+def test_a_field_that_the_functions_of_a_registration_forget() -> None:
+    cell = (
+        "class P:\n    def __init__(self, a):\n        self.a, self.k = a, 1.0\n\n"
+        "def flat(p):\n    return (p.a,), None\n\ndef made(aux, children):\n    return P(*children)\n\n"
+        "jax.tree_util.register_pytree_node(P, flat, made)\n\ndef f(p):\n    return p.a * p.k\n"
+    )
+    found = finding("lossy-pytree", cell, "p = P(2.0)\np.k = 3.0\nf(p)")
+    assert found.span is not None and found.span.source == "return (p.a,), None"
+    assert found.fixes and found.fixes[0].verified and "return (p.a,), (p.k,)" in (found.fixes[0].cell or "")
 
 
 def test_an_array_among_the_settings() -> None:

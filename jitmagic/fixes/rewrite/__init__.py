@@ -33,6 +33,7 @@ def families() -> tuple[Family, ...]:
         outputs,
         printing,
         ragged,
+        rebuilt,
         recursion,
         refused,
         scans,
@@ -44,6 +45,7 @@ def families() -> tuple[Family, ...]:
 
     modules = (
         printing,
+        rebuilt,
         recursion,
         conditions,
         elements,

@@ -255,6 +255,9 @@ def _completed(place: Place, function: Any, carry: Any, state: str, before: Any,
         if isinstance(carry, cst.Dict):
             return f"{code[:-1].rstrip().rstrip(',')}, {more}}}"
         return f"{{**{names.wrapped(code)}, {more}}}"
+    if hasattr(before, "_fields") and type(after) is tuple and len(before) == len(after):
+        inside = code[1:-1] if isinstance(carry, cst.Tuple) and code.startswith("(") else code
+        return f"{type(before).__name__}({inside if isinstance(carry, cst.Tuple) else '*' + code})"
     plain = type(before) in (tuple, list) and type(after) in (tuple, list)
     if plain and len(before) == len(after):
         kind = type(before)

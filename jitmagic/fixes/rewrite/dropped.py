@@ -44,6 +44,9 @@ def _names(place: Place, call: Any) -> list[str]:
         parts = [e.value for e in start.elements] if isinstance(start, cst.Tuple) else [start]
         found = [p.value for p in parts if isinstance(p, cst.Name)]
         return found if len(found) == len(parts) else []
+    on = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if isinstance(on, cst.Name) and on.value in place.traced:
+        return [on.value]  # `x.astype(...)`, `s._replace(...)`
     given = [a.value.value for a in call.args if a.keyword is None and isinstance(a.value, cst.Name)]
     given = [n for n in given if n in place.traced]
     runs = [given[i:j] for j in range(1, len(given) + 1) for i in range(j)]

@@ -91,7 +91,7 @@ def parts_of(text: Text, node: ast.ClassDef) -> tuple[list[str], list[str]]:
     return _parts(text, node)[4:]
 
 
-def _resolved(function: FunctionNode, node: ast.expr) -> ast.expr:
+def _resolved(function: FunctionNode | ast.Lambda, node: ast.expr) -> ast.expr:
     """A local name stands for what it was assigned."""
     if isinstance(node, ast.Name):
         for s in ast.walk(function):
@@ -158,10 +158,27 @@ def rewritten(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Sequ
     settings, parts = arguments
     built = _by_call(node, children, aux, parts, settings)
     if built is None:
-        lines = ["obj = object.__new__(cls)", *_given_back(children, parts), *_given_back(aux, settings)]
-        built = [*lines, "return obj"]
+        return _without_init(text, node, children, aux)
     cls = unflatten.args.args[0].arg if len(unflatten.args.args) == 3 else node.name
     _body(text, unflatten, [re.sub(r"\bcls\b", cls, x) for x in built])
+    return text.result()
+
+
+def without_init(source: str, kind: str) -> str:
+    """`tree_unflatten` of this class with an object that `__init__` has not seen: what jax puts in are placeholders.
+
+    Raises where the class is not of the usual form."""
+    text = Text(source)
+    node = _class(text, kind)
+    return _without_init(text, node, *parts_of(text, node))
+
+
+def _without_init(text: Text, node: ast.ClassDef, children: Sequence[str], aux: Sequence[str]) -> str:
+    unflatten = _method(node, "tree_unflatten")
+    settings, parts = [a.arg for a in unflatten.args.args][-2:]
+    cls = unflatten.args.args[0].arg if len(unflatten.args.args) == 3 else node.name
+    lines = [f"obj = object.__new__({cls})", *_given_back(children, parts), *_given_back(aux, settings)]
+    _body(text, unflatten, [*lines, "return obj"])
     return text.result()
 
 
@@ -206,15 +223,19 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
         if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("register_pytree_node")
         and len(n.args) == 3 and ast.unparse(n.args[0]) == kind
     )  # fmt: skip
-    flatten = call.args[1]
-    if not isinstance(flatten, ast.Lambda) or not isinstance(flatten.body, ast.Tuple):
+    flatten, unflatten = (_function(text, f) for f in call.args[1:])
+    pair = flatten.body if isinstance(flatten, ast.Lambda) else _returned(flatten)
+    if not isinstance(pair, ast.Tuple):
         return
     own = flatten.args.args[0].arg
-    children, aux = (_attributes(e, own) for e in flatten.body.elts)
+    children, aux = (_attributes(_resolved(flatten, e), own) for e in pair.elts)
     wanted = [*aux, *(f for f in lost if f not in children and f not in aux)]
     node = _class(text, kind)
     for data, settings in ((children, wanted), ([*children, *(f for f in wanted if f not in aux)], aux)):
         new = Text(source)
+        if not isinstance(flatten, ast.Lambda) and not isinstance(unflatten, ast.Lambda):
+            yield _rewritten_functions(new, node, flatten, unflatten, data, settings)
+            continue
         built = _by_call(node, data, settings, "children", "aux")
         if built is not None:
             made = built[0].removeprefix("return ").replace("cls", kind)
@@ -227,6 +248,30 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
             new.replace(call.args[2], name)
         new.replace(call.args[1], f"lambda {own}: ({_tuple(own, data)}, {_tuple(own, settings)})")
         yield new.result()
+
+
+def _function(text: Text, node: ast.expr) -> FunctionNode | ast.Lambda:
+    """A lambda, or the function of that name in the cell."""
+    if isinstance(node, ast.Lambda):
+        return node
+    return the(n for n in ast.walk(text.tree) if isinstance(n, FunctionNode) and n.name == ast.unparse(node))
+
+
+def _returned(function: FunctionNode) -> ast.expr | None:
+    return the(n for n in ast.walk(function) if isinstance(n, ast.Return)).value
+
+
+def _rewritten_functions(
+    text: Text, node: ast.ClassDef, flatten: FunctionNode, unflatten: FunctionNode, children: Sequence[str],
+    aux: Sequence[str],
+) -> str:  # fmt: skip
+    """The functions with which a class was registered, for these fields."""
+    own, (settings, parts) = flatten.args.args[0].arg, (a.arg for a in unflatten.args.args)
+    _body(text, flatten, [f"return {_tuple(own, children)}, {_tuple(own, aux) if aux else 'None'}"])
+    built = _by_call(node, children, aux, parts, settings)
+    lines = [f"obj = object.__new__({node.name})", *_given_back(children, parts), *_given_back(aux, settings)]
+    _body(text, unflatten, [x.replace("cls", node.name) for x in built or [*lines, "return obj"]])
+    return text.result()
 
 
 def _given_back(names: Sequence[str], given: str) -> list[str]:
