@@ -66,7 +66,6 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     import jax
 
     from jitmagic.measure import compare, reference
-    from jitmagic.silent import widths
     from jitmagic.tracing import compat
 
     if eager.error is not None:

@@ -52,7 +52,9 @@ def test_an_object_that_a_compiled_function_gives_back_is_no_state_of_the_caller
 
 
 def test_a_function_that_is_returned_is_told_where_it_is_returned(notebook: Any) -> None:
-    notebook.ok("%%jit -q --no-time -f line\ndef line(x):\n    def at(t):\n        return x * t\n    return at\n")
+    notebook.ok(
+        "%%jit -q --no-time -f line\ndef line(x):\n    def at(t):\n        return x * t\n    return at\n"
+    )
     notebook.error("line(2.0)")
     (found,) = (f for f in notebook.report().findings if f.kind == "invalid-jax-type")
     assert (found.span.source, found.culprits) == ("return at", ("at",))
