@@ -44,6 +44,7 @@ def compare(
     `reference.Program` does, a difference that rounding alone explains is dropped. Failures of the reference
     are ignored. Types, weak types and 64 bits cut to the 32 that jax uses are no difference by themselves."""
     try:
+        eager, jit = _without_functions(eager), _without_functions(jit)
         left, left_tree = jax.tree_util.tree_flatten_with_path(eager)
         right, right_tree = jax.tree_util.tree_flatten_with_path(jit)
     except Exception as exc:
@@ -55,6 +56,24 @@ def compare(
     if reference is not None and any(d.reason in ("values", "nan") for d in found.values()):
         found = _judge(found, pairs, reference, terms)
     return tuple(found[i] for i in sorted(found))
+
+
+def _without_functions(value: Any) -> Any:
+    """A result with what a `Partial` passes in its place: its function, where it is made at each call, is another
+    object each time. The name is kept."""
+
+    def is_partial(node: Any) -> bool:
+        return isinstance(node, jax.tree_util.Partial)
+
+    def parts(node: Any) -> Any:
+        if not is_partial(node):
+            return node
+        name = getattr(node.func, "__qualname__", type(node.func).__name__)
+        return {name: [_without_functions(node.args), _without_functions(node.keywords)]}
+
+    if not any(map(is_partial, jax.tree.leaves(value, is_leaf=is_partial))):
+        return value
+    return jax.tree.map(parts, value, is_leaf=is_partial)
 
 
 @dataclass(frozen=True)

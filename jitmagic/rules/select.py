@@ -96,7 +96,12 @@ def _all_named(finding: Finding, other: Finding) -> bool:
         return False
     # A key is one cause, by whatever names its parts go.
     own_names = finding.culprits[:1] if finding.kind == "hidden-rng" else finding.culprits
+    # `self` beside `self.V` says whose `V` it is, and nothing of `self.t`
+    told = [
+        t for t in other.culprits if not any(t != deeper and root(deeper) == t for deeper in other.culprits)
+    ]
     return all(
-        any(covers(theirs, own) or covers(own, theirs) or root(own) == theirs for theirs in other.culprits)
+        any(covers(theirs, own) or covers(own, theirs) or root(own) == theirs for theirs in told)
         for own in own_names
+        if own in told or not any(root(t) == own for t in told)
     )

@@ -39,6 +39,17 @@ def test_python_and_64_bit_values_that_agree_in_32_bits(eager, jit):
     assert compare(eager, jit) == ()
 
 
+def test_a_function_that_is_made_at_each_call_is_compared_by_what_it_takes_along():
+    def made(weight):
+        def apply(weight, x):
+            return weight * x
+
+        return {"apply": jax.tree_util.Partial(apply, jnp.float32(weight))}
+
+    assert compare(made(2.0), made(2.0)) == ()
+    assert only(compare(made(2.0), made(3.0))).reason == "values"
+
+
 def test_leaves_are_named_by_path():
     difference = only(compare(({"w": jnp.ones(2)}, 1.0), ({"w": 2 * jnp.ones(2)}, jnp.float32(1))))
     assert (difference.leaf, difference.reason) == ("[0]['w']", "values")
