@@ -17,7 +17,6 @@ from jitmagic.state.values import MISSING, is_a, short
 MOST = 50
 """More frozen values than this are not watched: each costs some 10 ns per call."""
 _ELEMENTS = 256
-_INTERNAL = ("_pytree__", "_object__")  # of flax's modules: what keeps track of their attributes
 _LOOK_ONLY = ("len", "type", "id", "isinstance", "callable")
 _RENEWALS = 8  # equal, but another object each time: watching it costs more than it tells
 
@@ -69,12 +68,10 @@ class Guards:
 
 
 def _is_read(leaf: Any, parts: dict[int, set[Any] | None]) -> bool:
-    """The leaf lies below a part of its root that the functions name, and in nothing that a framework keeps there."""
+    """The leaf lies below a part of its root that the functions name."""
     wanted = parts.setdefault(id(leaf.root), _parts_read(leaf.root)) if leaf.place.parent else None
     place = leaf.place
     while place.parent is not None:
-        if place.kind == "attribute" and str(place.key).startswith(_INTERNAL):
-            return False
         if place.parent.path == leaf.root.place.path:
             return wanted is None or (place.kind, place.key) in wanted
         place = place.parent

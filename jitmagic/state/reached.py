@@ -24,6 +24,10 @@ _PLAIN_DATA = 8
 Function = types.FunctionType
 
 
+INTERNAL = ("_pytree__", "_object__")
+"""How attributes begin in which flax keeps track of a module's other attributes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Root:
     """A name (or default, receiver, argument) from which values are read, and the chains from it."""
@@ -147,6 +151,8 @@ class Reach:
     def _below(self, value: Any, keys: set[Any] | None, whole: bool) -> Iterator[Child]:
         container = is_a(value, dict | list | tuple | collections.deque | functools.partial)
         for kind, key, child in values.children(value):
+            if kind == "attribute" and str(key).startswith(INTERNAL):
+                continue
             if container and keys is not None and None not in keys and key not in keys and kind == "item":
                 continue
             if container or whole or key in self.attributes:

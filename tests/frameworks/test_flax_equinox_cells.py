@@ -219,3 +219,11 @@ apply(recorder, jnp.ones(2)); apply(recorder, jnp.ones(2))
     )
     [found] = [f for f in notebook.report().findings if f.severity != "note"]
     assert (found.kind, found.span.line) == ("state-write", 6) and "recorder" in found.culprits
+
+
+def test_what_flax_notes_in_its_modules_is_no_variable(notebook: Any) -> None:
+    notebook.ok("from flax import nnx\nmodel = nnx.Linear(3, 1, rngs=nnx.Rngs(0))")
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return model(x)\nf(jnp.ones((2, 3)))")
+    paths = {v.path for v in notebook.report().functions[0].variables}
+    assert {"model.kernel", "model.bias"} <= paths
+    assert not [p for p in paths if "_pytree__" in p]
