@@ -160,7 +160,7 @@ def rehearse(
             with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
             changes = before.changes()
-            if subject.framework in ("", "equinox"):  # others carry back what is written to their objects
+            if subject.framework != "brainstate":  # that carries back what is written to its objects
                 note_argument_writes(subject, changes, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
@@ -168,6 +168,10 @@ def rehearse(
         subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
+
+
+_NUMBERS = frozenset("-0123456789")
+"""What the short text of a number begins with."""
 
 
 def look_at_changes(
@@ -198,6 +202,8 @@ def note_argument_writes(
         parameters = [name for name in parameters if name not in returned]
     refs = ref_paths(subject.fn, args, kwargs)
     for write in subject.users_own(changes, subject.reach(args, kwargs)):
+        if subject.framework == "flax" and write.after[:1] not in _NUMBERS:
+            continue  # it carries variables back, and compiles anew for each other setting
         bound = write.path in parameters and write.action not in ("added", "removed")
         told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):

@@ -32,7 +32,7 @@ def evidence_of(subject: Subject) -> ev.Evidence:
             donate_argnums=subject.options.donate_argnums,
             dyn=tuple(split_paths(subject.dyn)) if subject.dyn else None,
         ),
-        jitted_by_user=subject.jitted_by_user,
+        jitted_by_user=subject.jitted_by_user, framework=subject.framework,
         calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
         writes=tuple(s.writes.values()), differences=tuple(s.differences), traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,

@@ -376,6 +376,8 @@ class Evidence:
     silent: Silent | None = None
     jitted_by_user: bool = False
     """The user's own `jax.jit` compiles it, which knows no variables of frameworks."""
+    framework: str = ""
+    """The framework whose own `jit` compiles it: `equinox`, `flax` or `brainstate`."""
     notes: tuple[str, ...] = field(default=())
 
 

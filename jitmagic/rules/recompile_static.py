@@ -9,6 +9,8 @@ A static argument takes a new value at each call, and each new value compiles th
 A static argument is part of the program: `step=0` and `step=1` are two programs. That is right for a few
 modes and sizes, and slow for a counter, a time or a learning rate. All the programs stay in memory.
 
+To `nnx.jit` and `eqx.filter_jit` whatever is no array is static: a number in a module that counts up, too.
+
 Take it out of the static arguments where nothing in the function needs its value (a shape, a `range`, an
 `if`). Otherwise change that place: `jax.lax.fori_loop` for the loop, `jnp.where` for the choice.
 
@@ -73,6 +75,7 @@ MANY = 3
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each static argument that took three or more values over the calls that were traced."""
+    yield from _counted(evidence)
     for path, forms in histories(evidence).items():
         if not forms[0].static or any(is_function(x) for x in forms):
             continue
@@ -90,6 +93,26 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
             culprits=[path, root(path)],
             help=_help(evidence, path),
         )
+
+
+def _counted(evidence: Evidence) -> Iterator[Finding]:
+    """A number in a module of flax that the function itself changes: `nnx.jit` takes it as static."""
+    if (
+        evidence.framework != "flax"
+        or evidence.traces < min(MANY, len(evidence.calls))
+        or evidence.traces < 2
+    ):
+        return
+    for write in evidence.writes:
+        if write.origin == "argument" and not write.tracer and not write.settled:
+            yield RULE.finding(
+                evidence,
+                f"`{evidence.function.name}` changes the number {quoted(write.path)} at each call; what is no array or "
+                "variable of flax is static to its `jit`, so each call compiles anew",
+                where=write.where or evidence.function.where,
+                culprits=[write.path, root(write.path)],
+                help=f"keep {quoted(write.path)} in a variable: `nnx.Variable(jnp.array(0))`",
+            )
 
 
 def _help(evidence: Evidence, path: str) -> str:

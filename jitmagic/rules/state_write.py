@@ -97,6 +97,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
     own = [w for w in writes if w.origin == "argument" and root(w.path) in evidence.function.parameters]
+    if evidence.framework == "flax":  # recompile-static tells of it
+        writes, own = [w for w in writes if w not in own], []
     source = parse(evidence.function)
     for name in dict.fromkeys(root(w.path) for w in own):
         if source is not None and only_stored(source.own(), name):

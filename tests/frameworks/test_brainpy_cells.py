@@ -358,3 +358,28 @@ def test_what_a_method_under_bm_jit_does_once_is_told(
     notebook.ok(UPDATED.format(statement) + "day(1.0); day(1.0)")
     [found] = [f for f in notebook.report().findings if f.severity == "warning"]
     assert (found.kind, found.span.line) == (kind, 8) and culprit in found.culprits
+
+
+def test_a_counter_of_a_method_becomes_a_variable(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jitcheck -q
+import brainpy as bp, brainpy.math as bm
+class Mean(bp.DynamicalSystem):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+        self.sum = bm.Variable(bm.zeros(()))
+    def update(self, x):
+        self.n += 1
+        self.sum.value = self.sum + x
+        return self.sum / self.n
+mean = Mean()
+step = bm.jit(mean.update)
+"""
+    )
+    for _ in range(2):
+        notebook.ok("step(1.0)")
+    [found] = [f for f in notebook.report().findings if f.severity == "warning"]
+    assert [f.verified for f in found.fixes] == [True] and "bm.Variable(jnp.array(0))" in found.fixes[0].cell
+    notebook.ok("%config JitMagics.budget = 10")

@@ -224,6 +224,42 @@ apply(recorder, jnp.ones(2)); apply(recorder, jnp.ones(2))
 def test_what_flax_notes_in_its_modules_is_no_variable(notebook: Any) -> None:
     notebook.ok("from flax import nnx\nmodel = nnx.Linear(3, 1, rngs=nnx.Rngs(0))")
     notebook.ok("%%jit -q --no-time\ndef f(x):\n    return model(x)\nf(jnp.ones((2, 3)))")
-    paths = {v.path for v in notebook.report().functions[0].variables}
+    paths = {v.path for v in notebook.report().functions[0].state}
     assert {"model.kernel", "model.bias"} <= paths
     assert not [p for p in paths if "_pytree__" in p]
+
+
+COUNTING = """%%jitcheck -q
+from flax import nnx
+class Encoder(nnx.Module):
+    def __init__(self, rngs):
+        self.proj, self.ready = nnx.Linear(3, 3, rngs=rngs), False
+        self.seen = 0
+    def __call__(self, x):
+        self.ready = True
+        {}
+        return self.proj(x).sum()
+encoder = Encoder(nnx.Rngs(0))
+@nnx.jit
+def encode(encoder, x):
+    return encoder(x)
+"""
+
+
+def test_a_number_that_a_module_of_flax_counts_up_compiles_anew(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(COUNTING.format("self.seen += 1"))
+    for _ in range(4):
+        notebook.ok("encode(encoder, jnp.ones(3))")
+    [found] = [f for f in notebook.report().findings if f.severity != "note"]
+    assert (found.kind, found.span.line) == ("recompile-static", 9) and "encoder.seen" in found.culprits
+    [fix] = [f for f in found.fixes if f.verified]
+    assert "self.seen = nnx.Variable(jnp.array(0))" in fix.cell
+    notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_a_flag_that_a_module_of_flax_sets_once_is_no_warning(notebook: Any) -> None:
+    notebook.ok(COUNTING.format("pass"))
+    for _ in range(3):
+        notebook.ok("encode(encoder, jnp.ones(3))")
+    assert notebook.kinds("warning", "error") == []

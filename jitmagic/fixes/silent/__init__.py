@@ -64,7 +64,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "key-reuse": (keys.propose,),
         "recompile-weak-type": (strong.propose,),
         "recompile-new-function": (calls.propose, hoisting.propose),
-        "recompile-static": (calls.propose,),
+        "recompile-static": (calls.propose, states.as_variables),
         "recompile-shape": (padding.propose,),
         "donated-reuse": (calls.propose,),
         "unrolled-loop": (loops.propose,),

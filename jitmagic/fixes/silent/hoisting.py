@@ -6,8 +6,8 @@ import ast
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent.text import Text
@@ -50,17 +50,21 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
     return None
 
 
-def compared_whole(prover: Prover, cell: str) -> str | None:
-    """As `compared`, with the calls that stand in the cell itself."""
+def compared_whole(prover: Prover, cell: str, sources: Sequence[str] = ()) -> str | None:
+    """As `compared`, with the calls that stand in the cell itself, or with `sources` after the whole cell."""
     from jitmagic.fixes.silent import programs, wholes
     from jitmagic.tracing import stages
 
-    body = prover.checker.cell.body
+    def run(source: str) -> Any:
+        if not sources:
+            return programs.shown(prover, source)
+        return wholes.run(prover, source, sources, jit=True) if wholes.may_run(prover, source) else []
+
     with contextlib.suppress(Exception):
         with stages.counted() as before:
-            wanted = programs.shown(prover, body)
+            wanted = run(prover.checker.cell.body)
         with stages.counted() as after:
-            got = programs.shown(prover, cell)
+            got = run(cell)
         then, again = (len([e for e in x.events if e[0] == stages.COMPILE]) for x in (before, after))
         if got and wholes.agree(wanted, got) and again < then:
             return f"the same results with {_compilations(again)} in place of {then}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.rewrite.names import wrapped
-from jitmagic.fixes.silent import trial, wholes
+from jitmagic.fixes.silent import hoisting, trial, wholes
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
@@ -31,7 +31,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     yield from _as_argument(finding, evidence, prover)
     yield from _by_framework(finding, evidence, prover)
     yield from by_own_jit(finding, evidence, prover)
-    yield from _as_variables(finding, evidence, prover)
+    yield from as_variables(finding, evidence, prover)
 
 
 # --- the object as an argument of the framework's jit
@@ -165,7 +165,7 @@ def _with_first(source: str, function: str, names: Sequence[str]) -> str:
 # --- plain arrays as variables
 
 
-def _as_variables(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+def as_variables(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
     """`self.v = bm.zeros(n)` as `self.v = bm.Variable(bm.zeros(n))`, and `self.v.value = …` where it is written."""
     text = Text(evidence.function.cell)
     line = text.line_of(finding)
@@ -176,10 +176,13 @@ def _as_variables(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
     made = _maker(prover, kind.name)
     if not made:
         return
-    cell = _declared(evidence.function.cell, kind.name, names, made)
+    cell = _declared(evidence.function.cell, kind.name, names, made, alias(prover, "jax.numpy"))
     if cell is None:
         return
-    words, calls = _proved(evidence, prover, cell)
+    if finding.kind == "recompile-static":
+        words, calls = hoisting.compared_whole(prover, cell, trial.later(prover)), None
+    else:
+        words, calls = _proved(evidence, prover, cell)
     if words:
         owned = listed(f"self.{n}" for n in names)
         yield Fix(
@@ -210,6 +213,8 @@ def _written_at(text: Text, line: int, finding: Finding) -> tuple[ast.ClassDef, 
                 names.append(n.attr)
     told = {c.rpartition(".")[2] for c in finding.culprits}
     names = list(dict.fromkeys(names))
+    if finding.kind == "recompile-static":  # others may well be settings
+        names = [n for n in names if n in told]
     return (kind, names) if names and (told & set(names) or not told) else None
 
 
@@ -235,7 +240,7 @@ def _maker(prover: Prover, kind: str) -> str:
     return ""
 
 
-def _declared(source: str, kind: str, names: Sequence[str], made: str) -> str | None:
+def _declared(source: str, kind: str, names: Sequence[str], made: str, numpy: str) -> str | None:
     text = Text(source)
     node = next(n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef) and n.name == kind)
     making = {"__init__", *_called_by_init(node)}
@@ -244,7 +249,7 @@ def _declared(source: str, kind: str, names: Sequence[str], made: str) -> str | 
         for statement in (
             s for s in ast.walk(method) if isinstance(s, (ast.Assign, ast.AugAssign, ast.Return))
         ):
-            _rewrite(text, statement, own, names, made, method.name in making)
+            _rewrite(text, statement, own, names, (made, numpy), method.name in making)
     return text.result() if text.changes else None
 
 
@@ -258,7 +263,9 @@ def _called_by_init(node: ast.ClassDef) -> set[str]:
     }  # fmt: skip
 
 
-def _rewrite(text: Text, statement: ast.stmt, own: str, names: Sequence[str], made: str, init: bool) -> None:
+def _rewrite(
+    text: Text, statement: ast.stmt, own: str, names: Sequence[str], made: tuple[str, str], init: bool
+) -> None:
     attributes = {f"{own}.{n}" for n in names}
     if isinstance(statement, ast.Return):
         value = statement.value
@@ -271,8 +278,12 @@ def _rewrite(text: Text, statement: ast.stmt, own: str, names: Sequence[str], ma
         return
     value = statement.value  # type: ignore[attr-defined]
     if init and isinstance(statement, ast.Assign):
-        if not text.code(value).startswith(made):
-            text.replace(value, f"{made}({text.code(value)})")
+        variable, numpy = made
+        code = text.code(value)
+        if isinstance(value, ast.Constant) and numpy:
+            code = f"{numpy}.array({code})"
+        if not code.startswith(variable):
+            text.replace(value, f"{variable}({code})")
     elif isinstance(statement, ast.AugAssign):
         sign = text.source[text.span(target)[1] : text.span(value)[0]].strip().removesuffix("=")
         text.replace(
