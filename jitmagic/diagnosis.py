@@ -274,12 +274,13 @@ def _search(checker: Subject, args: Any, kwargs: Any) -> None:
     from jitmagic.tracing import search
 
     problems = checker.seen.problems
-    suspects = list(dict.fromkeys(leaf for p in problems for leaf in p.leaves))
+    suspects = list(dict.fromkeys(leaf for p in problems if p.op != "setitem" for leaf in p.leaves))
+    stored = [leaf for p in problems for leaf in p.leaves if leaf not in suspects]
     with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly():
         result = search.smallest_static(
             checker.fn, args, kwargs,
             static_argnums=checker.options.static_argnums, static_argnames=checker.options.static_argnames,
-            suspects=suspects, budget_s=checker.settings.budget / 2,
+            suspects=suspects, stored=stored, budget_s=checker.settings.budget / 2,
         )  # fmt: skip
     checker.seen.static_verified, checker.seen.search = result.leaves, result
     later = [p for p in result.errors if p.op != "user" and p.where is not None]

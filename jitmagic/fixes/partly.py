@@ -20,7 +20,16 @@ from jitmagic.rules.words import agree, listed
 CANDIDATES = 6
 """Corrections that are run without jit, those that get furthest first."""
 
-_SETTINGS = ("int", "bool", "str")
+_SETTINGS = (
+    "int",
+    "bool",
+    "str",
+    "function",
+    "builtin_function_or_method",
+    "method",
+    "PjitFunction",
+    "ufunc",
+)
 
 
 def extended(findings: Sequence[Finding], evidence: Evidence, prover: Prover) -> tuple[Finding, ...]:
@@ -60,10 +69,10 @@ def _found(
 
 
 def _starts(stops: Sequence[Finding], evidence: Evidence) -> Iterator[Candidate]:
-    """What to begin the search with once more: those of the culprits static that are numbers to count with, flags and
-    texts, and the state dynamic that the function writes."""
+    """What to begin the search with once more: those of the culprits static that are numbers to count with, flags,
+    texts and functions, and the state dynamic that the function writes."""
     given = [leaf for call in evidence.calls for leaf in call.leaves]
-    others = {leaf.argument for leaf in given if leaf.shape or leaf.python_type not in _SETTINGS}
+    others = {x.argument for x in given if x.shape or x.python_type.rpartition(".")[2] not in _SETTINGS}
     known = {leaf.argument for leaf in given} - others - set(evidence.options.static_argnames)
     names = tuple(n for n in dict.fromkeys(root(c) for f in stops for c in f.culprits) if n in known)
     objects = {root(c) for f in stops if f.kind == "unregistered-pytree" for c in f.culprits}

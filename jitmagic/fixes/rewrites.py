@@ -70,7 +70,11 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
             break
         search.limit = min(search.limit, search.attempts + FURTHER) if len(found) == 1 else search.limit
     best = found[-1:] if found and found[-1].applicability == "safe" else found[:KEEP]
-    if finding.kind in STOPS:
+    if (
+        finding.kind in STOPS
+        or finding.severity == "error"
+        and finding.kind in ("leaked-tracer", "state-write")
+    ):
         prover.corrected += [fix for fix in best if fix.verified]
         prover.unmended |= not best
     yield from best

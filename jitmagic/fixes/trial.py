@@ -210,7 +210,7 @@ class Trial:
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
         target, printed = defined.classes, io.StringIO()
-        self.runs.trying = fn if target else None
+        self.runs.trying = fn if target or _writes_globals(cell) else None
         jitted = self.runs.compiled(fn, defined.namespace, static, dyn)
         try:
             with redirect_stdout(printed):
@@ -383,6 +383,11 @@ class Trial:
                 self.runs.plain(fn, defined.classes)(sample)
         except Exception:
             pass  # what was seen before it failed is still true
+
+
+def _writes_globals(cell: str) -> bool:
+    """A corrected cell whose functions write globals has names of its own for them."""
+    return any(line.lstrip().startswith("global ") for line in cell.splitlines())
 
 
 def _calls(number: int) -> str:

@@ -2,7 +2,8 @@
 
 ## What it is
 
-A traced value is formatted as a number, as in `f"{w:.3f}"` or `"{:d}".format(n)`.
+A traced value is formatted as a number, as in `f"{w:.3f}"` or `"{:d}".format(n)`, or is written into the name of
+something that is looked up: `params[f"layer_{i}"]`.
 
 ## Why it happens
 
@@ -58,6 +59,9 @@ from jitmagic.rules.base import Rule, Settings, culprits
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted
 
+LOOKED_UP = ("KeyError", "AttributeError", "FileNotFoundError", "OSError")
+"""A key, an attribute or a file whose name was made of a placeholder."""
+
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for each place that formats a traced value as a number."""
@@ -66,6 +70,11 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         text = expression(problem)
         name = names[0] if names and names[0].isidentifier() else "x"
         question = f"{quoted(text) if text else 'the format'} writes a number as text and needs its value"
+        if problem.exception in LOOKED_UP:
+            question = f"{quoted(text)} looks for a name that is written with a number and needs its value"
+            rewrite = "make it a static argument, or index an array of what is looked up"
+            yield asked.finding(RULE, evidence, problem, question, rewrite)
+            continue
         rewrite = (
             f'print with `jax.debug.print("{{{name}}}", {name}={name})`, which shows the value at every '
             "call, or make the text after the call"

@@ -144,6 +144,8 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
         messages.op_of(told, callee_of(found.node)) if op != "user" else op, found, namespace, text
     )
     leaves = leaves or _leaves_of_sizes(found, op, namespace, frames)
+    if op == "format" and not leaves:
+        leaves = _leaves_written(frame, text, frames)
     names, inside = names_in(found, op, namespace, leaves), None
     if op == "carry":
         message = " ".join(text.split("\n\nRevise")[0].split())[:800]
@@ -165,6 +167,14 @@ def _leaves_of_sizes(
     numbers = [v for v in values if compat.is_tracer(v) and v.shape == ()]
     told = [leaf for v in numbers for leaf in _leaves(compat.origin_of(v), frames, "index")]
     return tuple(dict.fromkeys(told))
+
+
+def _leaves_written(
+    frame: types.FrameType, text: str, frames: list[tuple[types.FrameType, int]]
+) -> tuple[str, ...]:
+    """The arguments behind the local placeholders that a text was made of: `'weight_JitTracer(int32[])'`."""
+    values = [v for v in frame.f_locals.values() if compat.is_tracer(v) and repr(v) in text]
+    return tuple(dict.fromkeys(x for v in values for x in _leaves(compat.origin_of(v), frames, "index")))
 
 
 def _names_used(user: tuple[types.FrameType, int]) -> tuple[str, ...]:

@@ -73,6 +73,9 @@ _SIZED_CALLEES = (
     "repeat",
 )
 
+_WRITTEN = re.compile(r"\w*Tracer[(<]~?\w+\[")
+"""A placeholder as text: in a key, an attribute or a file name that was made of it."""
+
 _ARGUMENTS = re.compile(r"depends on the values? of the arguments? (.+?)\.(?:\s|$)", re.S)
 _TRACED = re.compile(r"while tracing the function (\S+)(?: at (.+?):(\d+))? for (\w+)")
 _AT_PATH = re.compile(r"(?:passed to the function at path|argument path is) (\S+?)\.?(?:\s|$)")
@@ -114,6 +117,8 @@ def op_of(exception: BaseException, callee: str = "") -> Op:
             return _BY_TYPE[name]
     if "ConcretizationTypeError" in names:
         return concretization_op(text)
+    if isinstance(exception, (KeyError, AttributeError, OSError)) and _WRITTEN.search(text):
+        return "format"
     for pattern, op in _BY_TEXT:
         if re.search(pattern, text, re.S if op == "concrete" else 0):
             if op == "concrete" and last in _SIZED_CALLEES:

@@ -45,15 +45,17 @@ def smallest_static(
     static_argnums: Sequence[int] = (),
     static_argnames: Sequence[str] = (),
     suspects: Sequence[str] = (),
+    stored: Sequence[str] = (),
     budget_s: float = 5.0,
 ) -> StaticSearch:
     """Search for the smallest static set, starting from the leaves in `suspects`.
 
+    Of what is only `stored` into an array no fractions are tried: they are data, and a store can be written otherwise.
     Arrays, lists, dicts and objects with state of their own are never made static: they stand in `refused`
     with the reason. The caller proves the result through `jax.jit` and restores state that a trace changes.
     """
     search = _Search(fn, args, kwargs, leaves_.static_names(fn, static_argnums, static_argnames), budget_s)
-    found = search.run(suspects)
+    found = search.run([*suspects, *(path for path in stored if path not in search.fractions)])
     if found is None:
         return StaticSearch(None, refused=tuple(search.refused.items()), traces=search.traces,
                             errors=tuple(search.errors))  # fmt: skip
@@ -115,6 +117,7 @@ class _Search:
         self.fn, self.args, self.kwargs, self.declared = fn, args, kwargs, declared
         self.arguments = leaves_.bound_arguments(fn, args, kwargs)
         self.values = {path: value for _, path, value in self.arguments}
+        self.fractions = {p for p, v in self.values.items() if isinstance(v, (float, complex))}
         self.traces, self.errors = 0, list[Problem]()
         self.refused: dict[str, str] = {}
         self.deadline = time.monotonic() + budget_s
@@ -133,6 +136,8 @@ class _Search:
             growth += 1
             self.errors.append(problem)
             new = self._allowed(problem.leaves) - static
+            if problem.op == "setitem":
+                new -= self.fractions
             if not new or growth > MAX_GROWTH or time.monotonic() > self.deadline:
                 return None
             static |= new

@@ -795,4 +795,16 @@ CASES = {
         "leaked-tracer", "def f(x):\n    seen = []\n    def body(x, _):\n        seen.append(x)\n        return 2 * x, None\n"
         "    x, _ = jax.lax.scan(body, x, None, length=3)\n    return x, seen\n", ("f(1.0)",), "    seen = list(seen)\n",
     ),
+    "global that keeps a value": Case(
+        "leaked-tracer", "last = None\n\ndef f(x):\n    global last\n    y = x.sum()\n    last = y\n    return y * x\n", ("f(jnp.ones(2))",),
+        "        global last\n        last = y\n\n    jax.debug.callback(keep, y)\n",
+    ),
+    "branch beside a global that keeps a value": Case(
+        "tracer-bool", "last = None\n\ndef f(x):\n    global last\n    last = x\n    if x > 0:\n        return x\n    return -x\n",
+        ("f(2.0)", "f(-2.0)"), "jax.debug.callback(keep, x)\n    return jnp.where(x > 0, x, -x)\n",
+    ),
+    "function, count and a buffer of data": Case(
+        "in-place-update", "def f(g, x, n):\n    out = np.zeros(n)\n    for k in range(n):\n        out[k] = x\n        x = g(x)\n    return out\n",
+        ("f(jnp.sin, 1.0, 3)",), "        out = out.at[k].set(x)\n",
+    ),
 }  # fmt: skip

@@ -303,3 +303,19 @@ def test_a_correction_is_not_proved_on_calls_between_which_the_notebook_changed(
     notebook.run("f(1.0, 3)")
     assert fixes() and not any(f.verified for f in fixes())
     assert "`scale` as now" in fixes()[0].evidence
+
+
+def test_number_that_is_stored_is_not_made_static() -> None:
+    case = CASES["function, count and a buffer of data"]
+    fixes = [f for _, f in corrections(case.cell, case.calls)]
+    assert fixes and not any("x" in (f.static_argnames or ()) for f in fixes)
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    ["w[f'w{i}']", "w['w' + str(i)]", "getattr(Table, f'w{i}')", "[key := 'w{}'.format(i), w[key]][1]"],
+)
+def test_number_in_a_name_that_is_looked_up_is_made_static(lookup: str) -> None:
+    cell = f"class Table:\n    w0, w1 = 1.0, 2.0\n\ndef f(x, i, w):\n    return x * {lookup}\n"
+    found = corrections(cell, ["f(1.0, 1, {'w0': 1.0, 'w1': 2.0})"])
+    assert [(kind, f.static_argnames) for kind, f in found] == [("tracer-format", ("i",))]

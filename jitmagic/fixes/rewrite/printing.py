@@ -127,9 +127,9 @@ def _under_a_condition(place: Place) -> Iterator[Candidate]:
 
 def _outside(place: Place) -> Iterator[Candidate]:
     """`logger.info(f"{x:.3f}")` as a callback."""
-    from jitmagic.fixes.rewrite import conversions
+    from jitmagic.fixes.rewrite import outside
 
-    yield from conversions._outside(place)
+    yield from outside.candidates(place)
 
 
 def _formatted_before(place: Place) -> Iterator[Candidate]:
