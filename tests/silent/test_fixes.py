@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.silent.cells import finding
@@ -51,6 +56,7 @@ CELLS = [
     ("key-reuse", "def f(key):\n    a = jax.random.split(key, 3)\n    b = jax.random.split(key, 3)\n    g = jax.vmap(jax.random.normal)\n    return g(a), g(b)\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    a = jax.random.normal(jax.random.fold_in(key, 1))\n    return a, jax.random.normal(jax.random.fold_in(key, 1))\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    a, b = jax.random.split(key)\n    ks = jax.random.split(key, 3)\n    return jax.random.normal(a) - jax.random.normal(b), jax.vmap(jax.random.normal)(ks)\n", ["f(jax.random.key(0))"], "", {}),
+    ("key-reuse", "def f(key):\n    return {n: jax.random.normal(key, s) for n, s in (('a', (2,)), ('b', (2,)))}\n", ["f(jax.random.key(0))"], "", {}),
     ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),
     ("hidden-rng", "def f(x):\n    y = 2 * x\n    return y + rng.normal(1.0, size=y.shape) * rng.random(len(y))\n", ["f(jnp.ones(2))"] * 2, "rng = np.random.default_rng(0)\n", {}),
@@ -123,6 +129,22 @@ def test_a_fix_that_was_run(
 def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:
     (fix,) = finding("nan", cell, call).fixes
     assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "def f(x):\n    def step(x, _):\n        x = x + np.random.normal()\n        return x, x\n    return jax.lax.scan(step, x, None, length=3)[1]\n",
+        "def f(x):\n    out = []\n    for _ in range(3):\n        x = x + np.random.normal()\n        out.append(x)\n    return jnp.stack(out)\n",
+        "def f(x):\n    return jnp.cumsum(x + jnp.stack(jax.tree.map(lambda v: v + np.random.normal(), [0.0, 0.0, 0.0])))\n",
+    ],
+)
+def test_each_turn_of_a_loop_draws_other_numbers(cell: str) -> None:
+    fix = next(f for f in finding("hidden-rng", cell, "f(0.0)", "f(0.0)").fixes if f.verified)
+    namespace: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np}
+    exec(fix.cell or "", namespace)
+    steps = np.diff(namespace["f"](0.0, jax.random.key(0)))
+    assert abs(steps[0] - steps[1]) > 1e-3
 
 
 def test_all_numbers_that_come_back_as_arrays_start_as_arrays() -> None:

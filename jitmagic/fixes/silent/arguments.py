@@ -41,10 +41,15 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         if found is not None:
             yield from found
             return
-    hoisted = list(_hoisted(finding, evidence, prover, line, sources))
-    yield from hoisted
-    if finding.kind == "hidden-rng" and not hoisted:
-        yield from drawn.propose(finding, evidence, prover, line, sources)
+    families = [_hoisted, drawn.propose] if finding.kind == "hidden-rng" else [_hoisted]
+    draw = drawn.drawing(text, line, prover.checker.namespace)
+    if draw is not None and drawn.is_repeated(text, draw):
+        families.reverse()  # one number for all turns is not what was meant
+    for family in families:
+        fixes = list(family(finding, evidence, prover, line, sources))
+        yield from fixes
+        if fixes:
+            return
 
 
 _TAKERS = frozenset("pop popleft popitem get_nowait readline send".split())

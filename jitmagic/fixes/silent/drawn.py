@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.rewrite.names import wrapped
-from jitmagic.fixes.silent import given_keys
+from jitmagic.fixes.silent import given_keys, keys, trial
 from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Finding, Fix
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
 
 _TIGHT = (ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.Compare)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _REPEATED = (ast.For, ast.While, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -30,40 +32,85 @@ def propose(
     text, jax_random = Text(evidence.function.cell), alias(prover, "jax.random")
     if not jax_random:
         return
-    draw = next((n for n in text.on_line(line) if kind_of(n, prover.checker.namespace)), None)
+    draw = drawing(text, line, prover.checker.namespace)
     outer = _outermost(text, draw) if draw is not None else None
     if outer is None:
         return
     name = text.fresh(*given_keys.KEYS)
-    cell = _drawn(text, outer, prover.checker.namespace, name, jax_random)
-    changed = replace(evidence, function=replace(evidence.function, cell=cell))
-    new = Text(cell)
-    seeds = [
-        n for n in ast.walk(new.tree) if isinstance(n, ast.Call) and new.code(n) == f"{jax_random}.key(0)"
+    repeated = any(is_repeated(text, n) for n in _draws_in(text, outer, prover.checker.namespace))
+    cell = _drawn(text, outer, prover.checker.namespace, name, jax_random, split=not repeated)
+    for made in _each_turn(cell, name) if repeated else [cell]:
+        changed = replace(evidence, function=replace(evidence.function, cell=made))
+        new = Text(made)
+        seeds = [
+            n for n in ast.walk(new.tree) if isinstance(n, ast.Call) and new.code(n) == f"{jax_random}.key(0)"
+        ]
+        for fix in given_keys.with_key(changed, prover, new, seeds[0], sources):
+            if not repeated or _each_once(prover, fix):
+                yield replace(fix, title=f"draw with `{jax_random}`, from a key that each call passes")
+                return
+
+
+def drawing(text: Text, line: int, namespace: Mapping[str, Any]) -> ast.expr | None:
+    """The draw of NumPy or of Python that begins on this line."""
+    return next((n for n in text.on_line(line) if isinstance(n, ast.expr) and kind_of(n, namespace)), None)
+
+
+def is_repeated(text: Text, node: ast.AST) -> bool:
+    """A loop, a lambda or a function inside the function at the top may make the call again and again."""
+    around = [a for a in _around(text, node) if isinstance(a, (*_REPEATED, *_FUNCTIONS))]
+    return any(isinstance(a, _REPEATED) for a in around) or len(around) > 1
+
+
+def _each_turn(cell: str, key: str) -> Iterator[str]:
+    """Cells in which each turn of a loop draws with a key of its own."""
+    text = Text(cell)
+    uses = [
+        n
+        for n in ast.walk(text.tree)
+        if isinstance(n, ast.Name) and n.id == key and isinstance(n.ctx, ast.Load)
     ]
-    for fix in given_keys.with_key(changed, prover, new, seeds[0], sources):
-        yield replace(fix, title=f"draw with `{jax_random}`, from a key that each call passes")
+    for function in dict.fromkeys(text.around(n, *_FUNCTIONS) for n in uses):
+        if isinstance(function, FunctionNode):
+            yield from keys.rewritten(cell, function, key)
+
+
+def _each_once(prover: Prover, fix: Fix) -> bool:
+    """No two draws of the corrected cell have the same key."""
+    from jitmagic.silent.program import keys_of
+
+    with contextlib.suppress(Exception):
+        traced = trial.play(prover, fix.cell or "", fix.calls or ()).traced
+        return traced is not None and not keys_of(traced.jaxpr).reused
+    return False
+
+
+def _around(text: Text, node: ast.AST) -> Iterator[ast.AST]:
+    while node in text.parents:
+        node = text.parents[node]
+        yield node
 
 
 def _outermost(text: Text, node: ast.AST) -> FunctionNode | None:
-    """The function or method at the top around a draw; None where a loop or lambda in it draws again and again."""
-    found = None
-    while node in text.parents:
-        node = text.parents[node]
-        if isinstance(node, _REPEATED):
-            return None
-        found = node if isinstance(node, FunctionNode) else found
-    return found
+    """The function or method at the top around a draw."""
+    found = [a for a in _around(text, node) if isinstance(a, FunctionNode)]
+    return found[-1] if found else None
 
 
-def _drawn(text: Text, outer: FunctionNode, namespace: Mapping[str, Any], key: str, module: str) -> str:
-    """The cell in which the function begins with a key, and draws with it. Raises ValueError for other draws."""
-    draws = sorted((n for n in ast.walk(outer) if kind_of(n, namespace)), key=text.span)
-    if any(_outermost(text, n) is not outer for n in draws):
-        raise ValueError("each turn would need a key of its own")
-    names = [key] if len(draws) == 1 else [text.fresh(f"{key}_{i + 1}") for i in range(len(draws))]
+def _draws_in(text: Text, function: FunctionNode, namespace: Mapping[str, Any]) -> list[ast.AST]:
+    return sorted((n for n in ast.walk(function) if kind_of(n, namespace)), key=text.span)
+
+
+def _drawn(
+    text: Text, outer: FunctionNode, namespace: Mapping[str, Any], key: str, module: str, *, split: bool
+) -> str:
+    """The cell in which the function begins with a key, and draws with it, or with parts of it where `split`. Raises
+    ValueError for other draws."""
+    draws = _draws_in(text, outer, namespace)
+    several = split and len(draws) > 1
+    names = [text.fresh(f"{key}_{i + 1}") for i in range(len(draws))] if several else [key] * len(draws)
     lines = [f"{key} = {module}.key(0)"]
-    if len(draws) > 1:
+    if several:
         lines.append(
             f"{', '.join(names)} = {module}.split({key}{f', {len(names)}' if len(names) > 2 else ''})"
         )

@@ -34,25 +34,22 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
     function = min(functions, key=lambda n: (n.end_lineno or 0) - n.lineno)
     sources = trial.history(prover)
     for key in dict.fromkeys(finding.culprits):
-        for rewrite in (
-            _comprehension,
-            _tree_map,
-            _scan_body,
-            _while_body,
-            _lambda_body,
-            _each_use,
-            _each_split,
-        ):
-            cell = None
-            with contextlib.suppress(SyntaxError, ValueError, LookupError):
-                cell = rewrite(Text(evidence.function.cell), function.name, function.lineno, key)
-            words = _proved(prover, cell, sources) if cell else None
-            if cell and words:
+        for cell in rewritten(evidence.function.cell, function, key):
+            if words := _proved(prover, cell, sources):
                 yield Fix(
                     title=f"split `{key}` so that each draw has its own key", applicability="unsafe", verified=True,
                     evidence=words, cell=cell,
                 )  # fmt: skip
                 return
+
+
+def rewritten(cell: str, function: FunctionNode, key: str) -> Iterator[str]:
+    """Cells in which the draws of this function from the key may each have their own."""
+    rewrites = (_comprehension, _tree_map, _scan_body, _while_body, _lambda_body, _each_use, _each_split)
+    for rewrite in rewrites:
+        with contextlib.suppress(SyntaxError, ValueError, LookupError):
+            if made := rewrite(Text(cell), function.name, function.lineno, key):
+                yield made
 
 
 def _proved(prover: Prover, cell: str, sources: list[str]) -> str | None:
@@ -204,6 +201,8 @@ def _comprehension(text: Text, name: str, line: int, key: str) -> str | None:
         if called in ("enumerate", "zip", "reversed", "map"):
             return _by_number(text, use, generator, key, counted=called == "enumerate")
         target, looped = text.code(generator.target), text.code(generator.iter)
+        if isinstance(generator.target, ast.Tuple) and target[0] != "(":
+            target = f"({target})"
         bounds = (
             generator.iter.args
             if isinstance(generator.iter, ast.Call) and dotted_name(generator.iter.func) == "range"
