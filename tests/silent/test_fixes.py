@@ -57,6 +57,7 @@ CELLS = [
     ("key-reuse", "def f(key):\n    a = jax.random.normal(jax.random.fold_in(key, 1))\n    return a, jax.random.normal(jax.random.fold_in(key, 1))\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    a, b = jax.random.split(key)\n    ks = jax.random.split(key, 3)\n    return jax.random.normal(a) - jax.random.normal(b), jax.vmap(jax.random.normal)(ks)\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    return {n: jax.random.normal(key, s) for n, s in (('a', (2,)), ('b', (2,)))}\n", ["f(jax.random.key(0))"], "", {}),
+    ("hidden-rng", "def g(x):\n    return x + jax.random.normal(K)\ndef f(x):\n    return 2 * g(x)\n", ["f(1.0)"] * 2, "K = jax.random.key(0)\n", {}),
     ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),
     ("hidden-rng", "def f(x):\n    y = 2 * x\n    return y + rng.normal(1.0, size=y.shape) * rng.random(len(y))\n", ["f(jnp.ones(2))"] * 2, "rng = np.random.default_rng(0)\n", {}),

@@ -34,6 +34,11 @@ def propose(
         return _passed_key(evidence, prover, *made, sources)
     if name := _captured_key(finding, function, prover.checker.namespace):
         return _captured(evidence, prover, name, sources)
+    first = next(text.on_line(line), None)
+    helper = text.around(first, ast.FunctionDef) if first is not None else None
+    if isinstance(helper, ast.FunctionDef) and not seeds:
+        if name := _captured_key(finding, helper, prover.checker.namespace):
+            return _captured_by_helper(evidence, prover, text, helper, name, sources)
     return with_key(evidence, prover, text, seeds[0], sources) if seeds else None
 
 
@@ -58,10 +63,25 @@ def _seeds_on(text: Text, line: int) -> list[ast.Call]:
     return [n for n in text.on_line(line) if isinstance(n, ast.Call) and _is_maker(n)]
 
 
-def _key_handed_down(
-    evidence: Evidence, prover: Prover, text: Text, seed: ast.Call, sources: Sequence[str]
+def _captured_by_helper(
+    evidence: Evidence, prover: Prover, text: Text, helper: ast.FunctionDef, name: str, sources: Sequence[str]
 ) -> Iterator[Fix]:
-    """A key that a helper makes from a fixed seed is taken as an argument, and handed down to it."""
+    """A key from outside that a helper reads is handed down to it, as one is that the helper makes."""
+    first = helper.body[1] if ast.get_docstring(helper) and len(helper.body) > 1 else helper.body[0]
+    new = Text(text.before(first, [f"{name} = jax.random.key(0)"]).result())
+    seed = next(
+        n.value for n in ast.walk(new.tree)
+        if isinstance(n, ast.Assign) and new.code(n) == f"{name} = jax.random.key(0)"
+    )  # fmt: skip
+    assert isinstance(seed, ast.Call)
+    return _key_handed_down(evidence, prover, new, seed, sources, f"jax.random.fold_in({name}, {{}})")
+
+
+def _key_handed_down(
+    evidence: Evidence, prover: Prover, text: Text, seed: ast.Call, sources: Sequence[str], given: str = ""
+) -> Iterator[Fix]:
+    """A key that a helper makes from a fixed seed is taken as an argument, and handed down to it. `given`: what the
+    calls pass, with the number of the call for `{}`."""
     if prover.parts is not None:
         return
     statement = text.statement(seed)
@@ -70,10 +90,10 @@ def _key_handed_down(
     made = handed_down(
         text.source, evidence.function.name, seed.lineno, seed.col_offset, name, prover.checker.namespace
     )
-    maker = text.code(seed.func)
+    given = given or text.code(seed.func) + "({})"
     calls, others = (
         [
-            add_argument(s, evidence.function.name, name, f"{maker}({i})", keyword=made.keyword)
+            add_argument(s, evidence.function.name, name, given.format(i), keyword=made.keyword)
             for i, s in enumerate(some, first)
         ]
         for some, first in ((sources, 0), (sources[:1], 12345))
