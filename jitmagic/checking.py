@@ -231,7 +231,7 @@ class Checker(Subject):
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
-        from jitmagic.state import constants
+        from jitmagic.state import constants, frozen
         from jitmagic.tracing import compat, stages
 
         reach = reach if reach is not None else self.reach(args, kwargs)
@@ -264,7 +264,7 @@ class Checker(Subject):
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
-        self.variants.add(self.kind_of_call(args, kwargs), constants.freeze(reach, baked, dyn))
+        self.variants.add(self.kind_of_call(args, kwargs), frozen.freeze(reach, baked, dyn))
         self.guarded(self._observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jitmagic.state.constants import Frozen
+    from jitmagic.state.frozen import Frozen
 
 
 class Variants:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import collections
-import enum
-import functools
 import types
-import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.adapters import adapter_for, is_ref
-from jitmagic.state.paths import Place, at_or_below
+from jitmagic.state.adapters import adapter_for
+from jitmagic.state.paths import Place
 from jitmagic.state.reached import LeafValue, Reach
 from jitmagic.state.reads import reads_of, seen_from_cell
-from jitmagic.state.snapshot import sample
-from jitmagic.state.values import MISSING, is_a, is_array, is_tracer, short
+from jitmagic.state.values import is_a, is_array, is_tracer, short
 
 _Type = Literal["array", "scalar", "object", "rng", "function"]
 _SMALL = 1 << 20
@@ -41,7 +36,7 @@ def variables(
     constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` and
     `static` are the paths with those roles.
     """
-    leaves = [leaf for leaf in reach.leaves() if _below(leaf.path, dyn) or not _is_input(leaf)]
+    leaves = [leaf for leaf in reach.leaves() if _below(leaf.path, dyn) or not is_input(leaf)]
     baked = match(jaxpr_constants, leaves)
     if len(baked) < len({id(c) for c in jaxpr_constants}):
         extra = [leaf for leaf in reach.leaves(used_only=False) if leaf.path not in baked]
@@ -58,7 +53,7 @@ def variables(
     return tuple(found.values())
 
 
-def _is_input(leaf: LeafValue) -> bool:
+def is_input(leaf: LeafValue) -> bool:
     """Does it come in as an argument? What is in objects that are no pytree does not."""
     if leaf.root.origin != "argument":
         return False
@@ -101,7 +96,7 @@ def _variable(
         declared=declared,
         shape=tuple(value.shape) if whole else None,
         dtype=str(value.dtype) if whole else type(value).__name__ if kind == "scalar" else None,
-        bytes=_bytes(value) if whole else None,
+        bytes=size_of(value) if whole else None,
         value=short(value) if kind in ("scalar", "object", "function") else None,
         reads=seen_from_cell(leaf.path, reads_of(leaf.path, reach.functions), reach.functions)
         or _reads_of_alias(leaf, reach),
@@ -122,7 +117,7 @@ def of_place(place: Place) -> Variable | None:
         role="dynamic",
         shape=None if rng else tuple(value.shape),
         dtype=None if rng else str(value.dtype),
-        bytes=None if rng else _bytes(value),
+        bytes=None if rng else size_of(value),
     )
 
 
@@ -141,7 +136,8 @@ def _type(leaf: LeafValue) -> _Type:
     return "array" if is_array(value) else "object"
 
 
-def _bytes(value: Any) -> int | None:
+def size_of(value: Any) -> int | None:
+    """Bytes of an array; None of what has no size, or refuses to tell."""
     try:
         return int(value.nbytes)
     except Exception:
@@ -213,246 +209,6 @@ def _equal(value: Any, array: np.ndarray) -> bool:
             return bool(np.array_equal(given.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc"))
     except Exception:
         return False
-
-
-# Remembering what was baked in.
-
-
-def freeze(
-    reach: Reach, variables: Iterable[Variable] | None = None, without: Collection[str] = ()
-) -> Frozen:
-    """Remember the values of a function's variables (of all that it reads, where none are given).
-
-    Functions and arrays of more than 1 MB are kept by weak reference, scalars and strings by value, numpy
-    arrays with a copy or sample of their contents, random states and inputs not at all.
-    """
-    wanted = None if variables is None else {v.path for v in variables}
-    leaves = [leaf for leaf in reach.leaves() if not _is_input(leaf)]
-    if wanted is not None:
-        known = {leaf.path for leaf in leaves}
-        if not wanted <= known:
-            leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
-        leaves = [leaf for leaf in leaves if leaf.path in wanted]
-    # jax follows what a Ref holds by itself
-    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf))]
-    whole = _whole(reach, {leaf.path for leaf in kept}, without)
-    return Frozen([*(_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
-
-
-def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> list[_Baked]:
-    """Containers that are gone through or measured, choices of an enum, and functions that are no Python functions."""
-    found: list[_Baked] = []
-    for root in reach.roots:
-        value = root.value
-        if root.origin in ("argument", "default", "attribute") or root.path in known or value is MISSING:
-            continue
-        if any(at_or_below(path, (root.path,)) for path in without):
-            continue
-        if type(value) in (list, tuple, dict, set, frozenset):
-            if any(not u.steps for u in root.uses) and all(u.action == "read" for u in root.uses):
-                found.append(_Measured(root.path, root.place, value))
-        elif is_a(value, enum.Enum) or _is_of_library(value):
-            if all(u.action == "read" for u in root.uses):
-                found.append(_Baked(root.path, root.place, value))
-        elif _holds_functions(value):  # `opt.update(...)` changes nothing in it
-            told = any(at_or_below(path, (root.path,)) for path in known)
-            if not told and all(u.action != "write" for u in root.uses):
-                found.append(_Baked(root.path, root.place, value))
-    return found
-
-
-def _is_of_library(value: Any) -> bool:
-    """`jnp.tanh`, `jax.nn.relu`, `np.sin` under a name of the notebook's."""
-    if not callable(value) or is_a(value, type | types.ModuleType):
-        return False
-    module = getattr(value, "__module__", None) or type(value).__module__
-    return isinstance(module, str) and module.partition(".")[0] in ("jax", "jaxlib", "numpy", "math")
-
-
-def _holds_functions(value: Any) -> bool:
-    """A named tuple of functions: what `optax.sgd` and its like make."""
-    return (
-        is_a(value, tuple) and hasattr(type(value), "_fields") and bool(value) and all(map(callable, value))
-    )
-
-
-def _is_in_ref(leaf: LeafValue) -> bool:
-    return is_ref(leaf.value) or (leaf.place.adapter is not None and leaf.place.adapter.name == "jax.Ref")
-
-
-class Frozen:
-    """The values that a compiled function goes on with."""
-
-    def __init__(self, baked: list[_Baked]) -> None:
-        self._baked = {b.path: b for b in baked}
-        self._checks = [(b.read, b.held, b.path, b.mutable) for b in baked]
-
-    def changed(self) -> list[tuple[str, str, str]]:
-        """Path, short text then and short text now of each value that is another one now."""
-        found = []
-        for read, held, path, mutable in self._checks:
-            now = read()
-            if (now is held or (type(held) is _Ref and now is held())) and not mutable:
-                continue
-            baked = self._baked[path]
-            if not baked.same(now):
-                found.append((path, baked.text, baked.text_now(now)))
-        return found
-
-    def forget(self, paths: Iterable[str]) -> None:
-        """Do not look at these again."""
-        gone = set(paths)
-        self._checks = [c for c in self._checks if c[2] not in gone]
-
-
-_Ref = weakref.ref
-_CONTAINERS = (list, tuple, set, frozenset, collections.deque)
-_DEPTH = 8
-"""Functions within functions that are compared by what they hold."""
-
-
-class _Baked:
-    """One value as it was, and how to look at it now."""
-
-    def __init__(self, path: str, place: Place, value: Any) -> None:
-        self.path, self.text = path, short(value)
-        self.read = _reader(place)
-        self.held: Any = _reference(value)
-        self.sample: Any = _contents(value)
-        self.mutable = is_a(value, np.ndarray) or type(value) in _CONTAINERS
-        """Its contents may change while it stays the same object."""
-        self.copy = value.copy() if is_a(value, np.ndarray) and value.nbytes <= _SMALL else None
-
-    def same(self, now: Any) -> bool:
-        """Is this the value that was baked in, or one that makes no difference?"""
-        old = self.held() if type(self.held) is _Ref else self.held
-        if is_a(now, np.ndarray):
-            return self._same_numpy(now)
-        if now is old and old is not None:
-            return self.sample is None or self.sample == _contents(now)
-        if is_tracer(now):
-            return True  # a trace is going on
-        return _alike(old, now, self.sample)
-
-    def _same_numpy(self, now: np.ndarray) -> bool:
-        if self.copy is not None:
-            same = (now.shape, now.dtype) == (self.copy.shape, self.copy.dtype)
-            return same and now.tobytes() == self.copy.tobytes()
-        return bool(sample(now) == self.sample)
-
-    def text_now(self, now: Any) -> str:
-        """Short text of the value now; says so where only the contents differ."""
-        text = short(now) or "gone"
-        if text != self.text or _holds_functions(now):
-            return text
-        return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
-
-
-class _Measured(_Baked):
-    """A container of which only the number of items is held: what is in it is looked at by itself."""
-
-    def __init__(self, path: str, place: Place, value: Any) -> None:
-        super().__init__(path, place, value)
-        self.items, self.mutable = len(value), True
-        self.text = (
-            repr(value) if self.items < 10 and all(type(v) in values.SCALARS for v in value) else self.text
-        )
-        self.held = self.sample = None
-
-    def same(self, now: Any) -> bool:
-        """Are there as many items as before?"""
-        return is_tracer(now) or (is_a(now, Collection) and len(now) == self.items)
-
-    def text_now(self, now: Any) -> str:
-        """Short text of the container now."""
-        return short(now) or "gone"
-
-
-def _reader(place: Place) -> Callable[[], Any]:
-    """A fast way to look at a place: follows names from the root, without a call per step where it can."""
-    if place.adapter is not None and place.parent is not None:
-        return functools.partial(_inside, place.parent)
-    if place.parent is None and is_a(place.holder(), dict):
-        return functools.partial(place.holder().get, place.key, MISSING)
-    return place.look
-
-
-def _inside(place: Place) -> Any:
-    """The value in a framework's array or variable; where a plain array was bound in its place, that."""
-    value = place.look()
-    adapter = adapter_for(value)
-    return value if adapter is None else adapter.read(value)
-
-
-def _reference(value: Any) -> Any:
-    large = values.is_jax_array(value) and (_bytes(value) or 0) > _SMALL
-    if large or is_a(value, types.FunctionType | np.ndarray):
-        try:
-            return weakref.ref(value)
-        except TypeError:
-            return value
-    return value
-
-
-def _contents(value: Any) -> Any:
-    if is_a(value, np.ndarray):
-        return sample(value) if value.nbytes > _SMALL else None
-    if type(value) in _CONTAINERS:
-        return _items(value)
-    if is_a(value, types.FunctionType) or _holds_functions(value):
-        return _identity(value, _DEPTH)
-    return None
-
-
-def _items(value: Any) -> tuple[Any, ...]:
-    """The items of a plain container; of a long list or tuple a few thousand and its length."""
-    if type(value) not in (list, tuple) or len(value) <= _LONG:
-        return tuple(value)
-    return (len(value), *value[:: len(value) // _LONG], value[-1])
-
-
-def _alike(old: Any, now: Any, contents: Any) -> bool:
-    if is_a(now, types.FunctionType) or _holds_functions(now):
-        return contents is not None and _identity(now, _DEPTH) == contents
-    if type(now) in values.SCALARS or is_a(now, np.generic):
-        return type(now) is type(old) and (bool(now == old) or (now != now and old != old))
-    if type(now) in _CONTAINERS:
-        return type(now) is type(old) and _items(now) == contents
-    if values.is_jax_array(now) and values.is_jax_array(old):
-        return _same_arrays(old, now)
-    return now is old
-
-
-def _same_arrays(old: Any, now: Any) -> bool:
-    """A cell that was run again binds a new array with the old values: no harm in that."""
-    try:
-        if (old.shape, old.dtype) != (now.shape, now.dtype) or old.nbytes > _SMALL:
-            return False
-        if bool(getattr(old, "weak_type", False)) != bool(getattr(now, "weak_type", False)):
-            return False
-        return np.asarray(old).tobytes() == np.asarray(now).tobytes()
-    except Exception:
-        return False
-
-
-def _code_key(code: types.CodeType) -> Any:
-    consts = tuple(
-        _code_key(c) if is_a(c, types.CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts
-    )
-    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
-
-
-def _identity(value: Any, depth: int = 0) -> Any:
-    """What tells a value from others; functions by code, defaults and closure, wherever they stand, and tuples
-    by their items, down to `depth`."""
-    if type(value) in values.SCALARS:
-        return type(value).__name__, value
-    if depth and is_a(value, tuple):
-        return type(value).__name__, tuple(_identity(v, depth - 1) for v in value)
-    if depth and is_a(value, types.FunctionType):
-        held = (*values.cell_values(value), *(value.__defaults__ or ()))
-        return _code_key(value.__code__), tuple(_identity(v, depth - 1) for v in held)
-    return id(value)
 
 
 def is_dynamic_by_itself(value: Any) -> bool:

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.state.constants import freeze, variables
+from jitmagic.state.constants import variables
+from jitmagic.state.frozen import freeze
 from jitmagic.state.roots import reach
 
 
