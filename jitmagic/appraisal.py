@@ -77,7 +77,7 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     jaxpr, terms = staged.traced.jaxpr, reference.largest_reduction(staged.traced.jaxpr)
     found = first = compare.compare(eager.value, out, terms=terms)
     if found:
-        program = reference.Program(jaxpr, inputs, subject.settings.budget / 4)
+        program = reference.Program(jaxpr, inputs, subject.budget / 4)
         leading = reference.Leading(program, len(jax.tree.leaves(out)))
         found = compare.compare(eager.value, out, reference=leading, terms=terms)
         suspected = any(d.compiler for d in found) or not program.evaluated
@@ -119,7 +119,7 @@ def _located(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any
     from jitmagic.measure import parting
 
     file = source_file(subject.fn)
-    line = parting.first_parting(jaxpr, inputs, file, subject.settings.budget / 4)
+    line = parting.first_parting(jaxpr, inputs, file, subject.budget / 4)
     return found if line is None else _at_line(subject, found, file, line)
 
 
@@ -128,7 +128,7 @@ def _wrapped(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any
     from jitmagic.measure import wrapping
 
     file = source_file(subject.fn)
-    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
+    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.budget / 4)
     if line is None:
         return found
     return tuple(replace(d, wraps=True) for d in _at_line(subject, found, file, line))
@@ -246,7 +246,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
             restore_each=inputs.given_away,
             loops=subject.settings.loops,
             repeats=subject.settings.repeats,
-            budget_s=subject.settings.budget,
+            budget_s=subject.budget,
             device=jax.default_backend(),
             compile_s=total,
             eager_once_s=eager.seconds,
@@ -270,7 +270,7 @@ def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, restore: Any) 
     if jit is None:
         return
     with quiet.held_back():
-        found = lies.host_copies(target, args, kwargs, subject.seen, restore, subject.settings.budget / 5)
+        found = lies.host_copies(target, args, kwargs, subject.seen, restore, subject.budget / 5)
         for remark in (found, lies.dispatch(jit)):
             if remark is not None:
                 subject.seen.remark(remark)

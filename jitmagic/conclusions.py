@@ -125,7 +125,7 @@ def assemble(
     from jitmagic.tracing import compat
 
     cell = cell or (subjects[0].cell if subjects else CellSource())
-    deadline = prove.clock() + max((s.settings.budget for s in subjects), default=0.0)
+    deadline = prove.clock() + max((s.budget for s in subjects), default=0.0)
     findings = rules.select([f for s in subjects for f in findings_of(s, deadline)])
     return report.Report(
         functions=tuple(function_report(s) for s in subjects),

@@ -133,7 +133,7 @@ def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
 
     try:
         with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly(), _scan_in_python():
-            with within(checker.settings.budget):
+            with within(checker.budget):
                 # staged, so nothing is computed
                 jax.make_jaxpr(lambda: (checker.fn(*args, **kwargs), None)[1])()
     except OutOfTime:
@@ -225,7 +225,7 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
         with quiet.undone(reach) as before, quiet.held_back(), quiet.plainly():
             run = recording.record(
                 checker.fn, args, kwargs,
-                static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
+                static=static, constants=names, budget_s=checker.budget / 4, reach_inside=inside,
                 find_nan=False,
             )  # fmt: skip
             if run.complete and not inside:
@@ -280,7 +280,7 @@ def _search(checker: Subject, args: Any, kwargs: Any) -> None:
         result = search.smallest_static(
             checker.fn, args, kwargs,
             static_argnums=checker.options.static_argnums, static_argnames=checker.options.static_argnames,
-            suspects=suspects, stored=stored, budget_s=checker.settings.budget / 2,
+            suspects=suspects, stored=stored, budget_s=checker.budget / 2,
         )  # fmt: skip
     checker.seen.static_verified, checker.seen.search = result.leaves, result
     later = [p for p in result.errors if p.op != "user" and p.where is not None]

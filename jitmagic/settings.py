@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 
@@ -35,6 +36,18 @@ class Settings:
     compile: bool = True
     """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
     what_if: WhatIfs = WhatIfs()
+
+
+MOST_PATIENCE = 2.0
+
+
+def patience() -> float:
+    """How much longer things take on a machine that has more to do than it has cores: 1 to `MOST_PATIENCE`."""
+    try:
+        load = os.getloadavg()[0]
+    except (AttributeError, OSError):  # Windows does not tell
+        return 1.0
+    return min(MOST_PATIENCE, max(1.0, load / (os.cpu_count() or 1)))
 
 
 @dataclass(frozen=True)

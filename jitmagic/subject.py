@@ -16,7 +16,7 @@ from jitmagic import quiet, report
 from jitmagic.facts import has_parameters
 from jitmagic.options import JitOptions
 from jitmagic.seen import Sample, Seen
-from jitmagic.settings import CellSource, Settings
+from jitmagic.settings import CellSource, Settings, patience
 from jitmagic.state.wrappers import unwrap
 from jitmagic.variants import Variants
 from jitmagic.watched import Shim, Watched, of_custom_derivative, unwrap_jitted
@@ -64,6 +64,8 @@ class Subject:
         self._short = getattr(inner, "__name__", type(inner).__name__)
         self._compiled_before = 0
         self.dyn, self.settings = dyn, settings or Settings()
+        self.budget = round(self.settings.budget * patience(), 1)
+        """Seconds that extra runs may take: those of the settings, and more while the machine is busy otherwise."""
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
         self.seen = Seen()

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from jitmagic import subject
 from jitmagic.tracing.stages import counted
 
 
@@ -684,7 +685,8 @@ def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):
     assert len(found) == wrong and all("compiler is at fault" in f.message for f in found)
 
 
-def test_a_rehearsal_that_takes_too_long_is_stopped_and_said(notebook):
+def test_a_rehearsal_that_takes_too_long_is_stopped_and_said(notebook, monkeypatch):
+    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     notebook.ok("%config JitMagics.budget = 0.3")
     notebook.ok("def slow(x):\n    for _ in range(200_000):\n        abs(int(3.0)); (lambda: 0)()\n    return x\n"
                 "def endless(x):\n    while not isinstance(x, jax.core.Tracer):\n        (lambda: 0)()\n    return x")  # fmt: skip

@@ -52,3 +52,21 @@ def test_profilers_work_afterwards() -> None:
         [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60
     )
     assert ran.stdout == "profiled\n", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("load", "cores", "factor"), [(0.5, 2, 1.0), (3.0, 2, 1.5), (40.0, 2, 2.0), (3.0, None, 2.0)]
+)
+def test_a_busy_machine_gets_more_time(monkeypatch, load, cores, factor):
+    from jitmagic import settings
+
+    monkeypatch.setattr(settings.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(settings.os, "cpu_count", lambda: cores)
+    assert settings.patience() == factor
+
+
+def test_where_the_load_is_not_told_nothing_is_added(monkeypatch):
+    from jitmagic import settings
+
+    monkeypatch.delattr(settings.os, "getloadavg")
+    assert settings.patience() == 1.0

@@ -54,7 +54,7 @@ def propose(
         checker.failed_inside("the search for a first step", exc)
     if cut:
         places = ", ".join(dict.fromkeys(map(_place, cut)))
-        budget = f"{checker.settings.budget:g} s"
+        budget = f"{checker.budget:g} s"
         checker.seen.note(f"not all fixes were tried within {budget}: some are missing for {places}")
     return tuple(found)
 

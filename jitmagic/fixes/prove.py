@@ -37,7 +37,7 @@ class Prover:
         """`deadline` by `clock`; without it the checker's budget begins now."""
         self.checker = checker
         self.samples: list[Sample] = checker.seen.samples
-        self._deadline = clock() + checker.settings.budget if deadline is None else deadline
+        self._deadline = clock() + checker.budget if deadline is None else deadline
         self.cut = False
         """Something was not tried for lack of time."""
         self._eager: list[Any] | None = None

@@ -38,7 +38,7 @@ def explains(
         inputs = subject.inputs(args, kwargs, static)
     except Exception:  # not a function of jax's, or one that does not trace
         return False
-    program = reference.Program(jaxpr, inputs, subject.settings.budget * SHARE)
+    program = reference.Program(jaxpr, inputs, subject.budget * SHARE)
     leading = reference.Leading(program, len(jax.tree.leaves(got)))
     terms = reference.largest_reduction(jaxpr)
     return not compare.compare(plain, got, reference=leading, terms=terms)

@@ -62,7 +62,7 @@ def time_with_inputs(subject: Subject, names: Sequence[str], args: Any, kwargs: 
     traced = call.trace(*args, **kwargs)
     if folding.folded(traced.jaxpr, traced.lower().compile()):
         return None
-    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=subject.settings.budget / 4).jit
+    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=subject.budget / 4).jit
 
 
 def dead(closed_jaxpr: Any, file: str) -> Iterator[Remark]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jitmagic import conclusions, fixes
+from jitmagic import conclusions, fixes, subject
 from jitmagic.fixes import prove
 from jitmagic.fixes.trial import Outcome, Trial
 from tests.conftest import Notebook
@@ -46,10 +46,11 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, trials: list[str]
 ) -> None:
     ticks = itertools.count()
+    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     checker, _ = watched(HOPELESS, CALLS)
     monkeypatch.setattr(prove, "clock", lambda: float(next(ticks)))  # a second for each look at the clock
     found = conclusions.findings_of(checker)
-    assert len(trials) <= checker.settings.budget
+    assert len(trials) <= checker.budget
     (note,) = _notes(checker)
     assert note.startswith("not all fixes were tried within 10 s: some are missing for ")
     assert all(f"{f.kind} in line {f.span.line}" in note for f in found if f.span and not f.fixes)
@@ -77,6 +78,7 @@ def test_a_run_that_does_not_end_is_ended() -> None:
 
 def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float | None] = []
+    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     monkeypatch.setattr(prove, "clock", lambda: 100.0)
     monkeypatch.setattr(
         fixes, "propose", lambda found, e, c, deadline=None: (given.append(deadline), found)[1]
