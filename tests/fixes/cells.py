@@ -807,4 +807,29 @@ CASES = {
         "in-place-update", "def f(g, x, n):\n    out = np.zeros(n)\n    for k in range(n):\n        out[k] = x\n        x = g(x)\n    return out\n",
         ("f(jnp.sin, 1.0, 3)",), "        out = out.at[k].set(x)\n",
     ),
+    "arrays in a list": Case(
+        "in-place-update", "def f(ws):\n    for i in range(len(ws)):\n        ws[i][0, :] *= 2.0\n    return ws\n",
+        ("f([np.ones((2, 2)), np.ones((2, 2))])",), "        ws[i] = jnp.asarray(ws[i]).at[0, :].multiply(2.0)\n",
+    ),
+    "different values of a list": Case(
+        "tracer-array-conversion", "def f(x):\n    n = len(set(x.tolist()))\n    return x / n\n", ("f(jnp.array([3, 1, 3]))",),
+        "    n = jnp.sum(jnp.diff(jnp.sort(x, axis=None)) != 0) + (x.size > 0)\n",
+    ),
+    "different values that decide": Case(
+        "tracer-array-conversion", "def f(x):\n    if np.unique(x).size > 2:\n        return x / len(np.unique(x))\n    return x\n",
+        ("f(jnp.arange(3.0))", "f(jnp.ones(3))"), "        x / (jnp.sum(",
+    ),
+    "property that is kept": Case(
+        "leaked-tracer", "class A:\n    def __init__(self, a):\n        self.a = a\n\n    @functools.cached_property\n    def m(self):\n"
+        "        return jnp.exp(self.a)\n\na = A(0.5)\n\ndef f(x):\n    return a.m * x\n",
+        ("f(jnp.ones(2))",), "    @property\n    def m(self):\n", setup="import functools\n",
+    ),
+    "dict of functions and a tuple of names": Case(
+        "invalid-jax-type", "def f(x, bank, which):\n    return [bank[k](x) for k in which]\n",
+        ("f(jnp.ones(2), {'s': jnp.sin, 'c': jnp.cos}, ('s', 'c'))",), "    bank = {\"s\": s, \"c\": c}\n",
+    ),
+    "object of the cell and a text": Case(
+        "unregistered-pytree", "class A:\n    def __init__(self, w):\n        self.w = w\n\ndef f(a, x, how):\n"
+        "    return getattr(jnp, how)(a.w * x)\n", ("f(A(jnp.ones(2)), 2.0, 'sum')",), "@jax.tree_util.register_pytree_node_class\n",
+    ),
 }  # fmt: skip

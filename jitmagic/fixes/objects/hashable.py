@@ -80,6 +80,7 @@ def as_parts(evidence: Evidence, prover: Prover, name: str, value: Any) -> Itera
     made = options
     if not declared:
         made = dataclasses.replace(options, static_argnames=(*options.static_argnames, name))
+        made = parts.with_refused(made, evidence, prover, name)
     words = parts.proved(prover, cell, sources, calls, made)
     if words and calls != sources:
         yield Fix(

@@ -69,7 +69,7 @@ def passed(
     calls = [_call(s, evidence, name, parts) for s in sources]
     if cell is None or calls == sources:
         return
-    options = without(prover.checker.options, name, evidence)
+    options = with_refused(without(prover.checker.options, name, evidence), evidence, prover, name)
     settings = tuple(p.name for p in parts if isinstance(p.value, (str, bool, int)) or callable(p.value))
     surely = tuple(p.name for p in parts if isinstance(p.value, str) or callable(p.value))
     numbers = tuple(p.name for p in parts if p.name in settings or isinstance(p.value, float))
@@ -79,6 +79,26 @@ def passed(
         if words:
             yield _fix(name, parts, static, words, cell, calls, made, evidence)
             return
+
+
+def refused(evidence: Evidence, prover: Prover, name: str = "") -> tuple[str, ...]:
+    """Other arguments that jax does not take either and that may be static: texts and functions."""
+    import jax
+
+    from jitmagic.tracing.search import is_jax_type, why_not_static
+
+    sample, known = prover.samples[-1], prover.checker.options.static_parameters(prover.checker.fn)
+    given = {**dict(zip(evidence.function.parameters, sample.args, strict=False)), **sample.kwargs}
+    return tuple(
+        n for n, value in given.items()
+        if n not in (name, *known) and not all(map(is_jax_type, jax.tree.leaves(value)))
+        and not why_not_static(value)
+    )  # fmt: skip
+
+
+def with_refused(options: JitOptions, evidence: Evidence, prover: Prover, name: str) -> JitOptions:
+    """The options with those static too."""
+    return replace(options, static_argnames=(*options.static_argnames, *refused(evidence, prover, name)))
 
 
 def without(options: JitOptions, name: str, evidence: Evidence) -> JitOptions:

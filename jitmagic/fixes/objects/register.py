@@ -17,6 +17,7 @@ from jitmagic.fixes.rewrites import diff, propose_from
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Finding, Fix
+from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -105,8 +106,12 @@ def _fixes(instances: Sequence[Any], evidence: Evidence, prover: Prover) -> Iter
                 applicability="safe", verified=True, evidence=words, cell=cell, diff=diff(source, cell),
             )  # fmt: skip
             return
+    from jitmagic.fixes.objects.parts import refused
+
     for cell in tried:  # what the function does with the object has to be rewritten besides
-        found = list(propose_from(Candidate(title, cell, effects=True), evidence, prover))
+        more = refused(evidence, prover)
+        told = f"{title}; make {listed(more)} static" if more else title
+        found = list(propose_from(Candidate(told, cell, effects=True, static=more), evidence, prover))
         if found:
             yield from found
             return

@@ -32,6 +32,8 @@ def of_lists(
     old = prover.checker.options
     declared = set(names) <= old.static_parameters(prover.checker.fn)
     options = old if declared else replace(old, static_argnames=(*old.static_argnames, *names))
+    if not declared:
+        options = parts.with_refused(options, evidence, prover, names[0])
     calls = []
     for source in sources:
         text = Text(source)

@@ -1,4 +1,4 @@
-"""How many different values an array holds, where that is all that `jnp.unique` is asked for."""
+"""How many different values an array holds, where that is all that `jnp.unique` or `set` is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.place import Candidate, Place
 from jitmagic.fixes.rewrite.truths import stripped
 
-KINDS = ("dynamic-shape", "tracer-int", "tracer-array-conversion")
+KINDS = ("dynamic-shape", "tracer-int", "tracer-array-conversion", "tracer-hash")
 UNIQUE = ("unique", "unique_values")
 
 
@@ -20,20 +20,17 @@ def candidates(place: Place) -> Iterator[Candidate]:
     if place.kind not in KINDS:
         return
     for call in place.on_line(cst.Call):
-        root, _, name = place.cell.code(call.func).rpartition(".")
-        if root != place.jnp or name not in UNIQUE or len(call.args) != 1 or call.args[0].keyword:
-            continue
-        asked = counted(place, call)
+        values = _array(place, call)
+        asked = counted(place, call) if values else []
         if not asked:
             continue
-        values = stripped(place.cell.code(call.args[0].value))
         kinds = {
             s.dtype for s in place.probe(place.cell.edit({call: f"{place.jnp}.unique(__seen({values}))"}))
         }
         whole = all(kind.startswith(("int", "uint", "bool")) for kind in kinds)
         changes_at = f"{place.jnp}.diff({place.jnp}.sort({values}, axis=None)) != 0"
         count = f"{place.jnp}.sum({changes_at}) + ({names.wrapped(values)}.size > 0)"
-        changes: dict[Any, str | None] = {use: f"({count})" for use in asked}
+        changes: dict[Any, str | None] = {use: _placed(place, use, count) for use in asked}
         statement = place.cell.statement(call)
         if call not in [n for use in asked for n in place.cell.within(use, cst.Call)]:
             assignment = statement.body[0]
@@ -42,6 +39,30 @@ def candidates(place: Place) -> Iterator[Candidate]:
             "count the places where the sorted values change", place.cell.edit(changes),
             "safe" if whole else "unsafe", "" if whole else "each NaN counts as a value of its own",
         )  # fmt: skip
+
+
+def _placed(place: Place, node: Any, count: str) -> str:
+    """In parentheses where more is made of it than to bind, return or pass it."""
+    import libcst as cst
+
+    alone = isinstance(place.cell.parents.get(node), (cst.Assign, cst.Return, cst.Arg))
+    return count if alone else f"({count})"
+
+
+def _array(place: Place, call: Any) -> str:
+    """The array whose values `jnp.unique(x)` or `set(x.tolist())` takes together; empty for other calls."""
+    import libcst as cst
+
+    if len(call.args) != 1 or call.args[0].keyword or call.args[0].star:
+        return ""
+    given, function = call.args[0].value, place.cell.code(call.func)
+    root, _, name = function.rpartition(".")
+    if name in UNIQUE and (root == place.jnp or place.modules.get(root) in ("numpy", "jax.numpy")):
+        return stripped(place.cell.code(given))
+    listed = isinstance(given, cst.Call) and not given.args and place.cell.code(given.func)
+    if function == "set" and listed and listed.endswith(".tolist"):
+        return listed.removesuffix(".tolist")
+    return ""
 
 
 def counted(place: Place, call: Any) -> list[Any]:

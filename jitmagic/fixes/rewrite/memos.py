@@ -28,9 +28,12 @@ def _caches(place: Place) -> Iterator[Candidate]:
     for function in place.cell.functions():
         for decorator in function.decorators:
             head = place.cell.code(decorator.decorator).partition("(")[0].rpartition(".")[2]
+            name = function.name.value
+            if head == "cached_property" and name in {a.attr.value for a in place.on_line(cst.Attribute)}:
+                yield Candidate(f"make `{name}` a plain property", place.cell.edit({decorator.decorator: "property"}),
+                                "safe", "it is computed anew in each trace")  # fmt: skip
             if head not in _CACHES:
                 continue
-            name = function.name.value
             if name in called or name in defined or place.cell.positions[decorator].start.line == place.line:
                 yield Candidate(f"take the cache off `{name}`", place.cell.edit({decorator: None}), "safe",
                                 "its result is computed anew in each trace")  # fmt: skip

@@ -69,13 +69,20 @@ def _is_path(place: Place, node: Any) -> bool:
 
 
 def is_entry(place: Place, node: Any) -> bool:
-    """`params["w"]`, and `params[name]` of an argument that is a dict: an entry, not an element of an array."""
+    """`params["w"]`, and `params[name]` of an argument that is a dict or list of arrays: an entry, not an element of an
+    array."""
+    import re
+
     import libcst as cst
 
     index = node.slice[0].slice
     if len(node.slice) != 1 or not isinstance(index, cst.Index):
         return False
-    key = f"{place.cell.code(node.value)}['"
+    path = place.cell.code(node.value)
+    if isinstance(index.value, (cst.Integer, cst.Name)):
+        if any(re.match(rf"{re.escape(path)}\[\d+\]", p) for p in place.numpy_arguments):
+            return True
+    key = f"{path}['"
     known = any(path.startswith(key) for path in (*place.numpy_arguments, *place.names))
     return isinstance(index.value, cst.SimpleString) or known and isinstance(index.value, cst.Name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -284,11 +285,11 @@ def _asarray(
 
 
 def _is_numpy(place: Place, base: str) -> bool:
-    """A call passed a NumPy array as this, or as an entry of this dict."""
+    """A call passed a NumPy array as this, or as an entry of this dict or list."""
     path = base.replace('"', "'")
     by_name = path.endswith("]") and "'" not in path
-    entries = f"{path.rpartition('[')[0]}['" if by_name else None
-    return any(p == path or entries is not None and p.startswith(entries) for p in place.numpy_arguments)
+    entry = re.compile(rf"{re.escape(path.rpartition('[')[0])}\[('|\d+\])") if by_name else None
+    return any(p == path or entry is not None and entry.match(p) for p in place.numpy_arguments)
 
 
 def _discarded(place: Place, lines: Sequence[Any]) -> Iterator[Candidate]:
