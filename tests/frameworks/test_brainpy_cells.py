@@ -383,3 +383,22 @@ step = bm.jit(mean.update)
     [found] = [f for f in notebook.report().findings if f.severity == "warning"]
     assert [f.verified for f in found.fixes] == [True] and "bm.Variable(jnp.array(0))" in found.fixes[0].cell
     notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_what_the_body_of_a_for_loop_puts_into_a_list_is_returned_by_it(notebook: Any) -> None:
+    notebook.ok("import brainpy.math as bm\nlevel = bm.Variable(bm.zeros(()))")
+    notebook.run(
+        """%%jit -q --no-time
+def run(inputs):
+    seen = []
+    def body(x):
+        level.value = level + x
+        seen.append(level.value)
+    bm.for_loop(body, inputs)
+    return jnp.stack(seen)[-1]
+run(bm.ones(3))
+"""
+    )
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    [fix] = [f for f in found.fixes if f.verified]
+    assert "seen = bm.for_loop(body, inputs)" in fix.cell and "return level.value" in fix.cell

@@ -263,3 +263,26 @@ def test_a_flag_that_a_module_of_flax_sets_once_is_no_warning(notebook: Any) -> 
     for _ in range(3):
         notebook.ok("encode(encoder, jnp.ones(3))")
     assert notebook.kinds("warning", "error") == []
+
+
+def test_a_number_in_a_field_of_equinox_becomes_an_array(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jitcheck -q
+import equinox as eqx
+class Wave(eqx.Module):
+    phase: jax.Array
+    level: float = 1.0
+@eqx.filter_jit
+def total(wave, x):
+    return (wave.level * jnp.sin(x + wave.phase)).sum()
+wave = Wave(jnp.array(0.5))
+"""
+    )
+    for _ in range(4):
+        notebook.ok("total(wave, jnp.ones(2))")
+        notebook.ok("wave = eqx.tree_at(lambda w: w.level, wave, wave.level + 0.1)")
+    [found] = [f for f in notebook.report().findings if f.severity != "note"]
+    assert found.kind == "recompile-static" and [f.verified for f in found.fixes] == [True]
+    assert "level: jax.Array = eqx.field(default=1.0, converter=jnp.asarray)" in found.fixes[0].cell
+    notebook.ok("%config JitMagics.budget = 10")

@@ -64,7 +64,9 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
     name, value = found
     try:
         if finding.kind == "recompile-static":
-            if register.is_object(value):
+            if (
+                register.is_object(value) and not evidence.framework
+            ):  # to a framework's jit its parts are static too
                 yield from unstatic.propose(finding, evidence, prover, name, value)
             return
         if finding.kind == "unhashable-static":

@@ -13,7 +13,7 @@ from jitmagic.fixes.objects import register
 from jitmagic.fixes.rewrites import diff
 from jitmagic.fixes.silent import classes, trial
 from jitmagic.fixes.silent.text import Text
-from jitmagic.report import Fix
+from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 
 if TYPE_CHECKING:
@@ -37,6 +37,30 @@ def propose(evidence: Evidence, prover: Prover, value: Any) -> Iterator[Fix]:
         yield Fix(
             title=f"declare {names} static: a setting, and each new value compiles again", applicability="safe",
             verified=True, evidence=words, cell=cell, diff=diff(source, cell),
+        )  # fmt: skip
+
+
+def as_arrays(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
+    """`level: float` of a module of Equinox as a field that makes an array of it: each other number compiles anew."""
+    from jitmagic.fixes.silent import hoisting, states
+
+    path, cell = finding.culprits[0], evidence.function.cell
+    name, text = path.rpartition(".")[2], Text(cell)
+    jax, numpy = (states.alias(prover, module) for module in ("jax", "jax.numpy"))
+    if evidence.framework != "equinox" or name == path or not jax or not numpy:
+        return
+    for node in (n for n in ast.walk(text.tree) if isinstance(n, ast.ClassDef)):
+        made = _field(node, prover.checker.namespace)
+        for part in (p for p in node.body if isinstance(p, ast.AnnAssign)):
+            kind = ast.unparse(part.annotation) if ast.unparse(part.target) == name else ""
+            if made is not None and kind in ("float", "int"):
+                default = f"default={text.code(part.value)}, " if part.value is not None else ""
+                text.replace(part, f"{name}: {jax}.Array = {made[0]}({default}converter={numpy}.asarray)")
+    changed = text.result()
+    words = hoisting.compared_whole(prover, changed, trial.later(prover)) if changed != cell else None
+    if words:
+        yield Fix(
+            title=f"hold `{name}` as an array", applicability="safe", verified=True, evidence=words, cell=changed,
         )  # fmt: skip
 
 

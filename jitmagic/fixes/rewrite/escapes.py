@@ -56,6 +56,27 @@ def candidates(place: Place) -> Iterator[Candidate]:
             continue  # kept for others to read
         if escapes and len(returns) == 1 and returns[0].value is not None:
             yield from _returned(place, outer, inner, returns[0], escapes)
+        elif len(escapes) == 1 and not returns:
+            yield from _stacked_by_loop(place, outer, inner, escapes[0])
+
+
+def _stacked_by_loop(place: Place, outer: Any, inner: Any, escape: Escape) -> Iterator[Candidate]:
+    """`bm.for_loop(body, xs)` with `seen.append(y)` last in its body as `seen = bm.for_loop(body, xs)`, which stacks
+    what the body returns."""
+    import libcst as cst
+
+    edit: Changes = {escape.line: f"return {escape.value}\n"}
+    for line in place.cell.own(outer, cst.SimpleStatementLine):
+        call = line.body[0].value if len(line.body) == 1 and isinstance(line.body[0], cst.Expr) else None
+        if not isinstance(call, cst.Call) or _last(call.func) != "for_loop" or not call.args:
+            continue
+        last = escape.how == "append" and inner.body.body[-1] is escape.line
+        if last and getattr(call.args[0].value, "value", None) == inner.name.value:
+            edit[line] = f"{escape.name} = {place.cell.code(call)}\n"
+            _begun_empty(place, outer, edit, [escape])
+            _stacked_already(place, outer, edit, [escape])
+            title = f"return what is put into {listed([escape.name])}: the loop stacks it"
+            yield Candidate(title, place.cell.edit(edit))
 
 
 def escapes_of(place: Place, outer: Any, inner: Any) -> Iterator[Escape]:

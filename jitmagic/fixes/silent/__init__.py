@@ -19,6 +19,7 @@ Family = Callable[[Finding, Evidence, "Prover"], Iterable[Fix]]
 
 def families(kind: str) -> tuple[Family, ...]:
     """The families that know a fix for a kind, the best first."""
+    from jitmagic.fixes.objects import fields
     from jitmagic.fixes.silent import (
         arguments,
         calls,
@@ -64,7 +65,7 @@ def families(kind: str) -> tuple[Family, ...]:
         "key-reuse": (keys.propose,),
         "recompile-weak-type": (strong.propose,),
         "recompile-new-function": (calls.propose, hoisting.propose),
-        "recompile-static": (calls.propose, states.as_variables),
+        "recompile-static": (calls.propose, states.as_variables, fields.as_arrays),
         "recompile-shape": (padding.propose,),
         "donated-reuse": (calls.propose,),
         "unrolled-loop": (loops.propose,),
