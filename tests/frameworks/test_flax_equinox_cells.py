@@ -286,3 +286,25 @@ wave = Wave(jnp.array(0.5))
     assert found.kind == "recompile-static" and [f.verified for f in found.fixes] == [True]
     assert "level: jax.Array = eqx.field(default=1.0, converter=jnp.asarray)" in found.fixes[0].cell
     notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_a_module_that_a_plain_jit_takes_is_not_returned_but_compiled_by_flax(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jitcheck -q
+from flax import nnx
+class Total(nnx.Module):
+    def __init__(self): self.all = nnx.Variable(jnp.zeros(2))
+    def add(self, x): self.all[...] += x
+total = Total()
+@jax.jit
+def add(total, x):
+    total.add(x)
+    return total.all[...].sum()
+"""
+    )
+    notebook.ok("add(total, jnp.ones(2))")
+    notebook.ok("add(total, jnp.ones(2))")
+    [found] = [f for f in notebook.report().findings if f.severity != "note"]
+    assert [f.verified and "@nnx.jit" in f.cell for f in found.fixes] == [True]
+    notebook.ok("%config JitMagics.budget = 10")

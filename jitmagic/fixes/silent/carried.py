@@ -62,7 +62,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return  # the calls in the cell itself tell more than one of them again
     receiver = _static_receiver(function) if method else ""
     with contextlib.suppress(ValueError):
-        states = _states(function, method, _data(prover) if receiver else None)
+        states = _states(function, method, _data(finding, prover) if receiver else None)
         receiver = receiver if _uses_more(function, receiver, states) else ""
         decorators = decorators or [_decorator(text, d, method and not receiver) for d in own]
         cell = _rewritten(text, function, states, decorators, receiver)
@@ -133,14 +133,19 @@ def _static_receiver(function: FunctionNode) -> str:
     )
 
 
-def _data(prover: Prover) -> set[str]:
-    """Attributes of the object that hold arrays and numbers only, not functions, optimizers or texts."""
+def _data(finding: Finding, prover: Prover) -> set[str]:
+    """Attributes of the object that hold arrays, or numbers that are told of; not sizes, functions, optimizers."""
     import jax
 
     held = next((s.args[0] for s in prover.samples if s.args), None)
+    told = {c.rpartition(".")[2] for c in finding.culprits}
     plain = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
     attributes = getattr(held, "__dict__", {}).items()
-    return {n for n, v in attributes if all(isinstance(x, plain) for x in jax.tree.leaves(v))}
+    found = {n: jax.tree.leaves(v) for n, v in attributes}
+    return {
+        n for n, leaves in found.items()
+        if all(isinstance(x, plain[:3] if n not in told else plain) for x in leaves)
+    }  # fmt: skip
 
 
 def _uses_more(function: FunctionNode, receiver: str, states: Sequence[State]) -> bool:
@@ -179,10 +184,10 @@ def _attributes(function: FunctionNode, receiver: str, taken: set[str], data: se
     called = [n.func for n in ast.walk(function) if isinstance(n, ast.Call)]
     if len(whole) < len(uses) or (data is None and any(w in called for w in whole)):
         raise ValueError("it needs the object itself")
-    whole = [w for w in whole if data is None or w.attr in data]
+    stored = {w.attr for w in whole if not isinstance(w.ctx, ast.Load)}
+    whole = [w for w in whole if data is None or w.attr in data | stored]
     names = list(dict.fromkeys(n.attr for n in whole))
-    written = {n.attr for n in whole if not isinstance(n.ctx, ast.Load)}
-    written |= {
+    written = stored | {
         s.value.attr for s in ast.walk(function)
         if isinstance(s, ast.Subscript) and isinstance(s.ctx, ast.Store) and isinstance(s.value, ast.Attribute)
     }  # fmt: skip

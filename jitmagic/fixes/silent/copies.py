@@ -15,6 +15,7 @@ from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in, the
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
 from jitmagic.rules.source import only_stored
+from jitmagic.state.region import holds_state
 from jitmagic.syntax import walk
 from jitmagic.watched import plainly
 
@@ -81,6 +82,8 @@ def _has_attributes_written(evidence: Evidence, prover: Prover, name: str) -> bo
     sample = prover.samples[-1]
     value = {**dict(zip(evidence.function.parameters, sample.args, strict=False)), **sample.kwargs}.get(name)
     written = any(w.origin == "argument" and w.path.startswith(f"{name}.") for w in evidence.writes)
+    if holds_state(value):
+        return False  # the framework's own jit carries its variables back
     return written and not isinstance(value, (list, dict)) and not jax.tree_util.all_leaves([value])
 
 

@@ -11,6 +11,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes.rewrite.names import wrapped
 from jitmagic.fixes.silent import hoisting, trial, wholes
 from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
+from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
@@ -89,9 +90,12 @@ def _by_framework(finding: Finding, evidence: Evidence, prover: Prover) -> Itera
     if function is None or not nnx or not given or not sources:
         return
     old = [d for d in function.decorator_list if any(map(wholes.is_jit, ast.walk(d)))]
-    if len(old) != 1 or isinstance(old[0], ast.Call) or text.code(old[0]) == f"{nnx}.jit":
+    if any(isinstance(d, ast.Call) or text.code(d) == f"{nnx}.jit" for d in old) or len(old) > 1:
         return
-    cell = text.replace(old[0], f"{nnx}.jit").result()
+    if not old and (not prover.checker.settings.compile or prover.checker.options != JitOptions()):
+        return
+    decorate(text, function, f"{nnx}.jit")
+    cell = text.result()
     with contextlib.suppress(Exception):
         got = trial.play(prover, cell, sources, jit=None, watch=_variables)
         wanted = trial.play(prover, evidence.function.cell, sources, jit=False, watch=_variables)

@@ -167,10 +167,13 @@ def _spied(
     """Put a form of the function in its place that is compiled or not, and notes its results."""
     import jax
 
+    from jitmagic.tracing import foreign
     from jitmagic.tracing.compat import is_tracer
 
     raw, fn = as_made(namespace, name), find_function(namespace, name)
     target: Callable[..., Any] = fn if jit is not None else raw
+    if jit is False and foreign.framework_of(fn):
+        target = foreign.inner_function(fn)
     own = not prover.checker.settings.compile  # the cell compiles by itself
     stack.enter_context(jax.disable_jit() if own and jit is False else contextlib.nullcontext())
     if jit and own and raw is fn and not isinstance(fn, types.FunctionType):
