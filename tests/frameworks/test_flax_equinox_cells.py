@@ -308,3 +308,14 @@ def add(total, x):
     [found] = [f for f in notebook.report().findings if f.severity != "note"]
     assert [f.verified and "@nnx.jit" in f.cell for f in found.fixes] == [True]
     notebook.ok("%config JitMagics.budget = 10")
+
+
+def test_a_number_for_a_filtering_jit_is_passed_as_an_array(notebook: Any) -> None:
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok("%%jitcheck -q\nimport equinox as eqx\n@eqx.filter_jit\ndef cooled(x, t):\n    return x / t")
+    for t in (4.0, 2.0, 1.0):
+        notebook.ok(f"cooled(jnp.ones(2), {t})")
+    [found] = [f for f in notebook.report().findings if f.severity != "note"]
+    [fix] = [f for f in found.fixes if f.verified]
+    assert fix.calls[0] == "cooled(jnp.ones(2), jnp.asarray(4.0))"
+    notebook.ok("%config JitMagics.budget = 10")

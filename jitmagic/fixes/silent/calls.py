@@ -24,6 +24,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
         return
     if finding.kind in ("recompile-new-function", "recompile-static"):
         yield from _hoisted(finding, evidence, prover, sources)
+        yield from _as_array(finding, evidence, prover, sources)
     elif finding.kind == "donated-reuse":
         yield from _copied(evidence, prover, sources)
 
@@ -93,6 +94,24 @@ def _hoisted(finding: Finding, evidence: Evidence, prover: Prover, sources: list
                     calls=(*prelude, *new),
                 )  # fmt: skip
                 return
+
+
+def _as_array(finding: Finding, evidence: Evidence, prover: Prover, sources: list[str]) -> Iterator[Fix]:
+    """A number for a jit of Equinox, to which all but arrays is static, passed as an array."""
+    from jitmagic.fixes.silent import hoisting, states
+
+    name, numpy = next(iter(finding.culprits), ""), states.alias(prover, "jax.numpy")
+    leaves = [x for c in evidence.calls for x in c.leaves if x.path == name]
+    numbers = {x.python_type for x in leaves} & {"int", "float", "complex"}
+    if evidence.framework != "equinox" or not numpy or not numbers:
+        return
+    new = [with_argument(s, evidence, name, f"{numpy}.asarray({{}})") for s in sources]
+    history = trial.history(prover)
+    words = hoisting.compared(prover, prover.checker.cell.body, history, replaced(prover, sources, new))
+    if new != sources and words:
+        yield Fix(
+            title=f"pass `{name}` as an array", applicability="safe", verified=True, evidence=words, calls=tuple(new),
+        )  # fmt: skip
 
 
 def _name(path: str, prover: Prover, number: int) -> str:

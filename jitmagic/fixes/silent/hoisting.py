@@ -33,8 +33,8 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fi
             return
 
 
-def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
-    """The same results with fewer compilations than the user's cell takes, or None."""
+def compared(prover: Prover, cell: str, sources: list[str], new: list[str] | None = None) -> str | None:
+    """The same results with fewer compilations than the user's cell takes, or None; `new`: other calls of it."""
     from jitmagic.fixes.silent import trial
     from jitmagic.tracing import stages
 
@@ -42,7 +42,7 @@ def compared(prover: Prover, cell: str, sources: list[str]) -> str | None:
         with stages.counted() as before:
             wanted = trial.original(prover, sources, jit=None).results
         with stages.counted() as after:
-            got = trial.play(prover, cell, sources, jit=None).results
+            got = trial.play(prover, cell, sources if new is None else new, jit=None).results
             again = len([e for e in after.events if e[0] == stages.COMPILE])
         then = len([e for e in before.events if e[0] == stages.COMPILE])
         if got and trial.same(wanted, got) and again < then:
