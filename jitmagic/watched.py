@@ -12,7 +12,7 @@ import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +146,31 @@ def compiled_already(value: Any) -> bool:
     inner = foreign.inner_function(value) if framework else foreign.user_method(value.__wrapped__)
     code = getattr(inspect.unwrap(inner), "__code__", None)
     return code is not None and is_user_file(code.co_filename)
+
+
+def compiled_parts(value: Any) -> list[str]:
+    """What the user's own code has compiled: `""` for the value itself, methods of a class, attributes of an object."""
+    if compiled_already(value):
+        return [""]
+    return [name for name, part in list(held_by(value).items()) if compiled_already(part)]
+
+
+def held_by(value: Any) -> Mapping[str, Any]:
+    """What a class of the notebook's, or an object of a plain one, has under its names."""
+    if isinstance(value, type):
+        return vars(value) if value.__module__ == "__main__" else {}
+    return vars(value) if _is_plain_object(value) else {}
+
+
+def _is_plain_object(value: Any) -> bool:
+    """An object of the notebook's own classes alone, whose attributes jax does not look at."""
+    kinds = type(value).__mro__[:-1]
+    own = all(k.__module__ == "__main__" and k.__setattr__ is object.__setattr__ for k in kinds)
+    if not kinds or not own or not hasattr(value, "__dict__") or "jax" not in sys.modules:
+        return False
+    import jax
+
+    return jax.tree_util.all_leaves([value])
 
 
 def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:

@@ -14,6 +14,7 @@ FOUND = [
     ("g = functools.partial(jax.jit, static_argnames='n')(f)", "def f(x, *, n):\n    return x * n", "for n in range(4): g(1.0, n=n)", "recompile-static", "n"),
     ("g = jax.jit(f)", "def f(s, x):\n    return s * 0.5 + x", "s = 0.0\nfor _ in range(3): s = g(s, jnp.float32(1))", "recompile-weak-type", "s"),
     ("g = jax.jit(f)", "w = 2.0\ndef f(x):\n    return x * w", "g(1.0)\nw = 3.0\ng(1.0)", "stale-constant", "w"),
+    ("m = M(2.0)", "class M:\n    def __init__(self, k):\n        self.k = k\n        self.g = jax.jit(self.f)\n    def f(self, x):\n        return x * self.k", "m.g(1.0)\nm.k = 3.0\nm.g(1.0)", "stale-constant", "m.k"),
     ("g = jax.jit(jax.value_and_grad(f))", "def f(x):\n    if x > 1:\n        return x\n    return x * 2", "g(1.0)", "tracer-bool", "x"),
     ("g = jax.jit(lambda x, n: sum(x * i for i in range(n)))", "f = None", "g(1.0, 3)", "tracer-int", "n"),
     ("g = nnx.jit(f)", "from flax import nnx\ndef f(m, x):\n    if m(x).sum() > 0:\n        return x\n    return m(x)", "g(nnx.Linear(2, 2, rngs=nnx.Rngs(0)), jnp.ones(2))", "tracer-bool", "m.kernel.value"),

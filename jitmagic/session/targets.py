@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 
 from jitmagic import cell as cells
 from jitmagic.session.run import Request
-from jitmagic.watched import compiled_already
+from jitmagic.watched import compiled_parts
 
 
 def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
         and aside.isdisjoint(usable)
         and not request.calls
         and not cells.uses_jit(tree)
-        and not any(map(compiled_already, used))
+        and not any(map(compiled_parts, used))
     ):
         methods = [n for n in usable if "." in n]
         hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic import cell as cells
 from jitmagic.session.run import Request
 from jitmagic.settings import Settings
-from jitmagic.state.values import own_dict
-from jitmagic.watched import compiled_already
+from jitmagic.watched import compiled_parts, held_by
 
 if TYPE_CHECKING:
     from jitmagic.session import Session
@@ -55,21 +54,8 @@ def watch_compiled(session: Session, names: Iterable[str]) -> None:
     """Watch what the user's own code has compiled under these names: `g = jax.jit(f)`, methods of a class, what an
     object keeps (`self.step = jax.jit(self._step)`)."""
     for name in names:
-        value = session.shell.user_ns.get(name)
-        if compiled_already(value):
-            watch(session, name, own=True)
-            continue
-        for method, held in list(_held_by(value).items()):
-            if compiled_already(held):
-                watch(session, f"{name}.{method}", own=True)
-
-
-def _held_by(value: Any) -> Mapping[str, Any]:
-    """What a class of the notebook's, or an object of a plain one, has under its names."""
-    if isinstance(value, type):
-        return vars(value) if value.__module__ == "__main__" else {}
-    plain = all(c is object or c.__module__ == "__main__" for c in type(value).__mro__)
-    return own_dict(value) or {} if plain else {}
+        for part in compiled_parts(session.shell.user_ns.get(name)):
+            watch(session, f"{name}.{part}" if part else name, own=True)
 
 
 def watch(session: Session, target: str, *, own: bool = False) -> None:
@@ -81,7 +67,7 @@ def watch(session: Session, target: str, *, own: bool = False) -> None:
     run = session.running.run
     head, _, method = target.partition(".")
     holder = session.shell.user_ns.get(head)
-    fn = _held_by(holder).get(method) if method else holder
+    fn = held_by(holder).get(method) if method else holder
     if run is None or fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
         return
     request = run.request
