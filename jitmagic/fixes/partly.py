@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from jitmagic.evidence import Evidence
+from jitmagic.fixes import rewrite
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite.bounds import AS_SEEN
 from jitmagic.fixes.rewrite.place import Candidate
-from jitmagic.fixes.rewrites import STOPS, Search, fix_of, trial_of
+from jitmagic.fixes.rewrites import STOPS, Search, fix_of, place_of, trial_of
 from jitmagic.fixes.static import MADE_STATIC
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
@@ -33,12 +35,27 @@ _SETTINGS = (
 
 
 def extended(findings: Sequence[Finding], evidence: Evidence, prover: Prover) -> tuple[Finding, ...]:
-    """The findings. Where several stop the trace and none has a proved fix, the first get one that mends a part."""
+    """The findings. Where several stop the trace and none has a proved fix, the first get one that mends a part. One
+    that makes fractions static, which are data, is shown only where there is another."""
     stops = _in_turn(findings, evidence)
-    if len(stops) < 2 or any(x.verified for f in stops for x in f.fixes):
+    if len(stops) < 2 or any(x.verified and not _freezes(x, evidence) for f in stops for x in f.fixes):
         return tuple(findings)
-    fix, mended = next(_found(stops, evidence, prover), (None, ()))
-    return tuple(replace(f, fixes=(*f.fixes, fix)) if fix and f in mended else f for f in findings)
+    frozen = any(x.verified for f in stops for x in f.fixes)
+    found = _found(stops, evidence, prover, wholly=frozen)
+    fix, mended = next(found, None) or next(_beside_leaks(findings, stops, evidence, prover), (None, ()))
+
+    def with_it(finding: Finding) -> Finding:
+        shown = (replace(x, applicability="display") if _freezes(x, evidence) else x for x in finding.fixes)
+        assert fix is not None
+        return replace(finding, fixes=(fix, *shown) if frozen else (*finding.fixes, fix))
+
+    return tuple(with_it(f) if fix and f in mended else f for f in findings)
+
+
+def _freezes(fix: Fix, evidence: Evidence) -> bool:
+    """The fix makes an argument static that was a fraction in a call."""
+    added = set(fix.static_argnames or ()) - set(evidence.options.static_argnames)
+    return any(x.argument in added and x.python_type == "float" for c in evidence.calls for x in c.leaves)
 
 
 def _in_turn(findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
@@ -50,11 +67,13 @@ def _in_turn(findings: Sequence[Finding], evidence: Evidence) -> list[Finding]:
 
 
 def _found(
-    stops: Sequence[Finding], evidence: Evidence, prover: Prover
+    stops: Sequence[Finding], evidence: Evidence, prover: Prover, *, wholly: bool
 ) -> Iterator[tuple[Fix, Sequence[Finding]]]:
     for start in _starts(stops, evidence):
         for path, outcome in Search(evidence, prover).follow(start, None, []):
             yield fix_of(evidence, path, outcome), stops
+    if wholly:
+        return
     sources = [f.span.source for f in stops if f.span]
     reached: list[tuple[int, list[Any]]] = []
     for path, place in prover.stuck:
@@ -66,6 +85,22 @@ def _found(
         static = tuple(n for c in path for n in c.static)
         if not prover.out_of_time() and trial_of(prover).alike(path[-1].cell, static):
             yield _in_part(fix_of(evidence, path), stops, mended), stops[:mended]
+
+
+def _beside_leaks(
+    findings: Sequence[Finding], stops: Sequence[Finding], evidence: Evidence, prover: Prover
+) -> Iterator[tuple[Fix, Sequence[Finding]]]:
+    """What leaves the function on the side handed out properly first, then the search as above."""
+    static = next((c for c in _starts(stops, evidence) if not c.dyn), None)
+    if static is None:
+        return
+    for finding in (f for f in findings if f.kind in ("leaked-tracer", "state-write") and f.span):
+        place = place_of(finding, evidence, prover)
+        for candidate in itertools.islice(rewrite.candidates(place) if place is not None else (), CANDIDATES):
+            start = replace(candidate, static=(*candidate.static, *static.static))
+            for path, outcome in Search(evidence, prover).follow(start, None, []):
+                fix = fix_of(evidence, path, outcome)
+                yield replace(fix, title=f"{static.title}; {fix.title}"), stops
 
 
 def _starts(stops: Sequence[Finding], evidence: Evidence) -> Iterator[Candidate]:

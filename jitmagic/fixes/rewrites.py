@@ -53,7 +53,7 @@ def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterable[Fi
     if finding.kind in STOPS and prover.corrected:
         yield prover.corrected[0]
         return
-    place = _place_of(finding, evidence, prover)
+    place = place_of(finding, evidence, prover)
     if place is None:
         return
     if finding.kind == "user-error" and not is_refused(place.message) and _fails_plainly(prover):
@@ -129,7 +129,8 @@ def diff(old: str, new: str) -> str:
     return "\n".join(lines)
 
 
-def _place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
+def place_of(finding: Finding, evidence: Evidence, prover: Prover) -> Any:
+    """The stretch of the cell that a finding is about, or None where its line is not there."""
     from jitmagic.fixes.rewrite.place import Place
 
     span = finding.span

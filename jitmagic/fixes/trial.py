@@ -210,7 +210,7 @@ class Trial:
         except Exception as exc:
             return Outcome(False, f"the corrected cell does not run: {type(exc).__name__}: {exc}")
         target, printed = defined.classes, io.StringIO()
-        self.runs.trying = fn if target or _writes_globals(cell) else None
+        self.runs.trying = fn if target or _keeps_by_name(cell, self.checker.name) else None
         jitted = self.runs.compiled(fn, defined.namespace, static, dyn)
         try:
             with redirect_stdout(printed):
@@ -385,9 +385,9 @@ class Trial:
             pass  # what was seen before it failed is still true
 
 
-def _writes_globals(cell: str) -> bool:
-    """A corrected cell whose functions write globals has names of its own for them."""
-    return any(line.lstrip().startswith("global ") for line in cell.splitlines())
+def _keeps_by_name(cell: str, name: str) -> bool:
+    """A corrected cell whose functions write globals, or attributes of themselves, has names of its own for them."""
+    return any(line.lstrip().startswith(("global ", f"{name}.")) for line in cell.splitlines())
 
 
 def _calls(number: int) -> str:

@@ -74,13 +74,19 @@ from jitmagic.rules.words import agree, listed, quoted, short
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     """One finding for all that changed; it also names what the notebook changes elsewhere."""
-    stale = [v for v in evidence.variables if v.stale and v.role != "dynamic"]
+    stale = [v for v in evidence.variables if v.stale and v.role != "dynamic" and not _only_written(v)]
     if not stale:
         return
     numbers = [v for v in stale if v.type != "function"]
     for group in (numbers, [v for v in stale if v.type == "function"]):
         if group:
             yield _finding(evidence, group, _companions(evidence) if group is numbers else [])
+
+
+def _only_written(variable: Variable) -> bool:
+    """A global that the function does not read: a callback, say, keeps a value in it."""
+    plain = variable.origin == "global" and variable.path.isidentifier()
+    return plain and variable.type != "function" and not variable.reads
 
 
 def _companions(evidence: Evidence) -> list[Variable]:

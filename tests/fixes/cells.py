@@ -832,4 +832,20 @@ CASES = {
         "unregistered-pytree", "class A:\n    def __init__(self, w):\n        self.w = w\n\ndef f(a, x, how):\n"
         "    return getattr(jnp, how)(a.w * x)\n", ("f(A(jnp.ones(2)), 2.0, 'sum')",), "@jax.tree_util.register_pytree_node_class\n",
     ),
+    "text, number of NumPy's and a list outside": Case(
+        "invalid-jax-type", "seen = []\n\ndef f(x, unit):\n    y = np.sqrt(x)\n    seen.append(y)\n    return y * (2 if unit == 'm' else 1)\n",
+        ("f(4.0, 'm')",), "    y = jnp.sqrt(x)\n    jax.debug.callback(seen.append, y)\n",
+    ),
+    "array that an object was given": Case(
+        "in-place-update", "class G:\n    def __init__(self, r):\n        self.r = r\n\n    def put(self, i, v):\n        self.r[i] += v\n\n"
+        "def f(r, v):\n    g = G(r)\n    g.put(0, v)\n    g.put(1, v)\n    return g.r\n", ("f(np.zeros(3), 0.5)",),
+        "        self.r = jnp.asarray(self.r).at[i].add(v)\n",
+    ),
+    "result where a mask holds": Case(
+        "tracer-array-conversion", "def f(a, b):\n    out = np.zeros(2)\n    np.divide(a, b, out=out, where=b != 0)\n    return out\n",
+        ("f(jnp.ones(2), jnp.array([0.0, 2.0]))",), "    out = jnp.where(b != 0, jnp.divide(a, b), out)\n",
+    ),
+    "value that a function keeps on itself": Case(
+        "leaked-tracer", "def f(x):\n    y = x.sum()\n    f.last = y\n    return -y\n", ("f(jnp.ones(2))",), "        f.last = y\n\n    jax.debug",
+    ),
 }  # fmt: skip

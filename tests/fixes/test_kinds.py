@@ -311,6 +311,12 @@ def test_number_that_is_stored_is_not_made_static() -> None:
     assert fixes and not any("x" in (f.static_argnames or ()) for f in fixes)
 
 
+def test_data_is_not_advised_as_static_where_a_rewrite_mends_all() -> None:
+    case = CASES["text, number of NumPy's and a list outside"]
+    advised = [f for _, f in corrections(case.cell, case.calls) if f.applicability != "display"]
+    assert {f.static_argnames for f in advised if f.verified} == {("unit",)}
+
+
 @pytest.mark.parametrize(
     "lookup",
     ["w[f'w{i}']", "w['w' + str(i)]", "getattr(Table, f'w{i}')", "[key := 'w{}'.format(i), w[key]][1]"],

@@ -93,7 +93,12 @@ def numpy_calls(place: Place, line: Any) -> Iterator[Candidate]:
             x, i, v = arguments
             new = f"{x} = {jnp}.put({x}, {i}, {v}, inplace=False)"
         elif "out" in keywords:
-            new = f"{keywords['out']} = {jnp}.{rest}({', '.join(arguments)})"
+            x, computed, mask = (
+                keywords["out"],
+                f"{jnp}.{rest}({', '.join(arguments)})",
+                keywords.get("where"),
+            )
+            new = f"{x} = {jnp}.where({mask}, {computed}, {x})" if mask else f"{x} = {computed}"
     elif function.endswith(".fill") and len(arguments) == 1:
         x = function.removesuffix(".fill")
         new = f"{x} = {jnp}.full_like({x}, {arguments[0]})"

@@ -147,6 +147,10 @@ def _stores(place: Place, base: str) -> Iterator[Candidate]:
         forms.reverse()
     if not makers:
         yield from (Candidate(TITLE, place.cell.edit(form)) for form in forms)
+    if not makers and "." in base:  # an attribute that was given a NumPy array elsewhere
+        array = f"{place.jnp}.asarray({base})"
+        each = {n: (new or "").replace(f"= {base}.at", f"= {array}.at", 1) for n, new in changes.items()}
+        yield Candidate(TITLE, place.cell.edit({**changes, **each}))
     if view is not None:
         yield from _put_back(place, base, *view, forms[0])
     yield from with_return(place, function, base, {**changes, **makers})
