@@ -84,10 +84,13 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     ]
     if not names:
         return
-    first = next(x for x in histories(evidence)[names[0]] if not x.weak_type)
+    forms = histories(evidence)[names[0]]
+    first = next(x for x in forms if not x.weak_type)
+    made = any(x.weak_type and x.kind == "array" for x in forms)
+    weak = "an array made of a Python number (`jnp.array(1.0)`)" if made else "a Python number"
     yield RULE.finding(
         evidence,
-        f"{listed(names)} {agree(names, 'is', 'are')} once a Python number and once an array of "
+        f"{listed(names)} {agree(names, 'is', 'are')} once {weak} and once an array of "
         f"{first.dtype or 'the'} "
         f"{'' if first.dtype else 'same dtype'}".rstrip()
         + f": `{evidence.function.name}` is compiled for both",

@@ -482,6 +482,9 @@ def test_recompilation() -> None:
     assert run(traced(*((array("x", 3), scalar("y", i, static=True)) for i in range(2)))) == ()
     check(run(traced(*((array("x", n),) for n in (4, 3, 2)))), "recompile-shape", line, "x")
     check(run(traced((scalar("x", 0.0),), (array("x"),))), "recompile-weak-type", line, "x")
+    weak = run(traced((array("x", weak_type=True),), (array("x"),)))
+    check(weak, "recompile-weak-type", line, "x")
+    assert "`jnp.array(1.0)`" in weak[0].message
     lambdas = [other("y", "function", static=True, value=f"<function <lambda> at 0x7f{i}>") for i in range(3)]
     check(run(traced(*((array("x", 3), fun) for fun in lambdas))), "recompile-new-function", line, "y")
     named = [other("y", "function", static=True, value=f"<function {n} at 0x7f1>") for n in "gh"]
