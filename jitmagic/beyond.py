@@ -192,6 +192,8 @@ def note_argument_writes(
     from jitmagic.rules.base import root
     from jitmagic.tracing.leaves import bound_arguments, ref_paths
 
+    if not changes:
+        return
     parameters = list(function_facts(subject.fn, subject.name).parameters)
     if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
         parameters = parameters[1:]
