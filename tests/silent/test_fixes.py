@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.silent.cells import finding
+from tests.silent.cells import checked, finding, findings_of
 
 CELLS = [
     ("hidden-rng", "def f(x):\n    key = jax.random.key(0)\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
@@ -153,6 +153,18 @@ def test_all_numbers_that_come_back_as_arrays_start_as_arrays() -> None:
     found = finding("recompile-weak-type", cell, "s = (0.0, 0)", *["s = f(s, jnp.float32(1))"] * 2)
     (fix,) = found.fixes
     assert fix.calls and fix.calls[0] == "s = (jnp.float32(0.0), jnp.int32(0))"
+
+
+def test_several_stores_are_sent_out_together() -> None:
+    cell = "def f(x):\n    seen['a'] = jnp.sum(x)\n    seen['b'] = x * 2\n    return x + 1\n"
+    found = findings_of(checked(cell, "f(jnp.ones(2))", setup="seen = {}\n"))
+    fixes = [next(x for x in f.fixes if x.verified) for f in found if f.kind == "leaked-tracer"]
+    seen: dict[str, Any] = {}
+    namespace = {"jax": jax, "jnp": jnp, "seen": seen}
+    exec(fixes[0].cell or "", namespace)
+    jax.jit(namespace["f"])(jnp.ones(2))
+    jax.effects_barrier()
+    assert len(fixes) == 2 and seen["a"] == 2 and seen["b"].tolist() == [2, 2]
 
 
 def test_state_that_a_call_stores() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.rules.words import listed
 
 LATER = "the value arrives while the compiled function runs"
 
@@ -45,7 +47,7 @@ def candidates(place: Place) -> Iterator[Candidate]:
         yield Candidate(f"call `{function}` through `jax.debug.callback`", place.cell.edit({small: new}), "safe",
                         LATER, effects=True)  # fmt: skip
     elif isinstance(small, (cst.Assign, cst.AugAssign)):
-        yield from _stored_outside(place, statement, small, code)
+        yield from _stored_outside(place, statement)
 
 
 def _appends(place: Place) -> dict[Any, str | None]:
@@ -72,32 +74,124 @@ def _appends(place: Place) -> dict[Any, str | None]:
     return found
 
 
-def _stored_outside(place: Place, statement: Any, small: Any, code: str) -> Iterator[Candidate]:
-    """`history["loss"] = float(loss)` on an object of the notebook."""
+def _stored_outside(place: Place, statement: Any) -> Iterator[Candidate]:
+    """`history["loss"] = float(loss)` on an object of the notebook; one such store alone would leave the others."""
     import libcst as cst
 
-    target = small.target if isinstance(small, cst.AugAssign) else small.targets[0].target
-    if isinstance(small, cst.Assign) and isinstance(target, cst.Name):
-        yield from _kept_in_global(place, statement, small, target.value)
-    if not isinstance(target, (cst.Subscript, cst.Attribute)):
+    small = statement.body[0]
+    if isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Name):
+        yield from _kept_in_global(place, statement, small, small.targets[0].target.value)
+    store = _store(place, statement)
+    if store is None:
         return
+    lines = place.cell.own(place.innermost, cst.SimpleStatementLine)
+    every = [s for s in (_store(place, line) for line in lines) if s is not None]
+    for stores in [every, [store]] if len(every) > 1 else [[store]]:
+        edits = _edits(place, stores)
+        if edits is not None:
+            words = listed(dict.fromkeys(s.into for s in stores))
+            yield Candidate(f"store into {words} through `jax.debug.callback`", place.cell.edit(edits), "unsafe",
+                            LATER, effects=True)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A statement that stores into something from outside; `kept`: an attribute of the receiver, bound anew."""
+
+    statement: Any
+    small: Any
+    target: Any
+    into: str
+    kept: bool
+
+
+def _store(place: Place, statement: Any) -> _Store | None:
+    import libcst as cst
+
+    small = statement.body[0] if len(statement.body) == 1 else None
+    if not isinstance(small, (cst.Assign, cst.AugAssign)):
+        return None
+    target = small.target if isinstance(small, cst.AugAssign) else small.targets[0].target
     root: Any = target
     while isinstance(root, (cst.Subscript, cst.Attribute)):
         root = root.value
-    if not isinstance(root, cst.Name) or root.value in _local_names(place) - _receiver(place):
-        return
-    if isinstance(small, cst.Assign) and isinstance(target, cst.Attribute) and root.value in _receiver(place):
-        yield from _kept_on_self(place, statement, small, target)
-        return
-    values = _values(place, place.cell.code(small.value))
-    if not values:
-        return
-    keep = names.fresh("keep", place.taken)
-    called = f"{place.jax}.debug.callback({', '.join([keep, *values])})"
-    text = f"def {keep}({', '.join(values)}):\n    {code}\n\n{called}\n"
-    title = f"store into `{root.value}` through `jax.debug.callback`"
-    yield Candidate(title, place.cell.edit({statement: text}), "unsafe",
-                    LATER, effects=True)  # fmt: skip
+    if root is target or not isinstance(root, cst.Name):
+        return None
+    if root.value in _local_names(place) - _receiver(place):
+        return None
+    kept = (
+        isinstance(small, cst.Assign) and isinstance(target, cst.Attribute) and root.value in _receiver(place)
+    )
+    if not kept and not _values(place, place.cell.code(small.value)):
+        return None
+    return _Store(statement, small, target, place.cell.code(target) if kept else root.value, kept)
+
+
+def _edits(place: Place, stores: Sequence[_Store]) -> dict[Any, str | None] | None:
+    """The stores as callbacks; None where one of them is a state that goes on from one call to the next."""
+    edits: dict[Any, str | None] = {}
+    local: dict[str, str] = {}
+    taken = set(place.taken)
+    for store in stores:
+        text = (
+            _kept_on_self(place, store, edits, local, taken) if store.kept else _called(place, store, taken)
+        )
+        if text is None:
+            return None
+        edits[store.statement] = text
+    for statement in (s.statement for s in stores):
+        for old, own in local.items():
+            edits[statement] = re.sub(rf"{re.escape(old)}(?!\w)", own, str(edits[statement]))
+        for read in [n for n in edits if n is not statement and statement in place.cell.ancestors(n)]:
+            del edits[read]
+    return edits
+
+
+def _called(place: Place, store: _Store, taken: set[str]) -> str:
+    code, value = place.cell.code, place.cell.code(store.small.value)
+    keep = names.fresh("keep", taken)
+    taken.add(keep)
+    values, line = _values(place, value), code(store.small)
+    given = values
+    if not value.isidentifier() and _is_traced(place, store.small.value):
+        own = names.fresh("value", taken)
+        values, given = [own], [value]
+        line = f"{line[: line.rindex(value)]}{own}"
+    called = f"{place.jax}.debug.callback({', '.join([keep, *given])})"
+    return f"def {keep}({', '.join(values)}):\n    {line}\n\n{called}\n"
+
+
+def _is_traced(place: Place, value: Any) -> bool:
+    """Computed by jax alone: it can stay in the compiled function, and its result leaves."""
+    import libcst as cst
+
+    roots = {place.cell.code(c.func).partition(".")[0] for c in place.cell.within(value, cst.Call)}
+    return not isinstance(value, cst.Call) or roots <= {
+        place.jnp.partition(".")[0],
+        place.jax.partition(".")[0],
+    }
+
+
+def _kept_on_self(
+    place: Place, store: _Store, edits: dict[Any, str | None], local: dict[str, str], taken: set[str]
+) -> str | None:
+    """`self.h = e` as a local value that is handed out, where only the rest of the method reads it."""
+    import libcst as cst
+
+    code, target = place.cell.code, store.target
+    attribute, line = target.attr.value, place.cell.positions[store.statement].start.line
+    own = names.fresh(attribute, taken)
+    taken.add(own)
+    uses = [n for n in place.cell.within(place.cell.module, cst.Attribute) if n.attr.value == attribute]
+    stored = [n for n in uses if isinstance(place.cell.parents[n], cst.AssignTarget)]
+    reads = [n for n in uses if n not in stored]
+    within = place.cell.own(place.innermost, cst.Attribute)
+    if any(n not in within or place.cell.positions[n].start.line <= line for n in reads):
+        return None  # a state that goes on from one call to the next
+    local[code(target)] = own
+    edits |= dict.fromkeys(reads, own)
+    out = f'lambda {own}: setattr({code(target.value)}, "{attribute}", {own})'
+    return f"{own} = {code(store.small.value)}\n{place.jax}.debug.callback({out}, {own})\n"
 
 
 def _kept_in_global(place: Place, statement: Any, small: Any, name: str) -> Iterator[Candidate]:
@@ -119,25 +213,6 @@ def _kept_in_global(place: Place, statement: Any, small: Any, name: str) -> Iter
     alone = len(declared[0].names) == 1 and len(line.body) == 1
     yield Candidate(f"store into `{name}` through `jax.debug.callback`",
                     place.cell.edit({statement: text, **({line: None} if alone else {})}), "unsafe",
-                    LATER, effects=True)  # fmt: skip
-
-
-def _kept_on_self(place: Place, statement: Any, small: Any, target: Any) -> Iterator[Candidate]:
-    """`self.h = e` as a local value that is handed out, where only the rest of the method reads it."""
-    import libcst as cst
-
-    code, attribute = place.cell.code, target.attr.value
-    own = names.fresh(attribute, place.taken)
-    uses = [n for n in place.cell.within(place.cell.module, cst.Attribute) if n.attr.value == attribute]
-    stores = [n for n in uses if isinstance(place.cell.parents[n], cst.AssignTarget)]
-    reads = [n for n in uses if n not in stores]
-    within = place.cell.own(place.innermost, cst.Attribute)
-    if any(n not in within or place.cell.positions[n].start.line <= place.line for n in reads):
-        return  # a state that goes on from one call to the next
-    store = f'lambda {own}: setattr({code(target.value)}, "{attribute}", {own})'
-    text = f"{own} = {code(small.value)}\n{place.jax}.debug.callback({store}, {own})\n"
-    yield Candidate(f"store into `{code(target)}` through `jax.debug.callback`",
-                    place.cell.edit({statement: text, **dict.fromkeys(reads, own)}), "unsafe",
                     LATER, effects=True)  # fmt: skip
 
 
