@@ -45,7 +45,7 @@ class Runs:
 
         def run(sample: Sample) -> Any:
             args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
-            with self.aside(sample), self.prover.in_time():
+            with self.aside(sample, (args, kwargs)), self.prover.in_time():
                 out = jax.block_until_ready(with_values(fn(*args, **kwargs)))
                 jax.effects_barrier()
                 return self._copied(out, sample)
@@ -53,10 +53,12 @@ class Runs:
         return run
 
     @contextmanager
-    def aside(self, sample: Sample) -> Iterator[None]:
-        """What happens inside leaves nothing behind."""
+    def aside(self, sample: Sample, call: tuple[Any, Any] | None = None) -> Iterator[None]:
+        """What happens inside leaves nothing behind. `call`: the arguments, where they may be copies of those kept."""
         reach = self.checker.reach(sample.args, sample.kwargs)
         copies = [roots.reach(self.trying)] if self.trying is not None else []
+        if call is not None and (call[0] is not sample.args or call[1] is not sample.kwargs):
+            copies.append(self.checker.reach(*call))
         with ExitStack() as stack:
             stack.enter_context(without_tracers(self.checker.namespace))
             if not self._going_on:
@@ -79,7 +81,9 @@ class Runs:
         from jitmagic.tracing.compat import checking_leaks
 
         args, kwargs = adopt.adopted((sample.args, sample.kwargs), target)
-        with self.aside(sample), redirect_stdout(printed), checking_leaks(), self.prover.in_time():
+        with (
+            self.aside(sample, (args, kwargs)), redirect_stdout(printed), checking_leaks(), self.prover.in_time()
+        ):  # fmt: skip
             out = jax.block_until_ready(jitted(*args, **kwargs))
             jax.effects_barrier()
             return self._copied(out, sample)

@@ -277,3 +277,15 @@ def test_an_error_behind_a_test_of_a_type_names_the_test(cell: str, hinted: bool
     found = finding("user-error", cell, "f(1.0)")
     assert ("`isinstance(s, float)` (line 3) sees a placeholder" in found.help) is hinted
     assert ("placeholder" in found.help) is hinted
+
+
+def test_values_that_a_method_keeps_on_the_object_it_is_given_are_sent_out(notebook: Any) -> None:
+    cell = (
+        "class Net:\n    def __init__(self, w):\n        self.w = w\n    def forward(self, x):\n"
+        "        self.pre = x * self.w\n        self.act = jnp.tanh(self.pre)\n        return self.act.sum()\n"
+    )
+    notebook.ok("import jax\nimport jax.numpy as jnp")
+    notebook.ok(f"%%jit -q --no-time -f Net.forward --static-argnums 0\n{cell}net = Net(2.0)")
+    notebook.run("net.forward(jnp.ones(2))")
+    found = [f for f in notebook.report().findings if f.kind == "leaked-tracer"]
+    assert len(found) == 2 and all(f.fixes and f.fixes[0].verified for f in found)
