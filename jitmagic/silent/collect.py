@@ -12,6 +12,7 @@ from jitmagic.evidence import Silent, root
 from jitmagic.facts import source_file
 from jitmagic.silent import dropped, keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import Code, codes
+from jitmagic.silent.known import passed_known
 from jitmagic.syntax import uncollected
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
     static = subject.options.static_parameters(subject.fn)
     own = getattr(inspect.unwrap(subject.fn), "__code__", None)
 
+    def untraced(code: Code) -> Iterable[str]:
+        """Parameters of a function that are no traced values."""
+        if code.fn.__code__ is own:
+            return static
+        return passed_known(code, run, lambda c: static if c.fn.__code__ is own else ())
+
     def seen(fact: Any) -> Any:
         """A fact of a helper in another cell stands where this cell calls the helper."""
         from jitmagic.state.reads import seen_from_cell
@@ -100,9 +107,7 @@ def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
     return Silent(
         random=_tried(lambda: (seen(x) for c in run for x in source.random(c))),
         effects=_tried(lambda: (seen(x) for c in run for x in source.effects(c))),
-        prints=_tried(
-            lambda: (x for c in run for x in source.prints(c, static if c.fn.__code__ is own else ()))
-        ),
+        prints=_tried(lambda: (x for c in run for x in source.prints(c, untraced))),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
         tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),
     )

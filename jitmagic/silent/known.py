@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jitmagic.silent.code import Code
 from jitmagic.syntax import walk
@@ -32,6 +32,28 @@ def known_names(code: Code, static: Iterable[str]) -> frozenset[str]:
         if not more:
             return frozenset(found)
         found |= more
+
+
+def passed_known(
+    code: Code, callers: Sequence[Code], static: Callable[[Code], Iterable[str]]
+) -> frozenset[str]:
+    """Parameters of a helper for which every call in these functions passes what is no traced value."""
+    found: list[set[str]] = []
+    for caller in callers:
+        for _, call in caller.calls():
+            if caller.value(call.func) is not code.fn:
+                continue
+            if any(isinstance(a, ast.Starred) for a in call.args) or any(
+                k.arg is None for k in call.keywords
+            ):
+                return frozenset()
+            given = dict(zip(code.parameters, call.args, strict=False)) | {
+                str(k.arg): k.value for k in call.keywords
+            }
+            known = set(known_names(caller, static(caller)))
+            traced = {p for p, value in given.items() if not _is_known(caller, value, known)}
+            found.append(set(code.parameters) - traced)
+    return frozenset(set.intersection(*found)) if found else frozenset()
 
 
 def read_values(node: ast.AST) -> list[str]:

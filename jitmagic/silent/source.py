@@ -6,7 +6,7 @@ import ast
 import collections.abc
 import sys
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
@@ -144,8 +144,8 @@ def random(code: Code) -> Iterator[HiddenRandom]:
         yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
 
 
-def prints(code: Code, static: Iterable[str] = ()) -> Iterator[Printed]:
-    """Calls that print or log. `static`: the function's arguments that are not traced."""
+def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Printed]:
+    """Calls that print or log. `untraced` tells a function's parameters that are no traced values."""
     skipped = code.called_back
     for name, call in code.calls():
         if _is_bar(name) and id(call) not in skipped:
@@ -169,7 +169,7 @@ def prints(code: Code, static: Iterable[str] = ()) -> Iterator[Printed]:
         values = [n for a in shown for n in read_values(a)]
         names = [n for a in shown for n in names_in(a)]
         local = [n for n in dict.fromkeys(values) if n in code.local]
-        local = [n for n in local if n not in known_names(code, static)] if local else []
+        local = [n for n in local if n not in known_names(code, untraced(code))] if local else []
         yield Printed(code.where(call), ast.unparse(call), tuple(local), tuple(dict.fromkeys(names)), logs)
 
 

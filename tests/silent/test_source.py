@@ -68,6 +68,14 @@ def test_a_log_of_what_is_not_traced_shows_what_it_says(target: str, value: str)
     assert found.logs and not found.values
 
 
+@pytest.mark.parametrize(("passed", "shown"), [("x.shape", ()), ("x", ("what",))])
+def test_a_helper_logs_what_its_calls_pass(passed: str, shown: tuple[str, ...]) -> None:
+    setup = "import logging\nlog = logging.getLogger('x')\n"
+    cell = f"def tell(name, what):\n    log.info('%s %s', name, what)\ndef f(x):\n    tell('x', {passed})\n    return x * 2\n"
+    (found,) = facts(cell, "f(jnp.ones(2))", setup=setup).prints
+    assert found.values == shown
+
+
 @pytest.mark.parametrize("value", ["x + 1", "jnp.zeros(2)", "float_of(x)", "[x]"])
 def test_a_log_of_what_is_traced_shows_placeholders(value: str) -> None:
     setup = "import logging\nlog = logging.getLogger('x')\ndef float_of(x):\n    return x * 1.0\n"
