@@ -17,7 +17,7 @@ from jitmagic.tracing.names import dotted_name, last_name
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 _LOOKED_AT = (
-    ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try,
+    ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try, ast.Match,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda,
 )  # fmt: skip
 

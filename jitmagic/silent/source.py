@@ -210,12 +210,23 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Call) and (name := _dispatched_by(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
+        elif isinstance(node, ast.Match) and (name := dotted_name(node.subject)) not in left_out:
+            patterns = (c.pattern for c in node.cases if _matches_concrete(code, c.pattern))
+            yield from (TypeTest(name, code.where(p, head=True)) for p in patterns)
         elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
             names = [n for part in node.body for n in names_in(part) if n in code.parameters]
             asked = code.where(_asking(node), head=True).source
             yield TypeTest(
                 names[0] if names else "", code.where(handler, head=True), swallows=True, asked=asked
             )
+
+
+def _matches_concrete(code: Code, pattern: ast.pattern) -> bool:
+    """`float() | int()`, which no tracer is."""
+    kinds = [n.cls for n in walk(pattern) if isinstance(n, ast.MatchClass)]
+    return any(_is_concrete(code.value(k), k) for k in kinds) and not any(
+        _is_jax_array(code.value(k)) for k in kinds
+    )
 
 
 def _dispatched_by(code: Code, call: ast.Call) -> str:

@@ -252,6 +252,47 @@ CASES = {
         "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
         ("f(0, jnp.ones((3, 4)))", "f(1, jnp.ones((3, 4)))"), "jnp.pad(v[::2, 1:], [(0, 1), (0, 1)])",
     ),
+    "functions beside arrays": Case(
+        "invalid-jax-type", "def f(layers, x):\n    for w, act in layers:\n        x = act(x @ w)\n    return x\n",
+        ("f([(jnp.eye(2), jnp.tanh), (jnp.eye(2), lambda v: 2 * v)], jnp.ones(2))",),
+        "(jnp.eye(2), jax.tree_util.Partial(jnp.tanh)), (jnp.eye(2), jax.tree_util.Partial(lambda v: 2 * v))",
+    ),
+    "functions in a list of the notebook": Case(
+        "invalid-jax-type",
+        "def f(net, x):\n    for w, act in net:\n        x = act(x @ w)\n    return x\n", ("f(net, jnp.ones(2))",),
+        "f(jax.tree.map(lambda v: jax.tree_util.Partial(v) if callable(v) else v, net), jnp.ones(2))",
+        setup="net = [(jnp.eye(2), jnp.tanh), (jnp.eye(2), jnp.sin)]\n",
+    ),
+    "float index of a switch": Case(
+        "user-error", "def f(x, y):\n    return jax.lax.switch(x // 2, [lambda v: v, lambda v: -v], y)\n",
+        ("f(2.0, 3.0)",), "jax.lax.switch(jnp.asarray(x // 2, int), ", proved=False,
+    ),
+    "array in the settings of a registration": Case(
+        "array-in-aux-data",
+        "class P:\n    def __init__(self, a, k):\n        self.a, self.k = a, k\n\n"
+        "def flat(p):\n    rest = (p.k,)\n    return (p.a,), rest\n\n"
+        "jax.tree_util.register_pytree_node(P, flat, lambda rest, parts: P(*parts, *rest))\n\n"
+        "def f(p):\n    return p.a * p.k\n",
+        ("f(P(2.0, jnp.ones(2)))", "f(P(2.0, jnp.zeros(2)))"), "lambda p: ((p.a, p.k), None)",
+    ),
+    "cube root of a negative number": Case(
+        "nan", "def f(v):\n    return (2 * v) ** (1 / 3)\n", ("f(jnp.float32(-4.0))",), "numpy.cbrt(2 * v)", proved=False,
+    ),
+    "type that a match asks for": Case(
+        "jit-differs-from-eager",
+        "def f(x, k):\n    match k:\n        case float() | int():\n            return x * k\n    return x\n",
+        ("f(jnp.ones(2), 3.0)",), "case float() | int() | jax.Array():",
+    ),
+    "loop over a grid": Case(
+        "unrolled-loop",
+        "def f(y):\n    for t in np.linspace(0.0, 1.0, 50):\n        y = y + 0.1 * (jnp.sin(t) - y) * y\n    return y\n",
+        ("f(jnp.ones(2))",), "ts = jnp.asarray(np.linspace(0.0, 1.0, 50))",
+    ),
+    "loop over equal layers": Case(
+        "unrolled-loop",
+        "def f(layers, x):\n    for w, b in layers:\n        x = jax.nn.gelu(x @ w + b)\n    return x\n",
+        ("f([(jnp.eye(2), jnp.zeros(2))] * 30, jnp.ones(2))",), "w, b = jax.tree.map(lambda leaf: leaf[i], stacked)",
+    ),
     "tuple for a named tuple from a loop": Case(
         "carry-mismatch",
         "from typing import NamedTuple\nclass Pair(NamedTuple):\n    a: jax.Array\n    b: jax.Array\n\n"

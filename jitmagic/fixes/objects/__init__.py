@@ -37,6 +37,7 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
     from jitmagic.fixes.objects import (
         closures,
         fields,
+        functions,
         hashable,
         once,
         parts,
@@ -90,7 +91,8 @@ def _of_object(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator
             fixes = fixes or list(parts.propose(finding, evidence, prover, name, value))
             if not fixes and isinstance(value, dict):
                 fixes = list(rebuilt.propose(evidence, prover, name, value))
-            yield from fixes or hashable.as_parts(evidence, prover, name, value)
+            fixes = fixes or list(hashable.as_parts(evidence, prover, name, value))
+            yield from fixes or functions.propose(evidence, prover, name, value)
             return
         first = next(iter(register.propose(finding, evidence, prover, name, value)), None)
         first = first or next(iter(fields.propose(evidence, prover, value)), None)

@@ -46,6 +46,7 @@ def families() -> tuple[Family, ...]:
     modules = (
         printing,
         rebuilt,
+        refused,
         recursion,
         conditions,
         elements,
@@ -69,7 +70,6 @@ def families() -> tuple[Family, ...]:
         collected,
         escapes,
         carries,
-        refused,
         outputs,
         bounds,
     )

@@ -144,6 +144,15 @@ def _applied(place: Place, function: Any, operands: list[str]) -> str:
     return f"{names.wrapped(code)}({', '.join(operands)})"
 
 
+def _whole_index(place: Place, call: Any) -> Iterator[Candidate]:
+    """`jax.lax.switch(x, ...)` with a float `x`, as a whole number."""
+    given = _plain(call)
+    if _last_name(call.func) == "switch" and given:
+        new = f"{place.jnp}.asarray({place.cell.code(given[0])}, int)"
+        title = "make the index a whole number, cut off after the point"
+        yield Candidate(title, place.cell.edit({given[0]: new}), "unsafe")
+
+
 Family = Callable[[Place, Any], Iterator[Candidate]]
 FAMILIES: Mapping[str, Family] = {
     "vmap got inconsistent sizes": _mapped,
@@ -152,5 +161,6 @@ FAMILIES: Mapping[str, Family] = {
     "Gradient only defined for scalar-output functions": _one_number,
     "of type '<class 'tuple'>' is not a valid JAX type": _one_number,
     "Pred must be a scalar": _element_by_element,
+    "Index type must be an integer": _whole_index,
 }
 """What jax says, and who knows a correction."""

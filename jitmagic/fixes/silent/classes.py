@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence
@@ -15,6 +16,9 @@ from jitmagic.report import Finding, Fix
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
+
+Split = tuple[list[str], list[str]]
+"""Attributes that are children, and those that are settings."""
 
 
 def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
@@ -127,7 +131,12 @@ def _complete(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _overridden(source, kind, lost)
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
-        yield from _registered(source, kind, lost)
+        yield from _registered(source, kind, functools.partial(_with_lost, lost))
+
+
+def _with_lost(lost: Sequence[str], children: list[str], aux: list[str]) -> list[Split]:
+    missing = [f for f in lost if f not in children and f not in aux]
+    return [(children, [*aux, *missing]), ([*children, *missing], aux)]
 
 
 def _overridden(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
@@ -215,8 +224,11 @@ def _assigned(init: FunctionNode) -> Iterator[tuple[ast.expr, ast.expr]]:
                 yield target, value
 
 
-def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
-    """`register_pytree_node(C, lambda c: ((c.a,), None), lambda aux, ch: C(*ch))` with every field."""
+def _registered(
+    source: str, kind: str, chosen: Callable[[list[str], list[str]], Sequence[Split]]
+) -> Iterator[str]:
+    """`register_pytree_node(C, lambda c: ((c.a,), None), lambda aux, ch: C(*ch))`, and the same with functions of
+    the cell, for what is chosen of the children and settings that there are."""
     text = Text(source)
     call = the(
         n for n in ast.walk(text.tree)
@@ -229,9 +241,8 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
         return
     own = flatten.args.args[0].arg
     children, aux = (_attributes(_resolved(flatten, e), own) for e in pair.elts)
-    wanted = [*aux, *(f for f in lost if f not in children and f not in aux)]
     node = _class(text, kind)
-    for data, settings in ((children, wanted), ([*children, *(f for f in wanted if f not in aux)], aux)):
+    for data, settings in chosen(children, aux):
         new = Text(source)
         if not isinstance(flatten, ast.Lambda) and not isinstance(unflatten, ast.Lambda):
             yield _rewritten_functions(new, node, flatten, unflatten, data, settings)
@@ -246,7 +257,8 @@ def _registered(source: str, kind: str, lost: Sequence[str]) -> Iterator[str]:
             lines += [f"    {x}" for x in _given_back(data, "children") + _given_back(settings, "aux")]
             new.before(text.statement(call), [*lines, "    return obj", "", ""])
             new.replace(call.args[2], name)
-        new.replace(call.args[1], f"lambda {own}: ({_tuple(own, data)}, {_tuple(own, settings)})")
+        given = _tuple(own, settings) if settings else "None"
+        new.replace(call.args[1], f"lambda {own}: ({_tuple(own, data)}, {given})")
         yield new.result()
 
 
@@ -301,6 +313,10 @@ def _as_child(source: str, kind: str, field: str) -> Iterator[str]:
         node = _class(text, kind)
         children, aux = parts_of(text, node)
         yield rewritten(text, node, [*children, field], [n for n in aux if n != field])
+    with contextlib.suppress(SyntaxError, ValueError, LookupError):
+        yield from _registered(
+            source, kind, lambda data, aux: [([*data, field], [n for n in aux if n != field])]
+        )
     with contextlib.suppress(SyntaxError, ValueError, LookupError):
         yield from _data_field(source, kind, field)
 

@@ -57,6 +57,14 @@ def _power(text: Text, node: Any, jnp: str) -> str | None:
     return f"{jnp}.where({b} > 0, {jnp}.where({b} > 0, {b}, 1.0) ** {_grouped(p)}, 0.0)"
 
 
+def _cube_root(text: Text, node: Any, jnp: str) -> str | None:
+    """`b ** (1 / 3)`, which is NaN for a negative base."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)):
+        return None
+    third = isinstance(node.right, ast.BinOp) and ast.unparse(node.right).replace(".0", "") == "1 / 3"
+    return f"{jnp}.cbrt({text.code(node.left)})" if third else None
+
+
 def _deviation(text: Text, node: Any, jnp: str) -> str | None:
     """`std(x)` of equal numbers."""
     if _called(node) != "std":
@@ -110,6 +118,7 @@ def _least(text: Text, node: Any, jnp: str) -> str | None:
 
 
 GUARDS: tuple[tuple[str, Guard], ...] = (
+    ("take the real root, which negative numbers have too", _cube_root),
     ("keep zero away from the power", _power),
     (
         "take the root of the variance and a little more, which has a gradient where all numbers are equal",

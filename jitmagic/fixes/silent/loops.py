@@ -44,7 +44,7 @@ FOLLOWED = 2
 def _candidates(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[tuple[str, str]]:
     source = evidence.function.cell
     line = Text(source).line_of(finding)
-    for make in (_nested, _fori, _rows, _mapped, _scanned, _comprehension, _reduced):
+    for make in (_nested, _fori, _rows, _stacked, _mapped, _scanned, _comprehension, _reduced):
         with contextlib.suppress(SyntaxError, ValueError, LookupError, AttributeError, TypeError):
             yield from make(source, line, finding, evidence, prover)
 
@@ -118,7 +118,7 @@ def _rows(
     text = Text(source)
     loop = _loop(text, line)
     index = text.fresh("i", "k", "turn")
-    looped, target = loop.iter, loop.target
+    looped, target, added = loop.iter, loop.target, 0
     called = ast.unparse(looped.func) if isinstance(looped, ast.Call) else ""
     lines: list[str]
     if (
@@ -137,11 +137,34 @@ def _rows(
     elif isinstance(looped, ast.Name | ast.Attribute | ast.Subscript):
         first = text.code(looped)
         lines = [f"{ast.unparse(target)} = {first}[{index}]"]
+    elif called.startswith(("jnp.", "np.", "jax.numpy.", "numpy.")):
+        first = text.fresh(f"{ast.unparse(target)}s", "rows", "values")
+        lines = [f"{ast.unparse(target)} = {first}[{index}]"]
+        code = text.code(looped)
+        added = 1
+        text.before(loop, [f"{first} = {code if called.startswith('j') else f'jnp.asarray({code})'}"])
     else:
         return
     text.replace(target, index).replace(looped, f"range({first}.shape[0])")
     text.before(loop.body[0], lines)
-    yield from _fori(text.result(), line, finding, evidence, prover)
+    yield from _fori(text.result(), line + added, finding, evidence, prover)
+
+
+def _stacked(
+    source: str, line: int, finding: Finding, evidence: Evidence, prover: Prover
+) -> Iterator[tuple[str, str]]:
+    """`for layer in layers` over a list of equal trees of arrays: stacked first, then by index in a `fori_loop`."""
+    text = Text(source)
+    loop = _loop(text, line)
+    if not isinstance(loop.iter, ast.Name | ast.Attribute | ast.Subscript):
+        return
+    index, rows, looped = text.fresh("i", "k", "turn"), text.fresh("stacked", "rows"), text.code(loop.iter)
+    target = text.code(loop.target)
+    text.before(loop, [f"{rows} = jax.tree.map(lambda *leaves: jnp.stack(leaves), *{looped})"])
+    text.replace(loop.target, index).replace(loop.iter, f"range(len({looped}))")
+    text.before(loop.body[0], [f"{target} = jax.tree.map(lambda leaf: leaf[{index}], {rows})"])
+    for title, cell in _fori(text.result(), line + 1, finding, evidence, prover):
+        yield f"stack what the turns take, and {title}", cell
 
 
 def _scanned(

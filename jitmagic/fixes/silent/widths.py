@@ -260,6 +260,8 @@ def _type_tests(source: str, line: int, finding: Finding) -> Iterator[tuple[str,
             yield title, text.result()
     text = Text(source)
     for node in text.on_line(line):
+        if isinstance(node, ast.pattern) and isinstance(text.parents.get(node), ast.match_case):
+            text.replace(node, f"{text.code(node)} | jax.Array()")
         if not isinstance(node, ast.Call) or not node.args:
             continue
         kind = f"float if {_FLOAT.format(text.code(node.args[0]))} else int"
