@@ -308,9 +308,9 @@ def not_for_jit(tree: ast.AST) -> set[str]:
 
 
 def factories(tree: ast.AST) -> set[str]:
-    """Functions that give nothing but functions that they define: `make` of `step = make(0.1)`."""
+    """Functions of the top level that give nothing but functions that they define: `make` of `step = make(0.1)`."""
     found = set()
-    for function in (n for n in walk(tree) if isinstance(n, ast.FunctionDef)):
+    for function in (n for n in _statements(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)):
         inner = {n.name for n in _statements(function.body) if isinstance(n, ast.FunctionDef)}
         returned = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
         parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]

@@ -330,6 +330,10 @@ def test_a_cell_that_only_makes_functions_says_what_to_name(notebook):
         ("def make(x):\n    def a(y): return y\n    if x:\n        return a\n    return x", False),
         ("def make(x):\n    def a(y): return y\n    return a(x)", False),
         ("def make(x):\n    def a(y): return y\n    a(x)", False),
+        (
+            "def make(x):\n    return x\ndef g(x):\n    def make(): return lambda y: y\n    return make()(x)",
+            False,
+        ),
     ],
 )
 def test_what_gives_nothing_but_functions(source, is_one):

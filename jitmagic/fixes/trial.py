@@ -281,7 +281,8 @@ class Trial:
             return NOT_GIVEN_BACK
         calls = _calls(len(ran.got))
         own = not how.endswith("without jit")  # the user's own branches cannot run as they are
-        if own and any(d.reason == "structure" for d in compare(wanted, ran.got)):
+        looped = how.endswith("loops in Python")
+        if looped and any(d.reason == "structure" for d in compare(wanted, ran.got)):
             # of a state that goes in as a tuple and comes out as a list, either may be meant
             wanted, got, plain = (lists_as_tuples(r) for r in (wanted, ran.got, ran.plain))
             ran = replace(ran, got=got, plain=plain)

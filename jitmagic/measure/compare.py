@@ -60,7 +60,7 @@ def compare(
 
 def _without_functions(value: Any) -> Any:
     """A result with what a `Partial` passes in its place: its function, where it is made at each call, is another
-    object each time. The name is kept."""
+    object each time. Its name and instructions are kept."""
 
     def is_partial(node: Any) -> bool:
         return isinstance(node, jax.tree_util.Partial)
@@ -68,7 +68,11 @@ def _without_functions(value: Any) -> Any:
     def parts(node: Any) -> Any:
         if not is_partial(node):
             return node
+        code = getattr(node.func, "__code__", None)
         name = getattr(node.func, "__qualname__", type(node.func).__name__)
+        if code is not None:
+            plain = [c for c in code.co_consts if not isinstance(c, type(code))]
+            name += f" {code.co_code.hex()} {code.co_names} {plain}"
         return {name: [_without_functions(node.args), _without_functions(node.keywords)]}
 
     if not any(map(is_partial, jax.tree.leaves(value, is_leaf=is_partial))):

@@ -48,6 +48,8 @@ def test_a_function_that_is_made_at_each_call_is_compared_by_what_it_takes_along
 
     assert compare(made(2.0), made(2.0)) == ()
     assert only(compare(made(2.0), made(3.0))).reason == "values"
+    one, other = (jax.tree_util.Partial(g, 1.0) for g in (lambda x: x + 1, lambda x: x + 2))
+    assert only(compare(one, other)).reason == "structure"
 
 
 def test_leaves_are_named_by_path():

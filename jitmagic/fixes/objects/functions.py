@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.objects import parts
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.calls import argument_of
-from jitmagic.fixes.silent.text import Text, calls_in
+from jitmagic.fixes.silent.calls import with_changed
+from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Fix
 
 if TYPE_CHECKING:
@@ -26,14 +26,10 @@ def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterat
 
     if not any(callable(v) for v in jax.tree.leaves(value)):
         return
-    sources, calls = trial.call_sources(prover), []
-    for source in sources:
-        text = Text(source)
-        for call in calls_in(text.tree, evidence.function.name):
-            node = argument_of(call, evidence, name)
-            if node is not None:
-                _wrap(text, node, prover.checker.namespace)
-        calls.append(text.result())
+    sources, namespace = trial.call_sources(prover), prover.checker.namespace
+    calls = [
+        with_changed(s, evidence, [name], lambda text, node: _wrap(text, node, namespace)) for s in sources
+    ]
     words = parts.proved(prover, evidence.function.cell, sources, calls, prover.checker.options)
     if words and calls != sources:
         yield Fix(

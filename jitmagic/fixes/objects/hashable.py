@@ -12,8 +12,8 @@ from jitmagic.fixes.objects import parts, tuples
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrites import diff
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.calls import argument_of
-from jitmagic.fixes.silent.text import Text, calls_in
+from jitmagic.fixes.silent.calls import with_changed
+from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Fix
 from jitmagic.tracing.search import why_not_static
 
@@ -101,26 +101,24 @@ _FORMS = {
 
 def _with_argument(source: str, evidence: Evidence, name: str, form: str) -> str:
     """The call with this form of the argument; that of a slice which stands in it is what stands there."""
-    text = Text(source)
-    for call in calls_in(text.tree, evidence.function.name):
-        node = argument_of(call, evidence, name)
+
+    def change(text: Text, node: ast.expr) -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "slice" and len(node.args) > 1:
             text.replace(node, f"({', '.join(map(text.code, node.args))})")
-        elif node is not None:
+        else:
             text.replace(node, form.format(names.wrapped(text.code(node))))
-    return text.result()
+
+    return with_changed(source, evidence, [name], change)
 
 
 def called_with(evidence: Evidence, prover: Prover, name: str, template: str) -> Iterator[Fix]:
     """The calls with the argument in another form: `list({})` makes a list of it."""
-    sources, calls = trial.call_sources(prover), []
-    for source in sources:
-        text = Text(source)
-        for call in calls_in(text.tree, evidence.function.name):
-            node = argument_of(call, evidence, name)
-            if node is not None:
-                text.replace(node, _listed(text, node) or template.format(text.code(node)))
-        calls.append(text.result())
+
+    def change(text: Text, node: ast.expr) -> None:
+        text.replace(node, _listed(text, node) or template.format(text.code(node)))
+
+    sources = trial.call_sources(prover)
+    calls = [with_changed(s, evidence, [name], change) for s in sources]
     if calls == sources:
         return
     words = parts.proved(prover, evidence.function.cell, sources, calls, prover.checker.options)

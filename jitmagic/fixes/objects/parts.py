@@ -136,6 +136,7 @@ def _said(options: JitOptions, evidence: Evidence) -> tuple[str, ...] | None:
 
 
 def proved(prover: Prover, cell: str, sources: list[str], calls: list[str], options: Any) -> str | None:
+    """Words of proof where the corrected cell, with the calls replaced, gives what the user's gives without jit."""
     changed = dict(zip(sources, calls, strict=True))
     with contextlib.suppress(Exception):
         history = trial.history(prover)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.objects import parts
 from jitmagic.fixes.rewrites import diff
-from jitmagic.fixes.silent.calls import argument_of
-from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
+from jitmagic.fixes.silent.calls import with_argument, with_changed
+from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Fix
 from jitmagic.rules.words import listed
 
@@ -34,14 +34,11 @@ def of_lists(
     options = old if declared else replace(old, static_argnames=(*old.static_argnames, *names))
     if not declared:
         options = parts.with_refused(options, evidence, prover, names[0])
-    calls = []
-    for source in sources:
-        text = Text(source)
-        for call in calls_in(text.tree, evidence.function.name):
-            for node in (argument_of(call, evidence, name) for name in names):
-                if node is not None:
-                    text.replace(node, _tuple_of(text, node))
-        calls.append(text.result())
+
+    def change(text: Text, node: ast.expr) -> None:
+        text.replace(node, _tuple_of(text, node))
+
+    calls = [with_changed(s, evidence, names, change) for s in sources]
     words = parts.proved(prover, evidence.function.cell, list(sources), calls, options)
     if words and calls != sources:
         static = "" if declared else f", and make {'it' if len(names) == 1 else 'them'} static"
@@ -67,14 +64,7 @@ def of_items(
     text: Text, function: FunctionNode, evidence: Evidence, prover: Prover, name: str, sources: list[str]
 ) -> Iterator[Fix]:
     """A dict that is handed on as a whole: its items are passed as a tuple, which has a hash."""
-    calls = []
-    for source in sources:
-        call_text = Text(source)
-        for call in calls_in(call_text.tree, evidence.function.name):
-            node = argument_of(call, evidence, name)
-            if node is not None:
-                call_text.replace(node, f"tuple({call_text.code(node)}.items())")
-        calls.append(call_text.result())
+    calls = [with_argument(s, evidence, name, "tuple({}.items())") for s in sources]
     documented = ast.get_docstring(function) is not None and len(function.body) > 1
     text.before(function.body[1 if documented else 0], [f"{name} = dict({name})"])
     cell = text.result()

@@ -22,6 +22,7 @@ class Want:
 
 
 def item_of(node: ast.expr | None, key: Any) -> ast.expr | None:
+    """The value that a dict display has under a literal key."""
     if isinstance(node, ast.Dict):
         for k, v in zip(node.keys, node.values, strict=True):
             if isinstance(k, ast.Constant) and k.value == key:
@@ -34,6 +35,7 @@ def _keys(node: ast.Dict) -> list[Any]:
 
 
 def items_of(node: ast.expr | None, count: int) -> list[ast.expr | None]:
+    """The elements of a tuple or list display of that length; Nones for other expressions."""
     if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) == count:
         return list(node.elts)
     return [None] * count

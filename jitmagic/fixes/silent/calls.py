@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jitmagic.evidence import Evidence
@@ -42,14 +42,23 @@ def argument_of(call: ast.Call, evidence: Evidence, name: str) -> ast.expr | Non
     return call.args[index] if plain and 0 <= index < len(call.args) else None
 
 
-def with_argument(source: str, evidence: Evidence, name: str, template: str) -> str:
-    """A source in whose calls the argument is wrapped: `jnp.float32({})`."""
+def with_changed(
+    source: str, evidence: Evidence, names: Sequence[str], change: Callable[[Text, ast.expr], object]
+) -> str:
+    """A source after the same change to all that its calls pass for these parameters."""
     text = Text(source)
     for call in calls_in(text.tree, evidence.function.name):
-        node = argument_of(call, evidence, name)
-        if node is not None:
-            text.replace(node, template.format(text.code(node)))
+        for node in (argument_of(call, evidence, name) for name in names):
+            if node is not None:
+                change(text, node)
     return text.result()
+
+
+def with_argument(source: str, evidence: Evidence, name: str, template: str) -> str:
+    """A source in whose calls the argument is wrapped: `jnp.float32({})`."""
+    return with_changed(
+        source, evidence, [name], lambda text, node: text.replace(node, template.format(text.code(node)))
+    )
 
 
 def replaced(prover: Prover, old: list[str], new: list[str]) -> list[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.evidence import Evidence, Where
 from jitmagic.fixes.silent import trial
-from jitmagic.fixes.silent.calls import argument_of
-from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in
+from jitmagic.fixes.silent.calls import with_argument
+from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 
@@ -356,14 +356,7 @@ def _on_the_host(finding: Finding, evidence: Evidence, prover: Prover) -> Iterat
     old = trial.call_sources(prover)
     for name in (n for n in finding.culprits if n in evidence.function.parameters and old):
         for template in _templates(evidence, name):
-            new = []
-            for source in old:
-                text = Text(source)
-                for call in calls_in(text.tree, evidence.function.name):
-                    node = argument_of(call, evidence, name)
-                    if node is not None:
-                        text.replace(node, template.format(text.code(node)))
-                new.append(text.result())
+            new = [with_argument(s, evidence, name, template) for s in old]
             if _same_calls(prover, old, new) and not _truncates(prover, evidence.function.cell, old, new):
                 yield Fix(
                     title=f"bring `{name}` into 32 bits with NumPy before the call", applicability="unsafe",
