@@ -41,7 +41,7 @@ KINDS = ("plain", "fails", "diagnose", "conclude", "trace", "check")
 PARTS = {
     "jitmagic.tracing.stages": {"run_stages": "trace"},
     "jitmagic.tracing.recording": {"record": "recording run"},
-    "jitmagic.syntax": {"tolerant_tree": "parsing"},
+    "jitmagic.source.tree": {"tolerant_tree": "parsing"},
     "jitmagic.state.roots": {"reach": "what it reads"},
     "jitmagic.silent.collect": {"observe": "what it asks"},
 }
@@ -86,12 +86,13 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if kind in ("diagnose", "conclude", "check"):
         found["parts"] = timed_parts()
-        from jitmagic import checking, conclusions
+        from jitmagic.checking import conclusions
+        from jitmagic.checking.checker import Checker
         from jitmagic.settings import Settings
         from jitmagic.tracing import recording, stages
 
         recording.available()  # once in a process, whatever the function
-        checker = checking.Checker(f, settings=Settings(compile=False, budget=3600.0))
+        checker = Checker(f, settings=Settings(compile=False, budget=3600.0))
         with stages.counted() as counts:
             start = time.process_time()
             checker.diagnose((x,), {})

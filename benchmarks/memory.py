@@ -60,13 +60,14 @@ def peak(kind: str, megabytes: int) -> float:
     import jax
     import jax.numpy as jnp
 
-    from jitmagic import checking, conclusions, watched
+    from jitmagic.checking import conclusions, watched
+    from jitmagic.checking.checker import Checker
     from jitmagic.settings import Settings
 
     f = define(kind == "failing")
-    checker = checking.Checker(f, settings=Settings(time=False, budget=600.0))
+    checker = Checker(f, settings=Settings(time=False, budget=600.0))
     call = watched.Watched(f, checker) if kind != "plain" else f
-    warm = checking.Checker(define(kind == "failing", 2), settings=Settings(time=False))
+    warm = Checker(define(kind == "failing", 2), settings=Settings(time=False))
     small = jnp.ones(64)  # loads what is imported late, compiles nothing of the size measured
     try:
         jax.block_until_ready((f if kind == "plain" else watched.Watched(warm.fn, warm))(small))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jitmagic.checking import check
-    from jitmagic.compiled import jit
+    from jitmagic.checking.checker import check
     from jitmagic.report import Report
     from jitmagic.rules import page as explain
+    from jitmagic.state.compiled import jit
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,22 +32,22 @@ __all__ = [
 # No submodule may bear one of these names: importing it would put the module in the function's place.
 _HOMES = {
     "Report": ("jitmagic.report", "Report"),
-    "check": ("jitmagic.checking", "check"),
+    "check": ("jitmagic.checking.checker", "check"),
     "explain": ("jitmagic.rules", "page"),
-    "jit": ("jitmagic.compiled", "jit"),
+    "jit": ("jitmagic.state.compiled", "jit"),
 }
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics and hooks in `shell`; what `%load_ext jitmagic` calls."""
-    from jitmagic import magics
+    from jitmagic.notebook import magics
 
     magics.load(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Remove from `shell` what `load_ipython_extension` put there; what `%unload_ext jitmagic` calls."""
-    from jitmagic import magics
+    from jitmagic.notebook import magics
 
     magics.unload(shell)
 

@@ -12,7 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
-from jitmagic import subject, watched
+from jitmagic.checking import subject, watched
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

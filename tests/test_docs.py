@@ -32,7 +32,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_option_of_the_table_exists():
-    from jitmagic.magics import JitMagics
+    from jitmagic.notebook.magics import JitMagics
 
     table = (ROOT / "docs" / "magics.md").read_text(encoding="utf-8")
     named = set(

@@ -41,7 +41,7 @@ def test_load_ext_is_light(tmp_path):
         "shell = InteractiveShell(config=Config(HistoryManager={'enabled': False}))\n"
         "assert shell.extension_manager.load_extension('jitmagic') is None"
     )
-    assert "jitmagic.magics" in loaded
+    assert "jitmagic.notebook.magics" in loaded
     assert not (HEAVY - {"IPython"}) & loaded
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jitmagic.beyond import OutOfTime
+from jitmagic.checking.plain_runs import OutOfTime
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, partly, rewrites, silent, static
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import bounds
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
-from jitmagic.syntax import tolerant_tree, walk
+from jitmagic.source.tree import tolerant_tree, walk
 
 if TYPE_CHECKING:
-    from jitmagic.subject import Subject
+    from jitmagic.checking.subject import Subject
 
 Proposer = Callable[[Finding, Evidence, Prover], Iterable[Fix]]
 PROPOSERS: tuple[Proposer, ...] = (
@@ -119,7 +119,7 @@ def _with_calls_inside(finding: Finding, evidence: Evidence, prover: Prover) -> 
 
 def uses_jit_itself(prover: Prover) -> bool:
     """The cell compiles the function: options of the magic would not reach it."""
-    from jitmagic.cell import uses_jit
+    from jitmagic.source.cell import uses_jit
 
     try:
         return uses_jit(ast.parse(prover.checker.cell.body))

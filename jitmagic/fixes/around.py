@@ -12,7 +12,7 @@ from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.tracing.messages import op_of
 
 if TYPE_CHECKING:
-    from jitmagic.seen import Sample
+    from jitmagic.checking.seen import Sample
 
 
 @contextmanager

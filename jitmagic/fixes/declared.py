@@ -12,7 +12,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes import specs
 from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 
 def in_cell(fix: Fix, evidence: Evidence, namespace: Mapping[str, Any] | None = None) -> Fix | None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
+from jitmagic.checking.watched import Watched
 from jitmagic.fixes import adopt, remake
 from jitmagic.fixes.rewrite.cells import Cell
 from jitmagic.fixes.rewrite.names import stores
-from jitmagic.watched import Watched
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -129,7 +129,7 @@ def as_made(namespace: dict[str, Any], name: str) -> Any:
 
 def find(namespace: dict[str, Any], name: str) -> Any:
     """The plain function behind `f` or `Model.step`. Raises KeyError."""
-    from jitmagic.watched import unwrap_jitted
+    from jitmagic.checking.watched import unwrap_jitted
 
     return unwrap_jitted(as_made(namespace, name))[0]
 
@@ -143,7 +143,7 @@ def with_state(
 ) -> Callable[..., Any] | None:
     """The function compiled with its dynamic variables, where the user's has any: declared, or a framework's, or
     `more` that a correction makes dynamic."""
-    from jitmagic.compiled import StatefulMethod, compile_function, holds_variables
+    from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
 
     checker = prover.checker
     dyn = ",".join(filter(None, (checker.dyn, *more))) or None

@@ -11,7 +11,7 @@ from jitmagic.fixes.prove import Prover
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import covers, root
 from jitmagic.rules.words import listed
-from jitmagic.syntax import tolerant_tree, walk
+from jitmagic.source.tree import tolerant_tree, walk
 
 CAPTURED = ("captured-constant", "captured-scalar", "stale-constant", "large-constant")
 STATE = ("state-write", "leaked-tracer", "unregistered-pytree", "in-place-update", "hidden-rng")

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
+from jitmagic.checking.watched import plainly
 from jitmagic.options import JitOptions
-from jitmagic.watched import plainly
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
+    from jitmagic.checking.seen import Sample
+    from jitmagic.checking.subject import Subject
     from jitmagic.fixes.inline import Parts
     from jitmagic.report import Fix
-    from jitmagic.seen import Sample
-    from jitmagic.subject import Subject
 
 clock = time.monotonic
 
@@ -68,7 +68,7 @@ class Prover:
 
     def in_time(self) -> contextlib.AbstractContextManager[None]:
         """A run of the user's code that ends with `OutOfTime` where the budget does."""
-        from jitmagic.beyond import within
+        from jitmagic.checking.plain_runs import within
 
         return within(self.left())
 
@@ -141,8 +141,8 @@ class Prover:
             return Proof(False, f"it fails: {type(exc).__name__}: {' '.join(str(exc).split())[:120]}")
 
     def _follows(self, paths: Sequence[str], sample: Sample) -> Proof:
-        from jitmagic.compiled import compile_function
         from jitmagic.measure.compare import compare
+        from jitmagic.state.compiled import compile_function
 
         checker = self.checker
         made = compile_function(_fresh(checker.fn), ",".join(paths), checker.options, checker.namespace)

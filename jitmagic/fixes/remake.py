@@ -12,8 +12,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from jitmagic import quiet
 from jitmagic.fixes import adopt
+from jitmagic.trial import quiet
 
 LIBRARIES = frozenset("jax functools equinox flax haiku optax brainpy brainstate numpyro diffrax".split())
 """Packages whose functions make functions of functions, and do nothing else."""

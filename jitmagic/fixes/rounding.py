@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jitmagic.subject import Subject
+    from jitmagic.checking.subject import Subject
 
 SHARE = 0.25
 """Of the budget, for each evaluation of the program operation by operation."""

@@ -10,19 +10,19 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
+from jitmagic.checking.watched import plainly
 from jitmagic.fixes import adopt, prove
 from jitmagic.fixes.around import arrays_undone, copied, noting, with_values, without_tracers
 from jitmagic.fixes.definitions import with_state
 from jitmagic.fixes.rewrite.cells import Cell
 from jitmagic.state import roots
-from jitmagic.watched import plainly
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jitmagic.checking.seen import Sample
     from jitmagic.fixes.prove import Prover
-    from jitmagic.seen import Sample
 
 NONE: adopt.Classes = {}
 

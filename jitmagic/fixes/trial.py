@@ -27,8 +27,8 @@ from jitmagic.fixes.rewrite.place import Shape
 from jitmagic.fixes.runs import Runs
 
 if TYPE_CHECKING:
+    from jitmagic.checking.seen import Sample
     from jitmagic.fixes.prove import Prover
-    from jitmagic.seen import Sample
 
 SEEN = "__seen"
 OUTPUTS = "__outputs"

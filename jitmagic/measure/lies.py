@@ -13,7 +13,7 @@ from jitmagic.measure.program import walk
 from jitmagic.report import Remark, Sample, Stages
 
 if TYPE_CHECKING:
-    from jitmagic.subject import Subject
+    from jitmagic.checking.subject import Subject
 
 DISPATCH_SHARE = 0.4
 """The part of a call from which on dispatch is told."""
@@ -49,7 +49,7 @@ def foldable(seen: Any) -> tuple[str, ...]:
 
 def time_with_inputs(subject: Subject, names: Sequence[str], args: Any, kwargs: Any) -> Sample | None:
     """The compiled call with these constants as inputs; None where it cannot be made or folds again."""
-    from jitmagic.compiled import compile_function
+    from jitmagic.state.compiled import compile_function
 
     fn = subject.fn
     if not isinstance(fn, types.FunctionType) or "." in subject.name:

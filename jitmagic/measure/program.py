@@ -17,7 +17,7 @@ from jax.extend import source_info_util
 from jax.extend.core import Literal
 
 from jitmagic.measure.flops import flops, moved_bytes
-from jitmagic.syntax import line_of
+from jitmagic.source.tree import line_of
 
 Flow = frozenset[int] | None
 """The constants (by number) that a value is computed from, or None where it depends on an input."""

@@ -14,12 +14,14 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from jitmagic import checking, quiet
+from jitmagic.checking import conclusions
+from jitmagic.checking.checker import Checker
+from jitmagic.checking.watched import Watched
 from jitmagic.panel import words
 from jitmagic.panel.rows import Rows
 from jitmagic.report import Fix, Report
+from jitmagic.trial import quiet
 from jitmagic.units import counted
-from jitmagic.watched import Watched
 
 BUSY_AFTER_S = 0.4
 """A cell that runs longer is said to keep the kernel busy."""
@@ -30,7 +32,7 @@ _BUSY = threading.Lock()
 class Panel:
     """One function's panel; `widget` is what is displayed."""
 
-    def __init__(self, checker: checking.Checker) -> None:
+    def __init__(self, checker: Checker) -> None:
         self.checker = checker
         self._busy = _BUSY
         self._cell_runs = False
@@ -129,10 +131,10 @@ class Panel:
 
     # -- running
 
-    def _checker(self, *, rehearse: bool) -> checking.Checker:
+    def _checker(self, *, rehearse: bool) -> Checker:
         options, dyn = self.rows.settings()
         old = self.checker
-        return checking.Checker(
+        return Checker(
             old.fn, old.name, options=options, dyn=dyn, namespace=old.namespace, cell=old.cell,
             settings=replace(old.settings, rehearse=rehearse, compile=False),
         )  # fmt: skip
@@ -202,8 +204,8 @@ class Panel:
 
     # -- results
 
-    def _show(self, checker: checking.Checker) -> None:
-        self.report = checking.assemble([checker])
+    def _show(self, checker: Checker) -> None:
+        self.report = conclusions.assemble([checker])
         self.rows.grow(checker)
         said, tone = words.verdict(self.report)
         needed, kinds = self.rows.compilations()

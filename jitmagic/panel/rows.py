@@ -10,7 +10,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from jitmagic import checking
+from jitmagic.checking.checker import Checker
 from jitmagic.panel.words import code
 from jitmagic.state import paths
 from jitmagic.state.values import short
@@ -37,7 +37,7 @@ def parse_type(text: str) -> tuple[tuple[int, ...], str]:
 class Rows:
     """What is chosen for one function; `changed` is called at every change."""
 
-    def __init__(self, checker: checking.Checker, changed: Callable[[Any], None]) -> None:
+    def __init__(self, checker: Checker, changed: Callable[[Any], None]) -> None:
         self.checker, self.changed = checker, changed
         self.sample = checker.seen.samples[-1]
         self.arguments = leaves.bound_arguments(checker.fn, self.sample.args, self.sample.kwargs)
@@ -79,7 +79,7 @@ class Rows:
     def _add(self, rows: Iterable[Any]) -> None:
         self.table.children = (*(c for c in self.table.children if c is not self.more), *rows, self.more)
 
-    def grow(self, checker: checking.Checker) -> None:
+    def grow(self, checker: Checker) -> None:
         """Rows for variables that a trace has found and that have none."""
         found = [v for v in checker.seen.variables.values() if v.type in ("array", "scalar")]
         new = [v for v in found if not ({v.path} & {*self.state, *self.roles, *self.apart})]

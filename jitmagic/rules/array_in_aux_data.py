@@ -80,7 +80,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, parse_cell
 from jitmagic.rules.words import agree, listed, quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, of_kind
 from jitmagic.rules.source import FunctionNode, parse
 from jitmagic.rules.words import listed
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
 

@@ -57,7 +57,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import advice, expression, listed, parsed, quoted, unknown
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 SIZED = {
     "nonzero": "give `jnp.nonzero` an upper bound (`size=`, `fill_value=`)",

@@ -65,7 +65,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, root
 from jitmagic.rules.source import bound_names, loaded_names, parse
 from jitmagic.rules.words import quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.process_time "

@@ -65,7 +65,7 @@ from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import Source, bound_names, loaded_names, parse
 from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
 from jitmagic.rules.words import expression, quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 MAKERS = ("jax.random.PRNGKey", "jax.random.key")
 DERIVERS = frozenset("split fold_in key PRNGKey clone key_data wrap_key_data key_impl".split())

@@ -61,7 +61,7 @@ from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.source import FunctionNode, Source, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
-from jitmagic.syntax import nodes_of, updated_array, walk
+from jitmagic.source.tree import nodes_of, updated_array, walk
 
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}

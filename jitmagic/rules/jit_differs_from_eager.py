@@ -64,7 +64,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import Source, loaded_names, parse
 from jitmagic.rules.words import quoted, short
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 

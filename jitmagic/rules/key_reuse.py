@@ -64,7 +64,7 @@ from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.hidden_rng import is_draw
 from jitmagic.rules.source import FunctionNode, Source, definitions, parse
 from jitmagic.rules.words import quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 Uses = dict[str, ast.Call]
 """For each key (its text) the call that used it up."""

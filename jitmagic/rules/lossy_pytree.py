@@ -80,7 +80,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import FunctionNode, Source, parse_cell
 from jitmagic.rules.words import agree, listed
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ from jitmagic.rules.base import Rule, Settings, root, traced_calls
 from jitmagic.rules.recompile import is_function, signature, without_address
 from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
 from jitmagic.rules.words import quoted, short
-from jitmagic.syntax import statements, walk
+from jitmagic.source.tree import statements, walk
 
 COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
 

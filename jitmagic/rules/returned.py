@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Problem, Where
 from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 _RETURNED = re.compile(
     r"function (\S+) at .*?:(\d+) traced for (\w+) returned a value of type <class '([^']+)'>"

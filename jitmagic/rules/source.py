@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Function, Where
-from jitmagic.syntax import nodes_of, parsed, statements, walk
+from jitmagic.source.tree import nodes_of, parsed, statements, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -71,7 +71,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import FunctionNode, Source, depends_on_values, loaded_names, parse, parse_cell
 from jitmagic.rules.words import quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
 

@@ -60,7 +60,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings, leaf
 from jitmagic.rules.source import loaded_names, parse
 from jitmagic.rules.words import quoted
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 TURNS = 16
 """A loop of fewer turns is not worth rewriting."""

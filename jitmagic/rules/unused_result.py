@@ -64,7 +64,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Settings
 from jitmagic.rules.source import parse_cell
 from jitmagic.rules.words import quoted, short
-from jitmagic.syntax import statements
+from jitmagic.source.tree import statements
 
 MAKERS = (
     "jax.jit",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import Function, Source, children, nodes_of, source_of, walk
-from jitmagic.tracing.names import dotted_name, last_name
+from jitmagic.source.expressions import dotted_name, last_name
+from jitmagic.source.tree import Function, Source, children, nodes_of, source_of, walk
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())

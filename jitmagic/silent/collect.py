@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitmagic.evidence import Silent, root
-from jitmagic.facts import source_file
 from jitmagic.silent import dropped, keys, loops, program, pytrees, source, widths
 from jitmagic.silent.code import Code, codes
 from jitmagic.silent.known import passed_known
-from jitmagic.syntax import uncollected
+from jitmagic.source.tree import uncollected
+from jitmagic.state.definition import source_file
 
 if TYPE_CHECKING:
-    from jitmagic.subject import Subject
+    from jitmagic.checking.subject import Subject
 
 T = TypeVar("T")
 _FAILURES: list[BaseException] = []

@@ -15,9 +15,9 @@ from jitmagic.evidence import Dropped
 from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
 from jitmagic.silent.program import all_equations
-from jitmagic.syntax import line_of, nodes_of, updated_array, walk
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import line_of, nodes_of, updated_array, walk
 from jitmagic.tracing.locate import is_user_file
-from jitmagic.tracing.names import dotted_name
 
 Line = tuple[str, int]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in
-from jitmagic.syntax import Source, source_of, walk
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
-from jitmagic.tracing.names import dotted_name
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
@@ -87,7 +87,7 @@ def _heard(event: str, duration_secs: float, **details: Any) -> None:
 
 def _is_ours() -> bool:
     # Our own runs of the user's code hold its output back; the user's calls never do.
-    from jitmagic.quiet import is_held
+    from jitmagic.trial.quiet import is_held
 
     return is_held()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
 from jitmagic.silent.program import Constant, Keys, Seed, Stack
-from jitmagic.syntax import walk
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import walk
 from jitmagic.tracing.sites import Site, site_of
 
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from jitmagic.silent.code import Code
-from jitmagic.syntax import walk
+from jitmagic.source.tree import walk
 
 _PLAIN = frozenset(
     "abs bool dict divmod enumerate float format getattr int len list max min next range repr reversed round set "

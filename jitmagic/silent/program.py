@@ -14,7 +14,7 @@ from typing import Any
 from jax.extend.core import Literal
 
 from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split
-from jitmagic.syntax import ByCode
+from jitmagic.source.tree import ByCode
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import source_of, walk
 from jitmagic.state.values import is_user_class
-from jitmagic.syntax import source_of, walk
-from jitmagic.tracing.names import dotted_name
 
 _MOST = 200
 _LARGEST = 10_000_000

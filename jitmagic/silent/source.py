@@ -12,8 +12,8 @@ from typing import Any
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.silent.known import known_names, read_values
-from jitmagic.syntax import walk
-from jitmagic.tracing.names import dotted_name, last_name
+from jitmagic.source.expressions import dotted_name, last_name
+from jitmagic.source.tree import walk
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "

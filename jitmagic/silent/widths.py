@@ -10,7 +10,7 @@ import numpy as np
 
 from jitmagic.evidence import Truncation
 from jitmagic.silent.code import Code, names_in
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 WIDE = frozenset("float64 int64 uint64 complex128 double longlong".split())
 _MOST = 5_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dis
 import types
 
+from jitmagic.source.tree import ByCode
 from jitmagic.state.adapters import is_framework
 from jitmagic.state.values import is_a
 from jitmagic.state.wrappers import is_user_module
-from jitmagic.syntax import ByCode
 
 _READ_CLOSELY = frozenset(
     "globals locals exec eval getattr setattr delattr hasattr vars dir next __dict__".split()

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import Where
+from jitmagic.source.tree import walk
 from jitmagic.state import values
 from jitmagic.state.paths import Path, PathError, Place, leaves_below, parse
 from jitmagic.state.uses import MUTATORS, Use, facts_of
-from jitmagic.syntax import walk
 
 Function = types.FunctionType
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from jitmagic.evidence import Where
+from jitmagic.source.tree import ByCode, Function, children, parameters, source_of, uncollected, walk
 from jitmagic.state.paths import Step, literal
 from jitmagic.state.values import MISSING
-from jitmagic.syntax import ByCode, Function, children, parameters, source_of, uncollected, walk
 
 MUTATORS = frozenset(
     "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "

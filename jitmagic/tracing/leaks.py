@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import Source, first_line, source_of, span_of, walk
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import Source, first_line, source_of, span_of, walk
 from jitmagic.tracing.messages import leaked_value
-from jitmagic.tracing.names import dotted_name
 from jitmagic.tracing.sites import where_at
 
 _MUTATORS = frozenset(

@@ -17,11 +17,7 @@ from typing import Any
 import jax
 
 from jitmagic.evidence import Op, Problem, Where
-from jitmagic.syntax import walk
-from jitmagic.tracing import compat, messages
-from jitmagic.tracing.carries import changed_in_body
-from jitmagic.tracing.leaks import leak_site, method_store
-from jitmagic.tracing.names import (
+from jitmagic.source.expressions import (
     called_object,
     callee_of,
     construct_of,
@@ -30,6 +26,10 @@ from jitmagic.tracing.names import (
     look_up,
     names_in,
 )  # fmt: skip
+from jitmagic.source.tree import walk
+from jitmagic.tracing import compat, messages
+from jitmagic.tracing.carries import changed_in_body
+from jitmagic.tracing.leaks import leak_site, method_store
 from jitmagic.tracing.sites import Site, site_of
 
 _OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -14,7 +14,7 @@ import os
 import textwrap
 import types
 
-from jitmagic.syntax import ByCode, source_of, walk
+from jitmagic.source.tree import ByCode, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 
 _CAUGHT = frozenset(

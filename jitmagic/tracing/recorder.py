@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Op, Problem
-from jitmagic.syntax import walk
+from jitmagic.source.expressions import callee_of, construct_of, names_in
+from jitmagic.source.tree import walk
 from jitmagic.tracing import compat, messages
 from jitmagic.tracing.locate import is_user_file, namespace_of, refine_op
-from jitmagic.tracing.names import callee_of, construct_of, names_in
 from jitmagic.tracing.probing import SHAPE_CHECKS, is_indexing
 from jitmagic.tracing.sites import site_of
 

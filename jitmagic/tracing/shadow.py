@@ -20,9 +20,9 @@ import numpy as np
 
 from jitmagic import patches
 from jitmagic.evidence import Op
+from jitmagic.source.expressions import called_object
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file, namespace_of
-from jitmagic.tracing.names import called_object
 from jitmagic.tracing.probing import is_probe
 from jitmagic.tracing.recorder import Leaves, Recorder
 from jitmagic.tracing.sites import site_of

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Where
-from jitmagic.syntax import ByCode, Source, Span, positions_of, source_of, span_of
+from jitmagic.source.tree import ByCode, Source, Span, positions_of, source_of, span_of
 
 _LOOK_BACK = 40
 

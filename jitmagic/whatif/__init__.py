@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import quiet, report
-from jitmagic.subject import Subject
-from jitmagic.watched import plainly
+from jitmagic import report
+from jitmagic.checking.subject import Subject
+from jitmagic.checking.watched import plainly
+from jitmagic.trial import quiet
 from jitmagic.whatif.call import Call, CannotAsk, Program, Values, batched, listed
 from jitmagic.whatif.devices import on_devices
 
@@ -76,7 +77,7 @@ def _diagnosed(subject: Subject, exc: Exception) -> tuple[str, int | None]:
     """What a rule says about the failure, else its own first line; and the line in the user's source."""
     from jitmagic import evidence as ev
     from jitmagic import rules
-    from jitmagic.facts import function_facts
+    from jitmagic.state.definition import function_facts
     from jitmagic.tracing import locate
 
     problem = locate.locate(exc)

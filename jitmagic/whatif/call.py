@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic import report
-from jitmagic.subject import Subject
+from jitmagic.checking.subject import Subject
 
 BATCH = 32
 """Elements of a batch that has to be invented."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jitmagic import report
-from jitmagic.subject import Subject
+from jitmagic.checking.subject import Subject
 from jitmagic.whatif.call import (
     Call,
     CannotAsk,

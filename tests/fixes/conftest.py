@@ -11,15 +11,16 @@ from typing import Any
 import jax
 import pytest
 
-from jitmagic import conclusions, rules, subject
-from jitmagic.checking import Checker
-from jitmagic.conclusions import evidence_of
+from jitmagic import rules
+from jitmagic.checking import conclusions, subject
+from jitmagic.checking.checker import Checker
+from jitmagic.checking.conclusions import evidence_of
+from jitmagic.checking.watched import Watched
 from jitmagic.fixes import rewrite, rewrites
 from jitmagic.fixes.prove import Prover
 from jitmagic.options import JitOptions
 from jitmagic.report import Fix
 from jitmagic.settings import CellSource, Settings
-from jitmagic.watched import Watched
 
 SETUP = "import functools\nimport math\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 _numbers = itertools.count(1)

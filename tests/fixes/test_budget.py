@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from jitmagic import conclusions, fixes, subject
+from jitmagic import fixes
+from jitmagic.checking import conclusions, subject
 from jitmagic.fixes import prove
 from jitmagic.fixes.trial import Outcome, Trial
 from tests.conftest import Notebook
@@ -89,7 +90,7 @@ def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_search_is_told_of_while_it_goes_on(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jitmagic import progress
+    from jitmagic.notebook import progress
 
     stages: list[str] = []
 

@@ -143,7 +143,7 @@ def test_a_method_bound_to_an_object_warns_once_in_python() -> None:
         layer.c[:] = 0.0
         assert call(1.0).tolist() == [1, 1]
         layer.c[:] = 5.0
-        with pytest.warns(jitmagic.compiled.StaleConstantWarning, match="self.c"):
+        with pytest.warns(jitmagic.state.compiled.StaleConstantWarning, match="self.c"):
             assert call(1.0).tolist() == [1, 1]
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jitmagic
-from jitmagic.compiled import StateError
+from jitmagic.state.compiled import StateError
 from jitmagic.state.values import contains_tracer
 
 bp = pytest.importorskip("brainpy")

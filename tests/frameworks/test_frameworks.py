@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jitmagic
-from jitmagic.compiled import StaleConstantWarning
+from jitmagic.state.compiled import StaleConstantWarning
 
 bp = pytest.importorskip("brainpy")
 bst = pytest.importorskip("brainstate")

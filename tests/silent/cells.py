@@ -7,12 +7,12 @@ import linecache
 from collections.abc import Sequence
 from typing import Any
 
-from jitmagic.checking import Checker
-from jitmagic.conclusions import findings_of
+from jitmagic.checking.checker import Checker
+from jitmagic.checking.conclusions import findings_of
+from jitmagic.checking.watched import Watched
 from jitmagic.evidence import Silent
 from jitmagic.report import Finding
 from jitmagic.settings import CellSource, Settings
-from jitmagic.watched import Watched
 
 SETUP = "import functools\nimport jax\nimport jax.numpy as jnp\nimport numpy as np\n"
 _numbers = itertools.count(1)

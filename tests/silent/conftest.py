@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitmagic import subject
+from jitmagic.checking import subject
 from jitmagic.fixes import silent
 
 

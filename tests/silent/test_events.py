@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jitmagic import remade
+from jitmagic.checking import remade
 from jitmagic.silent import events
 
 _numbers = itertools.count(1)

@@ -102,7 +102,7 @@ def test_frozen_values_that_the_function_does_not_name_are_not_watched(sources):
     options.unused = 4.0
     step(1.0)
     options.rate = 5.0
-    with pytest.warns(jitmagic.compiled.StaleConstantWarning, match=r"options\.rate"):
+    with pytest.warns(jitmagic.state.compiled.StaleConstantWarning, match=r"options\.rate"):
         step(1.0)
 
 

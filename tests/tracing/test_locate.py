@@ -159,7 +159,7 @@ def test_duplicated_loop_condition_takes_the_right_operand() -> None:
 
 def test_a_cell_with_magics_still_has_a_tree() -> None:
     text = "%%jit -q\n!ls\ndef f(x):\n    %time 3\n    if x:\n        pass\n"
-    from jitmagic.syntax import tolerant_tree
+    from jitmagic.source.tree import tolerant_tree
 
     tree = tolerant_tree(text)
     assert tree is not None

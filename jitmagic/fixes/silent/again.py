@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from jitmagic.source.expressions import last_name
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing.names import last_name
 
 HARMLESS = frozenset(
     """jax jaxlib numpy scipy flax optax equinox haiku chex jaxtyping einops brainpy brainstate brainunit

@@ -18,7 +18,7 @@ from jitmagic.fixes.silent.text import (
     the,
 )
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name, last_name
+from jitmagic.source.expressions import dotted_name, last_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

@@ -20,8 +20,8 @@ from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
-from jitmagic.syntax import first_line
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
+from jitmagic.source.tree import first_line
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

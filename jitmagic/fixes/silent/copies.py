@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
+from jitmagic.checking.watched import plainly
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.calls import argument_of, replaced
@@ -15,9 +15,9 @@ from jitmagic.fixes.silent.text import FunctionNode, Text, calls_in, the
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
 from jitmagic.rules.source import only_stored
+from jitmagic.source.tree import walk
 from jitmagic.state.region import holds_state
-from jitmagic.syntax import walk
-from jitmagic.watched import plainly
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

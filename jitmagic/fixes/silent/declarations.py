@@ -8,13 +8,13 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.cell import bound_names
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import specs
 from jitmagic.fixes.definitions import as_made, define
 from jitmagic.fixes.silent import programs, trial, wholes
 from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Finding, Fix
+from jitmagic.source.cell import bound_names
 from jitmagic.units import counted
 
 if TYPE_CHECKING:

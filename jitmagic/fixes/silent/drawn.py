@@ -15,7 +15,7 @@ from jitmagic.fixes.silent import given_keys, keys, trial
 from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import FunctionNode, Text
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

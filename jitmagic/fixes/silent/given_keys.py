@@ -12,7 +12,7 @@ from jitmagic.fixes.silent import splitting, trial
 from jitmagic.fixes.silent.handed_down import handed_down
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_argument, add_parameter, the
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitmagic.fixes.silent.text import Text
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 Guard = Callable[[Text, Any, str], "str | None"]
 

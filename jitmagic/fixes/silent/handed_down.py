@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_parameter, pass_to
-from jitmagic.tracing.names import last_name
+from jitmagic.source.expressions import last_name
 
 _DERIVATIVES = frozenset("grad value_and_grad jacfwd jacrev jacobian hessian".split())
 _REPEATED = (ast.For, ast.While, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent.text import Text
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

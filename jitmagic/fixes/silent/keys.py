@@ -11,7 +11,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.text import FunctionNode, Text, the
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

@@ -13,7 +13,7 @@ from jitmagic.fixes.silent import trial
 from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_parameter
 from jitmagic.report import Finding, Fix
-from jitmagic.tracing.names import dotted_name
+from jitmagic.source.expressions import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

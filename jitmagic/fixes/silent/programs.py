@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
-from jitmagic.cell import bound_names, top_level_names
+from jitmagic.checking.watched import plainly
 from jitmagic.fixes import adopt
 from jitmagic.fixes.rewrite.cells import masked
 from jitmagic.fixes.silent.again import Again
-from jitmagic.watched import plainly
+from jitmagic.source.cell import bound_names, top_level_names
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

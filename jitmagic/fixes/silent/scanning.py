@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.silent.text import FunctionNode, Text
-from jitmagic.syntax import parameters
+from jitmagic.source.tree import parameters
 
 TITLE = "loop with `jax.lax.scan`, which stacks the results"
 STACKS = ("jnp.stack", "jnp.array", "jnp.asarray", "jax.numpy.stack", "jax.numpy.array", "jax.numpy.asarray")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from jitmagic.cell import top_level_names
 from jitmagic.fixes.inline import Parts, number_of
 from jitmagic.fixes.silent.text import FunctionNode, Text, add_parameter, calls_in, pass_to
+from jitmagic.source.cell import top_level_names
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 

@@ -15,8 +15,8 @@ from jitmagic.options import JitOptions
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
+from jitmagic.source.expressions import dotted_name
 from jitmagic.state.adapters import trace_holders
-from jitmagic.tracing.names import dotted_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

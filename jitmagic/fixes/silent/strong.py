@@ -16,7 +16,7 @@ from jitmagic.fixes.silent.states import alias
 from jitmagic.fixes.silent.text import Text, calls_in
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
-from jitmagic.tracing.names import dotted_name, last_name
+from jitmagic.source.expressions import dotted_name, last_name
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

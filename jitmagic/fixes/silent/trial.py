@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jitmagic import quiet
+from jitmagic.checking.watched import plainly
 from jitmagic.fixes import adopt, prove, remake
 from jitmagic.fixes.definitions import as_made, define, with_state
 from jitmagic.fixes.definitions import find as find_function
 from jitmagic.fixes.silent.again import Again, Unsafe
 from jitmagic.fixes.silent.text import calls_in
 from jitmagic.options import JitOptions
-from jitmagic.watched import plainly
+from jitmagic.trial import quiet
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover
@@ -73,7 +73,7 @@ def call_sources(prover: Prover) -> list[str]:
 
 def bound_by(source: str) -> set[str]:
     """Names that a source binds at its top level."""
-    from jitmagic.cell import top_level_names
+    from jitmagic.source.cell import top_level_names
 
     return top_level_names(ast.parse(source))
 

@@ -1,0 +1,418 @@
+"""The pipeline, on one page: from a call to evidence, from evidence to a report.
+
+a call that jax has not compiled for
+  -> snapshot, one real trace, tracers put back      (state, tracing)
+  -> constants named, lowered, compiled              (state, tracing)
+  -> one run without jit, compared; timing           (measure)
+  -> or, where the trace failed: where and why       (tracing)
+  => Evidence => rules => fixes => Report
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jitmagic import evidence as ev
+from jitmagic import report, whatif
+from jitmagic.checking import plain_runs, results, tracebacks
+from jitmagic.checking.conclusions import assemble, findings_of
+from jitmagic.checking.subject import MAX_SAMPLES, Subject
+from jitmagic.checking.watched import plainly
+from jitmagic.options import JitOptions
+from jitmagic.settings import Settings
+from jitmagic.trial import quiet
+
+LOOKED_AT = 3
+"""How many of the first results are looked at for values that are not finite."""
+
+
+class Checker(Subject):
+    """Everything about one function: how it is compiled, what was seen, what follows from it."""
+
+    # -- the user's calls
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call of the user's: its result or its own exception, whatever our diagnosis does."""
+        __tracebackhide__ = True
+        if not self.settings.compile or self.framework:
+            return self._call_plain(args, kwargs)
+        traced, frozen = self.shim.traced, self.variants.of(lambda: self.kind_of_call(args, kwargs))
+        stale = frozen.changed() if frozen is not None else None
+        try:
+            if self._run is not None:
+                out = self._run(*args, **kwargs)
+            else:
+                out = self._slow_call(args, kwargs)
+        except Exception as exc:
+            self.seen.count += 1
+            if stale:
+                self.guarded(self._stale, frozen, stale)
+            if _outside_traces():
+                self.guarded(self._failed, exc, args, kwargs)
+            else:
+                self.guarded(self._failed_inside, exc)
+            raise
+        self.seen.count += 1
+        if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
+            self.guarded(self._stale, frozen, stale)
+        if self.seen.count == 1 and not _outside_traces():
+            self.guarded(self._seen_inside, args, kwargs)
+        if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
+            self.guarded(self._look_at_result, args, kwargs, out)
+        # the trace of a first call may be that of one that was interrupted while it compiled
+        if (stale or self.shim.traced != traced or self.seen.count == 1) and _outside_traces():
+            self.guarded(self._after, args, kwargs, self.shim.traced - traced)
+        return out
+
+    def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call before the compiled function is known, or of a method, which has one for each object."""
+        __tracebackhide__ = True
+        from jitmagic.state.compiled import StatefulMethod
+        from jitmagic.tracing.compat import jit_is_off
+
+        if jit_is_off():
+            with plainly():
+                return self.fn(*args, **kwargs)
+        if self.seen.count == 0 and _outside_traces() and self._first.acquire(blocking=False):
+            try:
+                out = self._first_call(args, kwargs)
+            finally:
+                self._first.release()
+        else:  # also where another thread makes the first call: to wait for it could be to wait forever
+            out = self.compiled_for(args)(*self.rest(args), **kwargs)
+        if not isinstance(self._compiled, StatefulMethod):
+            self._run = self._compiled
+        return out
+
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], traces: int) -> None:
+        """A call after which there is something new to tell."""
+        if traces and self.seen.count > 1:
+            self._traced_again(args, kwargs)
+        self.on_news(self)
+
+    def _call_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
+        __tracebackhide__ = True
+        self.seen.count += 1
+        failed, run = False, None
+        if _outside_traces():
+            if self._is_new(args, kwargs):
+                run = plain_runs.OwnRun(self, args, kwargs)
+                self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
+                failed = bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
+                self.guarded(self.on_news, self)
+            elif self.original is not self.fn:
+                frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
+                if frozen is not None and (stale := frozen.changed()):
+                    self.guarded(self._stale, frozen, stale)
+                    self.guarded(self.on_news, self)
+        elif self.seen.count == 1:
+            self.guarded(self._seen_inside, args, kwargs)
+        try:
+            # what is compiled inside of a function that is not for jit itself is watched there
+            with plainly(made=True) if self.settings.diagnose else contextlib.nullcontext():
+                out = self.original(*args, **kwargs)
+            if run is not None:
+                self.guarded(run.look_at, out)
+            return out
+        except Exception as exc:
+            # what the trace alone does not show: a donated array, a tracer left by an earlier call
+            if not _outside_traces():
+                self.guarded(self._failed_inside, exc)
+            elif self.original is not self.fn and not failed:
+                self.guarded(self._failed, exc, args, kwargs)
+            elif self.original is not self.fn:
+                tracebacks.shorten(exc, lambda: findings_of(self), self.reported)
+            raise
+
+    def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
+        known = self.__dict__.setdefault("_keys", set())
+        if len(known) >= MAX_SAMPLES:
+            return False
+        key = self.kind_of_call(args, kwargs)
+        new = key not in known
+        known.add(key)
+        return new
+
+    def _seen_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
+        self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
+        self._observe(None, args, kwargs, self.reach(args, kwargs))
+        self.on_news(self)
+
+    def _failed_inside(self, exc: Exception) -> None:
+        """A call from inside a trace that is not ours has failed: what can be told without running anything."""
+        from jitmagic.checking.failures import located
+
+        if located(self, exc):
+            self.seen.calls.append(ev.Call((), "failed", False, *self.call_source()))
+            self.on_news(self)
+
+    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
+        target = self.compiled_for(args)
+        staged = self._trace(target, args, kwargs)
+        if self.settings.trace_only:
+            self.remember(args, kwargs, traced=True)
+            return staged.traced.out_info
+        only_once = results.once_only(staged)
+        try:
+            eager = results.run_without_jit(self, args, kwargs, only_once)
+        except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
+            staged.before.restore()
+            raise
+        inputs = self.inputs(args, kwargs)
+        self.keep(args, kwargs)
+        timed = results.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
+        out = target(*self.rest(args), **kwargs)
+        self.remember(args, kwargs, traced=True)
+        self.guarded(results.find_not_finite, self, out, staged, inputs)
+        self.guarded(results.compare_results, self, eager, out, staged, inputs)
+        if self.settings.time and only_once:
+            self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
+        elif timed is not None:
+            self.guarded(results.time_runs, self, target, timed, eager)
+        self.guarded(results.find_peak, self, staged, args)
+        self.guarded(results.read_own_clocks, self)
+        return out
+
+    def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A later call made jax trace: look at that trace, which jax has cached."""
+        from jitmagic.tracing import stages
+
+        self.seen.traces = self.shim.traced
+        self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
+        self.keep(args, kwargs)
+        self.remember(args, kwargs, traced=True)
+        staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+        self._look_at(staged, args, kwargs)
+
+    # -- the trace
+
+    def _trace(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from jitmagic.state import snapshot
+        from jitmagic.tracing import stages
+
+        stages.listen()
+        self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
+        reach = self.reach(args, kwargs)
+        before = snapshot.take(reach)
+        try:
+            with quiet.overheard() as printed:
+                staged = stages.run_stages(
+                    target,
+                    self.rest(args),
+                    kwargs,
+                    compile=not self.settings.trace_only,
+                    progress=self.progress,
+                )
+            self.guarded(self._wrote, self.users_own(before.changes(), reach))
+        except BaseException:
+            self.guarded(self._wrote, self.users_own(before.changes(), reach))
+            before.restore()
+            raise
+        finally:
+            self.seen.printed = self.seen.printed or printed()
+            before.restore(only_tracers=True)
+        self.seen.traces = self.shim.traced
+        self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
+        self.seen.stages = staged.stages
+        self.guarded(self._look_at, staged.traced, args, kwargs, reach)
+        self.guarded(results.price, self, staged)
+        self._what_if(args, kwargs)
+        staged.before = before
+        return staged
+
+    def _what_if(self, args: Any, kwargs: Any) -> None:
+        if self.settings.what_if:
+            self.guarded(whatif.consider, self, args, kwargs)
+
+    def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
+        """Name what the traced program has as constants, and remember it to see changes."""
+        from jitmagic.state import constants, frozen
+        from jitmagic.tracing import compat, stages
+
+        reach = reach if reach is not None else self.reach(args, kwargs)
+        jaxpr = traced.jaxpr
+        stateful = self.stateful(args)
+        names = stateful.names(reach) if stateful is not None else {}
+        dyn = (*self.dynamic_paths(args), *names)
+        written = self.written_paths(args)
+        declared = self.dyn is not None and self.dyn != "auto"
+        frameworks = self.frameworks(args)
+        effects = self.side_effects(args, reach)
+        self._wrote(effects)
+        moved, shown = {*written, *(w.path for w in effects)}, set()
+        for v in constants.variables(reach, compat.constants_of(jaxpr), dyn=dyn):
+            name = names.get(v.path, v.path)
+            shown.add(name)
+            if v.path in reach.offered and name not in moved:
+                continue
+            path = name if declared and not name.startswith("<") else v.path
+            old = self.seen.variables.get(path)
+            self.seen.variables[path] = replace(
+                v,
+                path=path,
+                stale=bool(old and old.stale),
+                written=v.written or name in moved,
+                declared=v.role == "dynamic" and declared,
+                framework=frameworks.get(name, ""),
+            )
+        self._look_at_unnamed(jaxpr, stateful, moved, shown, reach)
+        self.seen.equations = stages.equation_count(jaxpr)
+        self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
+        baked = [v for v in self.seen.variables.values() if v.role == "constant"]
+        self.variants.add(self.kind_of_call(args, kwargs), frozen.freeze(reach, baked, dyn))
+        self.guarded(self._observe, traced, args, kwargs, reach)
+
+    def _look_at_unnamed(
+        self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
+    ) -> None:
+        """Variables of frameworks that only the code of libraries names: those that the program uses."""
+        from jitmagic.state import constants, names
+        from jitmagic.state.reads import named_by_holder
+        from jitmagic.tracing import stages
+
+        places = stateful.places if stateful is not None else ()
+        passed = zip(places, stages.used_inputs(jaxpr), strict=False)
+        found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
+        found = [p for p in found if p.path not in shown]
+        known = names.of_variables(self.namespace) if found else {}
+        for place in found:
+            path = known.get(id(place.holder())) or self.from_outside(place.path)
+            variable = constants.of_place(place)
+            if variable is not None and not path.startswith("<"):
+                changing = place.path in written
+                self.seen.variables[path] = replace(
+                    variable, path=path, written=changing, framework=place.adapter.name,
+                    reads=named_by_holder(path, place.holder() if changing else None, reach.functions),
+                    declared=self.dyn is not None and self.dyn != "auto",
+                )  # fmt: skip
+
+    def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """A NaN that only a later call shows."""
+        from jitmagic.silent import collect
+        from jitmagic.tracing.compat import jit_is_off
+
+        if jit_is_off():
+            return
+        before = self.seen.silent
+        traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+        collect.observe_result(self, traced, self.inputs(args, kwargs), out)
+        if self.seen.silent != before:
+            self.on_news(self)
+
+    def _observe(self, traced: Any, args: Any, kwargs: Any, reach: Any) -> None:
+        """What goes wrong without an error."""
+        from jitmagic.silent import collect
+
+        collect.observe(self, traced, args, kwargs, reach)
+
+    def _wrote(self, writes: Sequence[ev.Write]) -> None:
+        for write in writes:
+            self.seen.writes.setdefault(write.path, write)
+
+    def _container(self, path: str) -> ev.Variable | None:
+        """A list or tuple whose items are told one by one, as a variable of its own."""
+        from jitmagic.state.reads import reads_of, seen_from_cell
+
+        reach = self.reach()
+        root = next((r for r in reach.roots if r.path == path), None)
+        if root is None:
+            return None
+        reads = seen_from_cell(path, reads_of(path, reach.functions), reach.functions)
+        return ev.Variable(path, root.origin, "object", reads=reads)  # type: ignore[arg-type]
+
+    def _stale(self, frozen: Any, changed: Sequence[tuple[str, str, str]]) -> None:
+        for path, before, after in changed:
+            old = self.seen.variables.get(path) or self._container(path)
+            if old is not None:
+                self.seen.variables[path] = replace(old, stale=True, before=before, after=after)
+        frozen.forget([path for path, *_ in changed])
+
+    # -- a call that failed
+
+    def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        from jitmagic.checking.failures import diagnose_failure
+
+        self.keep(args, kwargs)
+        self.remember(args, kwargs, traced=False, outcome="failed")
+        diagnose_failure(self, exc, args, kwargs)
+        self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+        self._what_if(args, kwargs)
+        self.seen.traces = self.shim.traced
+        tracebacks.shorten(exc, lambda: findings_of(self), self.reported)
+        self.on_news(self)
+
+    def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Trace one call without running anything on real values but our own rehearsals."""
+        self.keep(args, kwargs)
+        settings, self.settings = self.settings, replace(self.settings, trace_only=True)
+        try:
+            with quiet.held_back(), quiet.undone(self.reach(args, kwargs)):
+                target = self.compiled_for(args)
+                staged = self._trace(target, args, kwargs)
+            self.remember(args, kwargs, traced=True)
+            self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
+        except Exception as exc:
+            from jitmagic.checking.failures import diagnose_failure
+
+            if refused := quiet.refusal(exc):
+                self.seen.note(f"the call was not traced beforehand: {refused}")
+                self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+                return
+            self.remember(args, kwargs, traced=False, outcome="failed")
+            diagnose_failure(self, exc, args, kwargs)
+            self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+            self._what_if(args, kwargs)
+            self.looked = plain_runs.look(self, args, kwargs)
+        finally:
+            self.settings = settings
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Diagnose one call that nobody makes: its plain run is rehearsed too."""
+        self.diagnose(args, kwargs)
+        if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
+            self.guarded(plain_runs.rehearse, self, args, kwargs, self.looked)
+        self.looked = None
+
+
+def _outside_traces() -> bool:
+    from jitmagic.tracing.compat import trace_state_clean
+
+    return trace_state_clean()
+
+
+class _Check:
+    """`jitmagic.check`, and `jitmagic.check.options(...)` for a call with options."""
+
+    def __init__(
+        self, options: JitOptions | None = None, dyn: str | None = None, settings: Settings | None = None
+    ):
+        self._options, self._dyn, self._settings = options, dyn, settings
+
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> report.Report:
+        """Diagnose one call of `fn` and return the `Report`; the call itself is not made.
+
+        Nothing is compiled and every variable is put back. Exceptions of `fn` become findings.
+        """
+        fn = getattr(fn, "_checker", None).fn if hasattr(fn, "_checker") else fn  # type: ignore[union-attr]
+        checker = Checker(
+            fn, options=self._options, dyn=self._dyn, settings=self._settings or Settings(compile=False)
+        )
+        checker.seen.count = 1
+        checker.diagnose(args, kwargs)
+        return assemble([checker])
+
+    def options(
+        self, *, dyn_vars: Any = None, settings: Settings | None = None, **jit_options: Any
+    ) -> _Check:
+        """The same check with options of `jax.jit` and dynamic variables."""
+        return _Check(JitOptions.of(**jit_options), dyn_vars, settings)
+
+
+check = _Check()

@@ -1,0 +1,263 @@
+"""What lies behind the first problem of a call, and what a plain run shows that no trace can.
+
+A trace that fails shows nothing of what comes after. Where the search has found arguments that, made static, let
+the function trace, that trace is looked at as any other. And the plain run, which the user's own call makes, shows
+a result that is not finite, and arguments that the function writes into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jitmagic.checking.subject import Subject
+from jitmagic.checking.watched import plainly
+from jitmagic.evidence import Write
+from jitmagic.trial import quiet
+
+
+@dataclass
+class Look:
+    """A traced call whose result is still to come."""
+
+    traced: Any
+    inputs: list[Any]
+
+
+class OutOfTime(BaseException):
+    """A run that the user did not ask for has taken too long; no handler of the user's may catch it."""
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in this thread after so many seconds, between two steps of Python, as an interrupt would be."""
+    thread, lock, active = ctypes.c_ulong(threading.get_ident()), threading.Lock(), [True]
+    raise_in, fired = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.Event()
+
+    def stop() -> None:
+        with lock:
+            if active:
+                fired.set()
+                raise_in(thread, ctypes.py_object(OutOfTime))
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        with lock:
+            active.clear()
+        timer.cancel()
+        if fired.is_set():
+            # It may have been caught in there, or not have come yet. To take it back would leave Python 3.11 and 3.12
+            # waiting for it: a profiler or debugger then hangs. One that comes for sure settles both.
+            with contextlib.suppress(OutOfTime):
+                raise_in(thread, ctypes.py_object(OutOfTime))
+                while True:
+                    pass
+
+
+def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:
+    """Trace a failed call with the arguments static that the search found; add what that trace shows."""
+    search = subject.seen.search
+    if search is None or not search.leaves or subject.dyn is not None:
+        return None
+    from jitmagic.silent import collect
+    from jitmagic.state import snapshot
+
+    own = subject.options
+    subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
+    reach = subject.reach(args, kwargs)
+    before = snapshot.take(reach)
+    try:
+        with quiet.held_back():
+            traced = subject.options.jit(_fresh(subject)).trace(*args, **kwargs)
+        for write in before.changes():
+            subject.seen.writes.setdefault(write.path, write)
+        before.restore()
+        collect.observe(subject, traced, args, kwargs, reach)
+        return Look(traced, subject.inputs(args, kwargs))
+    except Exception:  # the static arguments were tried on shapes alone; jax's own trace may still say no
+        return None
+    finally:
+        before.restore()
+        subject.options = own
+
+
+def _fresh(subject: Subject) -> Any:
+    """A new function object: what jax has cached for the user's own stays as it is."""
+
+    @functools.wraps(subject.fn)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with plainly():
+            return subject.fn(*args, **kwargs)
+
+    return traced
+
+
+class OwnRun:
+    """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
+
+    def __init__(self, subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.subject, self.args, self.kwargs = subject, args, kwargs
+        self.before: Any = None
+        subject.guarded(self._take)
+
+    def _take(self) -> None:
+        from jitmagic.state import snapshot
+
+        self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
+
+    def look_at(self, out: Any) -> None:
+        """Look at the result and at the arguments; tell where there is something new."""
+        subject = self.subject
+        seen, subject.looked = subject.looked, None
+        known = _known(subject)
+        changes = self.before.changes() if self.before is not None else ()
+        if subject.seen.before_leak is None and any(w.tracer for w in changes):
+            subject.seen.before_leak = self.before
+        if subject.original is subject.fn:
+            note_argument_writes(subject, changes, self.args, self.kwargs, out)
+            look_at_result(subject, seen, out)
+        elif seen is not None and not gives_away(subject):
+            rehearse(subject, self.args, self.kwargs, seen, out)
+        if _known(subject) != known:
+            subject.on_news(subject)
+
+
+def _known(subject: Subject) -> Any:
+    s = subject.seen
+    return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
+
+
+def gives_away(subject: Subject) -> bool:
+    """A call of the user's own compiled function takes its arguments away."""
+    return bool(subject.options.donate_argnames or subject.options.donate_argnums)
+
+
+def rehearse(
+    subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Look | None, compiled: Any = None
+) -> None:
+    """Run the call once without jit, undone afterwards and within the budget, and look at what it does.
+
+    `compiled` is what the user's own compiled function gave, where it was called.
+    """
+    from jitmagic.tracing import compat
+
+    called = compat.calls_back(seen.traced.jaxpr) if seen is not None else ""
+    if called:
+        subject.seen.note(f"the run without jit was left out: it calls back to Python ({called})")
+        return
+    reach = subject.reach(args, kwargs)
+    try:
+        with quiet.undone(reach) as before, quiet.held_back(), plainly():
+            with within(subject.budget):
+                value = subject.fn(*args, **kwargs)
+            changes = before.changes()
+            if subject.framework != "brainstate":  # that carries back what is written to its objects
+                note_argument_writes(subject, changes, args, kwargs, value)
+            look_at_result(subject, seen, value, compiled)
+            subject.seen.settle(changes)
+    except OutOfTime:
+        subject.seen.note(f"the run without jit was stopped after {subject.budget:g} s")
+    except Exception as exc:
+        subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
+
+
+_NUMBERS = frozenset("-0123456789")
+"""What the short text of a number begins with."""
+
+
+def look_at_changes(
+    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> None:
+    """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
+    changes = before.changes()
+    note_argument_writes(subject, changes, args, kwargs, out)
+    subject.seen.settle(changes)
+
+
+def note_argument_writes(
+    subject: Subject, changes: Sequence[Write], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> None:
+    """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
+    run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
+    from jitmagic.rules.base import root
+    from jitmagic.state.definition import function_facts
+    from jitmagic.tracing.leaves import bound_arguments, ref_paths
+
+    if not changes:
+        return
+    parameters = list(function_facts(subject.fn, subject.name).parameters)
+    if subject.receiver(args) is not None and not _is_taken_apart(subject, args[0]):
+        parameters = parameters[1:]
+    compiled = subject.settings.compile
+    if compiled or subject.jitted_by_user or subject.framework:
+        given = bound_arguments(subject.fn, args, kwargs)
+        returned = {name for name, _, value in given if _is_returned(value, out)}
+        parameters = [name for name in parameters if name not in returned]
+    refs = ref_paths(subject.fn, args, kwargs)
+    for write in subject.users_own(changes, subject.reach(args, kwargs)):
+        if subject.framework == "flax" and write.after[:1] not in _NUMBERS:
+            continue  # it carries variables back, and compiles anew for each other setting
+        bound = write.path in parameters and write.action not in ("added", "removed")
+        told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
+        if told and (write.origin == "attribute" or out is not None or not compiled):
+            subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
+
+
+def _is_returned(value: Any, out: Any) -> bool:
+    """The argument itself is a result or part of one, or all arrays that it holds now are."""
+    import jax
+
+    if any(value is part for part in (out, *(out if isinstance(out, tuple | list) else ()))):
+        return True
+    if isinstance(value, jax.Array):
+        return False
+    held, given_out = ({id(v) for v in jax.tree.leaves(x) if isinstance(v, jax.Array)} for x in (value, out))
+    return bool(held) and held <= given_out
+
+
+def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
+    """The object of a method is an argument like any other: jax makes a copy of it for the compiled function."""
+    import jax
+
+    carried = not subject.jitted_by_user and subject.stateful([receiver]) is not None
+    return not carried and not jax.tree_util.all_leaves([receiver])
+
+
+def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:
+    """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
+    from jitmagic.silent import collect
+
+    if seen is None:
+        return
+    collect.observe_result(subject, seen.traced, seen.inputs, value)
+    if subject.jitted_by_user and not gives_away(subject):
+        _compare(subject, seen, value, compiled)
+
+
+def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
+    """What the user's own `jax.jit` makes of the call, beside the plain result."""
+    import jax
+    from jax.extend.core import jaxpr_as_fun
+
+    from jitmagic.checking import results
+    from jitmagic.report import Stages
+    from jitmagic.tracing.stages import Staged
+
+    program = seen.traced.jaxpr
+    if compiled is None:
+        if getattr(program, "effects", None):
+            return  # a second run would be seen outside
+        compiled = jax.jit(jaxpr_as_fun(program))(*seen.inputs)
+    leaves, out = jax.tree.leaves(value), jax.tree.leaves(compiled)
+    if len(leaves) == len(out):
+        eager = results.Eager(leaves, None, None)
+        results.compare_results(subject, eager, out, Staged(seen.traced, None, Stages()), seen.inputs)

@@ -1,0 +1,223 @@
+"""The report of an exception that happened without us."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jitmagic import evidence as ev
+from jitmagic import rules
+from jitmagic.checking import conclusions
+from jitmagic.checking.watched import Watched
+from jitmagic.options import JitOptions
+from jitmagic.report import CellText, Finding, Report
+from jitmagic.rules.base import covers, root
+from jitmagic.source import cell as cells
+from jitmagic.state.definition import function_facts
+
+if TYPE_CHECKING:
+    from jitmagic.checking.subject import Subject
+
+CELL = "the cell"
+_RANK = {"error": 0, "warning": 1, "note": 2}
+
+
+def is_jax_error(error: BaseException) -> bool:
+    """jax raised it while it bound arguments, traced, or found a value that is no more."""
+    from jitmagic.tracing import locate
+
+    return locate.locate(error).op not in ("user", "other")
+
+
+def report_of(
+    error: BaseException,
+    sources: Sequence[str] = (),
+    subjects: Iterable[Subject] = (),
+    namespace: dict[str, Any] | None = None,
+) -> Report | None:
+    """What a rule says about an exception that jax raised; None for any other exception.
+
+    `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
+    notebook's names (`namespace`), corrections of the whole cell are tried too.
+    """
+    from jitmagic.tracing import callsite, locate
+
+    problem = locate.locate(error)
+    if problem.op in ("user", "other"):
+        return None
+    site = callsite.calling_site(error) if problem.where is None else None
+    if site is not None:
+        problem = replace(
+            problem, where=site.where, locals=tuple(dict.fromkeys([*problem.locals, *site.names]))
+        )
+    donor = _donor(error, subjects) if problem.op == "donated" else None
+    evidence = (
+        _donated(donor[0], problem, donor[1])
+        if donor is not None
+        else _evidence(error, problem, site, sources)
+    )
+    found = rules.run(evidence, rules.Settings())
+    cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
+    if namespace is not None and cell:
+        found = with_fixes(found, evidence, cell, sources, namespace)
+    findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
+    empty = conclusions.assemble([])
+    return Report(
+        findings=findings,
+        backend=empty.backend,
+        versions=empty.versions,
+        cell=CellText(source=cell or evidence.function.cell),
+    )
+
+
+def joined(report: Report, late: Report) -> Report:
+    """A report with the findings of an exception that came later; what it knew already becomes more severe."""
+    known, new = list(report.findings), []
+    for finding in late.findings:
+        same = [i for i, f in enumerate(known) if _is_same(f, finding)]
+        for i in same:
+            severity = min(known[i].severity, finding.severity, key=lambda s: _RANK[s])
+            known[i] = replace(known[i], severity=severity, detail=known[i].detail or finding.detail)
+        if not same:
+            new.append(finding)
+    if new and any(f.severity == "error" for f in known):
+        new = []  # the first error is the cause
+    return replace(report, findings=(*known, *new), cell=report.cell if report.functions else late.cell)
+
+
+def _is_same(one: Finding, other: Finding) -> bool:
+    line = one.span is not None and other.span is not None and one.span.line == other.span.line
+    return one.kind == other.kind and (
+        line or any(covers(a, b) or covers(b, a) for a in one.culprits for b in other.culprits)
+    )
+
+
+def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Sequence[str]) -> ev.Evidence:
+    """The function is that which the call names, where its object can be had; else what the message tells."""
+    where = problem.where
+    cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
+    fn = site.function if site is not None else None
+    if fn is not None:
+        from jitmagic.checking.watched import unwrap_jitted
+
+        inner, own = unwrap_jitted(getattr(fn, "_checker", None).original if hasattr(fn, "_checker") else fn)  # type: ignore[union-attr]
+        own = JitOptions.of(**site.declared) if site.declared else own
+        calls = (ev.Call(_told_leaves(error, problem), "failed"),)
+        function = replace(
+            function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cells.body_of(cell)
+        )
+        return ev.Evidence(
+            function=function, options=_options(own or JitOptions()), problems=(problem,), calls=calls
+        )
+    name = (site.name if site is not None else "") or _name(
+        error, where.function if where is not None else ""
+    )
+    function = ev.Function(
+        name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
+        line=where.line if where else 0, where=where, cell=cells.body_of(cell),
+        parameters=site.parameters if site is not None else (),
+    )  # fmt: skip
+    options = _options(JitOptions.of(**site.declared)) if site is not None else ev.Options()
+    calls = (ev.Call(_told_leaves(error, problem), "failed"),)
+    return ev.Evidence(function=function, options=options, problems=(problem,), calls=calls)
+
+
+def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ...]:
+    """The argument that jax refused, as far as its message describes it."""
+    kind = re.search(r"problematic value is of type <class '([^']+)'>", str(error))
+    if kind is None or len(problem.leaves) != 1:
+        return ()
+    path, name = problem.leaves[0], kind[1].rpartition(".")[2]
+    return (ev.Leaf(path, root(path), "other", "function" if name == Watched.__name__ else name),)
+
+
+def _options(options: JitOptions) -> ev.Options:
+    return ev.Options(
+        options.static_argnames, options.static_argnums, options.donate_argnames, options.donate_argnums
+    )
+
+
+def _name(error: BaseException, seen: str) -> str:
+    """The function that jax names, else the one that the error was raised in."""
+    named = re.search(r"argument to <function (\S+) at ", str(error))
+    if named is not None:
+        return named[1]
+    return seen if seen and seen != "<module>" else CELL
+
+
+# -- arrays that were given away
+
+
+def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, list[str]] | None:
+    """The watched function that was given the array that the failing expression reads, and its parameters."""
+    import jax
+
+    from jitmagic.tracing.callsite import values_read
+    from jitmagic.tracing.leaves import named_leaves
+
+    read = {id(leaf) for value in values_read(error) for leaf in jax.tree.leaves(value)}
+    donors = [s for s in subjects if s.options.donate_argnames or s.options.donate_argnums]
+    for subject in donors:
+        for sample in subject.seen.samples:
+            leaves = named_leaves(subject.fn, sample.args, sample.kwargs)
+            given = [path for path, leaf in leaves if id(leaf) in read]
+            if given:
+                return subject, given
+    called = [s for s in donors if s.seen.samples]  # of later calls none is kept
+    return (called[0], _donated_names(called[0])) if len(donors) == len(called) == 1 else None
+
+
+def _donated_names(subject: Subject) -> list[str]:
+    """Parameters whose memory a function was given."""
+    order, options = list(inspect.signature(subject.fn).parameters), subject.options
+    numbered = [order[n] for n in options.donate_argnums if -len(order) <= n < len(order)]
+    return list(dict.fromkeys([*options.donate_argnames, *numbered]))
+
+
+def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evidence:
+    """Evidence of the donor, with the reading expression as the problem."""
+    evidence = conclusions.evidence_of(subject)
+    return ev.Evidence(
+        function=evidence.function, options=evidence.options,
+        problems=(replace(problem, leaves=tuple(given)),), calls=evidence.calls,
+    )  # fmt: skip
+
+
+# -- corrections of the whole cell
+
+
+def with_fixes(
+    found: tuple[Finding, ...],
+    evidence: ev.Evidence,
+    cell: str,
+    sources: Sequence[str],
+    namespace: dict[str, Any],
+) -> tuple[Finding, ...]:
+    """Fixes that need no call on record: the cell is run again with the cells after it."""
+    from jitmagic import fixes
+    from jitmagic.checking.subject import Subject as Tried
+    from jitmagic.settings import CellSource, Settings
+
+    name = evidence.function.name
+    subject = Tried(
+        _function(name, namespace), name, namespace=namespace, settings=Settings(compile=False),
+        cell=CellSource(cell, cells.body_of(cell)),
+    )  # fmt: skip
+    last = max(i for i, s in enumerate(sources) if s == cell)
+    subject.history = lambda: [s for s in sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
+    try:
+        return fixes.propose(found, evidence, subject)
+    except Exception as exc:
+        subject.failed_inside("the search for fixes", exc)
+    return found
+
+
+def _function(name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+    """The function of the notebook, or one that does nothing."""
+    head, _, method = name.partition(".")
+    found = namespace.get(head)
+    found = vars(found).get(method) if method and isinstance(found, type) else found
+    return found if callable(found) else lambda: None

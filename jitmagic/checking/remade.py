@@ -1,0 +1,56 @@
+"""What is told of functions that the notebook makes and compiles anew again and again, heard from jax's events."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from jitmagic import fixes
+from jitmagic.checking.conclusions import evidence_of
+from jitmagic.checking.subject import Subject
+from jitmagic.evidence import Evidence, Function
+from jitmagic.report import Finding
+from jitmagic.rules.recompile_new_function import RULE
+from jitmagic.silent import events as events_
+from jitmagic.source.tree import source_of
+
+
+def findings(events: Sequence[events_.Event], subjects: Sequence[Subject] = ()) -> tuple[Finding, ...]:
+    """A recompile-new-function finding for each place whose functions were compiled three or more times.
+
+    `subjects` are the functions that are watched; one of the same cell is asked for a fix.
+    """
+    found: list[Finding] = []
+    for maker, times in events_.repeated(events):
+        source = source_of(maker.file)
+        function = Function(events_.scope_name(source, maker), maker.file, "", 0)
+        text = ast.unparse(maker.made)
+        loop = isinstance(maker.scope, ast.For | ast.While)
+        found.append(
+            RULE.finding(
+                Evidence(function),
+                f"a new function is made and compiled here {'at each turn' if loop else 'at each call'}: "
+                f"{times} compilations so far of `{text if len(text) < 60 else text[:57] + '…'}`",
+                where=events_.place_of(maker, source),
+                culprits=events_.culprits(maker, source),
+                help="call `jax.jit` once, outside, and pass what varies as arguments of the compiled function",
+            )
+        )
+    return tuple(_with_fix(f, subjects) for f in found)
+
+
+def _with_fix(finding: Finding, subjects: Sequence[Subject]) -> Finding:
+    for subject in subjects:
+        name = finding.function.partition(".")[0]
+        if subject.name.partition(".")[0] == name or not name:
+            try:
+                return fixes.propose([finding], evidence_of(subject), subject)[0]
+            except Exception as exc:
+                subject.failed_inside("the search for fixes", exc)
+    return finding
+
+
+def is_same(one: Finding, other: Finding) -> bool:
+    """Both speak of one place that jits anew."""
+    lines = [f.span.line if f.span else None for f in (one, other)]
+    return one.kind == other.kind and lines[0] == lines[1]

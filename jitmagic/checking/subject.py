@@ -1,0 +1,291 @@
+"""One function under observation: how it is compiled, what it can reach, what was seen of it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import threading
+import types
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jitmagic import evidence as ev
+from jitmagic import report
+from jitmagic.checking.seen import Sample, Seen
+from jitmagic.checking.variants import Variants
+from jitmagic.checking.watched import Shim, Watched, of_custom_derivative, unwrap_jitted
+from jitmagic.options import JitOptions
+from jitmagic.settings import CellSource, Settings, patience
+from jitmagic.state.definition import has_parameters
+from jitmagic.state.wrappers import unwrap
+from jitmagic.trial import quiet
+
+MAX_SAMPLES = 8
+MAX_SAMPLE_BYTES = 64_000_000
+RAISE = False
+"""Tests set it: a failure of ours is then raised, not noted."""
+
+
+def _watched_by(value: Any) -> Any:
+    return value._checker.fn if isinstance(value, Watched) else None
+
+
+class Subject:
+    """A function with its options, its compiled form and the calls seen so far. Decides nothing."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        *,
+        options: JitOptions | None = None,
+        dyn: str | None = None,
+        namespace: dict[str, Any] | None = None,
+        settings: Settings | None = None,
+        cell: CellSource | None = None,
+        on_news: Callable[[Any], None] | None = None,
+        progress: Callable[[str], Any] | None = None,
+    ) -> None:
+        from jitmagic.tracing import foreign
+
+        self.framework = foreign.framework_of(fn)
+        """Whose `jit` has compiled the function already, apart from jax's: it stays as it is."""
+        inner, own = (foreign.inner_function(fn), None) if self.framework else unwrap_jitted(fn)
+        self.original = fn if self.framework or own is not None else inner
+        """What the user's calls would run without us."""
+        self.fn = inner
+        self.jitted_by_user = own is not None
+        self.name = name or str(getattr(inner, "__qualname__", type(inner).__name__))
+        self.bound_as = self.name
+        """The notebook's name for what was made of the function: `step` for the `inner` of a factory."""
+        chosen = options if options is not None and options != JitOptions() else None
+        self.options = chosen or own or of_custom_derivative(inner)
+        self._short = getattr(inner, "__name__", type(inner).__name__)
+        self._compiled_before = 0
+        self.dyn, self.settings = dyn, settings or Settings()
+        self.budget = round(self.settings.budget * patience(), 1)
+        """Seconds that extra runs may take: those of the settings, and more while the machine is busy otherwise."""
+        self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
+        self.cell = cell or CellSource()
+        self.seen = Seen()
+        self.looked: Any = None
+        """The trace of the last diagnosis, until the result of that call is there."""
+        self.shim = Shim(inner)
+        self._first = threading.Lock()
+        """Held by the thread that makes the first call."""
+        self.on_news = on_news or (lambda subject: None)
+        self.progress = progress
+        self.reported: Callable[[], bool] = lambda: False
+        """What goes wrong is shown in a report, beside the error itself."""
+        self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
+        self.history: Callable[[], list[str]] = list
+        """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
+        self._compiled: Any = None
+        self._run: Any = None
+        self.variants = Variants()
+        self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
+
+    # -- the compiled form
+
+    def compiled_for(self, args: Sequence[Any]) -> Any:
+        """The compiled function for a call with these arguments."""
+        from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
+        from jitmagic.tracing.foreign import Filtered
+
+        if self.framework in ("equinox", "flax"):
+            return Filtered(self.shim.function())
+        if self._compiled is None:
+            fn = self.shim.function()
+            as_in_jax = self.dyn is None and not holds_variables(args[:1])
+            self._compiled = compile_function(fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax)
+        if isinstance(self._compiled, StatefulMethod) and args:
+            return self._compiled.of(args[0])
+        return self._compiled
+
+    def rest(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arguments without the receiver, where that is not an argument of the compiled function."""
+        from jitmagic.state.compiled import StatefulMethod
+
+        return args[1:] if isinstance(self._compiled, StatefulMethod) else args
+
+    def receiver(self, args: Sequence[Any]) -> Any:
+        """The object that `self.x` paths start from, or None."""
+        free = not isinstance(self.fn, types.MethodType)
+        is_method = free and "." in self.name and args and has_parameters(self.fn)
+        return args[0] if is_method else None
+
+    def clear_cache(self) -> None:
+        """The next call traces and compiles anew."""
+        self._compiled = self._run = None
+        self.variants = Variants()
+
+    def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Everything the function can read without taking it as an argument."""
+        from jitmagic.state import roots
+
+        return roots.reach(
+            self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
+        )
+
+    def from_outside(self, path: str) -> str:
+        """`self.w` of a bound method, or of a callable object, by the object's name in the notebook."""
+        _, plain = unwrap(self.fn)
+        first = plain.__code__.co_varnames[:1] if plain is not None else ("self",)
+        owner, rest = self._owner(), path.partition(".")[2]
+        return f"{owner}.{rest}" if owner and rest and (path.partition(".")[0],) == first else path
+
+    def _owner(self) -> str:
+        """Name in the notebook of the object that a bound method, or a callable object, belongs to, or nothing."""
+        held = self.fn.__self__ if isinstance(self.fn, types.MethodType) else self.fn
+        if isinstance(held, types.FunctionType | type):
+            return ""
+        same = (n for n, v in self.namespace.items() if v is held or _watched_by(v) is held)
+        return next((n for n in same if not n.startswith("_")), "")
+
+    def stateful(self, args: Sequence[Any]) -> Any:
+        """What knows the dynamic variables of the compiled function, or None where it has none."""
+        return getattr(self.compiled_for(args), "__jitmagic__", None)
+
+    def dynamic_paths(self, args: Sequence[Any]) -> tuple[str, ...]:
+        """Paths of the dynamic variables, in the order in which they are passed."""
+        stateful = self.stateful(args)
+        return tuple(p.path for p in stateful.places) if stateful is not None else ()
+
+    def frameworks(self, args: Sequence[Any]) -> dict[str, str]:
+        """Name of the framework for each dynamic variable that is one's."""
+        stateful = self.stateful(args)
+        places = stateful.places if stateful is not None else ()
+        return {p.path: p.adapter.name for p in places if p.adapter is not None}
+
+    def written_paths(self, args: Sequence[Any]) -> set[str]:
+        """Paths of the dynamic variables that the function writes."""
+        stateful = self.stateful(args)
+        return {stateful.places[i].path for i in stateful.written or ()} if stateful is not None else set()
+
+    def side_effects(self, args: Sequence[Any], reach: Any) -> list[ev.Write]:
+        """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
+
+        What a library notes in its own objects, or keeps in private ones, is its own affair."""
+        from jitmagic.state.reads import writes_of
+
+        stateful = self.stateful(args)
+        kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
+        found = []
+        own = (
+            [replace(w, path=self.from_outside(w.path)) for w in stateful.touched.values()]
+            if stateful
+            else []
+        )
+        for w in own:
+            where = next(iter(reach.offered.get(w.path, ())), w.where)
+            if w.path in kept:
+                found.append(replace(w, where=where, tracer=False, after=""))
+            elif writes_of(w.path, reach.functions) or (w.tracer and "._" not in w.path):
+                found += self.users_own([w], reach)
+        return found
+
+    def users_own(self, writes: Sequence[ev.Write], reach: Any) -> list[ev.Write]:
+        """The writes without those to private attributes that no code of the user's names: a library's memos."""
+        from jitmagic.state.uses import facts_of
+
+        if not writes:
+            return []
+        known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
+        private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
+        return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
+
+    def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
+        those that the options name."""
+        import jax
+
+        stateful = self.stateful(args)
+        state = stateful.read() if stateful is not None else ()
+        static = {*self.options.static_parameters(self.fn), *static}
+        names = list(inspect.signature(self.fn).parameters) if static else []
+        skipped = len(args) - len(self.rest(args))
+        given = [
+            v for i, v in enumerate(args) if i >= skipped and not (i < len(names) and names[i] in static)
+        ]
+        named = {k: v for k, v in kwargs.items() if k not in static}
+        return [*state, *jax.tree.leaves((given, named))]
+
+    # -- calls on record
+
+    def taken_as_static(self) -> dict[str, Any]:
+        """What of a call's arguments is static, as keywords of `call_leaves` and `signature_key`."""
+        return dict(
+            static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
+            filtering=self.filtering,
+        )  # fmt: skip
+
+    def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
+        from jitmagic.tracing.leaves import signature_key
+
+        with contextlib.suppress(Exception):
+            key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
+            hash(key)
+            return key
+        return None
+
+    @property
+    def filtering(self) -> bool:
+        """Compiled by a jit for which everything that is no array is static."""
+        return bool(self.framework == "equinox")
+
+    def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
+        """Put a call on record, as plain data."""
+        from jitmagic.tracing.leaves import call_leaves
+
+        source, cell = self.call_source()
+        leaves = call_leaves(
+            self.fn, args, kwargs,
+            **self.taken_as_static(),
+        )  # fmt: skip
+        self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
+
+    def keep(self, args: Any, kwargs: Any) -> None:
+        """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
+        import jax
+
+        from jitmagic.state import iterators
+
+        if iterators.among((args, kwargs)):
+            return
+        leaves = jax.tree.leaves((args, kwargs))
+        size = sum(getattr(v, "nbytes", 0) for v in leaves)
+        if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
+            self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source(), self._around()))
+        elif size > MAX_SAMPLE_BYTES:
+            self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
+
+    def _around(self) -> dict[str, Any]:
+        namespace, code = getattr(self.fn, "__globals__", {}), getattr(self.fn, "__code__", None)
+        plain = (bool, int, float, complex, str)
+        return {n: namespace[n] for n in getattr(code, "co_names", ()) if type(namespace.get(n)) in plain}
+
+    # -- failures of our own
+
+    def guarded(self, step: Callable[..., None], *args: Any) -> None:
+        """A step of ours: where it fails, the user gets one line and goes on."""
+        from jitmagic.tracing import ledger
+
+        try:
+            with ledger.unasked():
+                step(*args)
+        except Exception as exc:
+            self.failed_inside("the diagnosis", exc)
+
+    def failed_inside(self, what: str, exc: Exception) -> None:
+        """Note a failure of our own in one line."""
+        refused = quiet.refusal(exc)
+        if refused is not None:
+            self.seen.note(f"{what} was left out: {refused}")
+            return
+        if RAISE:
+            raise exc
+        text = " ".join(str(exc).split())[:200]
+        self.seen.note(f"{what} itself failed ({type(exc).__name__}: {text})")

@@ -1,0 +1,117 @@
+"""What a cell shows while it runs and at its end: one display for progress and report."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.notebook import reports
+
+if TYPE_CHECKING:
+    from jitmagic.checking.checker import Checker
+    from jitmagic.notebook.running import Run
+    from jitmagic.notebook.session import Session
+
+
+class Display:
+    """The display of the running cell."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def news(self, checker: Checker) -> None:
+        """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal."""
+        from jitmagic.tracing.compat import trace_state_clean
+
+        news = self.session.running.news
+        if checker not in news:
+            news.append(checker)
+        failed = bool(checker.seen.calls) and checker.seen.calls[-1].outcome == "failed"
+        if trace_state_clean() and (failed or self.live()):
+            self.show_pending()
+
+    def live(self) -> bool:
+        """Displays can be updated in place."""
+        return getattr(self.session.shell, "kernel", None) is not None
+
+    def show_pending(self) -> None:
+        """Show the report of what is new in this cell, in place of what stands there."""
+        running, owner = self.session.running, self.session.last
+        news = running.news
+        if not news or owner is None:
+            return
+        if owner.request.quiet or (owner.request.give_back and running.run is owner):
+            news.clear()
+            return
+        from IPython.display import display
+
+        from jitmagic.checking import conclusions
+
+        report = conclusions.assemble(news)
+        running.report = report
+        if self.live() and running.shown is not None:
+            running.shown.update(report)
+        else:
+            running.shown = display(report, display_id=True)
+        if not self.live():
+            news.clear()
+
+    def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
+        """What is left to show: an error that no report has told of, the last news; no progress stays behind."""
+        running = self.session.running
+        if error is not None and not self._told() and (self.session.always or _shows(run)):
+            self._show_error(error)
+        self.show_pending()
+        if running.shown is not None and running.report is None:
+            running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _told(self) -> bool:
+        """A watched function has told of a failed call in this cell."""
+        running = self.session.running
+        run = running.run
+        watched = [*running.news, *(run.checkers.values() if run is not None else ())]
+        return any(call.outcome == "failed" for c in watched for call in c.seen.calls[-1:])
+
+    def _show_error(self, error: BaseException) -> None:
+        from IPython.display import display
+
+        report = reports.of_error(self.session, error)
+        if report is not None:
+            display(report)
+
+    def progress(self, name: str) -> Any:
+        """Makes the context that shows a stage of this function while it takes long."""
+        from jitmagic.notebook import progress
+
+        def shown(stage: str) -> Any:
+            last = self.session.compilations.last_s(name, stage)
+            before = f" ({last:.0f} s last time)" if last is not None and last >= 1 else ""
+            return progress.shown(f"{name}: {stage}", self.quiet, self.tell, before)
+
+        return shown
+
+    def tell(self, line: str | None) -> None:
+        """Progress in the run's display, below the report where one is there; nothing moves when it goes."""
+        from IPython.display import display
+
+        running = self.session.running
+        if line is None and running.report is None:
+            return  # the report will stand there, or after_cell clears it
+        bundle = running.report._repr_mimebundle_() if running.report is not None else {"text/plain": ""}
+        if line is not None:
+            words = f'<div style="opacity:0.75">{html.escape(line)}</div>'
+            bundle |= {"text/plain": f"{bundle['text/plain']}\n{line}".strip("\n"),
+                       "text/html": bundle.get("text/html", "") + words}  # fmt: skip
+        if running.shown is None:
+            running.shown = display(bundle, raw=True, display_id=True)
+        else:
+            running.shown.update(bundle, raw=True)
+
+    def quiet(self) -> bool:
+        """The last cell with a magic asked for no display."""
+        return bool(self.session.last and self.session.last.request.quiet)
+
+
+def _shows(run: Run | None) -> bool:
+    """The magic of this cell asked for a report on the screen."""
+    return run is not None and not run.request.quiet and not run.request.give_back

@@ -1,0 +1,320 @@
+"""The magics: flags in, calls out. What a flag means is decided elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments
+from traitlets import Bool, Float, Int, Unicode
+
+from jitmagic.notebook import completion, options_at_end, reports
+from jitmagic.notebook.running import Request
+from jitmagic.notebook.session import Session
+from jitmagic.options import JitOptions
+from jitmagic.settings import Settings, WhatIfs
+from jitmagic.source import cell as cells
+
+_TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
+
+_ARGUMENTS = [
+    argument("-f", dest="functions", action="append", metavar="NAME",
+             help="which function (f) or method (Model.step) to take; repeatable; default: every top-level "
+                  "function of the cell"),
+    argument("-d", "--dyn", metavar="PATHS",
+             help="dynamic variables: comma-separated names or paths (w,b or l.w or params['w']), or auto"),
+    argument("-s", "--static", metavar="NAMES", help="static arguments by name, comma-separated, as in jax.jit"),
+    argument("--static-argnums", metavar="N,M", help="static arguments by position"),
+    argument("--donate", metavar="NAMES", help="donated arguments or dynamic variables by name"),
+    argument("--donate-argnums", metavar="N,M", help="donated arguments by position"),
+    argument("--device", metavar="D", help="device to compile for: cpu, gpu:1"),
+    argument("--backend", metavar="B", help="backend to compile for"),
+    argument("--keep-unused", action="store_const", const=True, help="keep arguments that are not used"),
+    argument("--inline", action="store_const", const=True, help="inline the function into outer ones"),
+    argument("-n", dest="loops", type=int, metavar="N", help="calls per batch of the timing; default: chosen"),
+    argument("-r", dest="repeats", type=int, metavar="R", help="batches of the timing; default: 7"),
+    argument("-p", dest="precision", type=int, metavar="P", help="digits of the times shown; default: 3"),
+    argument("--no-time", action="store_const", const=True,
+             help="no timing loops; the function still runs once without jit, to compare the results"),
+    argument("--trace-only", action="store_const", const=True,
+             help="nothing runs on real values: no comparison, no timing, no recording run"),
+    argument("--vmap", metavar="ARGS",
+             help="what if: trace, compile and cost the function vmapped over these arguments"),
+    argument("--grad", metavar="ARGS", help="what if: the same for the value and gradient for these arguments"),
+    argument("--devices", type=int, metavar="N",
+             help="what if: the same for the function shared by N devices, virtual ones where there are fewer"),
+    argument("--off", action="store_const", const=True,
+             help="leave the functions uncompiled for this cell, for breakpoint() and %%debug"),
+    argument("-q", dest="quiet", action="store_const", const=True, help="display nothing"),
+    argument("-o", dest="give_back", action="store_true", help="return the Report"),
+    argument("-v", dest="store_in", metavar="NAME", help="store the Report in NAME"),
+    argument("--save", metavar="FILE", help="write the report: .html, .json or .txt by its suffix"),
+    argument("--compare", metavar="FILE", help="compare the timings with those of a report saved as .json"),
+    argument("--fix", action="store_const", const=True, help="put the corrected cell into a new cell below"),
+    argument("-w", "--widget", action="store_const", const=True, help="the interactive panel"),
+    argument("--session", action="store_true",
+             help="the timeline of every trace and compilation of the session, by cell, with the reason"),
+    argument("--explain", metavar="CODE", help="the page of one rule"),
+    argument("--cell", action="store_true", help=argparse.SUPPRESS),
+    argument("call", nargs="...", metavar="CALL", help="calls to make after the cell, separated by semicolons"),
+]  # fmt: skip
+
+
+def _with_arguments(fn: Any) -> Any:
+    """All options of the contract's table, in its order."""
+    for decorate in reversed(_ARGUMENTS):
+        fn = decorate(fn)
+    return magic_arguments()(fn)
+
+
+@magics_class
+class JitMagics(Magics):
+    """`%%jit` and `%%jitcheck`. Every trait is the default of the option of its name."""
+
+    budget = Float(10.0, help="seconds that extra runs may take").tag(config=True)
+    large_constant = Int(1_000_000, help="bytes from which a constant is called large").tag(config=True)
+    dyn = Unicode("", help="default of --dyn").tag(config=True)
+    static = Unicode("", help="default of --static").tag(config=True)
+    static_argnums = Unicode("", help="default of --static-argnums").tag(config=True)
+    donate = Unicode("", help="default of --donate").tag(config=True)
+    donate_argnums = Unicode("", help="default of --donate-argnums").tag(config=True)
+    device = Unicode("", help="default of --device").tag(config=True)
+    backend = Unicode("", help="default of --backend").tag(config=True)
+    keep_unused = Bool(False, help="default of --keep-unused").tag(config=True)
+    inline = Bool(False, help="default of --inline").tag(config=True)
+    loops = Int(0, help="default of -n; 0: chosen").tag(config=True)
+    repeats = Int(7, help="default of -r").tag(config=True)
+    precision = Int(3, help="default of -p").tag(config=True)
+    no_time = Bool(False, help="default of --no-time").tag(config=True)
+    trace_only = Bool(False, help="default of --trace-only").tag(config=True)
+    off = Bool(False, help="default of --off").tag(config=True)
+    quiet = Bool(False, help="default of -q").tag(config=True)
+    fix = Bool(False, help="default of --fix").tag(config=True)
+    widget = Bool(False, help="default of -w").tag(config=True)
+
+    session: Session
+    shell: Any
+
+    @no_var_expand
+    @_with_arguments
+    @line_cell_magic
+    def jit(self, line: str = "", cell: str | None = None) -> Any:
+        """Run the cell with its functions compiled by jax.jit, and report what happened.
+
+        In a cell of its own line, `%jit` does the same for what the cell defines after it.
+
+            %%jit f(jnp.ones(3), 2)
+            def f(x, n):
+                return w * x ** n
+        """
+        args, request = self._request("jit", line)
+        if args.explain:
+            return self._explain(args.explain)
+        if args.session:
+            raise UsageError("--session belongs to %jitcheck: %jitcheck --session")
+        return self._begin("jit", line, cell, request)
+
+    @no_var_expand
+    @_with_arguments
+    @line_cell_magic
+    def jitcheck(self, line: str = "", cell: str | None = None) -> Any:
+        """Diagnose functions for jax.jit without replacing or compiling them.
+
+        `%%jitcheck` runs the cell and diagnoses its functions; `%jitcheck f(x)` diagnoses one call;
+        `%jitcheck` alone reports everything known since the last such cell, and the last exception where
+        jax raised it; `%jitcheck on` and `%jitcheck off` do so for every later cell;
+        `%jitcheck --session` shows where the time for compiling went; `%jitcheck --explain JM101` shows the
+        page of one rule.
+        """
+        args, request = self._request("jitcheck", line)
+        if args.explain:
+            return self._explain(args.explain)
+        if args.session:
+            return self._finish(self.session.compilations.timeline(), request)
+        if cell is not None or args.cell:
+            return self._begin("jitcheck", line, cell, request)
+        text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]
+        if text.strip() in ("on", "off"):
+            self.session.always = text.strip() == "on"
+            return None
+        if text.strip():
+            return self._finish(reports.of_call(self.session, text, request), request)
+        if cells.definitions(cells.after_magic(self.session.running.tree)):
+            return self._begin("jitcheck", line, cell, request)
+        return self._finish(self._known(), request)
+
+    # -- from flags to a request
+
+    def _request(self, kind: str, line: str) -> tuple[Any, Request]:
+        """The parsed line and what it asks for. Raises UsageError for what can't be meant."""
+        tokens = [m.group() for m in _TOKEN.finditer(line)]
+        parser = getattr(self, kind).parser
+        args = parser.parse_args([_unquoted(t) if t[:1] in "'\"" else t for t in tokens])
+        calls: tuple[str, ...] = ()
+        if args.call:
+            text = line[-_tail(line, args.call) :]
+            if args.call[0].startswith("-"):
+                raise UsageError(f"unrecognized option: {args.call[0]}")
+            if not (kind == "jitcheck" and text.strip() in ("on", "off")):
+                calls = _calls(text)
+        return args, self._asked(kind, args, calls)
+
+    def _asked(self, kind: str, args: Any, calls: tuple[str, ...]) -> Request:
+        def value(name: str) -> Any:
+            given = getattr(args, name)
+            return given if given is not None else getattr(self, name) or None
+
+        if args.store_in and not args.store_in.isidentifier():
+            raise UsageError(f"-v {args.store_in}: not a name that a variable can have")
+        if args.save and not args.save.lower().endswith((".html", ".json", ".txt")):
+            raise UsageError(f"--save {args.save}: the suffix has to be .html, .json or .txt")
+        if args.save and not os.path.isdir(os.path.dirname(os.path.expanduser(args.save)) or "."):
+            raise UsageError(f"--save {args.save}: there is no such directory")
+        settings = Settings(
+            time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
+            repeats=_positive("-r", value("repeats")) or 7,
+            digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
+            trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
+            what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
+                            _positive("--devices", args.devices)),
+        )  # fmt: skip
+        return Request(
+            kind, tuple(args.functions or ()), calls, _options(value), value("dyn"), settings,
+            off=bool(value("off")), quiet=bool(value("quiet")), give_back=args.give_back, store_in=args.store_in,
+            save=args.save, compare=args.compare, fix=bool(value("fix")), widget=bool(value("widget")),
+        )  # fmt: skip
+
+    # -- what happens then
+
+    def _begin(self, kind: str, line: str, cell: str | None, request: Request) -> Any:
+        if cell is None:
+            self.session.begin(request)
+            return None
+        # called as a function (`run_cell_magic`), not typed as a cell: run the cell it would have been
+        result = self.shell.run_cell(f"%%{kind} {line}\n{cell}")
+        return result.result
+
+    def _known(self) -> Any:
+        report = reports.of_notebook(self.session)
+        late = reports.of_error(self.session, self.session.last_error)
+        if late is not None:
+            from jitmagic.checking.postmortem import joined
+
+            report = joined(report, late)
+        return report
+
+    def _finish(self, report: Any, request: Request) -> Any:
+        options_at_end.keep(self.shell, report, request)
+        if request.give_back:
+            return report
+        if not request.quiet:
+            from IPython.display import display
+
+            display(report)
+        return None
+
+    def _explain(self, code: str) -> None:
+        from IPython.display import display
+
+        from jitmagic import rules
+
+        try:
+            text = rules.page(code)
+        except (KeyError, ValueError) as exc:
+            raise UsageError(str(exc.args[0] if exc.args else exc)) from None
+        display({"text/markdown": text, "text/plain": text}, raw=True)
+
+
+def _options(value: Any) -> JitOptions:
+    options = JitOptions.of(
+        static_argnames=_names(value("static")) or None,
+        static_argnums=_numbers("--static-argnums", value("static_argnums")) or None,
+        donate_argnames=_names(value("donate")) or None,
+        donate_argnums=_numbers("--donate-argnums", value("donate_argnums")) or None,
+        device=value("device"), backend=value("backend"), keep_unused=bool(value("keep_unused")),
+        inline=bool(value("inline")),
+    )  # fmt: skip
+    if options.device is not None:
+        from jitmagic.options import find_device
+
+        try:
+            find_device(options.device)
+        except ValueError as exc:
+            raise UsageError(f"--device {options.device}: {exc}") from None
+    return options
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(n.strip() for n in (text or "").split(",") if n.strip())
+
+
+def _numbers(flag: str, text: str | None) -> tuple[int, ...]:
+    try:
+        return tuple(int(n) for n in (text or "").split(",") if n.strip())
+    except ValueError:
+        raise UsageError(f"{flag} {text}: takes whole numbers separated by commas, like 0,2") from None
+
+
+def _identifiers(flag: str, text: str | None) -> tuple[str, ...]:
+    names = _names(text)
+    wrong = [n for n in names if not n.isidentifier()]
+    if wrong or (text is not None and not names):
+        raise UsageError(f"{flag} {text}: takes names of arguments separated by commas, like x,y")
+    return names
+
+
+def _positive(flag: str, number: int | None) -> int | None:
+    if number is not None and number < 1:
+        raise UsageError(f"{flag} {number}: has to be 1 or more")
+    return number
+
+
+def _calls(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(cells.split_calls(text))
+    except SyntaxError as exc:
+        raise UsageError(f"{text.strip()!r} is no call that Python can read: {exc.msg}") from None
+
+
+def _tail(line: str, rest: list[str]) -> int:
+    """Length of the line from the first of the last `len(rest)` tokens on."""
+    starts = [m.start() for m in _TOKEN.finditer(line)]
+    return len(line) - starts[-len(rest)]
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+
+
+def load(shell: Any) -> None:
+    """Register magics, events, completion and configuration."""
+    magics = JitMagics(shell)
+    shell.register_magics(magics)
+    magics.session = Session(shell)
+    magics.session.open()
+    if getattr(shell, "Completer", None) is not None:
+        shell.Completer.custom_matchers.append(completion.matcher(magics))
+
+
+def unload(shell: Any) -> None:
+    """Take out everything that `load` put in."""
+    manager = shell.magics_manager
+    magics = manager.registry.pop("JitMagics", None)
+    for kind in ("line", "cell"):
+        for name in cells.MAGICS:
+            manager.magics[kind].pop(name, None)
+    if magics is None:
+        return
+    magics.session.close()
+    shell.configurables[:] = [c for c in shell.configurables if c is not magics]
+    shell.config.pop("JitMagics", None)
+    if getattr(shell, "Completer", None) is not None:
+        matchers = shell.Completer.custom_matchers
+        matchers[:] = [m for m in matchers if getattr(m, "jitmagic", None) is None]
+    with contextlib.suppress(AttributeError):
+        magics.parent = None

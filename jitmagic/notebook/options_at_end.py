@@ -1,0 +1,70 @@
+"""What a magic's options ask for at the end of its cell: `-o`, `-v`, `--save`, `--fix`, `-w`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from jitmagic.notebook import frontend, reports
+from jitmagic.notebook.running import Request, Run
+
+if TYPE_CHECKING:
+    from jitmagic.notebook.session import Session
+    from jitmagic.report import Report
+
+
+def keep(shell: Any, report: Report, request: Request) -> None:
+    """`-v` and `--save`."""
+    if request.store_in:
+        shell.user_ns[request.store_in] = report
+    if request.save:
+        from jitmagic.render import save
+
+        save(report, request.save)
+
+
+def hand_out(session: Session, run: Run, result: Any) -> None:
+    """What the cell's magic asks for besides the display: `-o`, `-v`, `--save`, `--fix`."""
+    request = run.request
+    if not (request.give_back or request.store_in or request.save or request.fix):
+        return
+    report = reports.of_notebook(session)
+    keep(session.shell, report, request)
+    if request.fix:
+        _put_below(session, run, report, bool(result.error_in_exec))
+    if request.give_back:
+        result.result = report
+        with session.shell.display_trap:
+            session.shell.displayhook(report)
+
+
+def _put_below(session: Session, run: Run, report: Report, failed: bool) -> None:
+    """`--fix`: the corrected cell, without that option, in a new cell below."""
+    from jitmagic.source.correction import corrected
+
+    fixes = [x for f in report.findings if f.severity != "note" for x in f.fixes if x.verified]
+    source = run.source.text
+    texts = [corrected(source, x) for x in sorted(fixes, key=lambda x: x.cell is None)]
+    text = next((t for t in texts if t != source), None)
+    if text is not None:
+        text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
+        session.shell.set_next_input(text)
+        if failed and session.display.live():
+            frontend.insert_below(run.source.id, source, text)
+
+
+def show_panels(session: Session, run: Run) -> None:
+    """`-w`: a panel, in a display of its own, for each function that was called."""
+    if not run.request.widget:
+        return
+    from IPython.display import display
+
+    from jitmagic.panel import Panel
+
+    called = [c for c in run.checkers.values() if c.seen.samples]
+    for checker in called:
+        panel = Panel(checker)
+        session.panels = [*session.panels[-7:], panel]
+        display(panel.widget)
+    if not called:
+        print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")

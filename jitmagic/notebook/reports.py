@@ -1,0 +1,127 @@
+"""What is known of the notebook, as a report: of the watched functions, of a single call, of the last exception."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from jitmagic.notebook.running import Request, Run
+from jitmagic.settings import CellSource
+
+if TYPE_CHECKING:
+    from jitmagic.checking.checker import Checker
+    from jitmagic.notebook.session import Session
+    from jitmagic.report import Finding, Report
+
+
+def of_notebook(session: Session) -> Report:
+    """Everything known since the last cell with a magic."""
+    from jitmagic.checking import conclusions
+
+    run = session.last
+    if run is None:
+        return _with_leftovers(session, conclusions.assemble([]), session.sources)
+    checkers = _shown(list(run.checkers.values()))
+    start = max((i for i, s in enumerate(session.sources) if s == run.source.text), default=0)
+    known = _with_leftovers(session, conclusions.assemble(checkers, run.source), session.sources[start:])
+    return _with_compilations(session, known, checkers)
+
+
+def _shown(checkers: list[Checker]) -> list[Checker]:
+    """All but plain functions that were called through their compiled form only."""
+    called = [c.fn for c in checkers if c.seen.count]
+    return [c for c in checkers if c.seen.count or c.fn not in called]
+
+
+def _with_leftovers(session: Session, known: Report, sources: Sequence[str]) -> Report:
+    """The report with what these cells make and do not use."""
+    from jitmagic.checking import subject, unused
+
+    try:
+        found = unused.findings(sources, session.sources, session.shell.user_ns)
+    except Exception as exc:
+        if subject.RAISE:
+            raise
+        note = f"the search for results that nobody uses itself failed ({type(exc).__name__})"
+        return replace(known, notes=(*known.notes, note))
+    return replace(known, findings=(*known.findings, *found)) if found else known
+
+
+def _with_compilations(session: Session, known: Report, checkers: list[Checker]) -> Report:
+    """The report with the places that make compiled functions again and again."""
+    from jitmagic.checking import remade
+
+    if session.compilations.watcher is None:
+        return known
+    events = session.compilations.watcher.events
+    found = tuple(_corrected(session, f) for f in remade.findings(events, checkers))
+    kept = [f for f in known.findings if not any(remade.is_same(f, g) for g in found)]
+    return replace(known, findings=tuple([*kept, *found])) if found else known
+
+
+def _corrected(session: Session, finding: Finding) -> Finding:
+    """A finding about a function that nobody watches, with fixes tried on the whole cell."""
+    from jitmagic import evidence as ev
+    from jitmagic.checking.postmortem import with_fixes
+
+    run = session.last
+    if finding.fixes or run is None or finding.span is None or finding.span.cell is not None:
+        return finding
+    function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
+    return with_fixes(
+        (finding,), ev.Evidence(function), run.source.text, session.sources, session.shell.user_ns
+    )[0]
+
+
+def of_call(session: Session, text: str, request: Request) -> Report:
+    """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
+    from jitmagic.checking.checker import Checker
+
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as exc:
+        raise UsageError(f"{text.strip()!r} is no call that Python can read: {exc.msg}") from None
+    if not isinstance(node, ast.Call):
+        raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
+    fn, args, kwargs = _evaluate(node, session.shell.user_ns)
+    name = ast.unparse(node.func)
+    inner = getattr(fn, "_checker", None)
+    checker = Checker(
+        inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
+        namespace=session.shell.user_ns, settings=request.settings,
+        cell=inner.cell if inner is not None else CellSource(),
+    )  # fmt: skip
+    checker.seen.count = 1
+    checker.call_source = lambda: (text, session.running.id)
+    checker.check(args, kwargs)
+    session.last = Run(request, checker.cell, (name,), {name: checker})
+    return of_notebook(session)
+
+
+def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Function and arguments of a call, evaluated in the notebook's names."""
+
+    def value(n: ast.expr) -> Any:
+        return eval(compile(ast.fix_missing_locations(ast.Expression(n)), "<jitcheck call>", "eval"), ns)
+
+    args: list[Any] = []
+    for a in node.args:
+        args += list(value(a.value)) if isinstance(a, ast.Starred) else [value(a)]
+    kwargs: dict[str, Any] = {}
+    for k in node.keywords:
+        kwargs |= {k.arg: value(k.value)} if k.arg else dict(value(k.value))
+    return value(node.func), tuple(args), kwargs
+
+
+def of_error(session: Session, error: BaseException | None) -> Report | None:
+    """The report of an exception, where jax raised it while tracing."""
+    if error is None:
+        return None
+    from jitmagic.checking.postmortem import report_of
+
+    subjects = list(session.last.checkers.values()) if session.last is not None else []
+    return report_of(error, session.sources, subjects, session.shell.user_ns)

@@ -1,0 +1,213 @@
+"""What this notebook knows: the cell that runs, the last cell with a magic, the last exception.
+
+One `Session` per shell, made when the extension is loaded. It hears when a cell begins and ends; which functions are
+watched, what is shown and what a report holds is decided in the modules here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from jitmagic.notebook import options_at_end, targets, watching
+from jitmagic.notebook.compilations import Compilations
+from jitmagic.notebook.display import Display
+from jitmagic.notebook.earlier import Earlier
+from jitmagic.notebook.running import Request, Run, Running
+from jitmagic.settings import CellSource
+from jitmagic.source import cell as cells
+
+_sessions: list[Session] = []
+
+
+def current() -> Session:
+    """The session of the loaded extension; raises LookupError where it is not loaded."""
+    if not _sessions:
+        raise LookupError("the jitmagic extension is not loaded")
+    return _sessions[-1]
+
+
+def name_bound(names: Sequence[str]) -> None:
+    """Called by the cell's own code after a statement that binds these names."""
+    if _sessions:
+        _aside("the look at what the cell defines", watching.names_bound, _sessions[-1], names)
+
+
+def _aside(what: str, step: Callable[..., None], *args: Any) -> None:
+    """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
+    try:
+        step(*args)
+    except UsageError:
+        raise
+    except Exception as exc:
+        from jitmagic.checking import subject
+        from jitmagic.render import escape
+
+        if subject.RAISE:
+            raise
+        text = escape.one_line(f"{type(exc).__name__}: {_text_of(exc)[:300]}")
+        print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
+
+
+def _text_of(exc: BaseException) -> str:
+    try:
+        return str(exc)
+    except Exception:  # an exception that cannot be written
+        return ""
+
+
+class Session:
+    """The state of the extension in one shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.running = Running()
+        self.last: Run | None = None
+        self.last_error: BaseException | None = None
+        self.always = False
+        self.sources: list[str] = []
+        """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
+        self.panels: list[Any] = []
+        """The newest panels of `-w`, which tell when a cell keeps the kernel busy."""
+        self.display = Display(self)
+        self.compilations = Compilations(self._cell_number)
+        self.earlier = Earlier()
+
+    # -- the shell's events
+
+    def open(self) -> None:
+        """Hook into the shell."""
+        _sessions.append(self)
+        self.compilations.arrival.wait()
+        self.shell.events.register("pre_run_cell", self.before_cell)
+        self.shell.events.register("post_run_cell", self.after_cell)
+        self.shell.ast_transformers.append(self)
+        transforms = self.shell.input_transformer_manager.cleanup_transforms
+        names = [getattr(t, "__name__", "") for t in transforms]
+        transforms.insert(names.index("cell_magic") if "cell_magic" in names else 0, cells.to_line_magic)
+
+    def close(self) -> None:
+        """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        self.compilations.stop()
+        self.shell.events.unregister("pre_run_cell", self.before_cell)
+        self.shell.events.unregister("post_run_cell", self.after_cell)
+        with contextlib.suppress(ValueError):
+            self.shell.ast_transformers.remove(self)
+        with contextlib.suppress(ValueError):
+            self.shell.input_transformer_manager.cleanup_transforms.remove(cells.to_line_magic)
+        with contextlib.suppress(ValueError):
+            _sessions.remove(self)
+
+    def visit(self, tree: ast.Module) -> ast.Module:
+        """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
+        self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
+        _aside("the look at what the cell hands over", watching.give_back, self, self.running.tree)
+        return cells.instrument(tree)
+
+    def before_cell(self, info: Any) -> None:
+        """A cell begins."""
+        _settled()
+        source = getattr(info, "raw_cell", "") or ""
+        self.running = Running(source, getattr(info, "cell_id", None))
+        self.sources = [*self.sources[-199:], source]
+        _aside("the start of the cell", self._settle_panels, True)
+
+    def _cell_number(self) -> int | None:
+        """Number of the running cell, as in `Out[7]`; the shell's own count may be one ahead by now."""
+        return getattr(self.shell.displayhook, "prompt_count", None)
+
+    def after_cell(self, result: Any) -> None:
+        """A cell has ended: the calls of its magic line, the report, what it returns."""
+        error = result.error_in_exec or result.error_before_exec
+        run, tree = self.running.run, self.running.tree
+        _aside("the end of the cell", self._settle_panels, False)
+        if error is not None and not isinstance(error, UsageError):
+            _aside("the look at the error", self._failed_with, error)
+        if run is not None and tree is not None and tree.body:
+            _aside(
+                "the look at what the cell defines",
+                watching.names_bound,
+                self,
+                cells.bound_names(tree.body[-1]),
+            )
+        if run is not None and error is None:
+            self._run_calls(run, result)
+        _aside("the report", self.display.end_of_cell, error, run)
+        if run is not None:
+            _aside("the report", self.earlier.keep, run, self.running.place(run.targets))
+            _aside("the report", options_at_end.hand_out, self, run, result)
+            _aside("the report", options_at_end.show_panels, self, run)
+        self.running.run = None
+
+    def _settle_panels(self, busy: bool) -> None:
+        self.compilations.listen()
+        for panel in self.panels:
+            panel.kernel_busy(busy)
+
+    def _failed_with(self, error: BaseException) -> None:
+        """Remember the error for the post-mortem; what came of an error of jax's does not hide it."""
+        from jitmagic.checking.postmortem import is_jax_error
+
+        jax_loaded = "jax" in sys.modules
+        if self.last_error is None or not jax_loaded or is_jax_error(error):
+            self.last_error = error
+        elif not is_jax_error(self.last_error):
+            self.last_error = error
+
+    def _run_calls(self, run: Run, result: Any) -> None:
+        """The calls of the magic line, as if they stood at the end of the cell."""
+        try:
+            for call in run.request.calls:
+                with self.shell.builtin_trap:
+                    code = compile(call, f"<{run.request.kind} call>", "exec")
+                    exec(code, self.shell.user_global_ns, self.shell.user_ns)
+        except BaseException as exc:
+            result.error_in_exec = exc
+            self._failed_with(exc)
+            self.shell.last_execution_succeeded = False
+            self.shell.showtraceback()
+
+    # -- a magic line
+
+    def begin(self, request: Request) -> None:
+        """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+        running, names = self.running, self.shell.user_ns
+        after = cells.after_magic(running.tree)
+        chosen = targets.chosen(request, after, names)
+        targets.check_paths(request, after, names)
+        if not request.quiet and (line := targets.none_taken(request, after, chosen)):
+            print(line)
+        earlier = self.earlier.of(request, running.place(chosen))
+        self.last = running.run = Run(request, _source_of(running, request), chosen, earlier=earlier)
+        self.last_error = None  # what failed before is no news of this cell
+        self.compilations.listen_anew()
+        watching.what_is_there(self, request, after)
+
+
+def _source_of(running: Running, request: Request) -> CellSource:
+    text = running.source
+    return CellSource(
+        text, cells.body_of(text), None, running.id, cells.magic_line_of(text), tuple(request.calls)
+    )
+
+
+def _settled() -> None:
+    """What an interrupt has cut short is put right before the next cell, unless a run of ours runs that cell."""
+    quiet = sys.modules.get("jitmagic.trial.quiet")
+    frame: Any = sys._getframe(1)
+    while quiet is not None and frame is not None:
+        room = str(frame.f_globals.get("__name__", ""))
+        if room.startswith("jitmagic.") and room not in (__name__, "jitmagic.notebook.magics"):
+            return
+        frame = frame.f_back
+    if quiet is not None:
+        quiet.reset()
+
+
+def _copy(tree: ast.Module) -> ast.Module:
+    return ast.Module(list(tree.body), [])

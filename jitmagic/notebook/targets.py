@@ -1,0 +1,99 @@
+"""Which functions a cell's magic takes, and whether the names on its line are names of something."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from jitmagic.checking.watched import compiled_parts
+from jitmagic.notebook.running import Request
+from jitmagic.source import cell as cells
+
+
+def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tuple[str, ...]:
+    """The functions that the magic takes of a cell. Raises UsageError where there are none, or not those it names."""
+    found = cells.definitions(tree)
+    usable = [d.name for d in found if not d.is_generator and not d.is_async]
+    bound = cells.top_level_names(tree)
+    for name in request.functions:
+        head, _, method = name.partition(".")
+        known = name in usable or (not method and head in bound) or _is_callable(name, names)
+        if not known and not (method and head in bound and not _class_in(tree, head)):
+            near = difflib.get_close_matches(name, [*usable, *bound], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it defines {_listing(usable)}"
+            raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
+    if request.functions:
+        return request.functions
+    aside = cells.not_for_jit(tree)
+    if request.kind != "jit":
+        aside |= cells.beside_compiled(tree)
+    functions = tuple(n for n in usable if "." not in n and n not in aside)
+    if request.kind == "jit" and not cells.uses_jit(tree):
+        functions += tuple(n for n in cells.made_by(tree, cells.factories(tree)) if n not in functions)
+    used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
+    if (
+        not functions
+        and aside.isdisjoint(usable)
+        and not request.calls
+        and not cells.uses_jit(tree)
+        and not any(map(compiled_parts, used))
+    ):
+        methods = [n for n in usable if "." in n]
+        hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
+        raise UsageError(f"this cell defines no function to compile{hint}")
+    return functions
+
+
+def none_taken(request: Request, tree: ast.Module, functions: Collection[str]) -> str:
+    """One line for a cell that only makes functions out of others; empty where there is something to look at."""
+    makers = sorted(cells.factories(tree) & {d.name for d in cells.definitions(tree)})
+    if functions or request.calls or not makers or cells.uses_jit(tree):
+        return ""
+    done = "compiled" if request.kind == "jit" else "checked"
+    return f"nothing is {done}: {makers[0]} gives functions; bind one of them, and name it: %%{request.kind} -f NAME"
+
+
+def _is_callable(name: str, names: Mapping[str, Any]) -> bool:
+    head, _, method = name.partition(".")
+    value = names.get(head)
+    return callable(getattr(value, method, None)) if method else callable(value)
+
+
+def _class_in(tree: ast.Module, name: str) -> bool:
+    return any(isinstance(n, ast.ClassDef) and n.name == name for n in tree.body)
+
+
+def _listing(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) or "no function"
+
+
+def check_paths(request: Request, tree: ast.Module, names: Collection[str]) -> None:
+    """A dynamic variable has to start from a name that somebody binds. Raises UsageError."""
+    from jitmagic.state import paths
+
+    if not request.dyn:
+        return
+    bound = cells.top_level_names(tree) | set(names)
+    inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    inner |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    for text in paths.split_paths(request.dyn):
+        if text == "auto":
+            continue
+        try:
+            root = paths.parse(text).root
+        except ValueError as exc:
+            raise UsageError(f"--dyn {text}: {exc}") from None
+        if root not in bound and root not in inner and not _may_close_over(request, tree):
+            near = difflib.get_close_matches(root, bound, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"--dyn {text}: neither this cell nor the notebook binds {root!r}{hint}")
+
+
+def _may_close_over(request: Request, tree: ast.Module) -> bool:
+    """A chosen function comes from a call (`f = make()`), so its own closure may bind the name."""
+    defined = {d.name for d in cells.definitions(tree)}
+    return any(name not in defined for name in request.functions)

@@ -1,0 +1,373 @@
+"""The text of a cell: its magic line, its functions, and the hooks that tell when one is defined.
+
+Nothing here runs code or knows IPython. The cell itself runs the ordinary way: the magic line becomes one
+line-magic call, and after each statement that binds a name a call of the hook is inserted into the tree, on
+the statement's own line, so tracebacks and line numbers stay as they were.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from jitmagic.source.tree import children, uncollected, walk
+
+MAGICS = ("jit", "jitcheck")
+HOOK_MODULE = "jitmagic.notebook.session"
+HOOK_NAME = "name_bound"
+
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+
+
+def to_line_magic(lines: list[str]) -> list[str]:
+    """Turn a leading `%%jit …` line into the call of the line magic `%jit --cell …`, so that the cell's body runs
+    as it stands."""
+    if not lines:
+        return lines
+    first = lines[0]
+    for name in MAGICS:
+        if first.startswith(f"%%{name}") and not first[len(name) + 2 :][:1].isidentifier():
+            rest = first[len(name) + 2 :].rstrip("\n")
+            if rest.strip().endswith("?") and not rest.strip("? \t"):
+                return lines  # `%%jit?` asks for help
+            if not "".join(lines[1:]).strip():
+                return lines  # an empty body: let IPython say so
+            call = (
+                f"get_ipython().run_line_magic({name!r}, {f'--cell{rest}'.strip()!r})"  # as IPython writes it
+            )
+            return [f"{call}\n", *lines[1:]]
+    return lines
+
+
+# IPython's check for a complete input must still see the `%%`, or Enter would run the magic line alone.
+to_line_magic.has_side_effects = True  # type: ignore[attr-defined]
+
+
+def body_of(source: str) -> str:
+    """The cell without its magic lines; line numbers shift by one for a cell magic."""
+    lines = source.splitlines(keepends=True)
+    if lines and lines[0].startswith(tuple(f"%%{m}" for m in MAGICS)):
+        return "".join(lines[1:])
+    return source
+
+
+def magic_line_of(source: str) -> str:
+    """The `%%jit …` or `%jit …` line of a cell, or an empty string."""
+    for line in source.splitlines():
+        if line.lstrip().startswith(tuple(f"{p}{m}" for p in ("%%", "%") for m in MAGICS)):
+            return line.strip()
+    return ""
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_JITS = frozenset(("jit", "filter_jit", "pjit"))
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function or method that a cell defines."""
+
+    name: str
+    """`f`, or `Model.step` for a method."""
+    line: int
+    end_line: int
+    is_generator: bool = False
+    is_async: bool = False
+    jits_inside: bool = False
+    """Its body compiles something by itself."""
+    jitted: bool = False
+    """A decorator compiles it."""
+
+
+def definitions(tree: ast.Module) -> list[Definition]:
+    """Top-level functions (also `f = lambda …`) and the methods of top-level classes, in order."""
+    out: list[Definition] = []
+    for node in _statements(tree.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            out.append(_definition(node, node.name))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+            names = [t.id for t in node.targets if isinstance(t, ast.Name)]
+            out += [Definition(n, node.lineno, node.end_lineno or node.lineno) for n in names]
+        elif isinstance(node, ast.ClassDef):
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            out += [_definition(m, f"{node.name}.{m.name}") for m in node.body if isinstance(m, functions)]
+    return out
+
+
+def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
+    return Definition(
+        name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
+        any(map(_is_jit, walk(*node.body))), any(map(uses_jit, node.decorator_list)),
+    )  # fmt: skip
+
+
+def _own_nodes(node: ast.AST) -> list[ast.AST]:
+    """The nodes of a function's body without those of functions inside it."""
+    found = [node]
+    for outer in found:
+        found += [n for n in children(outer) if not isinstance(n, _SCOPES)]
+    return found[1:]
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run at the cell's top level, those inside `if`, `for`, `with`, `try` included."""
+    for node in body:
+        yield node
+        if isinstance(node, _BLOCKS):
+            for inner in _bodies(node):
+                yield from _statements(inner)
+
+
+def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        if block := getattr(node, field, None):
+            yield block
+    for handler in getattr(node, "handlers", ()):
+        yield handler.body
+
+
+def bound_names(node: ast.stmt) -> list[str]:
+    """Names that a statement binds at the level it stands on."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [a.asname or a.name.partition(".")[0] for a in node.names]
+    if isinstance(node, _BLOCKS):
+        return []  # the statements inside report for themselves
+    stores = (n for n in _own_nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    return list(dict.fromkeys(n.id for n in stores))
+
+
+def top_level_names(tree: ast.Module) -> set[str]:
+    """Every name that the cell binds at its top level."""
+    out = {n for node in _statements(tree.body) for n in bound_names(node)}
+    for node in _statements(tree.body):
+        if isinstance(node, (ast.For, ast.With)):
+            out |= {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return out
+
+
+def magic_index(tree: ast.Module) -> int | None:
+    """Index of the top-level `%jit` or `%jitcheck` statement, or None."""
+    for i, node in enumerate(tree.body):
+        call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.func.attr == "run_line_magic" and call.args and isinstance(call.args[0], ast.Constant):
+            if call.args[0].value in MAGICS:
+                return i
+    return None
+
+
+def after_magic(tree: ast.Module | None) -> ast.Module:
+    """The statements behind the `%jit` or `%jitcheck` of a cell; none without one."""
+    index = magic_index(tree) if tree is not None else None
+    return ast.Module(tree.body[index + 1 :] if tree is not None and index is not None else [], [])
+
+
+def instrument(tree: ast.Module) -> ast.Module:
+    """Insert the hook after every statement behind the magic that binds a name; no change without a magic.
+
+    The last statement gets no hook: whether its value is shown depends on its being the last. The session
+    looks at its names when the cell has run.
+    """
+    start = magic_index(tree)
+    if start is None:
+        return tree
+    head, tail = tree.body[: start + 1], tree.body[start + 1 :]
+    if not tail:
+        return tree
+    with uncollected():
+        tree.body = head + _with_hooks(tail[:-1]) + [_hooked_inside(tail[-1])]
+    return tree
+
+
+def _with_hooks(body: list[ast.stmt]) -> list[ast.stmt]:
+    out: list[ast.stmt] = []
+    for node in body:
+        out.append(_hooked_inside(node))
+        if names := bound_names(node):
+            out.append(_hook(node, names))
+    return out
+
+
+def _hooked_inside(node: ast.stmt) -> ast.stmt:
+    if isinstance(node, _BLOCKS):
+        for field in ("body", "orelse", "finalbody"):
+            if block := getattr(node, field, None):
+                setattr(node, field, _with_hooks(block))
+        for handler in getattr(node, "handlers", ()):
+            handler.body = _with_hooks(handler.body)
+    return node
+
+
+def _hook(node: ast.stmt, names: list[str]) -> ast.stmt:
+    """`__import__('jitmagic.notebook.session', fromlist=['_']).name_bound(names)`, on the statement's own line.
+
+    Built node by node, with every place filled in: a cell of ten thousand lines has as many hooks."""
+    at = {"lineno": node.lineno, "end_lineno": node.lineno, "col_offset": 0, "end_col_offset": 0}
+    load = ast.Load()
+
+    def texts(values: list[str]) -> ast.List:
+        return ast.List([ast.Constant(value, None, **at) for value in values], load, **at)
+
+    module = ast.Call(
+        ast.Name("__import__", load, **at),
+        [ast.Constant(HOOK_MODULE, None, **at)],
+        [ast.keyword("fromlist", texts(["_"]), **at)],
+        **at,
+    )
+    call = ast.Call(ast.Attribute(module, HOOK_NAME, load, **at), [texts(names)], [], **at)
+    return ast.copy_location(ast.Expr(call), node)
+
+
+def split_calls(text: str) -> list[str]:
+    """The calls of a magic line, split at semicolons outside brackets and strings.
+
+    Raises SyntaxError where one of them is no Python.
+    """
+    text = text.strip()
+    if not text:
+        return []
+    tree = ast.parse(text.rstrip(";"))
+    return [ast.get_source_segment(text, node) or "" for node in tree.body]
+
+
+def compiled_names(tree: ast.Module) -> set[str]:
+    """What the cell compiles by itself, as it is called: `f` of `@jit def f`, `g` of `g = jit(f)`, `.step`."""
+    compiled = {_as_called(d.name) for d in definitions(tree) if d.jitted}
+    for node in _statements(tree.body):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
+            compiled |= set(bound_names(node))
+    return compiled
+
+
+def beside_compiled(tree: ast.Module) -> set[str]:
+    """Functions of a cell that compiles others by itself, which nothing compiled can call: they make the model and
+    the data, and run the loop. What the cell only calls at its top level is not reached by that."""
+    if not compiled_names(tree):
+        return set()
+    found = {n.name: n for n in _statements(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
+    top = [n for n in tree.body if n not in found.values()]
+    called = {id(n.func) for s in top for n in _own_nodes(s) if isinstance(n, ast.Call)}
+    todo = [*top, *(n for n in found.values() if n.name in compiling or isinstance(n, ast.ClassDef))]
+    reached = set(compiling)
+    while todo:
+        names = {n.id for n in walk(todo.pop()) if isinstance(n, ast.Name) and id(n) not in called}
+        todo += [found[name] for name in (names & found.keys()) - reached]
+        reached |= names
+    return {name for name, n in found.items() if isinstance(n, ast.FunctionDef)} - reached
+
+
+def compile_inside(tree: ast.Module) -> set[str]:
+    """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
+    inside = {d.name for d in definitions(tree) if d.jits_inside} | _makers(tree)
+    compiled = compiled_names(tree) | inside
+    functions = [n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef)]
+    called = {f.name: _called(f) for f in functions if f.name not in compiled}
+    while more := {n for n, names in called.items() if names & compiled and n not in compiled}:
+        compiled |= more
+        inside |= more
+    return inside
+
+
+def _makers(tree: ast.Module) -> set[str]:
+    """`make` of `jax.jit(make(0.1))`: what it gives is compiled, and not itself."""
+    jits = [n for n in walk(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
+    made = [a for n in jits for a in n.args if not isinstance(a, ast.Lambda)]
+    calls = [c for a in made for c in (a, *_own_nodes(a)) if isinstance(c, ast.Call)]
+    return {c.func.id for c in calls if isinstance(c.func, ast.Name)}
+
+
+def _as_called(name: str) -> str:
+    """`f`, or `.step` for the method `Model.step`."""
+    cls, _, last = name.rpartition(".")
+    return f".{last}" if cls else last
+
+
+def _called(function: ast.FunctionDef) -> set[str]:
+    """The functions that a function calls by name, and the methods, as `.step`."""
+    heads = [n.func for n in walk(*function.body) if isinstance(n, ast.Call)]
+    by_name = {h.id for h in heads if isinstance(h, ast.Name)}
+    return by_name | {f".{h.attr}" for h in heads if isinstance(h, ast.Attribute)}
+
+
+_TAKERS = frozenset(
+    "pure_callback io_callback callback colocated_python "
+    "defvjp defjvp defjvps def_vmap def_partition def_impl def_abstract_eval".split()
+)
+"""What takes functions that the host runs, or rules that jax itself calls when it needs them."""
+
+
+def not_for_jit(tree: ast.AST) -> set[str]:
+    """Names of functions that others call than the user, or that take and give functions."""
+    return _handed_over(tree) | _decorators(tree) | factories(tree)
+
+
+def factories(tree: ast.AST) -> set[str]:
+    """Functions of the top level that give nothing but functions that they define: `make` of `step = make(0.1)`."""
+    found = set()
+    for function in (n for n in _statements(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)):
+        inner = {n.name for n in _statements(function.body) if isinstance(n, ast.FunctionDef)}
+        returned = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
+        parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
+        if parts and all(
+            isinstance(p, ast.Lambda) or isinstance(p, ast.Name) and p.id in inner for p in parts
+        ):
+            found.add(function.name)
+    return found
+
+
+def made_by(tree: ast.Module, makers: Collection[str]) -> tuple[str, ...]:
+    """The names that the cell's top level binds to what these functions give: `step` of `step = make(0.1)`."""
+    bound = (n for n in _statements(tree.body) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    return tuple(
+        dict.fromkeys(
+            n.targets[0].id
+            for n in bound
+            if isinstance(n.targets[0], ast.Name)
+            and isinstance(n.value, ast.Call)
+            and isinstance(n.value.func, ast.Name)
+            and n.value.func.id in makers
+        )
+    )
+
+
+def _handed_over(tree: ast.AST) -> set[str]:
+    """Functions that are handed to the host or to jax, by name or by a decorator: callbacks, rules of derivatives,
+    how objects of a class are taken apart."""
+    given = [
+        a for n in walk(tree) if isinstance(n, ast.Call) and _takes(n.func)
+        for a in (*n.args, *(k.value for k in n.keywords))
+    ]  # fmt: skip
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    decorated = [
+        n.name for n in walk(tree) if isinstance(n, functions) and any(map(_takes, n.decorator_list))
+    ]
+    return {*decorated, *(a.id for a in given if isinstance(a, ast.Name))}
+
+
+def _takes(function: ast.AST) -> bool:
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    return name in _TAKERS or name.startswith("register_")
+
+
+def _decorators(tree: ast.AST) -> set[str]:
+    """Names that stand as decorators: `@timed`, `@repeat(3)`."""
+    made = [getattr(n, "decorator_list", ()) for n in walk(tree)]
+    heads = [d.func if isinstance(d, ast.Call) else d for found in made for d in found]
+    return {d.id for d in heads if isinstance(d, ast.Name)}
+
+
+def uses_jit(tree: ast.AST) -> bool:
+    """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
+    return any(map(_is_jit, walk(tree)))
+
+
+def _is_jit(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _JITS
+    return isinstance(node, ast.Attribute) and node.attr in _JITS

@@ -1,0 +1,69 @@
+"""A fix put into the text of a cell: its body, the options of its magic line, the calls there.
+
+The in-editor layer does the same in the browser (lab/src/fix.ts); what one writes, the other has to write too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jitmagic.report import Fix
+from jitmagic.source.cell import split_calls
+
+_MAGIC = re.compile(r"\s*%%?(?:jitcheck|jit)(?=\s|$)")
+_FLAGS = {"--static": "(?:--static|-s)", "--static-argnums": "--static-argnums", "--dyn": "(?:--dyn|-d)"}
+
+
+def corrected(source: str, fix: Fix) -> str:
+    """`source`, magic line included, after the fix; unchanged where the fix says nothing that could be written."""
+    first, newline, rest = source.partition("\n")
+    cell_magic = first.startswith("%%")
+    body = rest if cell_magic else source
+    if fix.cell is not None:
+        body = fix.cell.removesuffix("\n") + ("\n" if body.endswith("\n") else "")
+    if cell_magic:
+        return with_calls(with_options(first, fix), fix) + (newline or "\n" if body else "") + body
+    lines = body.split("\n")
+    at = next((i for i, line in enumerate(lines) if _MAGIC.match(line)), None)
+    if at is not None:
+        lines[at] = with_options(lines[at], fix)
+    return "\n".join(lines)
+
+
+def with_options(line: str, fix: Fix) -> str:
+    """A magic line with the static arguments and dynamic variables of the fix."""
+    lists = {"--static": fix.static_argnames, "--static-argnums": fix.static_argnums, "--dyn": fix.dyn}
+    for flag, values in lists.items():
+        if values is not None:
+            line = with_option(line, flag, [str(v) for v in values])
+    return line
+
+
+def with_option(line: str, flag: str, values: Sequence[str]) -> str:
+    """`line` with this list for the option, in the place of what it had; an empty list takes the option out."""
+    head = _MAGIC.match(line)
+    if head is None:
+        return line
+    rest = line[head.end() :]
+    joined = ",".join(values)
+    quoted = f'"{joined}"' if re.search(r"\s", joined) else joined
+    option = f" {flag} {quoted}" if joined else ""
+    old = re.compile(rf"""\s+{_FLAGS[flag]}(?:\s+|=)(?:"[^"]*"|'[^']*'|\S+)""")
+    return head[0] + (old.sub(lambda _: option, rest, count=1) if old.search(rest) else option + rest)
+
+
+def with_calls(line: str, fix: Fix) -> str:
+    """The calls of the magic line in their corrected form, where the fix gives one for each."""
+    calls = fix.calls or ()
+    name = re.match(r"([\w.]+)\(", calls[0]) if calls else None
+    if name is None or any("\n" in call or not call.startswith(name[0]) for call in calls):
+        return line
+    start = re.search(rf"(?<=\s){re.escape(name[0])}", line)
+    if start is None:
+        return line
+    try:
+        count = len(split_calls(line[start.start() :]))
+    except (SyntaxError, ValueError):
+        return line
+    return line[: start.start()] + "; ".join(calls) if count == len(calls) else line

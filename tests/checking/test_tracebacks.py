@@ -1,0 +1,92 @@
+"""What is shown of a failing call beside its report: each thing once, the error itself always."""
+
+from __future__ import annotations
+
+import re
+
+POWER = """\
+%%jit{flags}
+def power(x, n):
+    for _ in range(n):
+        x = x * x
+    return x
+
+power(jnp.arange(3.0), 4)"""
+
+
+def traceback_of(notebook) -> str:
+    """What IPython shows of the exception."""
+    return notebook.text[notebook.text.index("Traceback (") :].strip()
+
+
+def test_beside_a_report_the_error_has_its_own_words(notebook):
+    error = notebook.error(POWER.format(flags=""))
+    assert len(notebook.outputs) == 1  # the report
+    shown = traceback_of(notebook)
+    name, own = type(error).__name__, str(error).split("\n")[0]
+    assert shown.endswith(f"{name}: {own}\nThe report tells why, and what to do: error[JM102]")
+    told = notebook.outputs[0].data["text/plain"]
+    assert "needs to know how often the loop turns" in told and "needs to know" not in shown
+    assert "static" not in shown
+
+
+def test_without_a_report_it_tells_what_the_report_would(notebook):
+    notebook.error(POWER.format(flags=" -q"))
+    assert notebook.outputs == []
+    shown = traceback_of(notebook)
+    assert "`range(n)` needs to know how often the loop turns" in shown
+    assert "\nproved fix: make `n` static" in shown and "help:" not in shown
+    notebook.error("power(jnp.arange(3.0), 4)")
+    assert "needs to know" in traceback_of(notebook)
+
+
+def test_an_error_of_the_functions_own_is_shown_as_it_is(notebook):
+    notebook.error("""\
+%%jit
+def f(x):
+    error = ValueError("two\\nlines")
+    error.add_note("and a note")
+    raise error
+
+f(1.0)""")
+    assert traceback_of(notebook).endswith("ValueError: two\nlines\nand a note")
+    assert notebook.outputs[0].data["text/plain"].count("two") < 3
+
+
+def test_frames_name_their_cell_and_long_chains_are_cut(notebook):
+    notebook.ok("%%jit\ndef g(x):\n    return x.reshape(7)")
+    notebook.error("def turn(n):\n    return g(jnp.ones(3)) if n == 0 else turn(n - 1)\n\nturn(40)")
+    shown = traceback_of(notebook)
+    assert re.search(r"Cell In\[\d+\], line 4, in <module>\n    turn\(40\)", shown)
+    assert re.search(r"Cell In\[\d+\], line 3, in g\n    return x\.reshape\(7\)", shown)
+    assert "\n  … 27 more\n" in shown and shown.count(", in turn") == 14
+
+
+def test_a_module_of_the_users_is_named(notebook, tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text("def act(x):\n    return x if x > 0 else -x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    notebook.error("import own_model\n%jit\ndef f(x):\n    return own_model.act(x)\n\nf(1.0)")
+    assert "  own_model.py, line 2, in act\n    return x if x > 0 else -x" in traceback_of(notebook)
+
+
+def test_the_whole_traceback_is_one_command_away(notebook):
+    notebook.error(POWER.format(flags=""))
+    notebook.run("%tb")
+    assert "site-packages" in notebook.text and "Traceback (your own frames" not in notebook.text
+
+
+def test_the_finding_of_the_expression_that_raised_is_named(notebook):
+    notebook.error("%%jit\ndef f(x):\n    return int(x[0]) + float(x.sum())\n\nf(jnp.ones(2))")
+    first = traceback_of(notebook)
+    notebook.error("%%jit\ndef f(x):\n    return float(x.sum()) + int(x[0])\n\nf(jnp.ones(2))")
+    assert first.endswith("error[JM102]") and traceback_of(notebook).endswith("error[JM103]")
+    told = notebook.outputs[0].data["text/plain"]
+    assert told.index("error[JM103]") < told.index("error[JM102]")  # as they stand in the line
+
+
+def test_a_failing_call_of_the_cells_own_jit_is_shown_in_a_few_lines_too(notebook):
+    notebook.run(
+        "%%jit --no-time\ndef f(x, w):\n    return x @ w\ng = jax.jit(f, static_argnums=1)\ng(jnp.ones(2), jnp.ones(2))"
+    )
+    assert "Traceback (your own frames" in notebook.text and "checker.py" not in notebook.text
+    assert "error[JM109]" in notebook.text

@@ -1,0 +1,344 @@
+"""The magics in a real IPython: what runs, what is replaced, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+GOOD = "def f(x):\n    return 2 * x + 1\n"
+
+
+def everything_registered(shell):
+    """All that an extension can leave behind."""
+    magics = shell.magics_manager
+    return (
+        sorted(magics.magics["line"]),
+        sorted(magics.magics["cell"]),
+        sorted(magics.registry),
+        [type(c).__name__ for c in shell.configurables],
+        {k: len(v) for k, v in shell.events.callbacks.items()},
+        len(shell.Completer.custom_matchers),
+        len(shell.ast_transformers),
+        len(shell.input_transformer_manager.cleanup_transforms),
+        sorted(shell.config),
+    )
+
+
+def test_unload_leaves_nothing_behind(bare):
+    bare.run("%unload_ext jitmagic")  # IPython loads its own magics at their first use
+    before = everything_registered(bare.shell)
+    bare.ok("%load_ext jitmagic")
+    assert bare.text == ""
+    assert everything_registered(bare.shell) != before
+    bare.ok("%unload_ext jitmagic")
+    assert everything_registered(bare.shell) == before
+    assert isinstance(bare.error("%%jit\n" + GOOD), Exception)
+
+
+def test_reload_and_load_twice_register_once(bare):
+    bare.ok("%load_ext jitmagic")
+    once = everything_registered(bare.shell)
+    bare.run("%load_ext jitmagic")
+    bare.ok("%reload_ext jitmagic")
+    assert everything_registered(bare.shell) == once
+
+
+def test_compiled_functions_outlive_the_extension(notebook):
+    notebook.ok("%%jit -q --no-time\n" + GOOD + "f(jnp.ones(2))")
+    notebook.ok("%unload_ext jitmagic")
+    assert notebook.ok("float(f(jnp.float32(2.0)))") == 5.0
+
+
+def test_loading_imports_neither_jax_nor_widgets():
+    code = (
+        "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "s = InteractiveShell.instance()\ns.run_cell('%load_ext jitmagic').raise_error()\n"
+        "print([m for m in ('jax', 'jaxlib', 'ipywidgets', 'libcst') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+class TestTheCellRunsAsItIs:
+    def test_last_expression_is_shown(self, notebook):
+        assert notebook.ok("%%jit -q --no-time\n" + GOOD + "3 + 4") == 7
+
+    def test_line_numbers_count_the_magic_line(self, notebook):
+        error = notebook.error("%%jit -q\n" + GOOD + "\n1 / 0")
+        assert error.__traceback__ is not None
+        frame = error.__traceback__
+        while frame.tb_next is not None:
+            frame = frame.tb_next
+        assert frame.tb_lineno == 5
+
+    def test_syntax_error_has_the_right_line(self, notebook):
+        error = notebook.error("%%jit -q\ndef f(x):\n    return (x\n")
+        assert isinstance(error, SyntaxError)
+        assert error.lineno == 3
+        assert "f" not in notebook.ns
+
+    def test_await(self, notebook):
+        notebook.ok("import asyncio")
+        assert notebook.ok("%%jit -q --no-time\n" + GOOD + "await asyncio.sleep(0, 'slept')") == "slept"
+
+    def test_input_transforms(self, notebook):
+        notebook.ok("%%jit -q --no-time\n" + GOOD + "there = %pwd\n")
+        assert isinstance(notebook.ns["there"], str)
+
+    def test_an_error_stops_the_cell_and_shows_once(self, notebook):
+        notebook.error("%%jit -q\n" + GOOD + "raise ValueError('only once')\nlater = 1")
+        assert notebook.text.count("ValueError: only once") == 1
+        assert "later" not in notebook.ns
+
+    def test_functions_are_replaced_as_soon_as_they_are_defined(self, notebook):
+        notebook.ok("%%jit -q --no-time\n" + GOOD + "first = type(f).__name__\ny = f(jnp.ones(2))")
+        assert notebook.ns["first"] == "Watched"
+        assert notebook.ns["y"].tolist() == [3.0, 3.0]
+
+    def test_a_line_magic_takes_what_follows(self, notebook):
+        notebook.ok("def g(x):\n    return x\n%jit -q --no-time\n" + GOOD + "f(jnp.ones(2))")
+        assert type(notebook.ns["f"]).__name__ == "Watched"
+        assert type(notebook.ns["g"]).__name__ == "function"
+
+    def test_called_as_a_function(self, notebook):
+        notebook.shell.run_cell_magic("jit", "-q --no-time", GOOD)
+        assert type(notebook.ns["f"]).__name__ == "Watched"
+
+    def test_functions_inside_blocks(self, notebook):
+        notebook.ok("%%jit -q --no-time\nif True:\n    def f(x):\n        return x + 1\ny = f(1)")
+        assert int(notebook.ns["y"]) == 2
+        assert type(notebook.ns["f"]).__name__ == "Watched"
+
+    def test_off_compiles_nothing(self, notebook):
+        notebook.ok("%%jit --off\n" + GOOD)
+        assert type(notebook.ns["f"]).__name__ == "function"
+
+
+class TestWhichFunctions:
+    def test_every_top_level_function_by_default(self, notebook):
+        notebook.ok("%%jit -q\n" + GOOD + "g = lambda x: x\nclass A:\n    def m(self): pass\n")
+        assert [type(notebook.ns[n]).__name__ for n in "fg"] == ["Watched", "Watched"]
+        assert type(notebook.ns["A"].m).__name__ == "function"
+
+    def test_only_the_named_one(self, notebook):
+        notebook.ok("%%jit -q -f f\n" + GOOD + "def g(x):\n    return x\n")
+        assert type(notebook.ns["g"]).__name__ == "function"
+
+    def test_a_method(self, notebook):
+        notebook.ok(
+            "%%jit -q --no-time -f A.step --dyn self.n\nclass A:\n    def __init__(self):\n        self.n = 0\n"
+            "    def step(self, x):\n        self.n = self.n + x\n        return self.n\na, b = A(), A()\n"
+            "a.step(2); a.step(3); b.step(1)"
+        )
+        assert (int(notebook.ns["a"].n), int(notebook.ns["b"].n)) == (5, 1)
+        assert notebook.report().functions[0].name == "A.step"
+
+    def test_a_function_that_a_call_returns(self, notebook):
+        notebook.ok(
+            "%%jit -q --no-time -f g\ndef make():\n    def inner(x):\n        return x * 2\n    return inner\n"
+            "g = make()\ng(3.0)"
+        )
+        assert notebook.report().functions[0].calls == 1
+
+    def test_generators_are_left_alone(self, notebook):
+        notebook.ok("%%jit -q\n" + GOOD + "def g():\n    yield 1\n")
+        assert type(notebook.ns["g"]).__name__ == "function"
+
+    def test_a_function_of_an_earlier_cell(self, notebook):
+        notebook.ok(GOOD)
+        notebook.ok("%jit -q --no-time -f f\nf(jnp.ones(2))")
+        assert notebook.report().functions[0].traces == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("%%jit --bogus", "--bogus"),
+        ("%%jit -f g", "no such function|has such a function"),
+        ("%%jit --dyn nowhere", "nowhere"),
+        ("%%jit --dyn f(x)", "f(x)"),
+        ("%%jit --static-argnums one", "--static-argnums one"),
+        ("%%jit -n 0", "-n 0"),
+        ("%%jit -n many", "many"),
+        ("%%jit --save report.pdf", "report.pdf"),
+        ("%%jit -v 2x", "2x"),
+        ("%%jit --device moon:1", "moon:1"),
+        ("%%jit f(1", "f(1"),
+        ("%%jit --explain JM1", "JM1"),
+    ],
+)
+def test_bad_input_is_one_line_and_runs_nothing(notebook, line, words):
+    from IPython.core.error import UsageError
+
+    error = notebook.error(f"{line}\nran = True\n{GOOD}")
+    assert isinstance(error, UsageError)
+    assert "ran" not in notebook.ns
+    assert any(w in str(error) for w in words.split("|"))
+    assert len(notebook.text.strip().splitlines()) == 1, notebook.text
+
+
+@pytest.mark.parametrize("body", ["x = 1\n", "class A:\n    def step(self): pass\n"])
+def test_a_cell_without_a_function(notebook, body):
+    error = notebook.error("%%jit\n" + body)
+    assert "no function" in str(error)
+
+
+def test_calls_on_the_magic_line(notebook):
+    notebook.ok("%%jit -q --no-time f(jnp.ones(2)); f(jnp.ones(3))\n" + GOOD)
+    report = notebook.report()
+    assert (report.functions[0].calls, report.functions[0].traces) == (2, 2)
+
+
+def test_a_failing_call_on_the_magic_line_fails_the_cell(notebook):
+    error = notebook.error("%%jit -q f(nowhere)\n" + GOOD)
+    assert isinstance(error, NameError)
+    assert notebook.text.count("NameError") >= 1
+
+
+def test_the_report_is_returned_stored_and_saved(notebook, tmp_path):
+    target = tmp_path / "out.html"
+    report = notebook.ok(f"%%jit -o -v kept --no-time --save {target} f(jnp.ones(2))\n{GOOD}")
+    assert report.functions[0].name == "f"
+    assert notebook.ns["kept"] == report
+    assert "f" in target.read_text()
+
+
+def test_quiet_shows_nothing(notebook):
+    notebook.ok("%%jit -q f(jnp.ones(2))\n" + GOOD)
+    assert notebook.text == "" and not notebook.outputs
+
+
+def test_the_display_carries_text_html_and_data(notebook):
+    notebook.ok("%%jit --no-time f(jnp.ones(2))\n" + GOOD)
+    [output] = notebook.outputs
+    assert {"text/plain", "text/html", "application/vnd.jitmagic.v1+json"} <= set(output.data)
+    assert output.data["application/vnd.jitmagic.v1+json"]["functions"][0]["name"] == "f"
+
+
+def test_defaults_come_from_config(notebook):
+    notebook.ok("%config JitMagics.no_time = True\n%config JitMagics.quiet = True")
+    notebook.ok("%%jit f(jnp.ones(2))\n" + GOOD)
+    assert notebook.text == ""
+    assert notebook.report().functions[0].timing.jit is None
+
+
+def test_help_lists_every_option(notebook):
+    text = notebook.shell.magics_manager.magics["cell"]["jit"].__doc__
+    for option in (
+        "-f",
+        "--dyn",
+        "--static",
+        "--donate",
+        "--device",
+        "--no-time",
+        "--trace-only",
+        "--save",
+        "--fix",
+    ):
+        assert option in text
+
+
+def test_explain_shows_the_page(notebook):
+    notebook.ok("%jitcheck --explain JM101")
+    [output] = notebook.outputs
+    assert "tracer-bool" in output.data["text/markdown"]
+
+
+class TestJitcheck:
+    def test_a_call_of_any_function(self, notebook):
+        notebook.ok("def g(x, n):\n    return x * 2 if n > 1 else x\n")
+        report = notebook.ok("%jitcheck -o g(jnp.ones(2), 3)")
+        assert [f.kind for f in report.findings] == ["tracer-bool"]
+        assert type(notebook.ns["g"]).__name__ == "function"
+
+    def test_nothing_is_compiled(self, notebook):
+        from jitmagic.tracing.stages import counted
+
+        notebook.ok("def g(x):\n    return x * 2\nx = jnp.ones(2)")
+        with counted() as counts:
+            notebook.ok("%jitcheck -o g(x)")
+        assert counts.compiles("g") == 0
+
+    def test_not_a_call(self, notebook):
+        assert "no call" in str(notebook.error("%jitcheck 1 + 1"))
+        assert "no call" in str(notebook.error("%jitcheck f("))
+
+    def test_the_cell_form_returns_the_plain_result(self, notebook):
+        notebook.ok("%%jitcheck -q\ndef g(x):\n    return x if x > 0 else -x\n\nvalue = g(-2.0)")
+        assert notebook.ns["value"] == 2.0
+        assert notebook.kinds("error") == ["tracer-bool"]
+
+    def test_post_mortem(self, notebook):
+        notebook.error("@jax.jit\ndef g(x):\n    if x > 0:\n        return x\n\ng(1.0)")
+        report = notebook.ok("%jitcheck -o")
+        assert [(f.kind, f.span.source) for f in report.findings] == [("tracer-bool", "if x > 0:")]
+
+    def test_on_and_off(self, notebook):
+        notebook.ok("%jitcheck on")
+        notebook.error("@jax.jit\ndef g(x):\n    if x > 0:\n        return x\n\ng(1.0)")
+        assert any("JM101" in o.data["text/plain"] for o in notebook.outputs)
+        notebook.ok("%jitcheck off")
+        notebook.error("g(2.0)")
+        assert not notebook.outputs
+
+
+def test_completion_of_flags_arguments_and_paths(notebook):
+    notebook.ok("class L: pass\nl = L(); l.w = jnp.ones(2)")
+
+    def offered(line, body="\ndef f(alpha, beta):\n    return alpha * l.w"):
+        text = line + body
+        with_types = notebook.shell.Completer.completions(text, len(line))
+        return {c.text for c in with_types}
+
+    assert "--static" in offered("%%jit --sta")
+    assert {"alpha", "beta"} <= offered("%%jit --static ")
+    assert "l.w" in offered("%%jit --dyn l.")
+    assert "f" in offered("%%jit -f ")
+    assert "JM101" in offered("%jitcheck --explain JM10", "")
+
+
+FACTORY = """
+def make(rate):
+    def step(x):
+        return x * rate
+    return step
+"""
+
+
+def test_a_function_that_gives_functions_stays_and_what_the_cell_binds_of_it_is_compiled(notebook):
+    notebook.ok(f"%%jit -q --no-time\n{FACTORY}\nhalf = make(0.5)\ny = half(jnp.ones(2))")
+    assert type(notebook.ns["make"]).__name__ == "function"
+    assert [f.name for f in notebook.report().functions if f.calls] == ["half"]
+
+
+def test_a_cell_that_only_makes_functions_says_what_to_name(notebook):
+    notebook.ok(f"%%jit --no-time\n{FACTORY}")
+    assert notebook.text.splitlines() == [
+        "nothing is compiled: make gives functions; bind one of them, and name it: %%jit -f NAME"
+    ]
+    notebook.ok(f"%%jitcheck\n{FACTORY}\ndef g(x):\n    return x\ng(jnp.ones(2))")
+    assert "nothing is" not in notebook.text
+
+
+@pytest.mark.parametrize(
+    ("source", "is_one"),
+    [
+        ("def make():\n    return lambda x: x", True),
+        ("def make():\n    def a(x): return x\n    def b(x): return x\n    return a, b", True),
+        ("def make(x):\n    def a(y): return y\n    if x:\n        return a\n    return x", False),
+        ("def make(x):\n    def a(y): return y\n    return a(x)", False),
+        ("def make(x):\n    def a(y): return y\n    a(x)", False),
+        (
+            "def make(x):\n    return x\ndef g(x):\n    def make(): return lambda y: y\n    return make()(x)",
+            False,
+        ),
+    ],
+)
+def test_what_gives_nothing_but_functions(source, is_one):
+    import ast
+
+    from jitmagic.source import cell
+
+    assert cell.factories(ast.parse(source)) == ({"make"} if is_one else set())
