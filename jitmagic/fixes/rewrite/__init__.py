@@ -10,8 +10,17 @@ from jitmagic.fixes.rewrite.place import Candidate, Place
 Family = Callable[[Place], Iterable[Candidate]]
 
 
+class _Ported:
+    """A family on the new toolkit, in its place among the old ones."""
+
+    def __init__(self, candidates: Family) -> None:
+        self.candidates = candidates
+
+
 def families() -> tuple[Family, ...]:
     """Every family, in the order in which they are asked."""
+    from jitmagic.fixes.bridge import candidates as candidates_of
+    from jitmagic.fixes.calls.interpolators import interpolators
     from jitmagic.fixes.rewrite import (
         bounds,
         branches,
@@ -27,7 +36,6 @@ def families() -> tuple[Family, ...]:
         filled,
         growing,
         hosted,
-        interpolation,
         loops,
         memos,
         outputs,
@@ -43,6 +51,7 @@ def families() -> tuple[Family, ...]:
         updates,
     )
 
+    interpolation = _Ported(candidates_of(interpolators, "tracer-array-conversion"))
     modules = (
         printing,
         rebuilt,

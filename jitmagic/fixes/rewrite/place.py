@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from jitmagic.fixes.base import Shape
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import Cell
 
@@ -40,16 +41,6 @@ class Candidate:
     """The result may hold more than that of the plain run, or be of a wider type: its values have to be there."""
     changes_result: bool = False
     """The fix is that the result changes: it is proved that jit and the plain run agree on the new one."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What an expression was in a run without jit: shape, dtype, and the value of a whole number."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    value: int | None = None
-    type: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""What a condition says of arrays: its truth as an array expression, and what is boolean or an array."""
+
+from __future__ import annotations
+
+import ast
+
+from jitmagic.fixes.base import Spot
+from jitmagic.source import scope
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import atom, stripped
+
+PREDICATES = frozenset(
+    "any all isnan isinf isfinite isclose allclose array_equal logical_and logical_or logical_not logical_xor "
+    "greater less equal not_equal greater_equal less_equal isin signbit isneginf isposinf isreal bernoulli".split()
+)
+
+
+def truth(spot: Spot, node: ast.expr) -> str:
+    """The expression as one that is a boolean array where Python would ask for its truth; no brackets around it."""
+    if isinstance(node, ast.BoolOp):
+        return _joined(spot, node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = truth(spot, node.operand)
+        if _surely_array(spot, node.operand):
+            return f"~{atom(inner)}"
+        return spot.write("jnp.logical_not($inner)", inner=inner)
+    if isinstance(node, ast.Compare):
+        return _comparison(spot, node)
+    if isinstance(node, ast.Call) and spot.code(node.func) == "bool" and len(node.args) == 1:
+        if is_boolean(spot, node.args[0]):
+            return truth(spot, node.args[0])
+    return spot.code(node)
+
+
+def negated(spot: Spot, test: ast.expr) -> str:
+    """The opposite of a condition, as Python asks it."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return spot.code(test.operand)
+    return f"not {atom(spot.code(test))}"
+
+
+def _joined(spot: Spot, node: ast.BoolOp) -> str:
+    """`and` and `or` of arrays; operands that are known while jax traces stay Python's, and stand first."""
+    sign, function = ("&", "logical_and") if isinstance(node.op, ast.And) else ("|", "logical_or")
+    parts, python = list(node.values), []
+    while len(parts) > 1 and not maybe_traced(spot, parts[0]):
+        python.append(spot.code(parts.pop(0)))
+    texts = [truth(spot, p) for p in parts]
+    if all(is_boolean(spot, p) for p in parts):
+        whole = f" {sign} ".join(map(atom, texts))
+    else:
+        whole = texts[0]
+        for text in texts[1:]:
+            whole = spot.write(f"jnp.{function}($whole, $text)", whole=whole, text=text)
+    word = " and " if isinstance(node.op, ast.And) else " or "
+    if python and len(parts) > 1:
+        whole = f"({whole})"
+    return word.join([*python, whole])
+
+
+def maybe_traced(spot: Spot, node: ast.AST) -> bool:
+    """Unless it can be seen to be a plain Python value."""
+    if any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(node)):
+        return False
+    return spot.is_traced(node) or _calls_jax(spot, node)
+
+
+def _calls_jax(spot: Spot, node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Call) and _root(n.func) in spot.jax_names for n in ast.walk(node))
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_boolean(spot: Spot, node: ast.AST) -> bool:
+    """Whether the expression can be seen to give booleans, so that `&`, `|` and `~` mean and, or, not."""
+    if isinstance(node, ast.Compare):
+        return True
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) or is_boolean(spot, node.operand)
+    if isinstance(node, ast.BoolOp):
+        return all(is_boolean(spot, n) for n in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        return is_boolean(spot, node.left) and is_boolean(spot, node.right)
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in (*PREDICATES, "bool", "isinstance")
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    if isinstance(node, ast.Name) and spot.outermost is not None:
+        value = scope.assigned(spot.outermost, node.id)
+        return value is not None and not isinstance(value, ast.Name) and is_boolean(spot, value)
+    return False
+
+
+def _surely_array(spot: Spot, node: ast.AST) -> bool:
+    """Boolean, and an array even in a run without jit: `~True` is -2, `~jnp.bool_(True)` is False."""
+    if not is_boolean(spot, node):
+        return False
+    if isinstance(node, ast.Name) and spot.outermost is not None:
+        value = scope.assigned(spot.outermost, node.id)
+        return value is not None and _surely_array(spot, value)
+    if _calls_jax(spot, node):
+        return True
+    arrays = arrays_of_jax(spot)
+    return any(isinstance(n, ast.Name) and n.id in arrays for n in ast.walk(node))
+
+
+def arrays_of_jax(spot: Spot) -> set[str]:
+    """Local names that only jax functions give their values."""
+    if spot.outermost is None:
+        return set()
+    found = {n.id for n in ast.walk(spot.outermost) if isinstance(n, ast.Name)}
+    values = {name: scope.assigned(spot.outermost, name) for name in found}
+    return {name for name, value in values.items() if value is not None and _root(value) in spot.jax_names}
+
+
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "is",
+    ast.IsNot: "is not",
+}  # fmt: skip
+
+
+def _comparison(spot: Spot, node: ast.Compare) -> str:
+    """A comparison as it stands; a chain of them joined with `&`, membership as an array expression."""
+    left, parts = node.left, []
+    for op, right in zip(node.ops, node.comparators, strict=True):
+        if isinstance(op, ast.In | ast.NotIn):
+            parts.append(_membership(spot, left, right, isinstance(op, ast.NotIn)))
+        else:
+            parts.append(f"{atom_of(spot, left)} {_SIGNS[type(op)]} {atom_of(spot, right)}")
+        left = right
+    if len(parts) == 1:
+        return parts[0] if isinstance(node.ops[0], ast.In | ast.NotIn) else spot.code(node)
+    return " & ".join(f"({p})" for p in parts)
+
+
+def atom_of(spot: Spot, node: ast.expr) -> str:
+    """An operand of a comparison as written, in the brackets that stand around it."""
+    loose = ast.Compare | ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr | ast.Tuple
+    return atom(spot.code(node)) if isinstance(node, loose) else spot.code(node)
+
+
+def _membership(spot: Spot, left: ast.expr, right: ast.expr, outside: bool) -> str:
+    x = atom_of(spot, left)
+    if isinstance(right, ast.Tuple | ast.List | ast.Set) and 0 < len(right.elts) <= 4:
+        sign, glue = ("!=", " & ") if outside else ("==", " | ")
+        tests = [f"({x} {sign} {atom_of(spot, e)})" for e in right.elts]
+        return glue.join(tests) if len(tests) > 1 else stripped(tests[0])
+    if isinstance(right, ast.Call) and spot.code(right.func) == "range" and len(right.args) <= 2:
+        bounds = [spot.code(a) for a in right.args]
+        low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
+        inside = f"({low} <= {x}) & ({x} < {high})"
+        return spot.write("jnp.logical_not($inside)", inside=inside) if outside else inside
+    values = right
+    if isinstance(right, ast.Name) and spot.outermost is not None:
+        values = scope.assigned(spot.outermost, right.id) or right
+    listed = isinstance(values, ast.Tuple | ast.List)
+    array = spot.write("jnp.array($values)" if listed else "jnp.array(list($values))", values=right)
+    inside = spot.write("jnp.isin($x, $array)", x=x, array=array)
+    return f"~{inside}" if outside else inside

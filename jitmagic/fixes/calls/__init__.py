@@ -1,0 +1,1 @@
+"""Calls of functions that jax does not take, or takes in another form."""

@@ -1,0 +1,404 @@
+"""The text of a cell with its tree, and changes of stretches of it that leave everything else as it is.
+
+A tree says where things are, the text is what is changed: comments, blank lines, line breaks and magics stay. Columns
+count characters here, those of a tree bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from jitmagic.source.tree import first_line, nodes_of, parsed
+
+N = TypeVar("N", bound=ast.AST)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+_MAGIC = re.compile(r"^([ \t]*)([%!?].*)$", re.M)
+_MASK = "pass  #:magic:"
+
+
+class CannotEdit(ValueError):
+    """Changes that meet, or a place where statements cannot stand."""
+
+
+def masked(source: str) -> str:
+    """The cell with its lines of magic as statements that do nothing, where it is no Python otherwise."""
+    try:
+        parsed(source)
+    except (SyntaxError, ValueError):
+        return _MAGIC.sub(rf"\1{_MASK}\2", source)
+    return source
+
+
+def unmasked(source: str) -> str:
+    """The lines of magic as they were."""
+    return source.replace(_MASK, "")
+
+
+class Text:
+    """A cell, parsed once. `tree` and what asks it raise SyntaxError where the cell is no Python."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.plain = masked(source)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return parsed(self.plain)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Lines with their ends."""
+        return self.plain.splitlines(keepends=True)
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """What holds each node."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.lines:
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def offset(self, line: int, column: int) -> int:
+        """Position in the text of a line and a column in bytes, as trees count."""
+        if line > len(self.lines):
+            return len(self.plain)
+        text = self.lines[line - 1]
+        return self._starts[line - 1] + (
+            column if text.isascii() else len(text.encode()[:column].decode("utf-8", "ignore"))
+        )
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins and ends, decorators included."""
+        line, column = node.lineno, node.col_offset  # type: ignore[attr-defined]
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.decorator_list:
+            line = first_line(node)
+        return self.offset(line, column), self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def code(self, node: ast.AST) -> str:
+        """Source of a node as written; that of a statement stands at the margin."""
+        start, end = self.span(node)
+        found = self.plain[start:end]
+        return self.at_margin(found, start) if isinstance(node, ast.stmt) else found
+
+    def at_margin(self, code: str, start: int) -> str:
+        """Source of a statement that begins at `start`, as it would stand without indentation."""
+        line = self.plain.rfind("\n", 0, start) + 1
+        return shifted(code, self.plain[line:start], "")
+
+    def block(self, statements: Sequence[ast.stmt]) -> str:
+        """Source of consecutive statements at the margin, with the comments above and beside them."""
+        first, last = statements[0], statements[-1]
+        begin, line = first_line(first), (last.end_lineno or last.lineno)
+        if self.plain[self._starts[begin - 1] : self.span(first)[0]].strip():
+            return "".join(f"{self.code(s)}\n" for s in statements)  # on the line of their header
+        above = self._above(first)
+        text = "".join(self.lines[above - 1 : line])
+        prefix = self.lines[begin - 1][: len(self.lines[begin - 1]) - len(self.lines[begin - 1].lstrip())]
+        return shifted(text if text.endswith("\n") else f"{text}\n", prefix, "", first=True)
+
+    def _above(self, statement: ast.stmt) -> int:
+        """The first line of the comments right above a statement, or its own."""
+        line = first_line(statement)
+        while line > 1 and self.lines[line - 2].lstrip().startswith("#"):
+            line -= 1
+        return line
+
+    # -- where things are
+
+    def at(self, line: int, column: int = -1, end_line: int = 0, end_column: int = 0) -> list[ast.AST]:
+        """The nodes that cover a stretch (columns in characters), innermost first; without a column, the line."""
+        if not 1 <= line <= len(self.lines):
+            return []
+        text = self.lines[line - 1]
+        if column < 0 or not end_column:
+            column, end_line, end_column = len(text) - len(text.lstrip()), line, len(text.rstrip())
+        start = self._starts[line - 1] + column
+        end = self._starts[(end_line or line) - 1] + end_column
+        best: ast.AST | None = None
+        size = len(self.plain) + 2
+        for node in nodes_of(self.tree):
+            if isinstance(node, ast.expr | ast.stmt):
+                first, last = self.span(node)
+                if first <= start and end <= last and last - first <= size:
+                    best, size = node, last - first
+        return [best, *self.ancestors(best)] if best is not None else []
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What holds a node, from the inside out, the module last."""
+        current = self.parents.get(node)
+        while current is not None:
+            yield current
+            current = self.parents.get(current)
+
+    def around(self, node: ast.AST, *kinds: type[N]) -> N | None:
+        """The innermost node of these types that holds a node."""
+        return next((n for n in self.ancestors(node) if isinstance(n, kinds)), None)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds a node, which may be it."""
+        found = node if isinstance(node, ast.stmt) else self.around(node, ast.stmt)
+        if found is None:
+            raise LookupError("no statement holds this")
+        return found
+
+    def function(self, node: ast.AST) -> FunctionNode | None:
+        """The innermost function that holds a node."""
+        return next((n for n in self.ancestors(node) if isinstance(n, FunctionNode)), None)
+
+    def outermost(self, node: ast.AST) -> FunctionNode | None:
+        """The outermost function that holds a node, or is it."""
+        return next((n for n in [*self.ancestors(node)][::-1] if isinstance(n, FunctionNode)), None) or (
+            node if isinstance(node, FunctionNode) else None
+        )
+
+    def within(self, node: ast.AST, *kinds: type[N]) -> list[N]:
+        """Nodes of these types in a node, itself included, in the order of the source."""
+        return [n for n in in_order(node) if isinstance(n, kinds)]
+
+    def own(self, node: ast.AST, *kinds: type[N]) -> list[N]:
+        """As `within`, but not inside of functions, lambdas and classes that the node holds."""
+        return [n for n in in_order(node, own=True) if isinstance(n, kinds)]
+
+    def on_line(self, line: int, *kinds: type[N]) -> list[N]:
+        """Nodes of these types that begin on a line, outer ones first."""
+        return [n for n in in_order(self.tree) if isinstance(n, kinds) and getattr(n, "lineno", 0) == line]
+
+    def siblings(self, statement: ast.stmt) -> tuple[list[ast.stmt], int]:
+        """The block that holds a statement, and its index there."""
+        parent = self.parents[statement]
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and statement in block:
+                return block, block.index(statement)
+        raise LookupError("the statement stands in no block")
+
+    def definition(self, name: str) -> FunctionNode | None:
+        """The last definition of `f` or `Class.method`."""
+        body: Sequence[ast.stmt] = self.tree.body
+        *classes, last = name.split(".")
+        for part in classes:
+            found = [n for n in body if isinstance(n, ast.ClassDef | FunctionNode) and n.name == part]
+            body = found[-1].body if found else []
+        own = [n for n in body if isinstance(n, FunctionNode) and n.name == last]
+        return own[-1] if own else None
+
+    def calls(self, function: str) -> list[ast.Call]:
+        """Calls of `f`, or of a method `Class.method` on any object."""
+        last, method = function.rpartition(".")[2], "." in function
+        return [
+            n for n in in_order(self.tree)
+            if isinstance(n, ast.Call)
+            and (getattr(n.func, "attr", None) if method else getattr(n.func, "id", None)) == last
+        ]  # fmt: skip
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name in the cell: of variables, parameters, functions, classes."""
+        found = {n.id for n in nodes_of(self.tree) if isinstance(n, ast.Name)}
+        found |= {n.arg for n in nodes_of(self.tree) if isinstance(n, ast.arg)}
+        return frozenset(
+            found | {n.name for n in nodes_of(self.tree) if isinstance(n, FunctionNode | ast.ClassDef)}
+        )
+
+    def fresh(self, *wanted: str, taken: Collection[str] = ()) -> str:
+        """The first of these names that is free here, else the last with a number."""
+        for name in wanted:
+            if name not in self.names and name not in taken:
+                return name
+        number = 2
+        while f"{wanted[-1]}{number}" in self.names or f"{wanted[-1]}{number}" in taken:
+            number += 1
+        return f"{wanted[-1]}{number}"
+
+
+def in_order(node: ast.AST, *, own: bool = False) -> Iterator[ast.AST]:
+    """A node and what it holds in the order of the source; `own`: not what functions and classes in it hold."""
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        yield current
+        if not own or current is node or not isinstance(current, SCOPES):
+            todo += list(ast.iter_child_nodes(current))[::-1]
+
+
+# --- changes ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Edits:
+    """Changes of one text. A change around others takes their place; what `code` gives has those inside it."""
+
+    text: Text
+    changes: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def replace(self, node: ast.AST, new: str) -> Edits:
+        """Other source for an expression or a simple statement."""
+        start, end = self.text.span(node)
+        if isinstance(node, ast.stmt):
+            return self._put(start, end, self._indented(new, start))
+        if "\n" in new and not isinstance(ast.parse(f"({new}\n)", mode="eval").body, _CLOSED):
+            new = f"({new})" if not self._in_brackets(node) else new
+        return self._put(start, end, new)
+
+    def statements(self, first: ast.stmt, new: str, last: ast.stmt | None = None) -> Edits:
+        """Source at the margin in the place of statements that follow each other."""
+        start, end = self.text.span(first)[0], self.text.span(last or first)[1]
+        self._must_be_alone(first, start)
+        return (
+            self._put(start, end, self._indented(new.strip("\n"), start))
+            if new.strip()
+            else self.remove(first, last)
+        )
+
+    def before(self, statement: ast.stmt, new: str) -> Edits:
+        """Source at the margin above a statement, below its comments."""
+        start = self.text.span(statement)[0]
+        self._must_be_alone(statement, start)
+        line = self.text.plain.rfind("\n", 0, start) + 1
+        prefix = self.text.plain[line:start]
+        return self._insert(line, shifted(new.strip("\n") + "\n", "", prefix, first=True))
+
+    def after(self, statement: ast.stmt, new: str) -> Edits:
+        """Source at the margin below a statement."""
+        start, end = self.text.span(statement)
+        self._must_be_alone(statement, start)
+        line = self.text.plain.rfind("\n", 0, start) + 1
+        prefix = self.text.plain[line:start]
+        below = self.text.plain.find("\n", end) + 1
+        code = shifted(new.strip("\n") + "\n", "", prefix, first=True)
+        return (
+            self._insert(below, code)
+            if below
+            else self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
+        )
+
+    def remove(self, first: ast.stmt, last: ast.stmt | None = None) -> Edits:
+        """Statements taken out with their lines; `pass` where a block would be left empty."""
+        block, index = self.text.siblings(first)
+        start, end = self.text.span(first)[0], self.text.span(last or first)[1]
+        count = block.index(last or first) - index + 1
+        if count == len(block):
+            return self._put(start, end, "pass")
+        self._must_be_alone(first, start)
+        line, below = self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1
+        return self._put(line, below or len(self.text.plain), "")
+
+    def insert(self, position: int, new: str) -> Edits:
+        """Text at a position of the plain text."""
+        return self._insert(position, new)
+
+    def add(self, other: Edits) -> Edits:
+        """The changes of another set of the same text too. Raises CannotEdit where two of them meet."""
+        for (start, end), new in other.changes.items():
+            self._insert(start, new) if start == end else self._put(start, end, new, over=False)
+        return self
+
+    def code(self, node: ast.AST) -> str:
+        """Source of a node with the changes inside it."""
+        start, end = self.text.span(node)
+        code = self._applied(start, end)
+        return self.text.at_margin(code, start) if isinstance(node, ast.stmt) else code
+
+    def result(self) -> str:
+        """The whole source. Raises SyntaxError where it is no Python any more."""
+        new = self._applied(0, len(self.text.plain))
+        ast.parse(new)
+        return unmasked(new)
+
+    def _applied(self, start: int, end: int) -> str:
+        found, at = [], start
+        whole = (start, end) == (0, len(self.text.plain))
+        for (first, last), new in sorted(self.changes.items()):
+            inside = start <= first and last <= end and (first < last or whole or start < first < end)
+            if inside:
+                found += [self.text.plain[at:first], new]
+                at = last
+        return "".join([*found, self.text.plain[at:end]])
+
+    def _put(self, start: int, end: int, new: str, *, over: bool = True) -> Edits:
+        """A change, in the place of those inside of it."""
+        for first, last in list(self.changes):
+            if over and start <= first and last <= end and (first < last or start < first < end):
+                del self.changes[first, last]
+            elif first < end and start < last:
+                raise CannotEdit("two changes meet")
+        self.changes[start, end] = new
+        return self
+
+    def _insert(self, position: int, new: str) -> Edits:
+        if any(first < position < last for first, last in self.changes):
+            raise CannotEdit("two changes meet")
+        self.changes[position, position] = self.changes.get((position, position), "") + new
+        return self
+
+    def _indented(self, new: str, start: int) -> str:
+        line = self.text.plain.rfind("\n", 0, start) + 1
+        lead = self.text.plain[line:start]
+        return shifted(new, "", lead if not lead.strip() else "")
+
+    def _must_be_alone(self, statement: ast.stmt, start: int) -> None:
+        line = self.text.plain.rfind("\n", 0, start) + 1
+        if self.text.plain[line:start].strip():
+            raise CannotEdit("the statement shares its line")
+
+    def _in_brackets(self, node: ast.AST) -> bool:
+        inside = (ast.Call, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.Set)
+        parent = self.text.parents.get(node)
+        return (
+            isinstance(parent, inside)
+            and getattr(parent, "func", None) is not node
+            and parent.end_lineno != parent.lineno
+        )
+
+
+_CLOSED = (ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.Name, ast.Constant)
+
+
+def shifted(code: str, old: str, new: str, *, first: bool = False) -> str:
+    """Lines that begin with `old` begin with `new` instead; the insides of texts and blank lines stay. The first
+    line only where asked for."""
+    inside = _inside_of_texts(code)
+    lines = code.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        if (number > 1 or first) and number not in inside and line.strip() and line.startswith(old):
+            lines[number - 1] = new + line[len(old) :]
+    return "".join(lines)
+
+
+def _inside_of_texts(code: str) -> set[int]:
+    """Numbers of the lines that begin inside of a text of several lines."""
+    found: set[int] = set()
+    begun: list[int] = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            name = tokenize.tok_name[token.type]
+            if name == "STRING":
+                found.update(range(token.start[0] + 1, token.end[0] + 1))
+            elif name in ("FSTRING_START", "TSTRING_START"):
+                begun.append(token.start[0])
+            elif name in ("FSTRING_END", "TSTRING_END"):
+                found.update(range(begun.pop() + 1, token.end[0] + 1))
+    except (tokenize.TokenError, SyntaxError, IndentationError):
+        pass
+    return found
+
+
+def indented(code: str, by: str = "    ") -> str:
+    """Source of statements one level deeper."""
+    return shifted(code, "", by, first=True)
