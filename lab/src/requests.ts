@@ -1,4 +1,4 @@
-/** What the kernel asks of the notebook (jitmagic/notebook/frontend.py), over a comm of its own. */
+/** What the kernel asks of the notebook (jitmagic/frontend.py), over a comm of its own. */
 
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
