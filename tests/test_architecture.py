@@ -138,7 +138,7 @@ def private_names() -> Iterator[str]:
                 name = node.attr
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 name = node.id
-            if re.fullmatch(r"_[a-z]\w*", name):
+            if re.fullmatch(r"_[a-z]\w*", name) and name not in ("_fields", "_replace", "_asdict", "_make"):
                 owned[name].add(path)
     for path, tree in files().items():
         for node in ast.walk(tree):

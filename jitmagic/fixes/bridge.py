@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from jitmagic.fixes.base import Change, Family, Spot, Tag
+from jitmagic.fixes.change import Change, Family, Spot, Tag
 from jitmagic.fixes.rewrite.place import Candidate, Place
+from jitmagic.source.edits import CannotEdit, Text
 from jitmagic.source.modules import Modules
-from jitmagic.source.text import CannotEdit, Text
 
 
 @lru_cache(maxsize=32)

@@ -19,10 +19,10 @@ USUAL = {
     "dataclasses": "dataclasses", "contextlib": "contextlib",
 }  # fmt: skip
 """What a module is called where the notebook has no name for it yet."""
-_CANONICAL = {"jnp": "jax.numpy", "lax": "jax.lax", "np": "numpy", "nnx": "flax.nnx", "eqx": "equinox"}
+_CANONICAL = {"jnp": "jax.numpy", "lax": "jax.lax", "np": "numpy"}
 """Short names in our templates; other modules go by their own."""
 _WRITTEN = re.compile(
-    r"(?<![\w.$])(jnp|lax|jax|np|math|functools|dataclasses|contextlib|nnx|eqx)((?:\.[A-Za-z_]\w*)+|\b)"
+    r"(?<![\w.$])(jnp|lax|jax|np|math|functools|dataclasses|contextlib)((?:\.[A-Za-z_]\w*)+|\b)"
 )
 _SCIPY = tuple(f"scipy.{m}" for m in "special linalg stats signal fft integrate interpolate ndimage".split())
 _KNOWN = (

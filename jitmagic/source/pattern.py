@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from jitmagic.source.edits import Edits, Text, in_order, shifted
 from jitmagic.source.modules import Modules
-from jitmagic.source.text import Edits, Text, in_order, shifted
 
 _HOLE, _REST = "_hole_", "_rest_"
 LIBRARIES = (

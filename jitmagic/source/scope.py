@@ -6,7 +6,7 @@ import ast
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from jitmagic.source.text import FunctionNode, Text
+from jitmagic.source.edits import FunctionNode, Text
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jitmagic.fixes.base import Spot
+from jitmagic.fixes.change import Spot
 from jitmagic.source import scope
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import atom, stripped

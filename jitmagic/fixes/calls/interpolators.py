@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.fixes.base import Change, Spot
+from jitmagic.fixes.change import Change, Spot
 
 COST = "beyond the ends it is the last value, not an error"
 

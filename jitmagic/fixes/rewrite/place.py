@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from jitmagic.fixes.base import Shape
+from jitmagic.fixes.change import Shape
 from jitmagic.fixes.rewrite import names
 from jitmagic.fixes.rewrite.cells import Cell
 

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from jitmagic.source import scope
+from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
 from jitmagic.source.pattern import Filling, Template
-from jitmagic.source.text import Edits, FunctionNode, Text
 
 N = TypeVar("N", bound=ast.AST)
 
