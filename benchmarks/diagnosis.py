@@ -86,7 +86,7 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if kind in ("diagnose", "conclude", "check"):
         found["parts"] = timed_parts()
-        from jitmagic.checking import conclusions
+        from jitmagic.checking import corrections
         from jitmagic.checking.checker import Checker
         from jitmagic.settings import Settings
         from jitmagic.tracing import recording, stages
@@ -97,7 +97,7 @@ def measure(kind: str, equations: int, shape: int, form: str) -> dict[str, Any]:
             start = time.process_time()
             checker.diagnose((x,), {})
             if kind == "conclude":
-                conclusions.findings_of(checker)
+                corrections.findings_of(checker)
             found["seconds"] = time.process_time() - start
         found["traces"] = counts.traces("f")
         found["problems"] = len(checker.seen.problems)

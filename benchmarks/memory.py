@@ -60,7 +60,7 @@ def peak(kind: str, megabytes: int) -> float:
     import jax
     import jax.numpy as jnp
 
-    from jitmagic.checking import conclusions, watched
+    from jitmagic.checking import corrections, watched
     from jitmagic.checking.checker import Checker
     from jitmagic.settings import Settings
 
@@ -71,9 +71,9 @@ def peak(kind: str, megabytes: int) -> float:
     small = jnp.ones(64)  # loads what is imported late, compiles nothing of the size measured
     try:
         jax.block_until_ready((f if kind == "plain" else watched.Watched(warm.fn, warm))(small))
-        conclusions.findings_of(warm)
+        corrections.findings_of(warm)
     except jax.errors.JAXTypeError:
-        conclusions.findings_of(warm)
+        corrections.findings_of(warm)
     x = jnp.ones(megabytes * 2**18).block_until_ready()
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
@@ -83,7 +83,7 @@ def peak(kind: str, megabytes: int) -> float:
     except jax.errors.JAXTypeError:
         pass
     if kind != "plain":
-        conclusions.findings_of(checker)
+        corrections.findings_of(checker)
     return (status("VmHWM") - before) / 2**20
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jitmagic.checking.checker import check
+    from jitmagic.checking.asked import check
     from jitmagic.report import Report
     from jitmagic.rules import page as explain
     from jitmagic.state.compiled import jit
@@ -32,7 +32,7 @@ __all__ = [
 # No submodule may bear one of these names: importing it would put the module in the function's place.
 _HOMES = {
     "Report": ("jitmagic.report", "Report"),
-    "check": ("jitmagic.checking.checker", "check"),
+    "check": ("jitmagic.checking.asked", "check"),
     "explain": ("jitmagic.rules", "page"),
     "jit": ("jitmagic.state.compiled", "jit"),
 }

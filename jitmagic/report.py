@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import math
+import sys
 import types
 import typing
 from dataclasses import dataclass, field
@@ -66,6 +67,12 @@ class Fix:
     dyn: tuple[str, ...] | None = None
     cell: str | None = None
     calls: tuple[str, ...] | None = None
+    tested: Literal["cell", "calls"] | None = None
+    """On what it was tested: the whole cell, run again from where it began, or the function's calls alone."""
+    claim: str | None = None
+    """What it lets differ from the run without jit, in words."""
+    magic: str | None = None
+    """The whole new magic line, where that is another one."""
     diff: str | None = None
     """Unified diff of `cell` against the user's cell, for display."""
 
@@ -475,3 +482,8 @@ def _value(hint: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(hint):
         return _load(typing.cast("type[Any]", hint), value)
     return value
+
+
+def own_version() -> str:
+    """The version of this package."""
+    return str(sys.modules[__name__.partition(".")[0]].__version__)

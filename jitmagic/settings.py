@@ -35,6 +35,8 @@ class Settings:
     """False for functions that compile parts of themselves: their calls are kept, not traced."""
     compile: bool = True
     """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
+    measure: bool = True
+    """False in a run of ours: nothing is compared, timed or priced, and no failure is looked into."""
     what_if: WhatIfs = WhatIfs()
 
 

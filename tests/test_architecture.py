@@ -21,6 +21,7 @@ DEBTS = Path(__file__).with_name("architecture_debts.txt")
 LAYERS = (
     ("units", "kinds", "words", "settings", "options", "evidence", "report", "interrupts", "patches"),
     ("source",),
+    ("correction",),
     ("tracing",),
     ("state",),
     ("measure",),

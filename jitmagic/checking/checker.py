@@ -11,18 +11,16 @@ a call that jax has not compiled for
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
 from jitmagic import report, whatif
 from jitmagic.checking import plain_runs, results, tracebacks
-from jitmagic.checking.conclusions import assemble, findings_of
+from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
 from jitmagic.checking.watched import plainly
-from jitmagic.options import JitOptions
-from jitmagic.settings import Settings
 from jitmagic.trial import quiet
 
 LOOKED_AT = 3
@@ -33,6 +31,12 @@ class Checker(Subject):
     """Everything about one function: how it is compiled, what was seen, what follows from it."""
 
     # -- the user's calls
+
+    def unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call in a run of ours that is about other functions: as the user's, and nothing is noted of it."""
+        if not self.settings.compile or self.framework:
+            return self.original(*args, **kwargs)
+        return self.compiled_for(args)(*self.rest(args), **kwargs)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
@@ -125,7 +129,7 @@ class Checker(Subject):
             elif self.original is not self.fn and not failed:
                 self.guarded(self._failed, exc, args, kwargs)
             elif self.original is not self.fn:
-                tracebacks.shorten(exc, lambda: findings_of(self), self.reported)
+                tracebacks.shorten(exc, lambda: told_of(self), self.reported)
             raise
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -159,6 +163,8 @@ class Checker(Subject):
         if self.settings.trace_only:
             self.remember(args, kwargs, traced=True)
             return staged.traced.out_info
+        if not self.settings.measure:
+            return self._unmeasured(target, staged, args, kwargs)
         only_once = results.once_only(staged)
         try:
             eager = results.run_without_jit(self, args, kwargs, only_once)
@@ -178,6 +184,14 @@ class Checker(Subject):
             self.guarded(results.time_runs, self, target, timed, eager)
         self.guarded(results.find_peak, self, staged, args)
         self.guarded(results.read_own_clocks, self)
+        return out
+
+    def _unmeasured(self, target: Any, staged: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A first call in a run of ours, whose results are compared as a whole."""
+        inputs = self.inputs(args, kwargs)
+        out = target(*self.rest(args), **kwargs)
+        self.remember(args, kwargs, traced=True)
+        self.guarded(results.find_not_finite, self, out, staged, inputs)
         return out
 
     def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -222,7 +236,8 @@ class Checker(Subject):
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages = staged.stages
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
-        self.guarded(results.price, self, staged)
+        if self.settings.measure:
+            self.guarded(results.price, self, staged)
         self._what_if(args, kwargs)
         staged.before = before
         return staged
@@ -339,13 +354,15 @@ class Checker(Subject):
     def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         from jitmagic.checking.failures import diagnose_failure
 
-        self.keep(args, kwargs)
         self.remember(args, kwargs, traced=False, outcome="failed")
+        if not self.settings.measure:
+            return
+        self.keep(args, kwargs)
         diagnose_failure(self, exc, args, kwargs)
         self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
         self._what_if(args, kwargs)
         self.seen.traces = self.shim.traced
-        tracebacks.shorten(exc, lambda: findings_of(self), self.reported)
+        tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -385,34 +402,3 @@ def _outside_traces() -> bool:
     from jitmagic.tracing.compat import trace_state_clean
 
     return trace_state_clean()
-
-
-class _Check:
-    """`jitmagic.check`, and `jitmagic.check.options(...)` for a call with options."""
-
-    def __init__(
-        self, options: JitOptions | None = None, dyn: str | None = None, settings: Settings | None = None
-    ):
-        self._options, self._dyn, self._settings = options, dyn, settings
-
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> report.Report:
-        """Diagnose one call of `fn` and return the `Report`; the call itself is not made.
-
-        Nothing is compiled and every variable is put back. Exceptions of `fn` become findings.
-        """
-        fn = getattr(fn, "_checker", None).fn if hasattr(fn, "_checker") else fn  # type: ignore[union-attr]
-        checker = Checker(
-            fn, options=self._options, dyn=self._dyn, settings=self._settings or Settings(compile=False)
-        )
-        checker.seen.count = 1
-        checker.diagnose(args, kwargs)
-        return assemble([checker])
-
-    def options(
-        self, *, dyn_vars: Any = None, settings: Settings | None = None, **jit_options: Any
-    ) -> _Check:
-        """The same check with options of `jax.jit` and dynamic variables."""
-        return _Check(JitOptions.of(**jit_options), dyn_vars, settings)
-
-
-check = _Check()

@@ -1,23 +1,23 @@
-"""What follows from what was seen: evidence, findings with proved fixes, and the report."""
+"""What follows from what was seen: evidence, findings, and the report."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
+import jax
+
 from jitmagic import evidence as ev
-from jitmagic import report
+from jitmagic import report, rules
 from jitmagic.checking.seen import Seen
 from jitmagic.checking.subject import Subject
+from jitmagic.measure import noise
 from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
 from jitmagic.state.paths import split_paths
-
-LOOKING = "looking for corrections"
+from jitmagic.tracing import compat
 
 
 def evidence_of(subject: Subject) -> ev.Evidence:
@@ -40,25 +40,14 @@ def evidence_of(subject: Subject) -> ev.Evidence:
     )  # fmt: skip
 
 
-def findings_of(subject: Subject, deadline: float | None = None) -> tuple[report.Finding, ...]:
-    """The findings with their fixes; computed again only where something new was seen.
-
-    `deadline` ends the search for fixes, where that is before the subject's own budget does."""
-    from jitmagic import fixes, rules
-
+def told_of(subject: Subject) -> tuple[report.Finding, ...]:
+    """The findings, without a search for corrections."""
     evidence = evidence_of(subject)
-    # Notes say what the search for fixes left out: they are no reason to search again.
-    key = (replace(evidence, notes=()), len(subject.seen.samples))
-    if subject.concluded is None or subject.concluded[0] != key:
-        found: tuple[report.Finding, ...] = ()
-        try:
-            found = rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
-            with subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext():
-                found = fixes.propose(found, evidence, subject, deadline)
-        except Exception as exc:
-            subject.failed_inside("the search for findings and fixes", exc)
-        subject.concluded = key, found
-    return subject.concluded[1]
+    try:
+        return rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
+    except Exception as exc:
+        subject.failed_inside("the search for findings", exc)
+        return ()
 
 
 def function_report(subject: Subject) -> report.FunctionReport:
@@ -88,8 +77,6 @@ def _arguments(seen: Seen) -> tuple[str, ...]:
 
 def _against(subject: Subject) -> report.Comparison | None:
     """This run beside an earlier one of the same function."""
-    from jitmagic.measure import noise
-
     if subject.seen.earlier is None:
         return None
     then, name = subject.seen.earlier
@@ -114,24 +101,20 @@ def _state(v: ev.Variable) -> report.State:
 
 
 def assemble(
-    subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
+    subjects: Sequence[Subject],
+    cell: CellSource | None = None,
+    notes: Sequence[str] = (),
+    *,
+    findings: Callable[[Subject], Sequence[report.Finding]] = told_of,
 ) -> report.Report:
-    """One report about several functions."""
-    import jax
-
-    import jitmagic
-    from jitmagic import rules
-    from jitmagic.fixes import prove
-    from jitmagic.tracing import compat
-
+    """One report about several functions; its findings have no corrections, unless `findings` gives some."""
     cell = cell or (subjects[0].cell if subjects else CellSource())
-    deadline = prove.clock() + max((s.budget for s in subjects), default=0.0)
-    findings = rules.select([f for s in subjects for f in findings_of(s, deadline)])
+    found = [f for s in subjects for f in findings(s)]
     return report.Report(
         functions=tuple(function_report(s) for s in subjects),
-        findings=findings,
+        findings=rules.select(found),
         backend=compat.started_backend(),
-        versions=report.Versions(jitmagic.__version__, jax.__version__, platform.python_version()),
+        versions=report.Versions(report.own_version(), jax.__version__, platform.python_version()),
         cell=report.CellText(cell.text, cell.name, cell.id, cell.magic),
         notes=tuple(notes),
     )

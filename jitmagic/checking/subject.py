@@ -21,6 +21,7 @@ from jitmagic.settings import CellSource, Settings, patience
 from jitmagic.state.definition import has_parameters
 from jitmagic.state.wrappers import unwrap
 from jitmagic.trial import quiet
+from jitmagic.trial.verify import Verifier
 
 MAX_SAMPLES = 8
 MAX_SAMPLE_BYTES = 64_000_000
@@ -82,6 +83,8 @@ class Subject:
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
         self.history: Callable[[], list[str]] = list
         """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
+        self.verifier: Callable[[float], Verifier | None] = lambda deadline: None
+        """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
         self._compiled: Any = None
         self._run: Any = None
         self.variants = Variants()

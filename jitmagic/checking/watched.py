@@ -6,13 +6,15 @@ is being traced, which is exactly when there is something new to look at.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import copy
 import functools
 import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,8 @@ class _State(threading.local):
     """Depth of our own runs, in which every watched function is the user's plain function."""
     made = False
     """The innermost of these is the user's own run: functions are as the user made them, compiled ones too."""
+    recorded: Container[Any] | None = None
+    """In a run of ours of a whole cell: the checkers that it is about; others note nothing."""
 
 
 _state = _State()
@@ -47,6 +51,16 @@ class plainly:  # noqa: N801  used as a function; a generator would touch the us
         _state.plain, _state.made = self.before
 
 
+@contextlib.contextmanager
+def recording(checkers: Container[Any]) -> Iterator[None]:
+    """While this holds, only these (and those that come into the collection) note what is called in this thread."""
+    before, _state.recorded = _state.recorded, checkers
+    try:
+        yield
+    finally:
+        _state.recorded = before
+
+
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
 
 
@@ -61,7 +75,14 @@ class Watched:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if _state.plain:
             return (self._checker.original if _state.made else self._checker.fn)(*args, **kwargs)
+        if _state.recorded is not None and self._checker not in _state.recorded:
+            return self._checker.unrecorded(args, kwargs)
         return self._checker.call(args, kwargs)
+
+    @property
+    def plain_function(self) -> Any:
+        """What the name stood for before it was watched."""
+        return self._checker.original
 
     def __get__(self, receiver: Any, owner: type | None = None) -> Any:
         return self if receiver is None else types.MethodType(self, receiver)
@@ -153,6 +174,12 @@ def compiled_parts(value: Any) -> list[str]:
     if compiled_already(value):
         return [""]
     return [name for name, part in list(held_by(value).items()) if compiled_already(part)]
+
+
+def compiled_in_use(names: Mapping[str, Any], tree: ast.AST) -> bool:
+    """A cell reads something that the notebook has compiled."""
+    used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
+    return any(map(compiled_parts, used))
 
 
 def held_by(value: Any) -> Mapping[str, Any]:

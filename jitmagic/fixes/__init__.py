@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING
 
 from jitmagic.checking.plain_runs import OutOfTime
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import declared, dynamic, elsewhere, inline, objects, partly, rewrites, silent, static
+from jitmagic.fixes import (
+    declared,
+    dynamic,
+    elsewhere,
+    inline,
+    objects,
+    partly,
+    rewrites,
+    silent,
+    static,
+    whole,
+)
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import bounds
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 from jitmagic.source.tree import tolerant_tree, walk
+from jitmagic.trial.verify import Verifier
 
 if TYPE_CHECKING:
     from jitmagic.checking.subject import Subject
@@ -33,7 +45,11 @@ WITHIN = frozenset(("unrolled-loop",))
 
 
 def propose(
-    findings: Sequence[Finding], evidence: Evidence, checker: Subject, deadline: float | None = None
+    findings: Sequence[Finding],
+    evidence: Evidence,
+    checker: Subject,
+    deadline: float | None = None,
+    verifier: Verifier | None = None,
 ) -> tuple[Finding, ...]:
     """The findings with the fixes that stood the test, the best first; notes get none.
 
@@ -52,6 +68,10 @@ def propose(
         pass  # the note below says so
     except Exception as exc:
         checker.failed_inside("the search for a first step", exc)
+    try:
+        found = [whole.tested(f, evidence, verifier) for f in found]
+    except OutOfTime:
+        found = [whole.on_calls(f, "the time was up") for f in found]
     if cut:
         places = ", ".join(dict.fromkeys(map(_place, cut)))
         budget = f"{checker.budget:g} s"

@@ -8,12 +8,13 @@ import enum
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
 from jitmagic.source.pattern import Filling, Template
+from jitmagic.trial.claims import Claim
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -25,25 +26,6 @@ class Tag(enum.Enum):
     CALLBACK = "hands something to the host while the program runs"
     STATIC_DATA = "makes data static"
     ENDS = "ends only if the plain function does, which has to run first"
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a change lets differ from the plain run, in words that the report shows, and what it says besides.
-
-    `results`: the same; `covers`, those of the plain run with more beside them or in wider types; `new`, others, and
-    the corrected cell gives the same with and without jit; `where finite`, the same where they were finite;
-    `other random`, other random numbers of the same shapes.
-    """
-
-    results: Literal["same", "covers", "new", "where finite", "other random"] = "same"
-    words: str = ""
-    effects: bool = False
-    """It writes to the outside as the plain run does, by a callback: asked for."""
-    raises: bool = False
-    """A check moves into the program: tried on values that fail it."""
-    fewer: Literal["", "traces", "equations"] = ""
-    """What there is less of afterwards; that is asked for."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from jitmagic.notebook import reports
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
-    from jitmagic.notebook.running import Run
+    from jitmagic.checking.request import Run
     from jitmagic.notebook.session import Session
 
 
@@ -26,16 +26,15 @@ class Display:
         news = self.session.running.news
         if checker not in news:
             news.append(checker)
-        failed = bool(checker.seen.calls) and checker.seen.calls[-1].outcome == "failed"
-        if trace_state_clean() and (failed or self.live()):
+        if trace_state_clean() and self.live():
             self.show_pending()
 
     def live(self) -> bool:
         """Displays can be updated in place."""
         return getattr(self.session.shell, "kernel", None) is not None
 
-    def show_pending(self) -> None:
-        """Show the report of what is new in this cell, in place of what stands there."""
+    def show_pending(self, *, search: bool = False) -> None:
+        """Show the report of what is new in this cell, in place of what stands there; `search`: with corrections."""
         running, owner = self.session.running, self.session.last
         news = running.news
         if not news or owner is None:
@@ -48,6 +47,10 @@ class Display:
         from jitmagic.checking import conclusions
 
         report = conclusions.assemble(news)
+        if search and any(f.severity != "note" for f in report.findings):
+            from jitmagic.checking import corrections
+
+            report = corrections.report_of(news)
         running.report = report
         if self.live() and running.shown is not None:
             running.shown.update(report)
@@ -61,7 +64,7 @@ class Display:
         running = self.session.running
         if error is not None and not self._told() and (self.session.always or _shows(run)):
             self._show_error(error)
-        self.show_pending()
+        self.show_pending(search=True)
         if running.shown is not None and running.report is None:
             running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
 

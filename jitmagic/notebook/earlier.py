@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from jitmagic.notebook.running import Request, Run
+from jitmagic.checking.request import Request, Run
 
 if TYPE_CHECKING:
     from jitmagic.report import FunctionReport

@@ -13,8 +13,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Float, Int, Unicode
 
+from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, options_at_end, reports
-from jitmagic.notebook.running import Request
 from jitmagic.notebook.session import Session
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings, WhatIfs
@@ -149,6 +149,11 @@ class JitMagics(Magics):
         return self._finish(self._known(), request)
 
     # -- from flags to a request
+
+    def request_of(self, line: str) -> Request:
+        """What a whole magic line (`%%jit -f step`) asks for. Raises UsageError."""
+        kind, _, rest = line.lstrip("%").partition(" ")
+        return self._request(kind, rest)[1]
 
     def _request(self, kind: str, line: str) -> tuple[Any, Request]:
         """The parsed line and what it asks for. Raises UsageError for what can't be meant."""
@@ -295,7 +300,7 @@ def load(shell: Any) -> None:
     """Register magics, events, completion and configuration."""
     magics = JitMagics(shell)
     shell.register_magics(magics)
-    magics.session = Session(shell)
+    magics.session = Session(shell, magics.request_of)
     magics.session.open()
     if getattr(shell, "Completer", None) is not None:
         shell.Completer.custom_matchers.append(completion.matcher(magics))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from jitmagic.checking.request import Request, Run
 from jitmagic.notebook import frontend, reports
-from jitmagic.notebook.running import Request, Run
 
 if TYPE_CHECKING:
     from jitmagic.notebook.session import Session
@@ -40,7 +40,7 @@ def hand_out(session: Session, run: Run, result: Any) -> None:
 
 def _put_below(session: Session, run: Run, report: Report, failed: bool) -> None:
     """`--fix`: the corrected cell, without that option, in a new cell below."""
-    from jitmagic.source.correction import corrected
+    from jitmagic.correction import corrected
 
     fixes = [x for f in report.findings if f.severity != "note" for x in f.fixes if x.verified]
     source = run.source.text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from jitmagic.notebook.running import Request, Run
+from jitmagic.checking.request import Request, Run
 from jitmagic.settings import CellSource
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def of_notebook(session: Session) -> Report:
     """Everything known since the last cell with a magic."""
-    from jitmagic.checking import conclusions
+    from jitmagic.checking import conclusions, corrections
 
     run = session.last
     if run is None:
         return _with_leftovers(session, conclusions.assemble([]), session.sources)
     checkers = _shown(list(run.checkers.values()))
     start = max((i for i, s in enumerate(session.sources) if s == run.source.text), default=0)
-    known = _with_leftovers(session, conclusions.assemble(checkers, run.source), session.sources[start:])
+    known = _with_leftovers(session, corrections.report_of(checkers, run.source), session.sources[start:])
     return _with_compilations(session, known, checkers)
 
 

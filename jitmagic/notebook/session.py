@@ -10,17 +10,25 @@ import ast
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from jitmagic.notebook import options_at_end, targets, watching
+from jitmagic.checking.request import Request, Run, may_be_rerun
+from jitmagic.notebook import options_at_end, targets
 from jitmagic.notebook.compilations import Compilations
 from jitmagic.notebook.display import Display
 from jitmagic.notebook.earlier import Earlier
-from jitmagic.notebook.running import Request, Run, Running
+from jitmagic.notebook.running import Running
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
+
+if TYPE_CHECKING:
+    from jitmagic.checking.checker import Checker
+    from jitmagic.trial.verify import Verifier
+
+MOST_LATER = 40
+"""Cells behind one with a magic that are run again with it."""
 
 _sessions: list[Session] = []
 
@@ -35,7 +43,7 @@ def current() -> Session:
 def name_bound(names: Sequence[str]) -> None:
     """Called by the cell's own code after a statement that binds these names."""
     if _sessions:
-        _aside("the look at what the cell defines", watching.names_bound, _sessions[-1], names)
+        _aside("the look at what the cell defines", _sessions[-1].names_bound, names)
 
 
 def _aside(what: str, step: Callable[..., None], *args: Any) -> None:
@@ -64,8 +72,8 @@ def _text_of(exc: BaseException) -> str:
 class Session:
     """The state of the extension in one shell."""
 
-    def __init__(self, shell: Any) -> None:
-        self.shell = shell
+    def __init__(self, shell: Any, request_of: Callable[[str], Request]) -> None:
+        self.shell, self.request_of = shell, request_of
         self.running = Running()
         self.last: Run | None = None
         self.last_error: BaseException | None = None
@@ -106,7 +114,8 @@ class Session:
     def visit(self, tree: ast.Module) -> ast.Module:
         """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
         self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
-        _aside("the look at what the cell hands over", watching.give_back, self, self.running.tree)
+        _aside("the look at what the cell hands over", self._give_back, self.running.tree)
+        _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
         return cells.instrument(tree)
 
     def before_cell(self, info: Any) -> None:
@@ -129,12 +138,8 @@ class Session:
         if error is not None and not isinstance(error, UsageError):
             _aside("the look at the error", self._failed_with, error)
         if run is not None and tree is not None and tree.body:
-            _aside(
-                "the look at what the cell defines",
-                watching.names_bound,
-                self,
-                cells.bound_names(tree.body[-1]),
-            )
+            names = cells.bound_names(tree.body[-1])
+            _aside("the look at what the cell defines", self.names_bound, names)
         if run is not None and error is None:
             self._run_calls(run, result)
         _aside("the report", self.display.end_of_cell, error, run)
@@ -176,6 +181,8 @@ class Session:
 
     def begin(self, request: Request) -> None:
         """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+        from jitmagic.checking import watching
+
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
         chosen = targets.chosen(request, after, names)
@@ -183,10 +190,59 @@ class Session:
         if not request.quiet and (line := targets.none_taken(request, after, chosen)):
             print(line)
         earlier = self.earlier.of(request, running.place(chosen))
+        if self.last is not None:
+            self.last.beginning = None
         self.last = running.run = Run(request, _source_of(running, request), chosen, earlier=earlier)
+        _aside("the look at what the cell starts from", self._take_beginning, running.run, after)
         self.last_error = None  # what failed before is no news of this cell
         self.compilations.listen_anew()
-        watching.what_is_there(self, request, after)
+        running.watching = watching.Watching(running.run, names, after, self._prepare)
+        running.watching.begin()
+
+    def names_bound(self, names: Sequence[str]) -> None:
+        """The running cell has bound these names."""
+        if self.running.watching is not None:
+            self.running.watching.bound(names)
+
+    def _prepare(self, checker: Checker) -> None:
+        """What a watched function tells this notebook, and asks it."""
+        run = self.running.run
+        checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
+        checker.call_source = lambda: (self.running.source, self.running.id)
+        checker.reported = lambda: self.last is not None and not self.display.quiet()
+        checker.history = lambda: [s for s in run.later if may_be_rerun(s)] if run is not None else []
+        checker.verifier = lambda deadline: self._verifier(run, deadline)
+
+    def _take_beginning(self, run: Run, tree: ast.Module) -> None:
+        from jitmagic.trial.beginning import Beginning
+
+        run.beginning = Beginning(self.shell.user_ns, tree)
+
+    def _verifier(self, run: Run | None, deadline: float) -> Verifier | None:
+        """What proves corrections on the whole of the newest cell with a magic."""
+        from jitmagic.checking.rerun import verifier_of
+
+        if run is None or run is not self.last:
+            return None
+        return verifier_of(run, self.shell.user_ns, self.request_of, deadline, self.sources)
+
+    def _later_cell(self, tree: ast.Module) -> None:
+        """A cell behind one with a magic, which is run again with that one."""
+        run = self.last
+        if run is None or cells.magic_index(tree) is not None:
+            return
+        run.later.append(self.running.source)
+        if run.beginning is None:
+            return
+        if may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
+            run.beginning.add(tree)
+        else:
+            run.beginning = None
+
+    def _give_back(self, tree: ast.Module) -> None:
+        checking = sys.modules.get("jitmagic.checking.watching")
+        if checking is not None:
+            checking.give_back(self.shell.user_ns, tree)
 
 
 def _source_of(running: Running, request: Request) -> CellSource:

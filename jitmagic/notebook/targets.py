@@ -9,8 +9,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from jitmagic.checking.watched import compiled_parts
-from jitmagic.notebook.running import Request
+from jitmagic.checking.request import Request, taken
+from jitmagic.checking.watched import compiled_in_use
 from jitmagic.source import cell as cells
 
 
@@ -26,22 +26,9 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
             near = difflib.get_close_matches(name, [*usable, *bound], 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it defines {_listing(usable)}"
             raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
-    if request.functions:
-        return request.functions
-    aside = cells.not_for_jit(tree)
-    if request.kind != "jit":
-        aside |= cells.beside_compiled(tree)
-    functions = tuple(n for n in usable if "." not in n and n not in aside)
-    if request.kind == "jit" and not cells.uses_jit(tree):
-        functions += tuple(n for n in cells.made_by(tree, cells.factories(tree)) if n not in functions)
-    used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
-    if (
-        not functions
-        and aside.isdisjoint(usable)
-        and not request.calls
-        and not cells.uses_jit(tree)
-        and not any(map(compiled_parts, used))
-    ):
+    functions = taken(request, tree)
+    compiles = cells.uses_jit(tree) or compiled_in_use(names, tree)
+    if not functions and cells.not_for_jit(tree).isdisjoint(usable) and not request.calls and not compiles:
         methods = [n for n in usable if "." in n]
         hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
         raise UsageError(f"this cell defines no function to compile{hint}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from jitmagic.checking import conclusions
+from jitmagic.checking import corrections
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.watched import Watched
 from jitmagic.panel import words
@@ -205,7 +205,7 @@ class Panel:
     # -- results
 
     def _show(self, checker: Checker) -> None:
-        self.report = conclusions.assemble([checker])
+        self.report = corrections.report_of([checker])
         self.rows.grow(checker)
         said, tone = words.verdict(self.report)
         needed, kinds = self.rows.compilations()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from jitmagic.correction import corrected
 from jitmagic.options import JitOptions
 from jitmagic.render.html import EDGES, color
 from jitmagic.render.parts import Tone
 from jitmagic.report import Fix, FunctionReport, Report
 from jitmagic.settings import CellSource
-from jitmagic.source.correction import corrected
 from jitmagic.units import counted, scaled, times
 
 PRE = (

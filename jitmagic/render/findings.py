@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Row, Run, Section, Tone, runs
 from jitmagic.render.source import around, in_cell, left_out, marked, split
 from jitmagic.report import Finding, Fix, Report, Span
-from jitmagic.source.correction import corrected
 from jitmagic.units import counted, listed
 
 MESSAGE = 800

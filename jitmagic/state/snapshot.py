@@ -11,7 +11,7 @@ import collections
 import contextvars
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -56,15 +56,17 @@ LARGEST = 64 * MEGABYTE
 _WRITES = 200
 
 
-def take(reach: Reach) -> Snapshot:
-    """Remember everything that `reach` leads to, mutable arguments and random states included."""
-    return Snapshot(reach)
+def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
+    """Remember everything that `reach` leads to, mutable arguments and random states included; not what is `known`
+    by identity."""
+    return Snapshot(reach, known)
 
 
 class Snapshot:
     """Everything a function reaches, as it was. Keeps references, so drop it when the run is over."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[Any] = ()) -> None:
+        self._reach, self._known = reach, known
         self.functions = reach.functions
         self.unrestorable: list[str] = []
         """Paths of what cannot be put back: generators, large numpy arrays, containers that are too long."""
@@ -76,6 +78,8 @@ class Snapshot:
         for root in reach.roots:
             self._root(root.place, root.origin)
         self._surroundings(reach)
+        for value in also:
+            self._todo.append((Place("<held>", "global", "global", "held", holder={"held": value}), value, 0))
         while self._todo and len(self._seen) < LIMIT:
             self._visit(*self._todo.popleft())
 
@@ -104,7 +108,7 @@ class Snapshot:
         self._entries.append(outside.Process())
 
     def _visit(self, place: Place, value: Any, depth: int) -> None:
-        if _is_atom(value) or id(value) in self._seen:
+        if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
         self._seen[id(value)] = value
         if type(value) in (dict, list, tuple, set):
@@ -186,6 +190,15 @@ class Snapshot:
                 self._todo.append((place.below(kind, key), child, depth + 1))  # type: ignore[arg-type]
         if is_a(value, types.MethodType):
             self._todo.append((place, value.__self__, depth + 1))
+
+    @property
+    def objects(self) -> list[Any]:
+        """The mutable objects that are remembered."""
+        return list(self._seen.values())
+
+    def again(self) -> Snapshot:
+        """The same things as they are now, and what has come to be reached since."""
+        return Snapshot(self._reach, self._known, self.objects)
 
     def changes(self, besides: Iterable[object] = ()) -> list[Write]:
         """What is different now, at most a few hundred writes. A path that changed twice is told once, and the

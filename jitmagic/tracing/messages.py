@@ -181,3 +181,19 @@ def first_paragraph(exception: BaseException) -> str:
         0
     ]
     return re.sub(r"\s+", " ", text).strip()[:500]
+
+
+def is_of_jax(error: BaseException) -> bool:
+    """The exception says that jax, not the user's arithmetic, could not go on."""
+    tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
+    text = str(error)
+    refused = op_of(error) in ("carry", "invalid-type") or "JAX arrays are immutable" in text
+    return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
+
+
+_REFUSED = (
+    "vmap got inconsistent sizes", "vmap was requested to map its argument", "Pred must be a scalar",
+    "inputs (input dtype that is a sub-dtype of", "Gradient only defined for scalar-output functions",
+    "of type '<class 'tuple'>' is not a valid JAX type", "Index type must be an integer",
+)  # fmt: skip
+"""What jax's own functions say of arguments that they do not take, with jit and without."""

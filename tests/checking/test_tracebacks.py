@@ -35,7 +35,7 @@ def test_without_a_report_it_tells_what_the_report_would(notebook):
     assert notebook.outputs == []
     shown = traceback_of(notebook)
     assert "`range(n)` needs to know how often the loop turns" in shown
-    assert "\nproved fix: make `n` static" in shown and "help:" not in shown
+    assert "\nhelp: " in shown  # corrections are looked for when the cell has ended
     notebook.error("power(jnp.arange(3.0), 4)")
     assert "needs to know" in traceback_of(notebook)
 

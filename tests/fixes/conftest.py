@@ -12,7 +12,8 @@ import jax
 import pytest
 
 from jitmagic import rules
-from jitmagic.checking import conclusions, subject
+from jitmagic.checking import corrections as concluded
+from jitmagic.checking import subject
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.conclusions import evidence_of
 from jitmagic.checking.watched import Watched
@@ -85,7 +86,7 @@ def _corrections(
     cell: str, calls: tuple[str, ...], name: str, setup: str, static: tuple[str, ...], wide: bool
 ) -> tuple[tuple[str, Fix], ...]:
     checker, _ = watched(cell, calls, name, setup, static)
-    found = [f for f in conclusions.findings_of(checker) if f.severity != "note"]
+    found = [f for f in concluded.findings_of(checker) if f.severity != "note"]
     nothing = (Fix(title="none", applicability="display"),)
     return tuple((f.kind, fix) for f in found for fix in f.fixes or nothing)
 

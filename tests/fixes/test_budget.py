@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from jitmagic import fixes
-from jitmagic.checking import conclusions, subject
+from jitmagic.checking import corrections, subject
+from jitmagic.checking.conclusions import evidence_of
 from jitmagic.fixes import prove
 from jitmagic.fixes.trial import Outcome, Trial
 from tests.conftest import Notebook
@@ -50,7 +51,7 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
     monkeypatch.setattr(subject, "patience", lambda: 1.0)
     checker, _ = watched(HOPELESS, CALLS)
     monkeypatch.setattr(prove, "clock", lambda: float(next(ticks)))  # a second for each look at the clock
-    found = conclusions.findings_of(checker)
+    found = corrections.findings_of(checker)
     assert len(trials) <= checker.budget
     (note,) = _notes(checker)
     assert note.startswith("not all fixes were tried within 10 s: some are missing for ")
@@ -60,20 +61,20 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
 def test_with_time_enough_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, trials: list[str]) -> None:
     checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
     monkeypatch.setattr(prove, "clock", lambda: 0.0)
-    (found,) = conclusions.findings_of(checker)
+    (found,) = corrections.findings_of(checker)
     assert found.fixes and trials and not _notes(checker)
 
 
 def test_a_run_that_does_not_end_is_ended() -> None:
     checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
-    found = conclusions.findings_of(checker)
+    found = corrections.findings_of(checker)
 
     def endless(x: Any) -> Any:
         while True:
             pass
 
     checker.fn = endless
-    fixed = fixes.propose(found, conclusions.evidence_of(checker), checker, time.monotonic() + 0.3)
+    fixed = fixes.propose(found, evidence_of(checker), checker, time.monotonic() + 0.3)
     assert len(fixed) == len(found) and _notes(checker)
 
 
@@ -82,10 +83,10 @@ def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(subject, "patience", lambda: 1.0)
     monkeypatch.setattr(prove, "clock", lambda: 100.0)
     monkeypatch.setattr(
-        fixes, "propose", lambda found, e, c, deadline=None: (given.append(deadline), found)[1]
+        fixes, "propose", lambda found, e, c, deadline=None, verifier=None: (given.append(deadline), found)[1]
     )
     checkers = [watched("def f(x):\n    return x if x > 0 else -x\n", ("f(1.0)",))[0] for _ in range(2)]
-    conclusions.assemble(checkers)
+    corrections.report_of(checkers)
     assert given[-2:] == [110.0, 110.0]
 
 

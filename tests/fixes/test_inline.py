@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 
 from jitmagic.fixes import inline, silent
-from jitmagic.fixes.silent import again
 from jitmagic.report import Fix
+from jitmagic.trial import permission as again
 from tests.conftest import Notebook
 
 
@@ -329,13 +329,13 @@ def test_what_the_cell_does_besides_is_done_once(notebook: Notebook, tmp_path: p
     assert notebook.text.count("turn 0") == 1
 
 
-def test_long_loops_make_a_few_turns(notebook: Notebook) -> None:
+def test_a_long_loop_is_run_whole(notebook: Notebook) -> None:
     report = notebook.ok(
         "%%jit -o --no-time\ndef f(w):\n    return w + np.random.normal(size=w.shape)\n"
         "w = jnp.ones(3)\nfor i in range(100):\n    w = f(w)\n"
     )
     (found,) = (f for f in report.findings if f.kind == "hidden-rng")
-    assert found.fixes[0].evidence == "traced; equal to the run without jit on 3 calls"
+    assert found.fixes[0].evidence == "the cell re-run: other random numbers, the rest the same"
 
 
 def test_calls_of_the_magic_line_are_corrected_too(notebook: Notebook) -> None:

@@ -319,13 +319,13 @@ def test_a_directory_that_is_not_there_is_told_before_anything_runs(notebook):
 
 def test_failures_of_ours_beside_the_cell_leave_its_functions_alone(notebook, monkeypatch):
     from jitmagic.checking import subject
-    from jitmagic.notebook import watching
+    from jitmagic.checking.watching import Watching
 
     def broken(*args: object, **kwargs: object) -> None:
         raise RuntimeError("\x1b[31mours")
 
     monkeypatch.setattr(subject, "RAISE", False)
-    monkeypatch.setattr(watching, "watch", broken)
+    monkeypatch.setattr(Watching, "watch", broken)
     assert notebook.ok("%%jit\ndef f(x):\n    return x + 1\ny = f(1.0)\ny") == 2.0
     assert (
         "itself failed (RuntimeError: \\x1b[31mours)" in notebook.text

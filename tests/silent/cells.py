@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitmagic.checking.checker import Checker
-from jitmagic.checking.conclusions import findings_of
+from jitmagic.checking.corrections import findings_of
 from jitmagic.checking.watched import Watched
 from jitmagic.evidence import Silent
 from jitmagic.report import Finding

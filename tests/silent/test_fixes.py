@@ -252,7 +252,7 @@ def test_what_cannot_be_asked_again_is_an_argument_that_was_not_tried(
 
 
 def test_what_the_fixes_run_leaves_nothing_behind() -> None:
-    from jitmagic.checking.conclusions import findings_of
+    from jitmagic.checking.corrections import findings_of
     from tests.silent.cells import checked
 
     cell = "def f(w):\n    return w + next(batches)\n"

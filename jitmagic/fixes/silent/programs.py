@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.checking.watched import plainly
 from jitmagic.fixes import adopt
 from jitmagic.fixes.rewrite.cells import masked
-from jitmagic.fixes.silent.again import Again
 from jitmagic.source.cell import bound_names, top_level_names
 from jitmagic.trial import quiet
+from jitmagic.trial.permission import Again
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

@@ -14,10 +14,10 @@ from jitmagic.checking.watched import plainly
 from jitmagic.fixes import adopt, prove, remake
 from jitmagic.fixes.definitions import as_made, define, with_state
 from jitmagic.fixes.definitions import find as find_function
-from jitmagic.fixes.silent.again import Again, Unsafe
 from jitmagic.fixes.silent.text import calls_in
 from jitmagic.options import JitOptions
 from jitmagic.trial import quiet
+from jitmagic.trial.permission import Again, Unsafe
 
 if TYPE_CHECKING:
     from jitmagic.fixes.prove import Prover

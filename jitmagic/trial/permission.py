@@ -54,6 +54,16 @@ class Again:
         body = [new for s in tree.body for new in self._statement(s)]
         return ast.fix_missing_locations(ast.Module(body, []))
 
+    def obstacle(self, tree: ast.Module) -> str:
+        """The call of a whole cell, functions that it defines included, that may not be made again; empty where every
+        one may."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+                return "it waits for something"
+            if isinstance(node, ast.Call) and not self._call(node):
+                return f"it calls `{ast.unparse(node.func)[:60]}`"
+        return ""
+
     # -- statements
 
     def _statement(self, node: ast.stmt, *, inside: bool = False) -> Iterator[ast.stmt]:

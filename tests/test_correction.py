@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jitmagic.correction import corrected
 from jitmagic.report import Fix
-from jitmagic.source.correction import corrected
 
 BODY = "def f(x, n):\n    return x * n\n"
 

@@ -22,6 +22,8 @@ def corrected(source: str, fix: Fix) -> str:
     body = rest if cell_magic else source
     if fix.cell is not None:
         body = fix.cell.removesuffix("\n") + ("\n" if body.endswith("\n") else "")
+    if cell_magic and fix.magic is not None:
+        return fix.magic + (newline or "\n" if body else "") + body
     if cell_magic:
         return with_calls(with_options(first, fix), fix) + (newline or "\n" if body else "") + body
     lines = body.split("\n")

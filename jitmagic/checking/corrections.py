@@ -1,0 +1,45 @@
+"""Findings with the corrections that were tested; nothing here is loaded where there is nothing to correct."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jitmagic import fixes, report
+from jitmagic.checking.conclusions import assemble, evidence_of, told_of
+from jitmagic.checking.subject import Subject
+from jitmagic.fixes import prove
+from jitmagic.settings import CellSource
+from jitmagic.trial.verify import Verifier
+
+LOOKING = "looking for corrections"
+
+
+def findings_of(
+    subject: Subject, deadline: float | None = None, verifier: Verifier | None = None
+) -> tuple[report.Finding, ...]:
+    """The findings with their fixes; computed again only where something new was seen.
+
+    `deadline` ends the search for fixes, where that is before the subject's own budget does."""
+    # Notes say what the search for fixes left out: they are no reason to search again.
+    cell = verifier.reruns.original if verifier is not None else None
+    key = (replace(evidence_of(subject), notes=()), len(subject.seen.samples), cell)
+    if subject.concluded is None or subject.concluded[0] != key:
+        found = told_of(subject)
+        try:
+            with subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext():
+                found = fixes.propose(found, evidence_of(subject), subject, deadline, verifier)
+        except Exception as exc:
+            subject.failed_inside("the search for fixes", exc)
+        subject.concluded = key, found
+    return subject.concluded[1]
+
+
+def report_of(
+    subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
+) -> report.Report:
+    """One report about several functions, with corrections."""
+    deadline = prove.clock() + max((s.budget for s in subjects), default=0.0)
+    verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)
+    return assemble(subjects, cell, notes, findings=lambda s: findings_of(s, deadline, verifier))

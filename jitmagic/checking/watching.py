@@ -1,0 +1,114 @@
+"""The functions of a cell in their watched form: those that its magic takes, and those that it compiles by itself."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jitmagic.checking.checker import Checker
+from jitmagic.checking.request import Run
+from jitmagic.checking.watched import Watched, compiled_parts, held_by
+from jitmagic.settings import Settings
+from jitmagic.source import cell as cells
+from jitmagic.tracing import foreign
+
+
+@dataclass
+class Watching:
+    """One run of a cell with a magic: hears what the cell binds, and puts the watched form in its place."""
+
+    run: Run
+    names: dict[str, Any]
+    """The notebook's."""
+    tree: ast.Module
+    """The statements behind the magic."""
+    prepare: Callable[[Checker], None] = lambda checker: None
+    """What the surroundings add to each new checker."""
+    made: Callable[..., Checker] = Checker
+    _compiling: set[str] | None = field(default=None, init=False)
+
+    def begin(self) -> None:
+        """Watch what the notebook has before the cell runs: functions that the magic names, compiled ones in use."""
+        request, bound = self.run.request, cells.top_level_names(self.tree)
+        for name in request.functions:
+            if name.partition(".")[0] not in bound:
+                self.watch(name)
+        if not request.functions:
+            trees = (self.tree, *map(ast.parse, request.calls))
+            self.watch_compiled({n.id for t in trees for n in ast.walk(t) if isinstance(n, ast.Name)})
+
+    def bound(self, names: Collection[str]) -> None:
+        """The cell has bound these names: take the functions that its magic asked for."""
+        if self.run.request.off:
+            return
+        for target in self.run.targets:
+            if target.partition(".")[0] in names:
+                self.watch(target)
+        if not self.run.request.functions:
+            self.watch_compiled(names)
+
+    def watch_compiled(self, names: Iterable[str]) -> None:
+        """Watch what the user's own code has compiled under these names: `g = jax.jit(f)`, methods of a class, what
+        an object keeps (`self.step = jax.jit(self._step)`)."""
+        for name in names:
+            for part in compiled_parts(self.names.get(name)):
+                self.watch(f"{name}.{part}" if part else name, own=True)
+
+    def watch(self, target: str, *, own: bool = False) -> None:
+        """Put the watched form of a function or method where the function was; `own`: it is compiled already, and
+        goes on running as it is."""
+        head, _, method = target.partition(".")
+        holder = self.names.get(head)
+        fn = held_by(holder).get(method) if method else holder
+        if fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
+            return
+        request, settings = self.run.request, self._settings_for(target)
+        checker = self.made(
+            fn, _known_as(target, fn) if own else target,
+            options=None if own else request.options, dyn=None if own else request.dyn,
+            namespace=self.names, settings=replace(settings, compile=False) if own else settings,
+            cell=self.run.source,
+        )  # fmt: skip
+        checker.bound_as = target
+        self.prepare(checker)
+        checker.seen.earlier = self.run.earlier.get(target)
+        self.run.checkers[target] = checker
+        watched = Watched(fn, checker)
+        if method and isinstance(holder, type):
+            setattr(holder, method, watched)
+        elif method:
+            holder.__dict__[method] = watched
+        else:
+            self.names[head] = watched
+
+    def _settings_for(self, target: str) -> Settings:
+        """Under `%%jitcheck`, what a function jits by itself is watched as it runs: the whole is not for jit."""
+        request = self.run.request
+        if request.kind == "jit":
+            return replace(request.settings, diagnose=True)
+        if self._compiling is None:
+            self._compiling = cells.compile_inside(self.tree)
+        return replace(request.settings, diagnose=target not in self._compiling)
+
+
+def give_back(names: dict[str, Any], tree: ast.Module) -> None:
+    """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
+    watched = {name: value for name, value in list(names.items()) if isinstance(value, Watched)}
+    for name in watched.keys() & cells.not_for_jit(tree) if watched else ():
+        names[name] = watched[name].plain_function
+
+
+def _known_as(target: str, fn: Any) -> str:
+    """The name of the function inside what is compiled, where the source has one; of a bound method of the
+    notebook's with its class."""
+    inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn
+    made_of = getattr(inner, "__wrapped__", None)
+    if (own := foreign.user_method(made_of)) is not made_of or "." in target:
+        inner = own
+    if isinstance(inner, types.MethodType) and type(inner.__self__).__module__ == "__main__":
+        return inner.__qualname__
+    name = getattr(inner, "__name__", "")
+    return target if "." in target or not str(name).isidentifier() else str(name)

@@ -1,0 +1,112 @@
+"""The notebook as it was when a cell began, so that the cell can be run again from there, and what it is now, so that
+nothing of that is seen afterwards."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import linecache
+import sys
+import threading
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jitmagic.interrupts import deferred
+from jitmagic.source.cell import top_level_names
+from jitmagic.source.tree import nodes_of
+from jitmagic.state import roots, snapshot
+from jitmagic.state.values import MISSING, is_user_file
+
+_numbers = itertools.count(1)
+
+
+class Beginning:
+    """What a cell can reach, as it was before the cell; later cells add what they reach. Holds references, so it goes
+    when the next cell of its kind begins."""
+
+    def __init__(self, namespace: dict[str, Any], tree: ast.Module) -> None:
+        self.namespace = namespace
+        self.names: dict[str, Any] = {}
+        """What the names stood for that the cells to be run again bind."""
+        self.snapshots: list[snapshot.Snapshot] = []
+        self.add(tree)
+
+    def add(self, tree: ast.Module) -> None:
+        """One more cell that is to be run again from here on; call it before that cell runs."""
+        for name in bound_anywhere(tree) - self.names.keys():
+            self.names[name] = self.namespace.get(name, MISSING)
+        known = {id(v) for s in self.snapshots for v in s.objects}
+        self.snapshots.append(snapshot.take(roots.reach(as_function(tree, self.namespace)), known))
+
+    @property
+    def obstacle(self) -> str:
+        """Why the cell cannot be run again from here; empty where it can."""
+        lost = [path for s in self.snapshots for path in s.drained]
+        if lost:
+            return f"it changes `{lost[0]}`, which can't be put back"
+        if name := _busy_thread():
+            return f"a thread of yours is running ({name})"
+        return ""
+
+    @contextlib.contextmanager
+    def rewound(self) -> Iterator[dict[str, Any]]:
+        """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
+        now_bound = dict(self.namespace)
+        now = [s.again() for s in self.snapshots]
+        try:
+            with deferred():
+                for name, value in self.names.items():
+                    _bind(self.namespace, name, value)
+                for s in self.snapshots:
+                    s.restore()
+            yield self.namespace
+        finally:
+            with deferred():
+                for s in now:
+                    s.restore()
+                for name in [n for n in self.namespace if n not in now_bound]:
+                    del self.namespace[name]
+                for name, value in now_bound.items():
+                    if self.namespace.get(name, MISSING) is not value:
+                        self.namespace[name] = value
+
+
+def _bind(namespace: dict[str, Any], name: str, value: Any) -> None:
+    if value is MISSING:
+        namespace.pop(name, None)
+    else:
+        namespace[name] = value
+
+
+def bound_anywhere(tree: ast.Module) -> set[str]:
+    """Names of the notebook that a cell binds, at its top level or as `global` in a function."""
+    shared = {name for n in nodes_of(tree) if isinstance(n, ast.Global) for name in n.names}
+    return top_level_names(tree) | shared
+
+
+def as_function(tree: ast.Module, namespace: Mapping[str, Any]) -> types.FunctionType:
+    """The cell as one function without arguments, never called, so that one can ask what it reaches."""
+    body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)] or [ast.Pass()]
+    waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))
+    lines = [f"    {line}" for s in body for line in ast.unparse(s).splitlines()]
+    shared = f"    global {', '.join(sorted(top_level_names(tree)))}" if top_level_names(tree) else "    pass"
+    source = "\n".join([f"{'async ' if waits else ''}def program():", shared, *lines])
+    file = f"<jitmagic program {next(_numbers)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    code = compile(source, file, "exec")
+    inner = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return types.FunctionType(inner, namespace if isinstance(namespace, dict) else dict(namespace))
+
+
+def _busy_thread() -> str:
+    """Name of a thread that runs the user's code now, besides this one."""
+    frames = sys._current_frames()
+    for thread in threading.enumerate():
+        frame = frames.get(thread.ident or 0) if thread is not threading.current_thread() else None
+        while frame is not None:
+            if is_user_file(frame.f_code.co_filename) and frame.f_globals.get("__name__") == "__main__":
+                return thread.name
+            frame = frame.f_back
+    return ""

@@ -1,0 +1,115 @@
+"""A cell and the cells after it, run unasked: what they show, print, raise and leave, as pictures."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import itertools
+import linecache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.source.cell import bound_names
+from jitmagic.source.edits import masked
+from jitmagic.source.tree import parsed
+from jitmagic.trial import quiet
+from jitmagic.trial.beginning import Beginning
+from jitmagic.trial.picture import Node, Painter
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Ran:
+    """What a run of a cell and those after it did."""
+
+    shown: list[Node] = field(default_factory=list)
+    """Values of the expressions that are statements, in order."""
+    printed: str = ""
+    error: BaseException | None = None
+    state: dict[str, Node] = field(default_factory=dict)
+    """What the names of the notebook stood for afterwards."""
+    file: str = ""
+    """What the cell counted as, for the places of errors."""
+
+    @property
+    def failed(self) -> str:
+        """The name of what was raised; nothing where nothing was."""
+        return type(self.error).__name__ if self.error is not None else ""
+
+
+def play(
+    beginning: Beginning,
+    cell: str,
+    later: Sequence[str],
+    *,
+    first: Callable[[], None] = lambda: None,
+    bound: Callable[[Sequence[str]], None] = lambda names: None,
+    around: contextlib.AbstractContextManager[Any] | None = None,
+    lines_above: int = 1,
+) -> Ran:
+    """Run the cell from where it began, then the later ones; nothing of it is seen afterwards.
+
+    `first` is called at the beginning, `bound` hears of the names after each statement that binds some, `around` holds
+    meanwhile. Raises SyntaxError, and OutOfTime.
+    """
+    ran, painter = Ran(), Painter()
+    ran.file = f"<jitmagic run {next(_numbers)}>"
+    programs = [(ran.file, _program(cell, ran.file, lines_above))]
+    programs += [
+        (f"{ran.file[:-1]}.{i}>", _program(s, f"{ran.file[:-1]}.{i}>", 0)) for i, s in enumerate(later, 1)
+    ]
+    with beginning.rewound() as namespace, quiet.held_back(), around or contextlib.nullcontext():
+        with quiet.overheard() as printed:
+            try:
+                first()
+                for file, tree in programs:
+                    _run(tree, file, namespace, ran, painter, bound)
+                _settle()
+            except Exception as exc:
+                ran.error = exc
+            ran.printed = printed()
+        ran.state = painter.names(namespace)
+    return ran
+
+
+def _program(source: str, file: str, lines_above: int) -> ast.Module:
+    text = "\n" * lines_above + masked(source)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    return parsed(text)
+
+
+def _run(
+    tree: ast.Module,
+    file: str,
+    namespace: dict[str, Any],
+    ran: Ran,
+    painter: Painter,
+    bound: Callable[..., None],
+) -> None:
+    """The statements one by one, at the top level; the values of those that are expressions are kept."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Expr):
+            value = eval(compile(ast.Expression(statement.value), file, "eval"), namespace)
+            if value is not None:
+                ran.shown.append(painter.draw(value))
+        else:
+            exec(compile(ast.Module([statement], []), file, "exec"), namespace)
+        if names := list(_bound(statement)):
+            bound(names)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    yield from bound_names(statement)
+    for name in ("body", "orelse", "finalbody"):
+        for inner in (
+            getattr(statement, name, ()) if not isinstance(statement, ast.FunctionDef | ast.ClassDef) else ()
+        ):
+            yield from _bound(inner)
+
+
+def _settle() -> None:
+    import jax
+
+    jax.effects_barrier()

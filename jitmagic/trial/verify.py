@@ -1,0 +1,228 @@
+"""The one proof: a corrected cell, run whole under its magic from where the cell began, against the plain run.
+
+It holds where everything that is shown, and everything that is reachable afterwards, is what the plain cell gives and
+leaves (but for what the claim says), the finding is gone and nothing new is told, the text or the options changed, and
+the new text was not there before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+
+from jitmagic.report import Finding
+from jitmagic.tracing.messages import is_of_jax
+from jitmagic.trial.claims import Claim
+from jitmagic.trial.picture import Comparison, Gap, Node, numbers
+from jitmagic.trial.play import Ran
+
+GRAVE = ("error", "warning")
+SAME = Claim()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One way to run the cell: its magic line and body, and the cells after it."""
+
+    magic: str
+    cell: str
+    later: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The cell as it stands in the notebook."""
+        return f"{self.magic}\n{self.cell}" if self.magic else self.cell
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A run of a cell under its magic, with what was found."""
+
+    ran: Ran
+    findings: tuple[Finding, ...]
+    traces: int = 0
+    """Of the functions that were taken."""
+    equations: int = 0
+
+
+class Reruns(Protocol):
+    """Runs the cell again from where it began."""
+
+    original: Attempt
+    earlier: Collection[str]
+    """Texts that stood in the cell before."""
+
+    def obstacle(self) -> str:
+        """Why the cell cannot be run again; empty where it can."""
+
+    def plain(self, attempt: Attempt) -> Ran:
+        """Without the magic and without jit. Raises OutOfTime."""
+
+    def under_magic(self, attempt: Attempt) -> Examined:
+        """As the user would run it. Raises OutOfTime."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a change holds, and why in words. `tested` says on what: the whole cell, or nothing."""
+
+    holds: bool
+    words: str
+    tested: Literal["cell", ""] = ""
+    left: tuple[Finding, ...] = ()
+    """What the corrected cell is told of that the cell was not: the next thing to mend."""
+    error: BaseException | None = None
+    file: str = ""
+
+
+@dataclass
+class Verifier:
+    """Proves changes of one cell; the plain run is made once."""
+
+    reruns: Reruns
+    findings: Sequence[Finding]
+    """Of the cell as it is, all of its functions."""
+    _plain: Ran | None = None
+    _before: Examined | None = None
+    _known: dict[Attempt, Examined] = field(default_factory=dict)
+
+    def plain(self) -> Ran:
+        """The cell without jit."""
+        if self._plain is None:
+            self._plain = self.reruns.plain(self.reruns.original)
+        return self._plain
+
+    def verify(self, attempt: Attempt, finding: Finding, claim: Claim = SAME) -> Verdict:
+        """The proof of a corrected cell. Raises OutOfTime."""
+        if attempt == self.reruns.original:
+            return Verdict(False, "it changes nothing")
+        if attempt.text in self.reruns.earlier and attempt.text != self.reruns.original.text:
+            return Verdict(False, "it leads back to an earlier text of the cell")
+        if obstacle := self.reruns.obstacle():
+            return Verdict(False, f"the cell was not run again: {obstacle}")
+        plain = self.plain()
+        try:
+            found = self._known.get(attempt) or self.reruns.under_magic(attempt)
+        except (SyntaxError, ValueError) as exc:
+            return Verdict(False, f"the corrected cell cannot be run: {exc}")
+        self._known[attempt] = found
+        gaps = self._apart(plain, found.ran, attempt, claim)
+        if gaps:
+            words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
+            left = () if found.ran.error else self._told_elsewhere(gaps, finding)
+            return Verdict(False, words, "cell", left, found.ran.error, found.ran.file)
+        if any(is_same(f, finding) for f in found.findings if f.severity in GRAVE):
+            return Verdict(False, "it is still told", "cell")
+        left = tuple(
+            f for f in found.findings if f.severity in GRAVE and not any(is_same(f, g) for g in self.findings)
+        )
+        if left:
+            return Verdict(False, f"then {left[0].kind} is told", "cell", left)
+        if claim.fewer and not self._fewer(found, claim):
+            return Verdict(False, f"there are no fewer {claim.fewer}", "cell")
+        return Verdict(True, _words(claim), "cell")
+
+    def _told_elsewhere(self, gaps: Sequence[Gap], finding: Finding) -> tuple[Finding, ...]:
+        """Other findings of the cell that the differences belong to; none where one is not told of."""
+        others = [f for f in self.findings if f.severity in GRAVE and not is_same(f, finding)]
+        about = [next((f for f in others if any(_names(c, g.path) for c in f.culprits)), None) for g in gaps]
+        return tuple(dict.fromkeys(f for f in about if f is not None)) if None not in about else ()
+
+    def _apart(self, plain: Ran, ran: Ran, attempt: Attempt, claim: Claim) -> list[Gap]:
+        """How the corrected run differs from the plain one, beyond what the claim says."""
+        if plain.error is not None and ran.error is None and is_of_jax(plain.error):
+            plain = self.reruns.plain(attempt)  # the cell as it is cannot run without jit either
+        if plain.failed != ran.failed:
+            return [
+                Gap(
+                    "the run",
+                    f"to end with {plain.failed or 'no error'}",
+                    f"{ran.failed or 'no error'}",
+                    True,
+                )
+            ]
+        gaps = self._state(plain, ran, claim)
+        if claim.results in ("new", "other random"):
+            gaps += _results(self.reruns.plain(attempt), ran, SAME)
+        elif claim.results != "covers" or not covers(plain, ran):
+            gaps += _results(plain, ran, claim)
+        return [g for g in gaps if not (claim.results == "where finite" and _not_finite(g))]
+
+    def _state(self, plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
+        """Where what is left behind differs."""
+        found = Comparison(more=True, values=claim.results != "other random").names(plain.state, ran.state)
+        if claim.results in ("new", "covers"):
+            # results are bound in other forms; what the functions write themselves is not
+            own = {n for n in plain.state if "." not in n and "[" not in n}
+            found = [g for g in found if not (g.path in own and g.structure)]
+        if claim.results == "other random":
+            found = [g for g in found if not g.path.startswith("<")]
+        found = [g for g in found if not any(re.match(rf"{re.escape(n)}\b", g.path) for n in claim.rebinds)]
+        return found
+
+    def _fewer(self, found: Examined, claim: Claim) -> bool:
+        if self._before is None:
+            self._before = self.reruns.under_magic(self.reruns.original)
+        if claim.fewer == "traces":
+            return found.traces < self._before.traces
+        return found.equations * 2 < self._before.equations
+
+
+def _results(plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
+    if len(plain.shown) != len(ran.shown):
+        return [Gap("the number of results", str(len(plain.shown)), str(len(ran.shown)), True)]
+    comparison = Comparison(more=True, values=claim.results != "other random")
+    for i, (a, b) in enumerate(zip(plain.shown, ran.shown, strict=True), 1):
+        comparison.nodes(a, b, f"result {i}")
+    return comparison.gaps
+
+
+def covers(plain: Ran, ran: Ran) -> bool:
+    """Every number that the plain run shows is among those of the other, in order."""
+    wanted, given = _flat(plain.shown), _flat([*ran.shown, *ran.state.values()])
+    whole = np.concatenate(given) if given else np.zeros(0)
+    at = 0
+    for part in wanted:
+        starts = range(at, len(whole) - len(part) + 1)
+        found = next(
+            (i for i in starts if np.allclose(whole[i : i + len(part)], part, 2e-4, 1e-5, True)), None
+        )
+        if found is None:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _flat(nodes: Sequence[Node]) -> list[np.ndarray]:
+    return [a.astype(complex) for node in nodes for a in numbers(node)]
+
+
+def _not_finite(gap: Gap) -> bool:
+    return not gap.structure and gap.before.lstrip("(-+").startswith(("nan", "inf"))
+
+
+def is_same(a: Finding, b: Finding) -> bool:
+    """Two findings tell the same: the kind, and the line or the first culprit."""
+    if a.kind != b.kind:
+        return False
+    same_line = a.span is not None and b.span is not None and a.span.source == b.span.source
+    return same_line or (bool(a.culprits) and a.culprits[:1] == b.culprits[:1])
+
+
+def _names(culprit: str, path: str) -> bool:
+    """A culprit (`self.n`, `log`) and the path of a difference (`model.n`, `log[3]`) speak of one thing."""
+    mine, its = (re.split(r"[.\[]", p) for p in (culprit, path))
+    return mine[0] == its[0] or (mine[0] == "self" and len(its) > 1 and mine[1:2] == its[1:2])
+
+
+def _words(claim: Claim) -> str:
+    same = {
+        "same": "same results and state", "covers": "its results hold those of the run without jit, same state",
+        "new": "same results with and without jit", "where finite": "same results where they were finite, same state",
+        "other random": "other random numbers, the rest the same",
+    }  # fmt: skip
+    return f"the cell re-run: {claim.words or same[claim.results]}"
