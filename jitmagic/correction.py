@@ -35,7 +35,10 @@ def corrected(source: str, fix: Fix) -> str:
 
 def with_options(line: str, fix: Fix) -> str:
     """A magic line with the static arguments and dynamic variables of the fix."""
-    lists = {"--static": fix.static_argnames, "--static-argnums": fix.static_argnums, "--dyn": fix.dyn}
+    static, numbers = fix.static_argnames, fix.static_argnums
+    if static is not None or numbers is not None:  # each says the whole of what is static
+        static, numbers = static or (), numbers or ()
+    lists = {"--static": static, "--static-argnums": numbers, "--dyn": fix.dyn}
     for flag, values in lists.items():
         if values is not None:
             line = with_option(line, flag, [str(v) for v in values])

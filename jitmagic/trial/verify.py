@@ -99,16 +99,16 @@ class Verifier:
     def verify(self, attempt: Attempt, finding: Finding, claim: Claim = SAME) -> Verdict:
         """The proof of a corrected cell. Raises OutOfTime."""
         if attempt == self.reruns.original:
-            return Verdict(False, "it changes nothing")
+            return Verdict(False, "it changes nothing", "cell")
         if attempt.text in self.reruns.earlier and attempt.text != self.reruns.original.text:
-            return Verdict(False, "it leads back to an earlier text of the cell")
+            return Verdict(False, "it leads back to an earlier text of the cell", "cell")
         if obstacle := self.reruns.obstacle():
             return Verdict(False, f"the cell was not run again: {obstacle}")
         plain = self.plain()
         try:
             found = self._known.get(attempt) or self.reruns.under_magic(attempt)
         except (SyntaxError, ValueError) as exc:
-            return Verdict(False, f"the corrected cell cannot be run: {exc}")
+            return Verdict(False, f"the corrected cell cannot be run: {exc}", "cell")
         self._known[attempt] = found
         gaps = self._apart(plain, found.ran, attempt, claim)
         if gaps:
