@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -97,6 +97,15 @@ class JitOptions:
         """The same with these parameters static and no others; jax infers their positions."""
         given = self.given - {"static_argnums", "static_argnames"}
         return replace(self, static_argnames=tuple(dict.fromkeys(names)), static_argnums=(), given=given)
+
+    def without_names(self, names: Collection[str]) -> JitOptions:
+        """The same where these names are neither static nor donated: they are those of other functions."""
+        static = tuple(n for n in self.static_argnames if n not in names)
+        return replace(
+            self,
+            static_argnames=static,
+            donate_argnames=tuple(n for n in self.donate_argnames if n not in names),
+        )
 
     def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
         """Names of the parameters of `fn` that are static, whichever way they were declared."""

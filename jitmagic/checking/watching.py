@@ -11,6 +11,7 @@ from typing import Any
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.request import Run
 from jitmagic.checking.watched import Watched, compiled_parts, held_by
+from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
 from jitmagic.tracing import foreign
@@ -68,7 +69,7 @@ class Watching:
         request, settings = self.run.request, self._settings_for(target)
         checker = self.made(
             fn, _known_as(target, fn) if own else target,
-            options=None if own else request.options, dyn=None if own else request.dyn,
+            options=None if own else self._options_for(target), dyn=None if own else request.dyn,
             namespace=self.names, settings=replace(settings, compile=False) if own else settings,
             cell=self.run.source,
         )  # fmt: skip
@@ -83,6 +84,13 @@ class Watching:
             holder.__dict__[method] = watched
         else:
             self.names[head] = watched
+
+    def _options_for(self, target: str) -> JitOptions:
+        """The options without the names that only other functions of the cell have."""
+        known = cells.parameter_names(self.tree, self.run.targets)
+        mine = known.pop(target, {"**"})
+        others = {name for names in known.values() for name in names}
+        return self.run.request.options.without_names(others - mine if "**" not in mine else ())
 
     def _settings_for(self, target: str) -> Settings:
         """Under `%%jitcheck`, what a function jits by itself is watched as it runs: the whole is not for jit."""

@@ -187,6 +187,7 @@ class Session:
         after = cells.after_magic(running.tree)
         chosen = targets.chosen(request, after, names)
         targets.check_paths(request, after, names)
+        targets.check_names(request, after, chosen)
         if not request.quiet and (line := targets.none_taken(request, after, chosen)):
             print(line)
         earlier = self.earlier.of(request, running.place(chosen))

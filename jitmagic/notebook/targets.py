@@ -44,6 +44,25 @@ def none_taken(request: Request, tree: ast.Module, functions: Collection[str]) -
     return f"nothing is {done}: {makers[0]} gives functions; bind one of them, and name it: %%{request.kind} -f NAME"
 
 
+def check_names(request: Request, tree: ast.Module, functions: Collection[str]) -> None:
+    """A static or donated name has to be one that a function of the cell has. Raises UsageError with every wrong one.
+
+    Of functions that the line names, `jax.jit` itself is asked, and a finding tells what it says."""
+    known = cells.parameter_names(tree, functions)
+    every = {name for names in known.values() for name in names}
+    if request.functions or "**" in every or set(functions) - known.keys():
+        return
+    options, said = request.options, []
+    dynamic = {p.strip() for p in (request.dyn or "").split(",")}
+    for flag, names in (("--static", options.static_argnames), ("--donate", options.donate_argnames)):
+        for name in names:
+            if name not in every and not (flag == "--donate" and (request.dyn or name in dynamic)):
+                near = difflib.get_close_matches(name, every, 1)
+                said.append(f"{flag} {name}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    if said and every:
+        raise UsageError(f"no function of this cell has such an argument: {', '.join(said)}")
+
+
 def _is_callable(name: str, names: Mapping[str, Any]) -> bool:
     head, _, method = name.partition(".")
     value = names.get(head)

@@ -103,6 +103,22 @@ def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Defi
     )  # fmt: skip
 
 
+def parameter_names(tree: ast.AST, functions: Collection[str]) -> dict[str, set[str]]:
+    """The parameters of these functions and methods, as far as the cell defines them; `**` for what takes any."""
+    found: dict[str, set[str]] = {}
+    for node in _statements(getattr(tree, "body", ())):
+        defined = [(node.name, node)] if isinstance(node, ast.FunctionDef) else []
+        if isinstance(node, ast.ClassDef):
+            defined = [(f"{node.name}.{m.name}", m) for m in node.body if isinstance(m, ast.FunctionDef)]
+        for name, function in defined:
+            if name in functions:
+                a = function.args
+                found[name] = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)} | (
+                    {"**"} if a.kwarg else set()
+                )
+    return found
+
+
 def _own_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes of a function's body without those of functions inside it."""
     found = [node]

@@ -187,8 +187,13 @@ def is_of_jax(error: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
-    refused = op_of(error) in ("carry", "invalid-type") or "JAX arrays are immutable" in text
+    refused = op_of(error) in ("carry", "invalid-type") or refuses_stores(error)
     return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
+
+
+def refuses_stores(error: BaseException) -> bool:
+    """jax has refused to store into an array."""
+    return "JAX arrays are immutable" in str(error)
 
 
 _REFUSED = (

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import itertools
 import linecache
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,8 @@ class Ran:
     """What the names of the notebook stood for afterwards."""
     file: str = ""
     """What the cell counted as, for the places of errors."""
+    baseline: str = ""
+    """How a plain run was had that cannot run as it is: `loops in Python`, `NumPy arrays`."""
 
     @property
     def failed(self) -> str:
@@ -46,13 +48,15 @@ def play(
     *,
     first: Callable[[], None] = lambda: None,
     bound: Callable[[Sequence[str]], None] = lambda names: None,
+    last: Callable[[], Iterable[Any]] = tuple,
     around: contextlib.AbstractContextManager[Any] | None = None,
+    more: Mapping[str, Any] | None = None,
     lines_above: int = 1,
 ) -> Ran:
     """Run the cell from where it began, then the later ones; nothing of it is seen afterwards.
 
-    `first` is called at the beginning, `bound` hears of the names after each statement that binds some, `around` holds
-    meanwhile. Raises SyntaxError, and OutOfTime.
+    `first` is called at the beginning, `bound` hears of the names after each statement that binds some, `last` gives
+    more to show at the end, `around` holds meanwhile, `more` are names besides. Raises SyntaxError, and OutOfTime.
     """
     ran, painter = Ran(), Painter()
     ran.file = f"<jitmagic run {next(_numbers)}>"
@@ -63,9 +67,11 @@ def play(
     with beginning.rewound() as namespace, quiet.held_back(), around or contextlib.nullcontext():
         with quiet.overheard() as printed:
             try:
+                namespace.update(more or {})
                 first()
                 for file, tree in programs:
                     _run(tree, file, namespace, ran, painter, bound)
+                ran.shown += map(painter.draw, last())
                 _settle()
             except Exception as exc:
                 ran.error = exc

@@ -1,0 +1,62 @@
+"""Where a function cannot run without jit either: the same with loops of jax's in Python, and on NumPy arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@contextmanager
+def loops_in_python() -> Iterator[None]:
+    """`scan`, `cond`, `while_loop`, `fori_loop` and `vmap` over leading axes run as Python, on real values."""
+    original: Any = jax.vmap
+    jax.vmap = functools.partial(_vmap, original)
+    try:
+        with jax.disable_jit():
+            yield
+    finally:
+        jax.vmap = original
+
+
+def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Any:
+    if out_axes != 0 or not (in_axes == 0 or isinstance(in_axes, tuple | list)):
+        return original(fun, in_axes, out_axes, **options)
+
+    def mapped(*args: Any) -> Any:
+        axes = [0] * len(args) if in_axes == 0 else list(in_axes)
+        sizes = {len(x) for v, a in zip(args, axes, strict=False) if a == 0 for x in jax.tree.leaves(v)}
+        if any(a not in (0, None) for a in axes) or len(sizes) != 1:
+            return original(fun, in_axes, out_axes, **options)(*args)
+        rows = [
+            fun(
+                *(
+                    v if a is None else jax.tree.map(lambda x, i=i: x[i], v)
+                    for v, a in zip(args, axes, strict=True)
+                )
+            )
+            for i in range(sizes.pop())
+        ]
+        return jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+
+    return mapped
+
+
+def on_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function on copies of its arrays in NumPy, which may be written into."""
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return fn(*jax.tree.map(_plain, args), **jax.tree.map(_plain, kwargs))
+
+    return called
+
+
+def _plain(value: Any) -> Any:
+    is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.array(value) if isinstance(value, jax.Array) and not is_key else value
