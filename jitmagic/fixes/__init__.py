@@ -16,6 +16,7 @@ from jitmagic.fixes import (
     inline,
     objects,
     partly,
+    policy,
     rewrites,
     silent,
     static,
@@ -23,6 +24,7 @@ from jitmagic.fixes import (
 )
 from jitmagic.fixes.prove import Prover
 from jitmagic.fixes.rewrite import bounds
+from jitmagic.fixes.search import Search, fix_of
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.words import listed
 from jitmagic.source.tree import tolerant_tree, walk
@@ -56,11 +58,14 @@ def propose(
     What the budget (or an earlier `deadline`, by `prove.clock`) leaves no time for is noted.
     """
     prover = Prover(checker, deadline)
+    search = searching(evidence, prover, verifier)
     found: list[Finding] = []
     cut: list[Finding] = []
     for finding in findings:
         prover.cut = False
-        found.append(finding if finding.severity == "note" else _with_fixes(finding, evidence, prover))
+        found.append(
+            finding if finding.severity == "note" else _with_fixes(finding, evidence, prover, search)
+        )
         cut += [finding] if prover.cut else []
     try:
         found = list(partly.extended(found, evidence, prover))
@@ -95,13 +100,26 @@ def _place(finding: Finding) -> str:
     return f"{finding.kind} in line {finding.span.line}" if finding.span is not None else finding.kind
 
 
-def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover) -> Finding:
+def searching(evidence: Evidence, prover: Prover, verifier: Verifier | None) -> Search | None:
+    """The search on the whole cell, where that can be run again."""
+    if verifier is None or verifier.reruns.obstacle() or prover.checker.settings.trace_only:
+        return None
+    checker = prover.checker
+    return Search(evidence, verifier, checker.namespace, checker.from_outside, prover.out_of_time)
+
+
+def _with_fixes(finding: Finding, evidence: Evidence, prover: Prover, search: Search | None) -> Finding:
     found: list[Fix] = []
     try:
         for proposer in PROPOSERS:
             if prover.out_of_time():
                 break
-            found += proposer(finding, evidence, prover)
+            if proposer is rewrites.propose and search is not None and finding.kind in rewrites.KINDS:
+                original = search.verifier.reruns.original
+                proved = policy.graded(search.corrections(finding), finding, evidence)
+                found += [replace(fix_of(p, original, evidence.options), applicability=g) for p, g in proved]
+            else:
+                found += proposer(finding, evidence, prover)
     except OutOfTime:
         prover.cut = True
     found = _as_written(found, evidence, prover)

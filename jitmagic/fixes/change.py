@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from jitmagic.evidence import Evidence
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
 from jitmagic.source.pattern import Filling, Template
 from jitmagic.trial.claims import Claim
+from jitmagic.trial.verify import Attempt
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -35,18 +37,26 @@ class Change:
     title: str
     edits: Edits | None = None
     """Of the cell."""
+    later: tuple[str, ...] | None = None
+    """All of the later cells as they are now, where calls in them change their form."""
     calls: tuple[str, ...] | None = None
-    """The calls as they are now, where their form changes."""
+    """Of the older kind: the calls alone."""
     static: tuple[str, ...] = ()
     """Parameters that are static besides."""
     dyn: tuple[str, ...] = ()
     """Variables that are dynamic besides."""
+    unstatic: tuple[str, ...] | None = None
+    """What alone is static now, by name."""
+    functions: tuple[str, ...] = ()
+    """What the magic is to take instead (`-f`)."""
     claim: Claim = Claim()
     cost: str = ""
-    """What it costs, in words: it is not called safe then."""
+    """What it costs, in words."""
     sure: bool = True
-    """False where the values seen do not settle that it is right for others."""
+    """False where the values seen do not settle that it is right for others; it is not called safe then."""
     tags: frozenset[Tag] = frozenset()
+    text: str | None = None
+    """Of the older kind: the whole cell anew."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,24 @@ class Spot:
     """Runs a cell in which expressions are wrapped in `__seen(...)` without jit; what they were."""
     outputs: Callable[[str], Sequence[Any]] = lambda cell: ()
     """Runs a cell in which `__outputs([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
+    attempt: Attempt = Attempt("", "")
+    """The cell with its magic line, and the cells after it."""
+    evidence: Evidence | None = None
+
+    @property
+    def later(self) -> tuple[Text, ...]:
+        """The cells after this one, and the calls of its magic line."""
+        return tuple(map(Text, self.attempt.later))
+
+    @property
+    def declared_static(self) -> tuple[str, ...]:
+        """What the user has declared static by name."""
+        return self.evidence.options.static_argnames if self.evidence is not None else ()
+
+    @property
+    def declared_dyn(self) -> tuple[str, ...]:
+        """What the user has declared dynamic."""
+        return (self.evidence.options.dyn or ()) if self.evidence is not None else ()
 
     @cached_property
     def path(self) -> list[ast.AST]:

@@ -39,7 +39,7 @@ def _on_calls(fix: Fix, why: str) -> Fix:
 
 
 def _tested(fix: Fix, finding: Finding, evidence: Evidence, verifier: Verifier) -> Fix | None:
-    if not fix.verified:
+    if not fix.verified or fix.tested is not None:
         return fix
     attempt = attempt_of(fix, evidence.function.name, verifier.reruns.original)
     if attempt is None:

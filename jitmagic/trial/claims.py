@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-Results = Literal["same", "covers", "new", "where finite", "other random"]
+Results = Literal["same", "covers", "where finite", "other random", "new"]
+"""From the strictest to the loosest."""
+Fewer = Literal["", "traces", "equations"]
 
 
 @dataclass(frozen=True)
@@ -25,5 +28,22 @@ class Claim:
     """It writes to the outside as the plain run does, by a callback: asked for."""
     raises: bool = False
     """A check moves into the program: tried on values that fail it."""
-    fewer: Literal["", "traces", "equations"] = ""
+    fewer: Fewer = ""
     """What there is less of afterwards; that is asked for."""
+
+    @property
+    def lets_differ(self) -> bool:
+        """Something may be other than in the plain run."""
+        return self.results != "same" or bool(self.words or self.rebinds)
+
+
+def joined(claims: Sequence[Claim]) -> Claim:
+    """What several changes together promise."""
+    order = get_args(Results)
+    fewer: Fewer = next((c.fewer for c in claims if c.fewer), "")
+    return Claim(
+        results=max((c.results for c in claims), key=order.index, default="same"),
+        words="; ".join(dict.fromkeys(c.words for c in claims if c.words)),
+        rebinds=tuple(dict.fromkeys(n for c in claims for n in c.rebinds)),
+        effects=any(c.effects for c in claims), raises=any(c.raises for c in claims), fewer=fewer,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Examined:
 class Reruns(Protocol):
     """Runs the cell again from where it began."""
 
+    tested: Literal["cell", "calls"]
+    """On what is run."""
     original: Attempt
     earlier: Collection[str]
     """Texts that stood in the cell before."""
@@ -65,6 +67,9 @@ class Reruns(Protocol):
     def under_magic(self, attempt: Attempt) -> Examined:
         """As the user would run it. Raises OutOfTime."""
 
+    def observe(self, cell: str, names: dict[str, Any]) -> None:
+        """A plain run of a form of the cell that calls these names on its way. Raises OutOfTime."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -72,7 +77,7 @@ class Verdict:
 
     holds: bool
     words: str
-    tested: Literal["cell", ""] = ""
+    tested: Literal["cell", "calls", ""] = ""
     left: tuple[Finding, ...] = ()
     """What the corrected cell is told of that the cell was not: the next thing to mend."""
     error: BaseException | None = None
@@ -98,33 +103,34 @@ class Verifier:
 
     def verify(self, attempt: Attempt, finding: Finding, claim: Claim = SAME) -> Verdict:
         """The proof of a corrected cell. Raises OutOfTime."""
+        tested = self.reruns.tested
         if attempt == self.reruns.original:
-            return Verdict(False, "it changes nothing", "cell")
+            return Verdict(False, "it changes nothing", tested)
         if attempt.text in self.reruns.earlier and attempt.text != self.reruns.original.text:
-            return Verdict(False, "it leads back to an earlier text of the cell", "cell")
+            return Verdict(False, "it leads back to an earlier text of the cell", tested)
         if obstacle := self.reruns.obstacle():
             return Verdict(False, f"the cell was not run again: {obstacle}")
         plain = self.plain()
         try:
             found = self._known.get(attempt) or self.reruns.under_magic(attempt)
         except (SyntaxError, ValueError) as exc:
-            return Verdict(False, f"the corrected cell cannot be run: {exc}", "cell")
+            return Verdict(False, f"the corrected cell cannot be run: {exc}", tested)
         self._known[attempt] = found
         gaps = self._apart(plain, found.ran, attempt, claim)
         if gaps:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
             left = () if found.ran.error else self._told_elsewhere(gaps, finding)
-            return Verdict(False, words, "cell", left, found.ran.error, found.ran.file)
+            return Verdict(False, words, tested, left, found.ran.error, found.ran.file)
         if any(is_same(f, finding) for f in found.findings if f.severity in GRAVE):
-            return Verdict(False, "it is still told", "cell")
+            return Verdict(False, "it is still told", tested)
         left = tuple(
             f for f in found.findings if f.severity in GRAVE and not any(is_same(f, g) for g in self.findings)
         )
         if left:
-            return Verdict(False, f"then {left[0].kind} is told", "cell", left)
+            return Verdict(False, f"then {left[0].kind} is told", tested, left)
         if claim.fewer and not self._fewer(found, claim):
-            return Verdict(False, f"there are no fewer {claim.fewer}", "cell")
-        return Verdict(True, _words(claim), "cell")
+            return Verdict(False, f"there are no fewer {claim.fewer}", tested)
+        return Verdict(True, _words(claim, plain, tested), tested)
 
     def _told_elsewhere(self, gaps: Sequence[Gap], finding: Finding) -> tuple[Finding, ...]:
         """Other findings of the cell that the differences belong to; none where one is not told of."""
@@ -219,10 +225,16 @@ def _names(culprit: str, path: str) -> bool:
     return mine[0] == its[0] or (mine[0] == "self" and len(its) > 1 and mine[1:2] == its[1:2])
 
 
-def _words(claim: Claim) -> str:
+def _words(claim: Claim, plain: Ran, tested: str) -> str:
+    what = "the cell re-run" if tested == "cell" else "tested on the calls alone"
+    if claim.words:
+        return f"{what}: {claim.words}"
+    if plain.error is not None and is_of_jax(plain.error):
+        return f"{what}: same results with and without jit (the cell as it is cannot run without jit)"
     same = {
         "same": "same results and state", "covers": "its results hold those of the run without jit, same state",
         "new": "same results with and without jit", "where finite": "same results where they were finite, same state",
         "other random": "other random numbers, the rest the same",
     }  # fmt: skip
-    return f"the cell re-run: {claim.words or same[claim.results]}"
+    beside = f" as with {plain.baseline}" if plain.baseline else ""
+    return f"{what}: {same[claim.results]}{beside}"

@@ -26,7 +26,7 @@ def interpolators(spot: Spot) -> Iterator[Change]:
                 "lambda $$x: jnp.interp($x, $*given, $*ends)", x=asked, given=call.args, ends=ends
             )
             edits = spot.edits().replace(call, new)
-        yield Change("interpolate with `jnp.interp`", edits, cost="" if ends else COST)
+        yield Change("interpolate with `jnp.interp`", edits, cost="" if ends else COST, sure=bool(ends))
 
 
 def _ends(spot: Spot, call: ast.Call) -> str | None:
