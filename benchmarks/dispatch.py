@@ -1,16 +1,18 @@
 """Time per call of compiled functions with state, as a ratio to a hand-written `jax.jit` with tuple state.
 
     python benchmarks/dispatch.py [--rounds 61] [--only abcde] [--peers jitmagic] [--cpu] [--json FILE]
+    python benchmarks/dispatch.py --signatures     the same function again and again: other shapes, types, contexts
 
 Five workloads, all peers that are installed, interleaved rounds in one process, the median of the ratios within
-a round; `--min` gives the ratio of the fastest rounds as well. The hand-written function takes part twice: what
-the second one shows besides 1.00 is noise. On a machine that others use, `--cpu` counts the processor time of
-the calling thread instead of the time that passes. Before it is timed, every peer has to leave the same state as
-the hand-written function after five calls.
+a round (equinox as an argument: to the same function under `jax.jit`); `--min` gives the ratio of the fastest
+rounds as well. The hand-written function takes part twice: what the second one shows besides 1.00 is noise. On a
+machine that others use, `--cpu` counts the processor time of the calling thread instead of the time that passes.
+Before it is timed, every peer has to leave the same state as the hand-written function after five calls.
 
 a) `x @ w + b`, 10x3, two variables read. b) one step of logistic regression, 10 weights, 1,000 points, one
 variable written. c) an SGD step of a 25-layer MLP of width 16, 50 variables. d) one step of 100 ALIF neurons,
-four variables written. e) 50 variables read, one counter written.
+four variables written. e) 50 variables read, one counter written. `--signatures`: `x * w + b` and a counter, the
+hand-written function in the same signature and context beside each.
 """
 
 from __future__ import annotations
@@ -81,6 +83,12 @@ def alif(s: Arrays, x: Any) -> tuple[Any, dict[int, Any]]:
     return fired, new
 
 
+def scaled(s: Arrays, x: Any) -> tuple[Any, dict[int, Any]]:
+    return x * s[0].astype(getattr(x, "dtype", s[0].dtype)) + s[1].astype(getattr(x, "dtype", s[1].dtype)), {
+        2: s[2] + 1
+    }
+
+
 def counter(s: Arrays, x: Any) -> tuple[Any, dict[int, Any]]:
     return x + sum(p.sum() for p in s[:-1]), {len(s) - 1: s[-1] + 1}
 
@@ -108,8 +116,8 @@ WORKLOADS = {
     ),
 }
 
-Running = tuple[Callable[[], Any], Callable[[], Arrays]]
-"""One call, and the state as it is."""
+Running = tuple[Callable[[Any], Any], Callable[[], Arrays]]
+"""A call, and the state as it is."""
 
 
 class Box:
@@ -128,9 +136,9 @@ def by_hand(w: Workload) -> Running:
         out, new = w.step(list(state), x)
         return out if reads_only else (tuple(new.get(i, p) for i, p in enumerate(state)), out)
 
-    held, x = tuple(w.start()), w.x()
+    held = tuple(w.start())
 
-    def call() -> Any:
+    def call(x: Any) -> Any:
         nonlocal held
         if reads_only:
             return step(held, x)
@@ -142,7 +150,7 @@ def by_hand(w: Workload) -> Running:
 
 def _on_objects(w: Workload, donate: bool) -> Running:
     """A method of a plain object that holds `self.v0`, or `self.layers[i].w` where there are fifty of them."""
-    start, x = w.start(), w.x()
+    start = w.start()
     net = _flat_net(w) if len(start) < 50 else _deep_net(w)
     places = _places(net, len(start))
     for (owner, name), value in zip(places, start, strict=True):
@@ -150,8 +158,8 @@ def _on_objects(w: Workload, donate: bool) -> Running:
     read = lambda: [getattr(o, k) for o, k in places]  # noqa: E731
     compiled = jitmagic.jit(net.step, dyn_vars="self", donate_argnames="self" if donate else None)
     if w.step is logistic:
-        return (lambda: (compiled(x), net.v0)[1]), read
-    return (lambda: compiled(x)), read
+        return (lambda x: (compiled(x), net.v0)[1]), read
+    return compiled, read
 
 
 def _flat_net(w: Workload) -> Any:
@@ -203,7 +211,7 @@ def ours_donated(w: Workload) -> Running:
 
 def ours_globals(w: Workload) -> Running:
     """`jitmagic.jit` on global names."""
-    start, x = w.start(), w.x()
+    start = w.start()
     names = [f"v{i}" for i in range(len(start))]
     space: dict[str, Any] = {"step_": w.step, **dict(zip(names, start, strict=True))}
     written = sorted(w.step(w.start(), w.x())[1])
@@ -214,11 +222,11 @@ def ours_globals(w: Workload) -> Running:
     )
     exec(compile(source, "<workload>", "exec"), space)
     compiled = jitmagic.jit(space["step"], dyn_vars=", ".join(names))
-    return (lambda: compiled(x)), lambda: [space[n] for n in names]
+    return compiled, lambda: [space[n] for n in names]
 
 
 def _with_variables(w: Workload, variable: Callable[[Any], Any], jit: Callable[[Any], Any]) -> Running:
-    held, x = [variable(p) for p in w.start()], w.x()
+    held = [variable(p) for p in w.start()]
 
     def step(x: Any) -> Any:
         out, new = w.step([v.value for v in held], x)
@@ -227,7 +235,7 @@ def _with_variables(w: Workload, variable: Callable[[Any], Any], jit: Callable[[
         return out
 
     compiled = jit(step)
-    return (lambda: compiled(x)), lambda: [jnp.asarray(v.value) for v in held]
+    return compiled, lambda: [jnp.asarray(v.value) for v in held]
 
 
 def brainpy(w: Workload) -> Running:
@@ -290,24 +298,23 @@ def nnx_jit(w: Workload) -> Running:
     """`nnx.jit` with the model as an argument."""
     from flax import nnx
 
-    model, x, step = _nnx_model(w), w.x(), nnx.jit(_nnx_step(w))
-    return (lambda: step(model, x)), _nnx_state(w, model)
+    model, step = _nnx_model(w), nnx.jit(_nnx_step(w))
+    return (lambda x: step(model, x)), _nnx_state(w, model)
 
 
 def nnx_cached_partial(w: Workload) -> Running:
     """`nnx.cached_partial(nnx.jit(f), model)`."""
     from flax import nnx
 
-    model, x = _nnx_model(w), w.x()
-    step = nnx.cached_partial(nnx.jit(_nnx_step(w)), model)
-    return (lambda: step(x)), _nnx_state(w, model)
+    model = _nnx_model(w)
+    return nnx.cached_partial(nnx.jit(_nnx_step(w)), model), _nnx_state(w, model)
 
 
 def nnx_split_merge(w: Workload) -> Running:
     """`nnx.split` once, `nnx.merge` inside a plain `jax.jit`."""
     from flax import nnx
 
-    body, x = _nnx_step(w), w.x()
+    body = _nnx_step(w)
     graph, state = nnx.split(_nnx_model(w))
 
     @jax.jit
@@ -316,7 +323,7 @@ def nnx_split_merge(w: Workload) -> Running:
         out = body(model, x)
         return nnx.state(model), out
 
-    def call() -> Any:
+    def call(x: Any) -> Any:
         nonlocal state
         state, out = step(state, x)
         return out
@@ -329,31 +336,88 @@ def nnx_split_merge(w: Workload) -> Running:
 
 def ours_nnx(w: Workload) -> Running:
     """`jitmagic.jit` on an nnx module."""
-    model, x, body = _nnx_model(w), w.x(), _nnx_step(w)
-    compiled = jitmagic.jit(lambda x: body(model, x))
-    return (lambda: compiled(x)), _nnx_state(w, model)
+    model, body = _nnx_model(w), _nnx_step(w)
+    return jitmagic.jit(lambda x: body(model, x)), _nnx_state(w, model)
+
+
+def _argument(compiled: Callable[[Any, Any], Any], model: Any) -> Callable[[Any], Any]:
+    return lambda x: compiled(model, x)
+
+
+def ours_nnx_argument(w: Workload) -> Running:
+    """`jitmagic.jit` with an nnx module as an argument."""
+    model = _nnx_model(w)
+    return _argument(jitmagic.jit(_nnx_step(w)), model), _nnx_state(w, model)
+
+
+def _held_as(variable: Callable[[Any], Any], module: type, w: Workload) -> Running:
+    """`jitmagic.jit` with a module as an argument that holds the variables."""
+
+    class Model(module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = [variable(p) for p in w.start()]
+
+    def step(model: Any, x: Any) -> Any:
+        out, new = w.step([v.value for v in model.held], x)
+        for i, value in new.items():
+            model.held[i].value = value
+        return out
+
+    model = Model()
+    return _argument(jitmagic.jit(step), model), lambda: [jnp.asarray(v.value) for v in model.held]
+
+
+def ours_brainpy_argument(w: Workload) -> Running:
+    """`jitmagic.jit` with a BrainPy object as an argument."""
+    import brainpy.math as bm
+
+    return _held_as(bm.Variable, bm.BrainPyObject, w)
+
+
+def ours_brainstate_argument(w: Workload) -> Running:
+    """`jitmagic.jit` with a brainstate module as an argument."""
+    import brainstate as bst
+
+    return _held_as(bst.State, bst.nn.Module, w)
+
+
+def _equinox(w: Workload, jit: Callable[[Any], Any]) -> Running:
+    import equinox as eqx
+
+    class Model(eqx.Module):
+        values: list[jax.Array]
+
+    model = Model(w.start())
+
+    @jit
+    def step(model: Any, x: Any) -> Any:
+        out, new = w.step(model.values, x)
+        return Model([new.get(i, p) for i, p in enumerate(model.values)]), out
+
+    def call(x: Any) -> Any:
+        nonlocal model
+        model, out = step(model, x)
+        return out
+
+    return call, lambda: list(model.values)
 
 
 def equinox(w: Workload) -> Running:
     """equinox `filter_jit`, the model in and out."""
     import equinox as eqx
 
-    class Model(eqx.Module):
-        values: list[jax.Array]
+    return _equinox(w, eqx.filter_jit)
 
-    model, x = Model(w.start()), w.x()
 
-    @eqx.filter_jit
-    def step(model: Any, x: Any) -> Any:
-        out, new = w.step(model.values, x)
-        return Model([new.get(i, p) for i, p in enumerate(model.values)]), out
+def equinox_by_hand(w: Workload) -> Running:
+    """`jax.jit`, an equinox model in and out."""
+    return _equinox(w, jax.jit)
 
-    def call() -> Any:
-        nonlocal model
-        model, out = step(model, x)
-        return out
 
-    return call, lambda: list(model.values)
+def ours_equinox(w: Workload) -> Running:
+    """`jitmagic.jit`, an equinox model in and out."""
+    return _equinox(w, jitmagic.jit)
 
 
 PEERS: dict[str, tuple[Callable[[Workload], Running], str]] = {
@@ -365,73 +429,110 @@ PEERS: dict[str, tuple[Callable[[Workload], Running], str]] = {
     "BrainPy bm.jit": (brainpy, "brainpy"),
     "jitmagic, brainstate": (ours_brainstate, "brainstate"),
     "brainstate jit": (brainstate, "brainstate"),
+    "jitmagic, BrainPy, argument": (ours_brainpy_argument, "brainpy"),
+    "jitmagic, brainstate, arg.": (ours_brainstate_argument, "brainstate"),
     "jitmagic, nnx": (ours_nnx, "flax"),
+    "jitmagic, nnx, argument": (ours_nnx_argument, "flax"),
     "nnx.jit": (nnx_jit, "flax"),
     "nnx.cached_partial": (nnx_cached_partial, "flax"),
     "nnx split/merge": (nnx_split_merge, "flax"),
     "equinox filter_jit": (equinox, "equinox"),
+    "by hand, equinox": (equinox_by_hand, "equinox"),
+    "jitmagic, equinox": (ours_equinox, "equinox"),
 }
+BASE = {"jitmagic, equinox": "by hand, equinox"}
+"""What a contestant is compared with, where that is not the hand-written function with a tuple."""
 
 
-def prepare(w: Workload, wanted_peers: str = "") -> Iterator[tuple[str, Callable[[], Any]]]:
+def prepare(w: Workload, wanted_peers: str = "") -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """The contestants that are installed and compute the same, the hand-written one first."""
     call, read = by_hand(w)
+    x = w.x()
     for _ in range(5):
-        call()
+        call(x)
     wanted = read()
     yield "by hand", call
     for name, (make, needs) in PEERS.items():
         if needs and importlib.util.find_spec(needs) is None:
             continue
-        if wanted_peers not in name and name != "by hand, again":
+        if wanted_peers not in name and not name.startswith("by hand"):
             continue
-        if name.endswith("donated") and not w.step(w.start(), w.x())[1]:
+        if name.endswith("donated") and not w.step(w.start(), x)[1]:
             continue
         call, read = make(w)
         for _ in range(5):
-            call()
+            call(x)
         for a, b in zip(wanted, read(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=f"{name} computes another state")
         yield name, call
 
 
-def measure(
-    w: Workload, rounds: int, budget_s: float, peers: str = ""
-) -> dict[str, tuple[float, float, float]]:
-    """By contestant: seconds per call and ratio to the hand-written function, medians over the rounds, and the
-    ratio of the fastest rounds."""
-    calls = dict(prepare(w, peers))
-    loops = {name: _loops(call, budget_s) for name, call in calls.items()}
+Figures = dict[str, tuple[float, float, float]]
+"""By contestant: seconds per call and ratio to the hand-written function, medians over the rounds, and the ratio of the
+fastest rounds."""
+
+
+def measure(calls: dict[str, Callable[[Any], Any]], x: Any, rounds: int, budget_s: float) -> Figures:
+    """All contestants in turn, round after round."""
+    loops = {name: _loops(call, x, budget_s) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     gc.collect()
     gc.disable()
     order = list(calls)
     for k in range(rounds):
         for name in order[k % len(order) :] + order[: k % len(order)]:
-            times[name].append(_time(calls[name], loops[name]))
+            times[name].append(_time(calls[name], x, loops[name]))
     gc.enable()
-    base = times["by hand"]
+    base = {name: times[BASE.get(name, "by hand")] for name in times}
     return {
         name: (
             statistics.median(t),
-            statistics.median(a / b for a, b in zip(t, base, strict=True)),
-            min(t) / min(base),
+            statistics.median(a / b for a, b in zip(t, base[name], strict=True)),
+            min(t) / min(base[name]),
         )
         for name, t in times.items()
     }
 
 
-def _loops(call: Callable[[], Any], budget_s: float) -> int:
-    return max(3, min(2000, int(budget_s / _time(call, 20))))
+def signatures(rounds: int, budget_s: float, peers: str) -> dict[str, Figures]:
+    """One function in one signature and context after the other, each called often."""
+    w = Workload("signatures", scaled, lambda: [*_random((10,), (10,)), jnp.int32(0)], lambda: jnp.ones(10))
+    calls = dict(prepare(w, peers))
+    mesh = jax.make_mesh((1,), ("data",))
+    first: Any = jnp.ones(10)
+    turns: list[tuple[str, Any, Callable[[], Any]]] = [
+        ("first", first, contextlib.nullcontext),
+        ("shape", jnp.ones((4, 10)), contextlib.nullcontext),
+        ("dtype", jnp.ones(10, jnp.bfloat16), contextlib.nullcontext),
+        ("number", 2.0, contextlib.nullcontext),
+        ("first again", first, contextlib.nullcontext),
+        ("caches cleared", first, lambda: contextlib.nullcontext(jax.clear_caches())),
+        ("precision", first, lambda: jax.default_matmul_precision("highest")),
+        ("x64", first, lambda: jax.enable_x64(True)),  # type: ignore[attr-defined, no-untyped-call]
+        ("strict types", first, lambda: jax.numpy_dtype_promotion("strict")),
+        ("mesh", first, lambda: jax.set_mesh(mesh)),
+    ]
+    found = {}
+    for name, x, context in turns:
+        with context():
+            for call in calls.values():
+                for _ in range(5):
+                    call(x)
+            found[name] = measure(calls, x, rounds, budget_s)
+    return found
+
+
+def _loops(call: Callable[[Any], Any], x: Any, budget_s: float) -> int:
+    return max(3, min(2000, int(budget_s / _time(call, x, 20))))
 
 
 _clock = time.perf_counter
 
 
-def _time(call: Callable[[], Any], loops: int) -> float:
+def _time(call: Callable[[Any], Any], x: Any, loops: int) -> float:
     start = _clock()
     for _ in range(loops):
-        out = call()
+        out = call(x)
     jax.block_until_ready(out)
     return (_clock() - start) / loops
 
@@ -446,28 +547,36 @@ def main() -> None:
     parser.add_argument("--min", action="store_true", help="also the ratio of the fastest rounds")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--cpu", action="store_true", help="processor time of the calling thread")
+    parser.add_argument(
+        "--signatures", action="store_true", help="other shapes, types and contexts of one function"
+    )
     options = parser.parse_args()
     if options.cpu:
         global _clock
         _clock = time.thread_time
-    table = {}
-    for key in options.only:
-        with contextlib.suppress(KeyError):
-            table[key] = measure(WORKLOADS[key], options.rounds, options.budget, options.peers)
+    if options.signatures:
+        table = signatures(options.rounds, options.budget, options.peers)
+    else:
+        wanted = {key: WORKLOADS[key] for key in options.only if key in WORKLOADS}
+        table = {
+            key: measure(dict(prepare(w, options.peers)), w.x(), options.rounds, options.budget)
+            for key, w in wanted.items()
+        }
     names = list(dict.fromkeys(n for found in table.values() for n in found))
     print(
         f"jax {jax.__version__}, {jax.default_backend()}, {options.rounds} rounds; ratio to hand-written jax.jit"
     )
-    print(f"{'':22}" + "".join(f"{k:>9}" for k in table))
+    wide = 15 if options.signatures else 9
+    print(f"{'':27}" + "".join(f"{k:>{wide}}" for k in table))
     for name in names:
-        cells = (table[k].get(name) for k in table)
+        cells = [table[k].get(name) for k in table]
         if name == "by hand":
-            print(f"{name:22}" + "".join(f"{c[0] * 1e6:7.1f}us" if c else f"{'-':>9}" for c in cells))
+            texts = [f"{c[0] * 1e6:.1f}us" if c else "-" for c in cells]
         else:
-            print(f"{name:22}" + "".join(f"{c[1]:9.2f}" if c else f"{'-':>9}" for c in cells))
-            if options.min:
-                cells = (table[k].get(name) for k in table)
-                print(f"{'  fastest':22}" + "".join(f"{c[2]:9.2f}" if c else f"{'-':>9}" for c in cells))
+            texts = [f"{c[1]:.2f}" if c else "-" for c in cells]
+        print(f"{name:27}" + "".join(f"{t:>{wide}}" for t in texts))
+        if options.min and name != "by hand":
+            print(f"{'  fastest':27}" + "".join(f"{f'{c[2]:.2f}' if c else '-':>{wide}}" for c in cells))
     if options.json:
         with open(options.json, "w") as file:
             json.dump(

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-HEAVY = ("jax", "jaxlib", "ipywidgets", "libcst", "numpy")
+HEAVY = ("jax", "jaxlib", "ipywidgets", "numpy")
 
 ALONE = """
 import json, time

@@ -12,7 +12,8 @@ from jitmagic.report import Fix
 from jitmagic.source.cell import split_calls
 
 _MAGIC = re.compile(r"\s*%%?(?:jitcheck|jit)(?=\s|$)")
-_FLAGS = {"--static": "(?:--static|-s)", "--static-argnums": "--static-argnums", "--dyn": "(?:--dyn|-d)"}
+_FLAGS = {"--static": "(?:--static|-s)", "--static-argnums": "--static-argnums", "--dyn": "(?:--dyn|-d)",
+          "--donate": "--donate", "--donate-argnums": "--donate-argnums"}  # fmt: skip
 
 
 def corrected(source: str, fix: Fix) -> str:
@@ -54,8 +55,32 @@ def with_option(line: str, flag: str, values: Sequence[str]) -> str:
     joined = ",".join(values)
     quoted = f'"{joined}"' if re.search(r"\s", joined) else joined
     option = f" {flag} {quoted}" if joined else ""
-    old = re.compile(rf"""\s+{_FLAGS[flag]}(?:\s+|=)(?:"[^"]*"|'[^']*'|\S+)""")
+    old = _option(flag)
     return head[0] + (old.sub(lambda _: option, rest, count=1) if old.search(rest) else option + rest)
+
+
+def option_of(line: str, flag: str) -> tuple[str, ...]:
+    """What a magic line lists for the option."""
+    found = _option(flag).search(line)
+    return tuple(filter(None, re.split(r"[,\s]+", found[1].strip("\"'")))) if found else ()
+
+
+def _option(flag: str) -> re.Pattern[str]:
+    return re.compile(rf"""\s+{_FLAGS[flag]}(?:\s+|=)("[^"]*"|'[^']*'|\S+)""")
+
+
+def functions_of(line: str) -> list[str]:
+    """The functions that a magic line names."""
+    return re.findall(r"\s-f(?:\s+|=)(\S+)", line)
+
+
+def with_functions(line: str, names: Sequence[str]) -> str:
+    """`line` with these functions for its magic to take, in the place of those that it named."""
+    head = _MAGIC.match(line)
+    if head is None:
+        return line
+    rest = re.sub(r"\s+-f(?:\s+|=)\S+", "", line[head.end() :])
+    return head[0] + "".join(f" -f {name}" for name in names) + rest
 
 
 def with_calls(line: str, fix: Fix) -> str:

@@ -82,6 +82,8 @@ class Leaf:
     """`repr` of a Python scalar or of a short static value; empty for arrays."""
     static: bool = False
     hashable: bool = True
+    settles: bool = False
+    """An object with nothing in it that could change: settings, by which it compares, or nothing at all."""
     code: int | None = None
     """Of a Python function: the same number for functions that do the same, as far as their code tells."""
 
@@ -145,6 +147,18 @@ class Write:
     after: str = ""
     settled: bool = False
     """A further run changes nothing there: a memo that is filled, an attribute that is made at first use."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A place that the cell leaves otherwise with the compiled function than without jit."""
+
+    place: str
+    """As the function names it: `self.losses`."""
+    path: str
+    """As the notebook does: `trainer.losses`."""
+    compiled: str
+    plain: str
 
 
 @dataclass(frozen=True)
@@ -348,8 +362,8 @@ class Silent:
     truncated: tuple[Truncation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()
-    """Arguments into which the function stores what the caller sees: mutable arrays of jax's, objects that flax's own
-    jit carries back."""
+    """Arguments into which the function stores what the caller sees: mutable arrays of jax's, objects of
+    frameworks."""
 
 
 @dataclass(frozen=True)
@@ -363,6 +377,7 @@ class Evidence:
     variables: tuple[Variable, ...] = ()
     writes: tuple[Write, ...] = ()
     differences: tuple[Difference, ...] = ()
+    lost: tuple[Loss, ...] = ()
     traces: int = 0
     compiles: int = 0
     equations: int | None = None

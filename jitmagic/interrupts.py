@@ -23,8 +23,8 @@ def deferred() -> Iterator[None]:
         yield
         return
     noted: list[tuple[Any, Any]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
     try:
+        signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
         yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -15,6 +15,10 @@ from typing import Any
 
 from jitmagic.interrupts import deferred
 
+around_runs: list[Callable[[], contextlib.AbstractContextManager[Any]]] = []
+"""What holds besides in every run of the user's code that the user did not ask for; a room adds its own when it is
+imported."""
+
 _MISSING = object()
 
 

@@ -21,7 +21,7 @@ SCHEMA = 1
 MIME_TYPE = "application/vnd.jitmagic.v1+json"
 
 Severity = Literal["error", "warning", "note"]
-Verdict = Literal["ok", "fails", "untraced"]
+Verdict = Literal["ok", "wrong", "fails", "untraced"]
 Role = Literal["constant", "dynamic", "static"]
 Applicability = Literal["safe", "unsafe", "display"]
 Origin = Literal["user", "library", "operation", "check"]
@@ -390,12 +390,16 @@ class Report:
     schema: int = field(default=SCHEMA)
 
     @property
-    def verdict(self) -> Literal["ok", "warnings", "fails", "untraced"]:
-        """`fails` with an error among the findings, `warnings` with a warning, else `ok`;
-        `untraced` where no function was called yet."""
-        severities = {f.severity for f in self.findings}
+    def verdict(self) -> Literal["ok", "warnings", "wrong", "fails", "untraced"]:
+        """`fails` with an error among the findings, `wrong` where a function compiles and its results or the state
+        that it leaves are others than without jit, `warnings` with a warning, else `ok`; `untraced` where no function
+        was called yet."""
+        wrong = {f.name for f in self.functions if f.verdict == "wrong"}
+        severities = {f.severity for f in self.findings if f.function not in wrong or f.severity != "error"}
         if "error" in severities or any(f.verdict == "fails" for f in self.functions):
             return "fails"
+        if wrong:
+            return "wrong"
         if "warning" in severities:
             return "warnings"
         return "ok" if any(f.verdict == "ok" for f in self.functions) else "untraced"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
-from jitmagic.checking import subject, watched
+from jitmagic.checking import subject
+from jitmagic.trial import whose_run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +29,34 @@ def _young_garbage_only() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def python_of_jax() -> Callable[..., int]:
+    """How many Python functions of jax's run in a call: none where its compiled dispatch serves. Random keys are taken
+    apart by one in any case."""
+    import jax
+
+    directory = os.path.dirname(jax.__file__)
+
+    def count(call: Callable[..., Any], *args: Any) -> int:
+        found = 0
+
+        def see(frame: Any, event: str, _: Any) -> None:
+            nonlocal found
+            code = frame.f_code
+            ours = code.co_filename.startswith(directory) and code.co_name != "prngkeyarray_flatten"
+            found += event == "call" and ours
+
+        before = sys.getprofile()
+        sys.setprofile(see)
+        try:
+            call(*args)
+        finally:
+            sys.setprofile(before)
+        return found
+
+    return count
 
 
 class Notebook:
@@ -88,6 +119,6 @@ def bare(_shell: InteractiveShell) -> Iterator[Notebook]:
 def notebook(bare: Notebook, monkeypatch: pytest.MonkeyPatch) -> Notebook:
     """A shell with the extension loaded and jax imported; failures of our own are raised."""
     monkeypatch.setattr(subject, "RAISE", True)
-    monkeypatch.setattr(watched._state, "plain", 0)
+    monkeypatch.setattr(whose_run.STATE, "plain", 0)
     bare.ok("%load_ext jitmagic\nimport jax, jax.numpy as jnp, numpy as np")
     return bare

@@ -41,6 +41,7 @@ LAYERS = (
 FRAMEWORKS = ("brainpy", "brainstate", "braintools", "equinox", "flax", "optax", "spark", "haiku")
 ADAPTERS = ("state/adapters.py", "tracing/foreign.py", "fixes/classes/frameworks.py")
 """Where a framework may be named. `rules/` may name them in its pages and words."""
+REGISTRY = "fixes/families.py"
 MESSAGES = "tracing/messages.py"
 
 
@@ -191,16 +192,10 @@ def kinds() -> frozenset[str]:
 def kinds_by_name() -> Iterator[str]:
     """A kind is written in `rules/`, in `kinds.py`, and where the registry of corrections is told what it is for."""
     for path, tree in files().items():
-        if room(path) in ("rules", "kinds"):
+        if room(path) in ("rules", "kinds") or path == REGISTRY:
             continue
-        registered = {
-            id(n)
-            for f in ast.walk(tree)
-            if isinstance(f, ast.Call) and getattr(f.func, "id", "") in ("fix", "rewrite")
-            for n in ast.walk(f)
-        }
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and node.value in kinds() and id(node) not in registered:
+            if isinstance(node, ast.Constant) and node.value in kinds():
                 yield f"{path} writes the kind {node.value!r}"
 
 

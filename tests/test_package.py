@@ -16,7 +16,7 @@ import pytest
 import jitmagic
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = {"jax", "jaxlib", "numpy", "ipywidgets", "libcst", "IPython"}
+HEAVY = {"jax", "jaxlib", "numpy", "ipywidgets", "IPython"}
 
 
 def modules_after(code: str) -> set[str]:

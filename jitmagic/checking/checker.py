@@ -11,7 +11,8 @@ a call that jax has not compiled for
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,8 @@ from jitmagic import report, whatif
 from jitmagic.checking import plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
-from jitmagic.checking.watched import plainly
 from jitmagic.trial import quiet
+from jitmagic.trial.whose_run import plainly
 
 LOOKED_AT = 3
 """How many of the first results are looked at for values that are not finite."""
@@ -34,22 +35,37 @@ class Checker(Subject):
 
     def unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call in a run of ours that is about other functions: as the user's, and nothing is noted of it."""
+        __tracebackhide__ = True
         if not self.settings.compile or self.framework:
             return self.original(*args, **kwargs)
-        return self.compiled_for(args)(*self.rest(args), **kwargs)
+        return self.compiled_for(args, kwargs)(*self.rest(args), **kwargs)
+
+    def retire(self) -> None:
+        """Nobody looks at the calls any more: they are made as they would be, and nothing is told."""
+        self.call = self.unrecorded  # type: ignore[method-assign]
+        self.on_news, self.reported, self.progress = lambda subject: None, lambda: False, None
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
             return self._call_plain(args, kwargs)
-        traced, frozen = self.shim.traced, self.variants.of(lambda: self.kind_of_call(args, kwargs))
-        stale = frozen.changed() if frozen is not None else None
+        traced, (frozen, stale) = self.shim.traced, self._frozen(args, kwargs)
+        outermost = self.before_traces is None
+        if outermost:
+            self.before_traces = []
         try:
-            if self._run is not None:
-                out = self._run(*args, **kwargs)
-            else:
-                out = self._slow_call(args, kwargs)
+            try:
+                if self._run is not None:
+                    out = self._run(*args, **kwargs)
+                else:
+                    out = self._slow_call(args, kwargs)
+            finally:
+                if outermost:
+                    self._take_out_tracers()
+        except KeyboardInterrupt as exc:
+            tracebacks.shorten(exc, tuple)
+            raise
         except Exception as exc:
             self.seen.count += 1
             if stale:
@@ -71,6 +87,24 @@ class Checker(Subject):
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 
+    def _frozen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+        """What the program of such a call has as constants, and which of that have changed since."""
+        try:
+            frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
+            return frozen, frozen.changed() if frozen is not None else ()
+        except Exception as exc:
+            self.failed_inside("the diagnosis", exc)
+            return None, ()
+
+    def _take_out_tracers(self) -> None:
+        """After a call of the user's: what its traces have left behind is as it was before them."""
+        taken, self.before_traces = self.before_traces, None
+        if not taken or not _outside_traces():
+            return
+        for before in reversed(taken):
+            self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
+            self.guarded(lambda: before.restore(only_tracers=True))  # noqa: B023
+
     def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
@@ -83,13 +117,30 @@ class Checker(Subject):
         if self.seen.count == 0 and _outside_traces() and self._first.acquire(blocking=False):
             try:
                 out = self._first_call(args, kwargs)
+            except Exception as exc:
+                if not tracebacks.is_ours(exc):
+                    raise
+                out = self._without_us(args, kwargs)
+                self.failed_inside("the diagnosis", exc)
             finally:
                 self._first.release()
         else:  # also where another thread makes the first call: to wait for it could be to wait forever
-            out = self.compiled_for(args)(*self.rest(args), **kwargs)
+            out = self._without_us(args, kwargs)
         if not isinstance(self._compiled, StatefulMethod):
             self._run = self._compiled
         return out
+
+    def _without_us(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The user's call where a step of ours fails: compiled if that can be done."""
+        try:
+            target = self.compiled_for(args, kwargs)
+        except Exception as exc:
+            if not tracebacks.is_ours(exc):
+                raise
+            self.failed_inside("compiling", exc)
+            with plainly():
+                return self.fn(*args, **kwargs)
+        return target(*self.rest(args), **kwargs)
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], traces: int) -> None:
         """A call after which there is something new to tell."""
@@ -101,20 +152,8 @@ class Checker(Subject):
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         self.seen.count += 1
-        failed, run = False, None
-        if _outside_traces():
-            if self._is_new(args, kwargs):
-                run = plain_runs.OwnRun(self, args, kwargs)
-                self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
-                failed = bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
-                self.guarded(self.on_news, self)
-            elif self.original is not self.fn:
-                frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
-                if frozen is not None and (stale := frozen.changed()):
-                    self.guarded(self._stale, frozen, stale)
-                    self.guarded(self.on_news, self)
-        elif self.seen.count == 1:
-            self.guarded(self._seen_inside, args, kwargs)
+        run = self.guarded(self._before_plain, args, kwargs)
+        failed = run is not None and bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
         try:
             # what is compiled inside of a function that is not for jit itself is watched there
             with plainly(made=True) if self.settings.diagnose else contextlib.nullcontext():
@@ -131,6 +170,23 @@ class Checker(Subject):
             elif self.original is not self.fn:
                 tracebacks.shorten(exc, lambda: told_of(self), self.reported)
             raise
+
+    def _before_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> plain_runs.OwnRun | None:
+        """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""
+        if not _outside_traces():
+            if self.seen.count == 1:
+                self._seen_inside(args, kwargs)
+        elif self._is_new(args, kwargs):
+            run = plain_runs.OwnRun(self, args, kwargs)
+            self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
+            self.guarded(self.on_news, self)
+            return run
+        elif self.original is not self.fn:
+            frozen, stale = self._frozen(args, kwargs)
+            if stale:
+                self._stale(frozen, stale)
+                self.on_news(self)
+        return None
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
@@ -158,16 +214,17 @@ class Checker(Subject):
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
-        target = self.compiled_for(args)
+        target = self.compiled_for(args, kwargs)
         staged = self._trace(target, args, kwargs)
         if self.settings.trace_only:
             self.remember(args, kwargs, traced=True)
-            return staged.traced.out_info
+            out = staged.traced.out_info
+            return out if self.stateful(args) is None else out[0]
         if not self.settings.measure:
             return self._unmeasured(target, staged, args, kwargs)
         only_once = results.once_only(staged)
         try:
-            eager = results.run_without_jit(self, args, kwargs, only_once)
+            eager = self.guarded(results.run_without_jit, self, args, kwargs, only_once)
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
             staged.before.restore()
             raise
@@ -175,12 +232,13 @@ class Checker(Subject):
         self.keep(args, kwargs)
         timed = results.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
         out = target(*self.rest(args), **kwargs)
-        self.remember(args, kwargs, traced=True)
+        self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
         self.guarded(results.find_not_finite, self, out, staged, inputs)
-        self.guarded(results.compare_results, self, eager, out, staged, inputs)
+        if eager is not None:
+            self.guarded(results.compare_results, self, eager, out, staged, inputs)
         if self.settings.time and only_once:
             self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
-        elif timed is not None:
+        elif timed is not None and eager is not None:
             self.guarded(results.time_runs, self, target, timed, eager)
         self.guarded(results.find_peak, self, staged, args)
         self.guarded(results.read_own_clocks, self)
@@ -190,7 +248,7 @@ class Checker(Subject):
         """A first call in a run of ours, whose results are compared as a whole."""
         inputs = self.inputs(args, kwargs)
         out = target(*self.rest(args), **kwargs)
-        self.remember(args, kwargs, traced=True)
+        self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
         self.guarded(results.find_not_finite, self, out, staged, inputs)
         return out
 
@@ -202,7 +260,7 @@ class Checker(Subject):
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.keep(args, kwargs)
         self.remember(args, kwargs, traced=True)
-        staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+        staged = self.compiled_for(args, kwargs).trace(*self.rest(args), **kwargs)
         self._look_at(staged, args, kwargs)
 
     # -- the trace
@@ -215,6 +273,11 @@ class Checker(Subject):
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
         before = snapshot.take(reach)
+        printed: Callable[[], str] = str
+
+        def wrote() -> None:
+            self._wrote(self.users_own(before.changes(), reach))
+
         try:
             with quiet.overheard() as printed:
                 staged = stages.run_stages(
@@ -224,14 +287,14 @@ class Checker(Subject):
                     compile=not self.settings.trace_only,
                     progress=self.progress,
                 )
-            self.guarded(self._wrote, self.users_own(before.changes(), reach))
+            self.guarded(wrote)
         except BaseException:
-            self.guarded(self._wrote, self.users_own(before.changes(), reach))
+            self.guarded(wrote)
             before.restore()
             raise
         finally:
             self.seen.printed = self.seen.printed or printed()
-            before.restore(only_tracers=True)
+            self.guarded(functools.partial(before.restore, only_tracers=True))
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages = staged.stages
@@ -316,7 +379,7 @@ class Checker(Subject):
         if jit_is_off():
             return
         before = self.seen.silent
-        traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+        traced = self.compiled_for(args, kwargs).trace(*self.rest(args), **kwargs)
         collect.observe_result(self, traced, self.inputs(args, kwargs), out)
         if self.seen.silent != before:
             self.on_news(self)
@@ -354,6 +417,7 @@ class Checker(Subject):
     def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         from jitmagic.checking.failures import diagnose_failure
 
+        tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.remember(args, kwargs, traced=False, outcome="failed")
         if not self.settings.measure:
             return
@@ -362,7 +426,6 @@ class Checker(Subject):
         self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
         self._what_if(args, kwargs)
         self.seen.traces = self.shim.traced
-        tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -370,14 +433,16 @@ class Checker(Subject):
         self.keep(args, kwargs)
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
         try:
-            with quiet.held_back(), quiet.undone(self.reach(args, kwargs)):
-                target = self.compiled_for(args)
+            with quiet.undone(self.reach(args, kwargs)), quiet.held_back():
+                target = self.compiled_for(args, kwargs)
                 staged = self._trace(target, args, kwargs)
             self.remember(args, kwargs, traced=True)
             self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
         except Exception as exc:
             from jitmagic.checking.failures import diagnose_failure
 
+            if tracebacks.is_ours(exc):
+                raise
             if refused := quiet.refusal(exc):
                 self.seen.note(f"the call was not traced beforehand: {refused}")
                 self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
@@ -392,10 +457,15 @@ class Checker(Subject):
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Diagnose one call that nobody makes: its plain run is rehearsed too."""
+        from jitmagic.tracing import compat
+
+        new = compat.never_called(root.value for root in self.reach(args, kwargs).roots)
         self.diagnose(args, kwargs)
         if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
             self.guarded(plain_runs.rehearse, self, args, kwargs, self.looked)
         self.looked = None
+        for jitted in new:  # the user's own first call traces it
+            jitted.clear_cache()
 
 
 def _outside_traces() -> bool:

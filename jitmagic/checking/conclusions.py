@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -34,7 +35,8 @@ def evidence_of(subject: Subject) -> ev.Evidence:
         ),
         jitted_by_user=subject.jitted_by_user, framework=subject.framework,
         calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
-        writes=tuple(s.writes.values()), differences=tuple(s.differences), traces=s.traces,
+        writes=tuple(s.writes.values()), differences=tuple(s.differences), lost=tuple(s.lost),
+        traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
         static_verified=s.static_verified, silent=s.silent, notes=tuple(s.notes),
     )  # fmt: skip
@@ -44,10 +46,22 @@ def told_of(subject: Subject) -> tuple[report.Finding, ...]:
     """The findings, without a search for corrections."""
     evidence = evidence_of(subject)
     try:
-        return rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
+        found = rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
+        return tuple(confirmed(f, evidence.lost) for f in found)
     except Exception as exc:
         subject.failed_inside("the search for findings", exc)
         return ()
+
+
+def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Finding:
+    """The finding as an error that says both values, where the calls have shown what it warns of."""
+    if finding.severity != "warning":
+        return finding
+    loss = next((x for x in losses if x.place in finding.culprits), None)
+    if loss is None:
+        return finding
+    values = f"`{loss.path}` is {loss.compiled} after this cell, and {loss.plain} without jit"
+    return replace(finding, severity="error", message=f"{finding.message}; {values}")
 
 
 def function_report(subject: Subject) -> report.FunctionReport:
@@ -55,13 +69,22 @@ def function_report(subject: Subject) -> report.FunctionReport:
     s = subject.seen
     verdict: report.Verdict = "untraced"
     if s.calls:
-        verdict = "fails" if any(c.outcome == "failed" for c in s.calls) else "ok"
+        failed = any(c.outcome == "failed" for c in s.calls)
+        verdict = "fails" if failed else "wrong" if is_wrong(s) else "ok"
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
-        state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, timing=s.timing,
+        state=tuple(_state(v) for v in s.variables.values()), stages=s.stages,
+        timing=report.Timing() if verdict == "wrong" else s.timing,
         cost=s.cost, lines=s.lines, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
+
+
+def is_wrong(seen: Seen) -> bool:
+    """The compiled calls give or leave something else than plain ones."""
+    return bool(seen.lost) or any(
+        d.reason in ("values", "shape", "structure", "raises") for d in seen.differences
+    )
 
 
 def _arguments(seen: Seen) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from jitmagic import fixes, report
 from jitmagic.checking.conclusions import assemble, evidence_of, told_of
+from jitmagic.checking.rerun import verifier_of_function
 from jitmagic.checking.subject import Subject
-from jitmagic.fixes import prove
 from jitmagic.settings import CellSource
+from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
 LOOKING = "looking for corrections"
@@ -29,7 +30,11 @@ def findings_of(
         found = told_of(subject)
         try:
             with subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext():
-                found = fixes.propose(found, evidence_of(subject), subject, deadline, verifier)
+                on_calls = None
+                if verifier is None or verifier.reruns.obstacle():
+                    end = deadline or budget.clock() + subject.budget
+                    on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
+                found = fixes.propose(found, evidence_of(subject), subject, deadline, verifier, on_calls)
         except Exception as exc:
             subject.failed_inside("the search for fixes", exc)
         subject.concluded = key, found
@@ -40,6 +45,6 @@ def report_of(
     subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
 ) -> report.Report:
     """One report about several functions, with corrections."""
-    deadline = prove.clock() + max((s.budget for s in subjects), default=0.0)
+    deadline = budget.clock() + max((s.budget for s in subjects), default=0.0)
     verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)
     return assemble(subjects, cell, notes, findings=lambda s: findings_of(s, deadline, verifier))

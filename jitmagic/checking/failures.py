@@ -13,7 +13,9 @@ from jitmagic import evidence as ev
 from jitmagic import patches
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
+from jitmagic.tracing.messages import is_of_keys
 from jitmagic.trial import quiet
+from jitmagic.trial.budget import OutOfTime, within
 
 if TYPE_CHECKING:
     from jitmagic.checking.subject import Subject
@@ -49,7 +51,7 @@ def diagnose_failure(
     if first.op == "leak":
         first = _put_away(checker, first)
     checker.seen.problems = _joined(checker.seen.problems, [first])
-    if iterators.among((args, kwargs)) or not _is_new(checker, first, args, kwargs):
+    if iterators.among((args, kwargs)) or is_of_keys(str(exc)) or not _is_new(checker, first, args, kwargs):
         return
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
@@ -68,7 +70,7 @@ def diagnose_failure(
 def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
     """jax makes a placeholder of any object with an attribute `dtype` (layers of Flax have one), and the function
     then misses what the object has: the argument is at fault."""
-    from jitmagic.tracing import leaves, search
+    from jitmagic.tracing import leaves, minimal_static
 
     if problem.op != "user" or not re.search(
         r"Tracer'? (object )?has no attribute|Tracer'? object is not", problem.message
@@ -77,7 +79,7 @@ def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
     static = checker.options.static_parameters(checker.fn)
     taken = [
         path for path, leaf in leaves.named_leaves(checker.fn, args, kwargs)
-        if hasattr(leaf, "dtype") and not search.is_jax_type(leaf) and re.split(r"[.\[]", path)[0] not in static
+        if hasattr(leaf, "dtype") and not minimal_static.is_jax_type(leaf) and re.split(r"[.\[]", path)[0] not in static
     ]  # fmt: skip
     if not taken:
         return problem
@@ -129,7 +131,6 @@ def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
     it is, and its scans in Python."""
     import jax
 
-    from jitmagic.checking.plain_runs import OutOfTime, within
     from jitmagic.tracing import locate
 
     try:
@@ -272,13 +273,13 @@ def _same(a: ev.Problem, b: ev.Problem) -> bool:
 
 def _search(checker: Subject, args: Any, kwargs: Any) -> None:
     """The smallest set of leaves that would have to be static, where there is one."""
-    from jitmagic.tracing import search
+    from jitmagic.tracing import minimal_static
 
     problems = checker.seen.problems
     suspects = list(dict.fromkeys(leaf for p in problems if p.op != "setitem" for leaf in p.leaves))
     stored = [leaf for p in problems for leaf in p.leaves if leaf not in suspects]
     with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly():
-        result = search.smallest_static(
+        result = minimal_static.smallest_static(
             checker.fn, args, kwargs,
             static_argnums=checker.options.static_argnums, static_argnames=checker.options.static_argnames,
             suspects=suspects, stored=stored, budget_s=checker.budget / 2,

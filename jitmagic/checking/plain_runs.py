@@ -7,18 +7,18 @@ a result that is not finite, and arguments that the function writes into.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jitmagic.checking.subject import Subject
-from jitmagic.checking.watched import plainly
 from jitmagic.evidence import Write
+from jitmagic.measure import peak
+from jitmagic.tracing import compat
 from jitmagic.trial import quiet
+from jitmagic.trial.budget import OutOfTime, within
+from jitmagic.trial.whose_run import plainly
 
 
 @dataclass
@@ -27,40 +27,6 @@ class Look:
 
     traced: Any
     inputs: list[Any]
-
-
-class OutOfTime(BaseException):
-    """A run that the user did not ask for has taken too long; no handler of the user's may catch it."""
-
-
-@contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in this thread after so many seconds, between two steps of Python, as an interrupt would be."""
-    thread, lock, active = ctypes.c_ulong(threading.get_ident()), threading.Lock(), [True]
-    raise_in, fired = ctypes.pythonapi.PyThreadState_SetAsyncExc, threading.Event()
-
-    def stop() -> None:
-        with lock:
-            if active:
-                fired.set()
-                raise_in(thread, ctypes.py_object(OutOfTime))
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        with lock:
-            active.clear()
-        timer.cancel()
-        if fired.is_set():
-            # It may have been caught in there, or not have come yet. To take it back would leave Python 3.11 and 3.12
-            # waiting for it: a profiler or debugger then hangs. One that comes for sure settles both.
-            with contextlib.suppress(OutOfTime):
-                raise_in(thread, ctypes.py_object(OutOfTime))
-                while True:
-                    pass
 
 
 def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:
@@ -141,6 +107,12 @@ def gives_away(subject: Subject) -> bool:
     return bool(subject.options.donate_argnames or subject.options.donate_argnums)
 
 
+def only_compiled(jaxpr: Any) -> str:
+    """Why this program does not run once more operation by operation; '' where it may."""
+    called = compat.calls_back(jaxpr)
+    return f"it calls back to Python ({called}), as often as it runs" if called else peak.too_large(jaxpr)
+
+
 def rehearse(
     subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Look | None, compiled: Any = None
 ) -> None:
@@ -148,11 +120,8 @@ def rehearse(
 
     `compiled` is what the user's own compiled function gave, where it was called.
     """
-    from jitmagic.tracing import compat
-
-    called = compat.calls_back(seen.traced.jaxpr) if seen is not None else ""
-    if called:
-        subject.seen.note(f"the run without jit was left out: it calls back to Python ({called})")
+    if seen is not None and (reason := only_compiled(seen.traced.jaxpr)):
+        subject.seen.note(f"the run without jit was left out: {reason}")
         return
     reach = subject.reach(args, kwargs)
     try:
@@ -181,6 +150,18 @@ def look_at_changes(
     changes = before.changes()
     note_argument_writes(subject, changes, args, kwargs, out)
     subject.seen.settle(changes)
+
+
+def settle(subject: Subject) -> None:
+    """Tell of what a function has written which of it a further run leaves alone: a memo, what is made at first use."""
+    seen = subject.seen
+    if not seen.samples or all(w.tracer for w in seen.writes.values()):
+        return
+    sample = seen.samples[-1]
+    reach = subject.reach(sample.args, sample.kwargs)
+    with quiet.undone(reach) as before, quiet.held_back(), plainly():
+        subject.fn(*sample.args, **sample.kwargs)
+        seen.settle(before.changes())
 
 
 def note_argument_writes(

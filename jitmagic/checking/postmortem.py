@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,9 @@ from jitmagic.state.definition import function_facts
 
 if TYPE_CHECKING:
     from jitmagic.checking.subject import Subject
+    from jitmagic.trial.verify import Verifier
 
+VerifierUntil = Callable[[float], "Verifier | None"]
 CELL = "the cell"
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
@@ -37,11 +40,12 @@ def report_of(
     sources: Sequence[str] = (),
     subjects: Iterable[Subject] = (),
     namespace: dict[str, Any] | None = None,
+    verifier: VerifierUntil = lambda deadline: None,
 ) -> Report | None:
     """What a rule says about an exception that jax raised; None for any other exception.
 
     `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
-    notebook's names (`namespace`), corrections of the whole cell are tried too.
+    notebook's names (`namespace`), corrections of the whole cell are tried too, which the `verifier` tests.
     """
     from jitmagic.tracing import callsite, locate
 
@@ -62,7 +66,7 @@ def report_of(
     found = rules.run(evidence, rules.Settings())
     cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
     if namespace is not None and cell:
-        found = with_fixes(found, evidence, cell, sources, namespace)
+        found = with_fixes(found, evidence, cell, sources, namespace, verifier)
     findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
     empty = conclusions.assemble([])
     return Report(
@@ -101,9 +105,10 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
     cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
     fn = site.function if site is not None else None
     if fn is not None:
-        from jitmagic.checking.watched import unwrap_jitted
+        from jitmagic.checking.watched import checker_of, unwrap_jitted
 
-        inner, own = unwrap_jitted(getattr(fn, "_checker", None).original if hasattr(fn, "_checker") else fn)  # type: ignore[union-attr]
+        checker = checker_of(fn)
+        inner, own = unwrap_jitted(checker.original if checker is not None else fn)
         own = JitOptions.of(**site.declared) if site.declared else own
         calls = (ev.Call(_told_leaves(error, problem), "failed"),)
         function = replace(
@@ -195,6 +200,7 @@ def with_fixes(
     cell: str,
     sources: Sequence[str],
     namespace: dict[str, Any],
+    verifier: VerifierUntil = lambda deadline: None,
 ) -> tuple[Finding, ...]:
     """Fixes that need no call on record: the cell is run again with the cells after it."""
     from jitmagic import fixes
@@ -209,7 +215,10 @@ def with_fixes(
     last = max(i for i, s in enumerate(sources) if s == cell)
     subject.history = lambda: [s for s in sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
     try:
-        return fixes.propose(found, evidence, subject)
+        deadline = time.monotonic() + subject.budget
+        tests = verifier(deadline)
+        own = tests is not None and tests.reruns.original.cell == subject.cell.body
+        return fixes.propose(found, evidence, subject, deadline, tests if own else None)
     except Exception as exc:
         subject.failed_inside("the search for fixes", exc)
     return found

@@ -8,31 +8,45 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+import inspect
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import jax
 
 from jitmagic import rules
 from jitmagic.checking.conclusions import evidence_of, told_of
-from jitmagic.checking.plain_runs import within
+from jitmagic.checking.plain_runs import settle, within
 from jitmagic.checking.request import Request, Run, taken
-from jitmagic.checking.seen import Sample
-from jitmagic.checking.watched import held_by, plainly, recording
+from jitmagic.checking.subject import Subject
+from jitmagic.checking.watched import held_by
 from jitmagic.checking.watching import Watching
-from jitmagic.fixes.prove import clock
+from jitmagic.correction import functions_of, option_of, with_option
+from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource
 from jitmagic.source.cell import definitions, uses_jit
 from jitmagic.source.edits import Text, masked
+from jitmagic.source.modules import last_name
 from jitmagic.source.tree import parsed
+from jitmagic.state.paths import split_paths
+from jitmagic.state.values import children, is_user_class
+from jitmagic.tracing import stages
 from jitmagic.tracing.messages import is_of_jax, refuses_stores
+from jitmagic.trial import budget
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.permission import Again
 from jitmagic.trial.play import Ran, play
 from jitmagic.trial.python_loops import loops_in_python, on_numpy
 from jitmagic.trial.verify import Attempt, Examined, Verifier
+from jitmagic.trial.whose_run import plainly, recording
 
+RequestOf = Callable[[str], Request]
+"""What a whole magic line asks for; raises where it cannot be meant."""
+MOST = 1000
+"""Values that are looked at for objects."""
 InTime = Callable[[], contextlib.AbstractContextManager[None]]
 
 
@@ -45,7 +59,7 @@ class CellReruns:
         self,
         run: Run,
         names: dict[str, Any],
-        request_of: Callable[[str], Request],
+        request_of: RequestOf,
         in_time: InTime,
         earlier: Collection[str] = (),
     ) -> None:
@@ -59,7 +73,10 @@ class CellReruns:
         if beginning is None:
             return "what it began from is not known any more"
         trees = [parsed(masked(s)) for s in (self.original.cell, *self.original.later)]
-        own = {n.name for t in trees for n in ast.walk(t) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        nodes = [n for t in trees for n in ast.walk(t)]
+        own = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        made = [n for n in nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
+        own |= {last_name(t) for n in made if last_name(n.value.func) in own for t in n.targets}  # type: ignore[attr-defined]
         judge = Again(self.names, own)
         return beginning.obstacle or next(filter(None, map(judge.obstacle, trees)), "")
 
@@ -68,11 +85,11 @@ class CellReruns:
         ran = self._plain(attempt, self._unjitted(attempt))
         if ran.error is not None and refuses_stores(ran.error):
             other, baseline = self._plain(attempt, self._unjitted(attempt), on_numpy=True), "NumPy arrays"
-        elif ran.error is not None and is_of_jax(ran.error):
+        elif ran.tracers or ran.error is not None and is_of_jax(ran.error) and ran.failed != "OverflowError":
             other, baseline = self._plain(attempt, self._unjitted(attempt, in_python=True)), "loops in Python"
         else:
             return ran
-        if other.error is not None:
+        if other.error is not None or other.tracers:
             return ran
         other.baseline = baseline
         return other
@@ -91,6 +108,10 @@ class CellReruns:
 
         with self.in_time():
             return self._play(attempt, around=around, bound=bound, **more)
+
+    def given(self) -> Iterator[Any]:
+        """Objects from before that the calls are given: none, as the whole is run again."""
+        return iter(())
 
     def _wrap(self, name: str) -> None:
         if callable(self.names.get(name)):
@@ -115,14 +136,14 @@ class CellReruns:
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)
         run = Run(request, source, taken(request, tree), later=list(attempt.later))
         watching = Watching(run, self.names, tree)
-        with self.in_time(), recording(_Checkers(run)):
-            ran = self._play(attempt, first=watching.begin, bound=watching.bound)
+        with self.in_time(), recording(_Checkers(run)), stages.counted() as counted:
+            ran = self._play(attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run))
             checkers = list(run.checkers.values())
             large = rules.Settings(large_constant=request.settings.large_constant)
             found = [f for c in checkers for f in rules.run(evidence_of(c), large)]
         return Examined(
             ran, rules.select(found), sum(c.seen.traces for c in checkers),
-            sum(c.seen.equations or 0 for c in checkers),
+            sum(c.seen.equations or 0 for c in checkers), sum(e[0] == stages.COMPILE for e in counted.events),
         )  # fmt: skip
 
     def _play(self, attempt: Attempt, **how: Any) -> Ran:
@@ -142,26 +163,33 @@ class CellReruns:
         return replace(request, settings=settings)
 
 
+def _settled(run: Run) -> tuple[()]:
+    """Nothing more to show; asked first is what a further run of the functions would leave alone."""
+    for checker in run.checkers.values():
+        with contextlib.suppress(Exception):
+            settle(checker)
+    return ()
+
+
 class CallReruns(CellReruns):
     """Runs the definitions of a cell as the notebook is now, and the calls of one function that were kept."""
 
-    tested = "calls"
+    tested: Literal["cell", "calls"] = "calls"
 
     def __init__(
-        self,
-        function: str,
-        samples: Sequence[Sample],
-        source: CellSource,
-        request: Request,
-        names: dict[str, Any],
-        request_of: Callable[[str], Request],
-        in_time: InTime,
+        self, run: Run, subject: Subject, names: dict[str, Any], request_of: RequestOf, in_time: InTime
     ) -> None:
-        run = Run(request, source, (function,))
+        source = subject.cell
+        later = (*run.source.calls, *run.later)  # corrected too, but not run
+        run = Run(run.request, source, run.targets)
         super().__init__(run, names, request_of, in_time)
-        self.function, self.samples = function, samples
-        self.original = Attempt(source.magic, source.body)
+        self.function, self.samples = subject.bound_as, subject.seen.samples
+        self.original = Attempt(source.magic, source.body, later)
+        self.values: dict[tuple[int, str], Any] = {}
+        """What calls pass for new parameters, by the number of the call."""
         run.beginning = Beginning(names, self._definitions(source.body))
+        for sample in self.samples:
+            run.beginning.reached(subject.reach(sample.args, sample.kwargs))
 
     def obstacle(self) -> str:
         """Why the calls cannot be made again; empty where they can."""
@@ -175,7 +203,7 @@ class CallReruns(CellReruns):
         kept = [s for s in parsed(masked(cell)).body if _defines(s, defined)]
         return ast.Module(kept, [])
 
-    def _play(self, attempt: Attempt, **how: Any) -> Ran:
+    def _play(self, attempt: Attempt, *, last: Callable[[], Iterable[Any]] = tuple, **how: Any) -> Ran:
         assert self.run.beginning is not None
         text = Text(attempt.cell)
         kept = self._definitions(attempt.cell).body
@@ -187,31 +215,64 @@ class CallReruns(CellReruns):
         }
         lines = ["\n" if i in gone else line for i, line in enumerate(text.lines, 1)]
         above = int(attempt.magic.startswith("%%"))
-        return play(self.run.beginning, "".join(lines), (), last=self._called, lines_above=above, **how)
+        called = partial(self._called, dict(attempt.passed))
+        return play(
+            self.run.beginning, "".join(lines), (), last=lambda: itertools.chain(called(), last()),
+            lines_above=above, **how,
+        )  # fmt: skip
 
-    def _called(self) -> Iterator[Any]:
-        """The results of the calls that were kept."""
+    def _called(self, passed: Mapping[str, str]) -> Iterator[Any]:
+        """The results of the calls that were kept, with what they pass for new parameters."""
         head, _, method = self.function.partition(".")
         holder = self.names[head]
         fn: Any = held_by(holder).get(method) if method else holder
-        for sample in self.samples:
-            args, kwargs = sample.args, sample.kwargs
-            if method and args and type(args[0]).__name__ == head:
-                with _of_class(args[0], holder):
-                    yield fn(*args, **kwargs)
-            else:
+        for number, sample in enumerate(self.samples):
+            args, kwargs = sample.args, sample.kwargs | self._more(number, fn, passed)
+            with contextlib.ExitStack() as stack:
+                for value in _objects((args, kwargs)):
+                    kind = self.names.get(type(value).__name__)
+                    if isinstance(kind, type) and is_user_class(kind) and kind is not type(value):
+                        stack.enter_context(_of_class(value, kind))
                 yield fn(*args, **kwargs)
+
+    def given(self) -> Iterator[Any]:
+        """Objects that the calls are given, and those in them."""
+        for sample in self.samples:
+            yield from _objects((sample.args, sample.kwargs))
+
+    def _more(self, number: int, fn: Callable[..., Any], passed: Mapping[str, str]) -> dict[str, Any]:
+        """What the call of this number passes for new parameters: the same in each run."""
+        sample = self.samples[number]
+        for code in passed.values():
+            if (number, code) not in self.values:
+                call = inspect.signature(fn).bind_partial(*sample.args, **sample.kwargs)
+                call.apply_defaults()
+                self.values[number, code] = eval(code, dict(self.names), call.arguments)
+        return {name: self.values[number, code] for name, code in passed.items()}
 
 
 @contextlib.contextmanager
 def _of_class(value: Any, cls: Any) -> Iterator[None]:
     """An object as one of the class that the corrected cell defines."""
     old = type(value)
-    try:
+    with contextlib.suppress(TypeError):  # a tuple, say
         object.__setattr__(value, "__class__", cls)
+    try:
         yield
     finally:
-        object.__setattr__(value, "__class__", old)
+        if type(value) is not old:
+            object.__setattr__(value, "__class__", old)
+
+
+def _objects(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+    """The objects of the user's classes in a value."""
+    seen = {} if seen is None else seen
+    if id(value) not in seen and len(seen) < MOST:
+        seen[id(value)] = value
+        if is_user_class(type(value)):
+            yield value
+        for _, _, inner in children(value):
+            yield from _objects(inner, seen)
 
 
 def _defines(statement: ast.stmt, defined: Collection[str]) -> bool:
@@ -244,16 +305,58 @@ class _Checkers:
 
 
 def verifier_of(
-    run: Run,
-    names: dict[str, Any],
-    request_of: Callable[[str], Request],
-    deadline: float,
-    earlier: Collection[str] = (),
+    run: Run, names: dict[str, Any], request_of: RequestOf, deadline: float, earlier: Collection[str] = ()
 ) -> Verifier:
     """What proves corrections of a cell until a deadline (by `prove.clock`)."""
-
-    def in_time() -> contextlib.AbstractContextManager[None]:
-        return within(max(0.0, deadline - clock()))
-
     told = [f for c in run.checkers.values() for f in told_of(c)]
-    return Verifier(CellReruns(run, names, request_of, in_time, earlier), told)
+    return Verifier(CellReruns(run, names, request_of, _until(deadline), earlier), told)
+
+
+def verifier_on_calls(
+    run: Run, subject: Subject, names: dict[str, Any], request_of: RequestOf, deadline: float
+) -> Verifier:
+    """What tests corrections of a function on the calls that were kept of it."""
+    return Verifier(CallReruns(run, subject, names, request_of, _until(deadline)), told_of(subject))
+
+
+def verifier_of_function(subject: Subject, deadline: float) -> Verifier:
+    """What tests corrections of a function that no cell with a magic has defined, on the calls that were kept."""
+    line = magic_of(subject)
+    request = _asked(subject, line)
+    source = CellSource(subject.cell.text, subject.cell.body, magic=line)
+    names = dict(subject.namespace)
+    head, _, method = subject.bound_as.partition(".")
+    if not method:
+        names[head] = subject.fn
+    run = Run(request, source, request.functions)
+    reruns = CallReruns(run, subject, names, partial(_asked, subject), _until(deadline))
+    reruns.original = replace(reruns.original, magic=line)
+    return Verifier(reruns, told_of(subject))
+
+
+def magic_of(subject: Subject) -> str:
+    """The magic line that would ask for a function as it is compiled now."""
+    options, line = subject.options, f"%%jit -f {subject.bound_as}"
+    for flag, values in (
+        ("--static", options.static_argnames), ("--static-argnums", options.static_argnums),
+        ("--donate", options.donate_argnames), ("--donate-argnums", options.donate_argnums),
+    ):  # fmt: skip
+        line = with_option(line, flag, tuple(map(str, values)))
+    return with_option(line, "--dyn", split_paths(subject.dyn)) if subject.dyn else line
+
+
+def _asked(subject: Subject, line: str) -> Request:
+    """What such a line asks for."""
+    numbers = {key: tuple(map(int, option_of(line, f"--{key}-argnums"))) for key in ("static", "donate")}
+    options = JitOptions.of(
+        static_argnames=option_of(line, "--static") or None, static_argnums=numbers["static"] or None,
+        donate_argnames=option_of(line, "--donate") or None, donate_argnums=numbers["donate"] or None,
+    )  # fmt: skip
+    dyn = ",".join(option_of(line, "--dyn")) or None
+    return Request(
+        "jit", tuple(functions_of(line)), (), options, dyn, replace(subject.settings, compile=True)
+    )
+
+
+def _until(deadline: float) -> InTime:
+    return lambda: within(max(0.0, deadline - budget.clock()))

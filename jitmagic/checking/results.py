@@ -11,12 +11,13 @@ from typing import Any
 from jitmagic import report
 from jitmagic.checking import plain_runs
 from jitmagic.checking.subject import Subject
-from jitmagic.checking.watched import plainly
 from jitmagic.evidence import Difference
 from jitmagic.silent import widths
 from jitmagic.source.tree import uncollected
 from jitmagic.state.definition import source_file
 from jitmagic.trial import quiet
+from jitmagic.trial.budget import OutOfTime, within
+from jitmagic.trial.whose_run import plainly
 
 MOST_COPIED = 2**30
 """Bytes of arguments that are copied to time a call that gives some of them away."""
@@ -45,7 +46,12 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
         start += time.perf_counter() - looked
 
     try:
-        value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
+        with within(subject.budget):
+            value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
+    except OutOfTime:
+        stopped = f"it took more than {subject.budget:g} s"
+        subject.seen.note(f"the run without jit was left out: {stopped}")
+        return Eager(None, None, quiet.Refused(stopped))
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "nothing was compared"))
         return Eager(None, None, exc)
@@ -54,12 +60,9 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
 
 def once_only(staged: Any) -> str:
     """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
-    from jitmagic.tracing import compat
-
     if staged.before is not None and staged.before.drained:
         return quiet.drains(staged.before)
-    called = compat.calls_back(staged.traced.jaxpr)
-    return f"it calls back to Python ({called}), as often as it runs" if called else ""
+    return plain_runs.only_compiled(staged.traced.jaxpr)
 
 
 def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, inputs: list[Any]) -> None:
@@ -220,12 +223,10 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
     import jax
 
     from jitmagic.measure import timing
-    from jitmagic.state import snapshot
 
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
-    before = snapshot.take(reach)
 
     def plain() -> Any:
         with plainly():
@@ -235,12 +236,12 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
         return target(*inputs.rest, **inputs.kwargs)
 
     def restore() -> None:
-        before.restore()
+        before.renew()
         inputs.renew()
 
     stages = subject.seen.stages
     total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
-    with quiet.undone(reach), quiet.held_back():
+    with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
             None if eager.error is not None else plain,
             compiled if inputs.given_away else functools.partial(target, *rest, **kwargs),
@@ -261,18 +262,18 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
     elif timed.constant_folded:
         subject.guarded(_time_unfolded, subject, args, kwargs)
     else:
-        subject.guarded(_doubt, subject, target, rest, kwargs, before.restore)
+        subject.guarded(_doubt, subject, target, rest, kwargs, reach)
 
 
-def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, restore: Any) -> None:
+def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     from jitmagic.measure import lies
 
     jit = subject.seen.timing.jit
     if jit is None:
         return
-    with quiet.held_back():
-        found = lies.host_copies(target, args, kwargs, subject.seen, restore, subject.budget / 5)
+    with quiet.undone(reach) as before, quiet.held_back(apart=False):
+        found = lies.host_copies(target, args, kwargs, subject.seen, before.renew, subject.budget / 5)
         for remark in (found, lies.dispatch(jit)):
             if remark is not None:
                 subject.seen.remark(remark)
@@ -282,7 +283,7 @@ def _time_unfolded(subject: Subject, args: Any, kwargs: Any) -> None:
     """The compiled call once more, with the constants that were folded as inputs."""
     from jitmagic.measure import lies
 
-    with quiet.undone(subject.reach(args, kwargs)), quiet.held_back():
+    with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(apart=False):
         names = lies.foldable(subject.seen)
         sample = lies.time_with_inputs(subject, names, args, kwargs) if names else None
     subject.seen.timing = replace(

@@ -35,6 +35,7 @@ class Seen:
     variables: dict[str, ev.Variable] = field(default_factory=dict)
     writes: dict[str, ev.Write] = field(default_factory=dict)
     differences: list[ev.Difference] = field(default_factory=list)
+    lost: list[ev.Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     traces: int = 0
     compiles: int = 0

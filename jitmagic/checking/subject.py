@@ -5,32 +5,39 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import sys
 import threading
 import types
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from jitmagic import evidence as ev
 from jitmagic import report
+from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import Sample, Seen
 from jitmagic.checking.variants import Variants
-from jitmagic.checking.watched import Shim, Watched, of_custom_derivative, unwrap_jitted
+from jitmagic.checking.watched import Shim, checker_of, of_custom_derivative, unwrap_jitted
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings, patience
+from jitmagic.state import snapshot
 from jitmagic.state.definition import has_parameters
+from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
+from jitmagic.tracing import ledger
 from jitmagic.trial import quiet
 from jitmagic.trial.verify import Verifier
 
 MAX_SAMPLES = 8
 MAX_SAMPLE_BYTES = 64_000_000
+T = TypeVar("T")
 RAISE = False
 """Tests set it: a failure of ours is then raised, not noted."""
 
 
 def _watched_by(value: Any) -> Any:
-    return value._checker.fn if isinstance(value, Watched) else None
+    checker = checker_of(value)
+    return checker.fn if checker is not None else None
 
 
 class Subject:
@@ -73,7 +80,9 @@ class Subject:
         self.seen = Seen()
         self.looked: Any = None
         """The trace of the last diagnosis, until the result of that call is there."""
-        self.shim = Shim(inner)
+        self.shim = Shim(inner, self._trace_begins)
+        self.before_traces: list[snapshot.Snapshot] | None = None
+        """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
         """Held by the thread that makes the first call."""
         self.on_news = on_news or (lambda subject: None)
@@ -85,15 +94,31 @@ class Subject:
         """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
         self.verifier: Callable[[float], Verifier | None] = lambda deadline: None
         """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
+        self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
+        """Tests them on the calls that were kept."""
         self._compiled: Any = None
         self._run: Any = None
         self.variants = Variants()
+        self._telling = False
+        """A failure of our own is being told."""
         self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
+
+    def _trace_begins(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        if self.before_traces is not None and self.seen.count:
+            args, kwargs = tuple(map(_users, args)), {k: _users(v) for k, v in kwargs.items()}
+            self.guarded(
+                lambda taken: taken.append(snapshot.take(self.reach(args, kwargs))), self.before_traces
+            )
 
     # -- the compiled form
 
-    def compiled_for(self, args: Sequence[Any]) -> Any:
-        """The compiled function for a call with these arguments."""
+    def compiled_for(self, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
+        """The compiled function for a call with these arguments: jax's own, where no variable has a part in it."""
+        made = self._made_for(args)
+        stateful = getattr(made, "__jitmagic__", None)
+        return stateful.plain if stateful and stateful.serves_plainly(args, kwargs or {}) else made
+
+    def _made_for(self, args: Sequence[Any]) -> Any:
         from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
         from jitmagic.tracing.foreign import Filtered
 
@@ -102,10 +127,21 @@ class Subject:
         if self._compiled is None:
             fn = self.shim.function()
             as_in_jax = self.dyn is None and not holds_variables(args[:1])
-            self._compiled = compile_function(fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax)
+            self._compiled = compile_function(
+                fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax, lifts=not self.jitted_by_user
+            )
         if isinstance(self._compiled, StatefulMethod) and args:
             return self._compiled.of(args[0])
         return self._compiled
+
+    def lifted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
+        them. Under a jit of the user's own there are none."""
+        from jitmagic.state.compiled import objects_taken
+
+        if self.framework or self.jitted_by_user:
+            return {}, tuple(args), kwargs
+        return objects_taken(self.fn, self.options, args, kwargs)
 
     def rest(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""
@@ -149,7 +185,11 @@ class Subject:
 
     def stateful(self, args: Sequence[Any]) -> Any:
         """What knows the dynamic variables of the compiled function, or None where it has none."""
-        return getattr(self.compiled_for(args), "__jitmagic__", None)
+        made = getattr(self._made_for(args), "__jitmagic__", None)
+        if made is None:
+            return None
+        program = made.program_of(self.rest(args), {})
+        return program if made.plain is None or program.locations else None
 
     def dynamic_paths(self, args: Sequence[Any]) -> tuple[str, ...]:
         """Paths of the dynamic variables, in the order in which they are passed."""
@@ -209,6 +249,7 @@ class Subject:
         static = {*self.options.static_parameters(self.fn), *static}
         names = list(inspect.signature(self.fn).parameters) if static else []
         skipped = len(args) - len(self.rest(args))
+        _, args, kwargs = self.lifted(args, kwargs)
         given = [
             v for i, v in enumerate(args) if i >= skipped and not (i < len(names) and names[i] in static)
         ]
@@ -229,6 +270,7 @@ class Subject:
         from jitmagic.tracing.leaves import signature_key
 
         with contextlib.suppress(Exception):
+            _, args, kwargs = self.lifted(args, kwargs)
             key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
             hash(key)
             return key
@@ -244,10 +286,10 @@ class Subject:
         from jitmagic.tracing.leaves import call_leaves
 
         source, cell = self.call_source()
-        leaves = call_leaves(
-            self.fn, args, kwargs,
-            **self.taken_as_static(),
-        )  # fmt: skip
+        _, args, kwargs = self.lifted(args, kwargs)
+        leaves: tuple[ev.Leaf, ...] = ()
+        with contextlib.suppress(ValueError):  # a dict with keys that jax cannot sort
+            leaves = call_leaves(self.fn, args, kwargs, **self.taken_as_static())
         self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
 
     def keep(self, args: Any, kwargs: Any) -> None:
@@ -258,7 +300,10 @@ class Subject:
 
         if iterators.among((args, kwargs)):
             return
-        leaves = jax.tree.leaves((args, kwargs))
+        try:
+            leaves = jax.tree.leaves((args, kwargs))
+        except ValueError:  # a dict with keys that jax cannot sort
+            return
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
             self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source(), self._around()))
@@ -272,15 +317,17 @@ class Subject:
 
     # -- failures of our own
 
-    def guarded(self, step: Callable[..., None], *args: Any) -> None:
-        """A step of ours: where it fails, the user gets one line and goes on."""
-        from jitmagic.tracing import ledger
-
+    def guarded(self, step: Callable[..., T], *args: Any) -> T | None:
+        """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
             with ledger.unasked():
-                step(*args)
+                return step(*args)
+        except KeyboardInterrupt as exc:
+            tracebacks.shorten(exc, tuple)
+            raise
         except Exception as exc:
             self.failed_inside("the diagnosis", exc)
+            return None
 
     def failed_inside(self, what: str, exc: Exception) -> None:
         """Note a failure of our own in one line."""
@@ -291,4 +338,18 @@ class Subject:
         if RAISE:
             raise exc
         text = " ".join(str(exc).split())[:200]
-        self.seen.note(f"{what} itself failed ({type(exc).__name__}: {text})")
+        line = f"{what} itself failed ({type(exc).__name__}: {text})"
+        self.seen.note(line)
+        if not self._telling:  # the note stands in the report, where that can be made
+            self._telling = True
+            try:
+                self.on_news(self)
+            except Exception:
+                print(f"jitmagic: {line}", file=sys.stderr)
+            finally:
+                self._telling = False
+
+
+def _users(value: Any) -> Any:
+    """An argument as a trace has it, where it is the user's own object: containers are made by jax."""
+    return None if isinstance(value, (dict, list, tuple)) or contains_tracer(value) else value

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 from jitmagic.report import Finding
+from jitmagic.state.values import is_user_file
 
 FRAMES = 16
 """Frames that are shown; of more, the first and the last."""
@@ -30,10 +32,26 @@ def shorten(
 
     def render() -> list[str]:
         del exc._render_traceback_  # type: ignore[attr-defined]
-        return _lines(exc, findings(), reported())
+        told: Sequence[Finding] = ()
+        with contextlib.suppress(Exception):  # the error itself is shown in any case
+            told = findings()
+        return _lines(exc, told, reported())
 
     with contextlib.suppress(Exception):  # an exception that refuses attributes is shown as it is
         exc._render_traceback_ = render  # type: ignore[attr-defined]
+
+
+def is_ours(exc: BaseException) -> bool:
+    """A step of ours has failed: neither the user's code nor jax has raised it, nor we on purpose."""
+    trace, ours = exc.__traceback__, False
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        room = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        of_others = room in ("jax", "jaxlib") or is_user_file(code.co_filename)
+        told = room == "jitmagic" and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+        ours = not told and (room == "jitmagic" or ours and not of_others)
+        trace = trace.tb_next
+    return ours
 
 
 def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> list[str]:
@@ -73,8 +91,6 @@ def _named(exc: BaseException, words: str) -> str:
 
 def _frames(exc: BaseException) -> list[str]:
     """The frames of the user's own code, each with its line."""
-    from jitmagic.tracing.locate import is_user_file
-
     frames = [f for f in traceback.extract_tb(exc.__traceback__) if is_user_file(f.filename)]
     told = [
         f"  {_place(f.filename)}line {f.lineno}, in {f.name}" + (f"\n    {f.line}" if f.line else "")

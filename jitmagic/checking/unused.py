@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import tokenize
@@ -183,7 +184,7 @@ def returned_state(fn: Any) -> frozenset[str]:
 
     if not is_jitted(fn):
         return frozenset()
-    inner: Any = getattr(getattr(fn, "_checker", None), "fn", None) or getattr(fn, "__wrapped__", None)
+    inner: Any = inspect.unwrap(fn)
     code = code_of(inner) if hasattr(inner, "__code__") else None
     if code is None or isinstance(code.node, ast.Lambda):
         return frozenset()

@@ -7,58 +7,20 @@ is being traced, which is exactly when there is something new to look at.
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
 import functools
 import inspect
 import sys
-import threading
 import types
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.options import JitOptions
+from jitmagic.trial.whose_run import STATE, plainly
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
-
-
-class _State(threading.local):
-    plain = 0
-    """Depth of our own runs, in which every watched function is the user's plain function."""
-    made = False
-    """The innermost of these is the user's own run: functions are as the user made them, compiled ones too."""
-    recorded: Container[Any] | None = None
-    """In a run of ours of a whole cell: the checkers that it is about; others note nothing."""
-
-
-_state = _State()
-
-
-class plainly:  # noqa: N801  used as a function; a generator would touch the user's exception on its way out
-    """While this holds, calls of watched functions in this thread run the user's own code; `made`: as the user has
-    made it, with what is compiled."""
-
-    def __init__(self, *, made: bool = False) -> None:
-        self.made = made
-
-    def __enter__(self) -> None:
-        self.before = _state.plain, _state.made
-        _state.plain, _state.made = _state.plain + 1, self.made
-
-    def __exit__(self, *exc: object) -> None:
-        _state.plain, _state.made = self.before
-
-
-@contextlib.contextmanager
-def recording(checkers: Container[Any]) -> Iterator[None]:
-    """While this holds, only these (and those that come into the collection) note what is called in this thread."""
-    before, _state.recorded = _state.recorded, checkers
-    try:
-        yield
-    finally:
-        _state.recorded = before
 
 
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
@@ -67,15 +29,17 @@ _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "_
 class Watched:
     """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
 
+    __slots__ = ("_checker", "__dict__", "__weakref__")  # `functools.wraps` copies what lies in `__dict__`
+
     def __init__(self, fn: Callable[..., Any], checker: Checker) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._checker = checker
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
-        if _state.plain:
-            return (self._checker.original if _state.made else self._checker.fn)(*args, **kwargs)
-        if _state.recorded is not None and self._checker not in _state.recorded:
+        if STATE.plain:
+            return (self._checker.original if STATE.made else self._checker.fn)(*args, **kwargs)
+        if STATE.recorded is not None and self._checker not in STATE.recorded:
             return self._checker.unrecorded(args, kwargs)
         return self._checker.call(args, kwargs)
 
@@ -90,13 +54,13 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         # what else the user's object offers: `defjvp` of a custom derivative, attributes of a callable object
         hidden = name.startswith("__") and name not in _OF_FUNCTIONS
-        if hidden or "_checker" not in self.__dict__:
+        if hidden or name == "_checker":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._checker.fn, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "_checker" in self.__dict__:
-            setattr(self._checker.fn, name, value)
+        if (checker := checker_of(self)) is not None:
+            setattr(checker.fn, name, value)
         else:
             object.__setattr__(self, name, value)
 
@@ -119,26 +83,35 @@ class Watched:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).lower`."""
-        return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args, kwargs).lower(*self._checker.rest(args), **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).trace`."""
-        return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args, kwargs).trace(*self._checker.rest(args), **kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).eval_shape`."""
-        return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args, kwargs).eval_shape(*self._checker.rest(args), **kwargs)
 
     def clear_cache(self) -> None:
         """As `jax.jit(fn).clear_cache`: the next call traces and compiles anew, with the values of then."""
         self._checker.clear_cache()
 
 
-class Shim:
-    """The function that jax traces in place of the user's; `traced` counts how often it did."""
+def checker_of(value: object) -> Checker | None:
+    """What watches this function; None for what is not watched itself, a wrapper around it included."""
+    held = value if isinstance(value, Watched) else None
+    return getattr(held, "_checker", None)
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn, self.traced = fn, 0
+
+class Shim:
+    """The function that jax traces in place of the user's; `traced` counts how often it did, and `begins` is called
+    each time."""
+
+    def __init__(
+        self, fn: Callable[..., Any], begins: Callable[..., None] = lambda args, kwargs: None
+    ) -> None:
+        self.fn, self.traced, self.begins = fn, 0, begins
 
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
@@ -148,6 +121,7 @@ class Shim:
             __tracebackhide__ = True
             if not jit_is_off():
                 self.traced += 1
+                self.begins(args, kwargs)
             with plainly():
                 return self.fn(*args, **kwargs)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Leaf, Silent, Write
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
@@ -27,6 +27,7 @@ class Tag(enum.Enum):
     AS_SEEN = "writes down a size as it was in the calls seen"
     CALLBACK = "hands something to the host while the program runs"
     STATIC_DATA = "makes data static"
+    UNTRIED = "asks something that may wait, or change something outside: it is not run"
     ENDS = "ends only if the plain function does, which has to run first"
 
 
@@ -39,14 +40,16 @@ class Change:
     """Of the cell."""
     later: tuple[str, ...] | None = None
     """All of the later cells as they are now, where calls in them change their form."""
-    calls: tuple[str, ...] | None = None
-    """Of the older kind: the calls alone."""
     static: tuple[str, ...] = ()
-    """Parameters that are static besides."""
+    """Parameters that are static besides; `args[1]` for one that has no name."""
     dyn: tuple[str, ...] = ()
     """Variables that are dynamic besides."""
     unstatic: tuple[str, ...] | None = None
     """What alone is static now, by name."""
+    passed: tuple[tuple[str, str], ...] = ()
+    """Parameters that are new, each with the expression that a call passes for it, in the function's own names."""
+    donated: tuple[str, ...] | None = None
+    """What alone is donated now, by name."""
     functions: tuple[str, ...] = ()
     """What the magic is to take instead (`-f`)."""
     claim: Claim = Claim()
@@ -55,8 +58,6 @@ class Change:
     sure: bool = True
     """False where the values seen do not settle that it is right for others; it is not called safe then."""
     tags: frozenset[Tag] = frozenset()
-    text: str | None = None
-    """Of the older kind: the whole cell anew."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,18 @@ class Shape:
     dtype: str
     value: int | None = None
     type: str = ""
+    text: str = ""
+    """Of a text."""
+
+
+@dataclass(frozen=True)
+class AttributeTypes:
+    """What an attribute of objects was, as far as it was seen: types of the leaves (`array`, `float`, `function`,
+    `Point`), of itself, and whether it has a hash."""
+
+    leaves: frozenset[str]
+    types: frozenset[str]
+    hashable: bool
 
 
 @dataclass(frozen=True)
@@ -87,38 +100,66 @@ class Spot:
     message: str = ""
     """What jax said, for `tracing.messages` to read."""
     modules: Modules = field(default_factory=Modules)
-    static: frozenset[str] = frozenset()
+    declared_static: tuple[str, ...] = ()
+    """What is static, by name, in order."""
     defaults: frozenset[str] = frozenset()
     """Parameters that no call seen gave: Python's own values."""
     scalars: tuple[str, ...] = ()
     """Parameters that got Python numbers in every call seen."""
     numpy_arguments: frozenset[str] = frozenset()
-    calls: tuple[str, ...] = ()
-    """Sources of the cells that call the function."""
     from_outside: Callable[[str], str] = lambda path: path
     """The notebook's name for `self.x` of a bound method."""
     probe: Callable[[str], Sequence[Shape]] = lambda cell: ()
     """Runs a cell in which expressions are wrapped in `__seen(...)` without jit; what they were."""
     outputs: Callable[[str], Sequence[Any]] = lambda cell: ()
     """Runs a cell in which `__outputs([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
+    made: Callable[[str], dict[str, dict[str, AttributeTypes]]] = lambda cell: {}
+    """Runs a cell in which classes are decorated with `__made` without jit; what the attributes of their objects were,
+    by class."""
     attempt: Attempt = Attempt("", "")
     """The cell with its magic line, and the cells after it."""
     evidence: Evidence | None = None
+    asked: dict[str, list[Shape]] = field(default_factory=dict, repr=False, compare=False)
+    """What was probed already, by cell."""
 
     @property
-    def later(self) -> tuple[Text, ...]:
-        """The cells after this one, and the calls of its magic line."""
-        return tuple(map(Text, self.attempt.later))
+    def later(self) -> tuple[str, ...]:
+        """Sources of the calls of the magic line, and of the cells after this one."""
+        return self.attempt.later
 
     @property
-    def declared_static(self) -> tuple[str, ...]:
-        """What the user has declared static by name."""
-        return self.evidence.options.static_argnames if self.evidence is not None else ()
+    def writes(self) -> list[Write]:
+        """What the finding says is written outside of the function."""
+        return [w for w in self.evidence.writes if w.path in self.names] if self.evidence is not None else []
+
+    @property
+    def static(self) -> frozenset[str]:
+        """What is static, by name."""
+        return frozenset(self.declared_static)
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """What the user has declared static, by name or by number."""
+        if self.evidence is None:
+            return ()
+        options, order = self.evidence.options, self.evidence.function.parameters
+        numbered = (order[n] for n in options.static_argnums if -len(order) <= n < len(order))
+        return tuple(dict.fromkeys((*options.static_argnames, *numbered)))
 
     @property
     def declared_dyn(self) -> tuple[str, ...]:
         """What the user has declared dynamic."""
         return (self.evidence.options.dyn or ()) if self.evidence is not None else ()
+
+    @property
+    def silent(self) -> Silent:
+        """What goes wrong without an error."""
+        return (self.evidence.silent if self.evidence is not None else None) or Silent()
+
+    def leaves(self, argument: str) -> list[Leaf]:
+        """The leaves of an argument, of all calls seen."""
+        calls = self.evidence.calls if self.evidence is not None else ()
+        return [leaf for call in calls for leaf in call.leaves if leaf.argument == argument]
 
     @cached_property
     def path(self) -> list[ast.AST]:
@@ -175,11 +216,16 @@ class Spot:
         if self.outermost is None:
             return set(self.names)
         own = scope.traced_names(self.outermost, self.known, self.jax_names)
-        return own | {n for n in self.names if n.isidentifier()}
+        return own | {n for n in self.names if n.isidentifier() and n not in self.modules}
 
     def is_traced(self, node: ast.AST) -> bool:
         """The value of an expression may be traced."""
         return scope.traced_in(node, self.traced)
+
+    def may_be_array(self, node: ast.AST) -> bool:
+        """The value of an expression may be traced, by what it reads, or because a function of jax makes it."""
+        made = (self.full(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+        return self.is_traced(node) or any(full.startswith("jax.") for full in made)
 
     def code(self, node: ast.AST) -> str:
         """Source of a node as written."""
@@ -187,11 +233,15 @@ class Spot:
 
     def write(self, template: str, text: Text | Edits | None = None, /, **holes: Filling) -> str:
         """A template filled (`pattern.Template`), with nodes of this cell or of `text`."""
-        return Template(template).fill(self.modules, text or self.text, **holes)
+        return Template(template).fill(self.modules, self.text if text is None else text, **holes)
 
     def edits(self) -> Edits:
         """No changes yet."""
         return Edits(self.text)
+
+    def cells(self) -> list[Edits]:
+        """No changes yet, of the cell and of each later one."""
+        return [Edits(self.text), *(Edits(Text(source)) for source in self.later)]
 
     def fresh(self, *wanted: str) -> str:
         """A name that is free in the cell and in the notebook's modules."""
@@ -203,8 +253,14 @@ class Spot:
 
     def seen(self, node: ast.AST) -> list[Shape]:
         """What an expression was, each time that it was reached in runs without jit."""
-        wrapped = Edits(self.text).replace(node, f"__seen({self.code(node)})")
-        return list(self.probe(wrapped.result()))
+        return self.probed(Edits(self.text).replace(node, f"__seen({self.code(node)})"))
+
+    def probed(self, edits: Edits) -> list[Shape]:
+        """What went through `__seen(...)` in runs of a changed cell without jit; each is asked once."""
+        cell = edits.result()
+        if cell not in self.asked:
+            self.asked[cell] = list(self.probe(cell))
+        return self.asked[cell]
 
 
 Family = Callable[[Spot], Iterable[Change]]

@@ -11,49 +11,43 @@ import linecache
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from jitmagic.evidence import Evidence, Where
+from jitmagic.fixes import families
+from jitmagic.fixes.search import Search, diff, offered, written
 from jitmagic.report import Finding, Fix
+from jitmagic.rules import page
+from jitmagic.trial.verify import Attempt
 
-if TYPE_CHECKING:
-    from jitmagic.fixes.prove import Prover
 
-
-def propose(finding: Finding, evidence: Evidence, prover: Prover) -> Iterator[Fix]:
-    """The rewrite of the place in its own file, as words and a diff, where the finding is not in the cell."""
-    from jitmagic.fixes import rewrite
-    from jitmagic.fixes.rewrite.cells import Unparsable
-    from jitmagic.fixes.rewrite.place import Place
-    from jitmagic.fixes.rewrites import KINDS, diff, setting
-
-    if finding.kind in KINDS and not (evidence.function.source or evidence.function.cell):
+def shown(finding: Finding, evidence: Evidence, search: Search | None) -> Iterator[Fix]:
+    """The first change for the place in its own file, as words and a diff, where the finding is not in the cell."""
+    if not families.of(finding.kind) or finding.severity == "note":
+        return
+    if not (evidence.function.source or evidence.function.cell):
         yield from _example(finding, evidence)
         return
     where = _where(finding, evidence)
-    if where is None or finding.kind not in KINDS:
-        return
-    found = _function_at(where)
-    if found is None:
+    found = _function_at(where) if where is not None else None
+    if where is None or found is None or search is None:
         return
     text, first = found
     indent = len(text) - len(text.lstrip())
     plain = "".join(x[indent:] if x.strip() else x for x in text.splitlines(keepends=True))
-    place = Place(
-        text=plain, kind=finding.kind, line=where.line - first + 1, column=where.column - indent,
-        end_line=where.end_line - first + 1, end_column=where.end_column - indent, names=finding.culprits,
-        **{**setting(evidence, prover), "probe": lambda cell: (), "outputs": lambda cell: ()},
+    spot = search.spot(
+        Attempt("", plain), finding.kind, where.line - first + 1, where.column - indent, where.end_line - first + 1,
+        where.end_column - indent, finding.culprits, finding.detail,
     )  # fmt: skip
-    try:
-        candidate = next(iter(rewrite.candidates(place)), None)
-    except (Unparsable, SyntaxError, LookupError, IndexError, AttributeError, TypeError):
-        return
-    if candidate is not None:
+    spot = replace(spot, probe=lambda cell: (), outputs=lambda cell: ())
+    rewritten = (c for family in families.of(finding.kind) for c in offered(family, spot) if c.edits)
+    change = next(rewritten, None)
+    if change is not None and change.edits is not None:
         file = os.path.basename(where.file)
         yield Fix(
-            title=f"in `{file}`: {candidate.title}", applicability="display",
+            title=f"in `{file}`: {change.title}", applicability="display",
             evidence=f"it stands in `{file}`, which is not corrected from here",
-            diff=diff(plain, candidate.cell),
+            diff=diff(plain, written(change, spot)),
         )  # fmt: skip
 
 
@@ -86,9 +80,6 @@ def _function_at(where: Where) -> tuple[str, int] | None:
 
 def _example(finding: Finding, evidence: Evidence) -> Iterator[Fix]:
     """Where no source is at hand, the two cells of the rule's page, with the names of the user's function."""
-    from jitmagic.fixes.rewrites import diff
-    from jitmagic.rules import page
-
     cells = re.findall(r"```python\n(.*?)```", page(finding.code), re.DOTALL)
     if len(cells) < 2:
         return

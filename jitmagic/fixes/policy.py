@@ -21,36 +21,41 @@ def graded(
     advised, where something else does; an array is rewritten for, a flag or a text made static.
     """
     found = _without_guesses(found)
-    others = [p for p in found if p.verdict.holds and not _made_static(p)]
+    others = [p for p in found if p.verdict.holds and not p.static]
     exact = any(p.is_safe for p in others)
+    static = [set(p.static) for p in found if p.verdict.holds and p.static]
+    fewest = min(static, key=len, default=set())
     grades: list[tuple[Proved, Applicability]] = []
     for proved in found:
         grade: Applicability = "safe" if proved.is_safe else "unsafe"
-        data = _data(proved, finding, evidence, others=bool(others), exact=exact)
+        data = _data(proved, finding, evidence, others=bool(others), exact=exact, fewest=fewest)
         grades.append((proved, "display" if data else grade))
     flags = any(_flags(p, evidence) for p in found)
     rewritten_first = _about_arrays(finding, evidence) or (exact and not flags)
 
     def order(item: tuple[Proved, Applicability]) -> tuple[bool, bool, int]:
         proved, grade = item
-        return grade == "display", rewritten_first and bool(_made_static(proved)), GRADES.index(grade)
+        return grade == "display", rewritten_first and bool(proved.static), GRADES.index(grade)
 
     return sorted(grades, key=order)
 
 
-def _made_static(proved: Proved) -> tuple[str, ...]:
-    return tuple(name for step in proved.steps for name in step.static)
-
-
 def _without_guesses(found: Sequence[Proved]) -> list[Proved]:
-    """No size written down as seen where a static argument says it, no rewrite of what static arguments alone do."""
-    alone = [set(_made_static(p)) for p in found if p.verdict.holds and all(s.edits is None for s in p.steps)]
-    static = any(alone)
-    return [
-        p for p in found
-        if not (static and Tag.AS_SEEN in p.tags)
-        and not (any(s.edits for s in p.steps) and set(_made_static(p)) in [a for a in alone if a])
-    ]  # fmt: skip
+    """No size written down as seen where a static argument says it, no rewrite of what options alone do, and nothing
+    static that can do without."""
+    whole = [p for p in found if p.verdict.holds]
+    options = [p for p in whole if all(s.edits is None for s in p.steps)]
+    alone = [set(p.static) for p in options if p.static]
+    static = [set(p.static) for p in whole if p.static]
+
+    def is_kept(proved: Proved) -> bool:
+        mine, rewrites = set(proved.static), any(s.edits for s in proved.steps)
+        if alone and Tag.AS_SEEN in proved.tags or any(other < mine for other in static):
+            return False
+        unstatic = any(s.unstatic is not None for s in proved.steps)
+        return not (rewrites and (mine in alone or unstatic and options))
+
+    return [p for p in found if is_kept(p)]
 
 
 def _leaves(names: Collection[str], evidence: Evidence) -> list[Leaf]:
@@ -59,7 +64,7 @@ def _leaves(names: Collection[str], evidence: Evidence) -> list[Leaf]:
 
 def _flags(proved: Proved, evidence: Evidence) -> bool:
     """It makes a flag or a text static, which is what static arguments are for."""
-    leaves = _leaves(_made_static(proved), evidence)
+    leaves = _leaves(proved.static, evidence)
     return bool(leaves) and all(x.python_type in ("bool", "str") for x in leaves)
 
 
@@ -68,12 +73,16 @@ def _about_arrays(finding: Finding, evidence: Evidence) -> bool:
     return any(x.shape or x.kind in ("array", "numpy") for x in leaves)
 
 
-def _data(proved: Proved, finding: Finding, evidence: Evidence, *, others: bool, exact: bool) -> bool:
+def _data(
+    proved: Proved, finding: Finding, evidence: Evidence, *, others: bool, exact: bool, fewest: set[str]
+) -> bool:
     """It makes data static: a fraction, a number that is compared by size; where something `exact` does without, a
     whole number that changed between the calls, and the end of a `while`."""
-    names = set(_made_static(proved))
+    names = set(proved.static)
     if not names:
         return False
+    if any(x.python_type == "float" for x in _leaves(names - fewest, evidence)):
+        return True  # another one does with less
     leaves = _leaves(names, evidence)
     asked = next(
         (p for p in evidence.problems if p.where and finding.span and p.where.line == finding.span.line), None

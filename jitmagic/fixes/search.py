@@ -3,24 +3,30 @@ that holds, or to what that cell leaves to mend."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, wraps
 from typing import Any
 
-from jitmagic.correction import with_option
+from jitmagic.correction import option_of, with_functions, with_option
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import families
-from jitmagic.fixes.change import Change, Shape, Spot, Tag
+from jitmagic.fixes.change import AttributeTypes, Change, Shape, Spot, Tag
+from jitmagic.fixes.options import declarations
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.classify import kind_of
+from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Text
 from jitmagic.source.modules import Modules
+from jitmagic.state import values
 from jitmagic.tracing import locate
+from jitmagic.tracing.leaves import is_hashable
+from jitmagic.trial.budget import OutOfTime
 from jitmagic.trial.claims import Claim, joined
-from jitmagic.trial.verify import Attempt, Verdict, Verifier
+from jitmagic.trial.verify import Attempt, Verdict, Verifier, is_same
 
 ROUNDS = 8
 """Changes that follow each other in one correction."""
@@ -38,6 +44,16 @@ class Proved:
     verdict: Verdict
 
     @property
+    def static(self) -> tuple[str, ...]:
+        """What became static."""
+        return tuple(name for step in self.steps for name in step.static)
+
+    @property
+    def alone_static(self) -> bool:
+        """The text stays: more is static."""
+        return all(s.edits is None and s.static for s in self.steps)
+
+    @property
     def tags(self) -> frozenset[Tag]:
         return frozenset(tag for step in self.steps for tag in step.tags)
 
@@ -48,8 +64,9 @@ class Proved:
     @property
     def is_safe(self) -> bool:
         """Same results, same state, and right for other values too."""
-        exact = all(s.sure and not s.claim.lets_differ for s in self.steps)
-        return self.verdict.holds and self.verdict.tested == "cell" and exact
+        exact = all(s.sure and not s.claim.lets_differ and Tag.AS_SEEN not in s.tags for s in self.steps)
+        verdict = self.verdict
+        return exact and verdict.holds and verdict.tested == "cell" and verdict.against == "plain cell"
 
 
 @dataclass
@@ -61,8 +78,12 @@ class Search:
     namespace: dict[str, Any]
     from_outside: Callable[[str], str]
     out_of_time: Callable[[], bool]
+    own_jit: bool = False
+    """The cell compiles by itself: options go into its own `jit`."""
     progress: Callable[[str], None] = lambda title: None
     tried: dict[Attempt, Verdict] = field(default_factory=dict)
+    held: list[Proved] = field(default_factory=list)
+    """What mended other findings, and may mend more."""
     trail: list[str] = field(default_factory=list)
     """What was tried and why it did not hold, for tests and for the curious."""
     _attempts: int = 0
@@ -71,27 +92,43 @@ class Search:
     def corrections(self, finding: Finding) -> list[Proved]:
         """What mends a finding, in the order in which it is offered; first steps where nothing mends it whole."""
         self._attempts, self._limit = 0, ATTEMPTS
+        self.tried.clear()
         whole: list[Proved] = []
         steps: list[Proved] = []
         spot = self._spot_of(finding, self.verifier.reruns.original)
-        if spot is None:
-            return []
-        for family in families.of(finding.kind):
-            for proved in self._follow_all(family, spot, (), finding):
-                (whole if proved.verdict.holds else steps).append(proved)
-                if proved.verdict.holds:
-                    self._limit = min(self._limit, self._attempts + FURTHER)
+        with contextlib.suppress(OutOfTime):
+            for p in (p for p in self.held if p.is_safe):
+                if self.verifier.verify(p.attempt, finding, p.claim).holds:
+                    return [p]
+        with contextlib.suppress(OutOfTime):
+            for family in self._asked(finding.kind, whole):
+                for proved in self._follow_all(family, spot, (), finding):
+                    (whole if proved.verdict.holds else steps).append(proved)
+                    if proved.verdict.holds and not proved.alone_static:
+                        self._limit = min(self._limit, self._attempts + FURTHER)
+                    if proved.verdict.holds and Tag.AS_SEEN not in proved.tags:
+                        break
+                if any(p.is_safe and not p.static for p in whole):
                     break
-            if any(p.is_safe for p in whole):
-                break
+            if all(p.alone_static for p in whole):
+                others = [p for p in self.held if p not in whole]
+                whole += [p for p in others if self.verifier.verify(p.attempt, finding, p.claim).holds]
+        self.held += whole
         return whole or steps[:1]
+
+    @staticmethod
+    def _asked(kind: str, found: Sequence[Proved]) -> Iterator[families.Family]:
+        """The families for a kind; the last ones only where nothing is found until then."""
+        yield from families.of(kind)
+        if not found:
+            yield from families.last(kind)
 
     # -- one change after the other
 
     def _follow_all(
         self, family: families.Family, spot: Spot, steps: tuple[Change, ...], finding: Finding
     ) -> Iterator[Proved]:
-        for change in _offered(family, spot):
+        for change in offered(family, spot):
             if self._spent():
                 return
             yield from self._follow((*steps, change), spot, finding)
@@ -99,9 +136,18 @@ class Search:
     def _follow(self, steps: tuple[Change, ...], spot: Spot, finding: Finding) -> Iterator[Proved]:
         try:
             attempt = self._applied(steps[-1], spot)
-        except (SyntaxError, CannotEdit):
+        except (SyntaxError, LookupError, CannotEdit):
             return
-        if attempt in self.tried or (Tag.ENDS in steps[-1].tags and self.verifier.plain().error is not None):
+        if Tag.UNTRIED in steps[-1].tags:
+            yield Proved(
+                steps, attempt, Verdict(False, "not tried: it may wait, or change something outside")
+            )
+            return
+        if (
+            self._cannot_run
+            or attempt in self.tried
+            or (Tag.ENDS in steps[-1].tags and self.verifier.plain().error is not None)
+        ):
             return
         self._attempts += 1
         self.progress(steps[-1].title)
@@ -113,15 +159,28 @@ class Search:
             return
         further = self._next(verdict, attempt) if len(steps) < ROUNDS else None
         if further is not None and not _same_place(further, spot):
-            found = False
-            for family in families.of(further.kind):
+            found: list[Proved] = []
+            for family in self._asked(further.kind, found):
                 for proved in self._follow_all(family, further, steps, finding):
-                    found |= proved.verdict.holds
+                    found += [proved] if proved.verdict.holds else []
                     yield proved
             if found:
                 return
+            remaining = self._remaining(further, finding)
+            if not verdict.left and remaining and self.verifier.keeps(attempt, claim):
+                verdict = replace(verdict, left=remaining)
         if verdict.left:
             yield Proved(steps, attempt, verdict)
+
+    @property
+    def _cannot_run(self) -> bool:
+        return bool(self.verifier.reruns.obstacle())
+
+    def _remaining(self, spot: Spot, finding: Finding) -> tuple[Finding, ...]:
+        """Other findings of the cell that are about a place: what is left of it where the trace gets that far."""
+        line = spot.text.lines[spot.line - 1].strip()
+        others = (f for f in self.verifier.findings if not is_same(f, finding))
+        return tuple(f for f in others if f.span is not None and f.span.source == line)
 
     def _spent(self) -> bool:
         return self._attempts >= self._limit or self.out_of_time()
@@ -129,18 +188,59 @@ class Search:
     def _applied(self, change: Change, spot: Spot) -> Attempt:
         """The cell with one more change. Raises SyntaxError and CannotEdit."""
         before, line = spot.attempt, spot.attempt.magic
-        cell = change.edits.result() if change.edits is not None else change.text or before.cell
-        if change.edits is not None and (missing := spot.modules.imports_for(Text(cell).tree)):
-            cell = "\n".join(missing) + "\n\n" + cell
+        cell = written(change, spot)
+        static = change.unstatic
         if change.static:
-            line = with_option(line, "--static", list(dict.fromkeys((*spot.declared_static, *change.static))))
-        if change.unstatic:
-            line = with_option(with_option(line, "--static", change.static), "--static-argnums", ())
+            kept = spot.declared_static if static is None else static
+            static = tuple(dict.fromkeys((*kept, *change.static)))
+        if static is not None and self.own_jit:
+            cell = self.declared_in(cell, spot.function, static)
+        elif static is not None:
+            line = self._with_static(line, static)
+        if change.donated is not None:
+            line = with_option(with_option(line, "--donate-argnums", ()), "--donate", change.donated)
+        if change.dyn and self.own_jit:
+            raise CannotEdit("the cell's own jit knows no variables")
         if change.dyn:
             line = with_option(line, "--dyn", list(dict.fromkeys((*spot.declared_dyn, *change.dyn))))
         if change.functions:
-            line = with_option(line, "-f", change.functions)
-        return Attempt(line, cell, change.later if change.later is not None else before.later)
+            line = with_functions(line, change.functions)
+        later = change.later if change.later is not None else before.later
+        return Attempt(line, cell, later, (*before.passed, *change.passed))
+
+    def _with_static(self, line: str, static: Sequence[str]) -> str:
+        """The magic line with what is static by name; by number too where one of them has no name."""
+        order = self.evidence.function.parameters
+        named = [n for n in static if "[" not in n]
+        others = [int(n.partition("[")[2].rstrip("]")) + self._starred() for n in static if "[" in n]
+        numbers = [*map(order.index, named), *others] if others else []
+        return with_option(with_option(line, "--static-argnums", [*map(str, numbers)]), "--static", named)
+
+    def _starred(self) -> int:
+        """The number of the first argument that has no name."""
+        function = Text(self.verifier.reruns.original.cell).definition(self.evidence.function.name)
+        return len(function.args.args) + len(function.args.posonlyargs) if function is not None else 0
+
+    def declared_in(self, cell: str, function: str, static: Sequence[str]) -> str:
+        """The cell whose own `jit` declares what is static. Raises LookupError where that has no place there."""
+        text = Text(cell)
+        found = declarations.declaration_of(text, function)
+        spec = {**found.given, "static_argnums": [], "static_argnames": list(static)}
+        return declarations.with_imports(text, Modules.of(self.namespace, text.tree), found, spec)
+
+    def _static_of(self, attempt: Attempt) -> tuple[str, ...]:
+        """What is static by name in an attempt."""
+        options, order = self.evidence.options, self.evidence.function.parameters
+        names, numbers = options.static_argnames, options.static_argnums
+        if self.own_jit and attempt != self.verifier.reruns.original:
+            with contextlib.suppress(LookupError, SyntaxError):
+                found = declarations.declaration_of(_text(attempt.cell), self.evidence.function.name)
+                return tuple(found.parameters.chosen(found.given, "static"))
+        elif attempt.magic != self.verifier.reruns.original.magic:
+            names = option_of(attempt.magic, "--static")
+            numbers = tuple(map(int, option_of(attempt.magic, "--static-argnums")))
+        numbered = (order[n] for n in numbers if -len(order) <= n < len(order))
+        return tuple(dict.fromkeys((*names, *numbered)))
 
     # -- places
 
@@ -152,36 +252,45 @@ class Search:
             if where is None or where.file != verdict.file:
                 return None
             names = tuple(dict.fromkeys((*problem.locals, *problem.leaves)))
-            return self._spot(
+            return self.spot(
                 attempt, kind_of(self.evidence, problem), where.line - above, where.column, where.end_line - above,
                 where.end_column, names, f"{type(verdict.error).__name__}: {verdict.error}",
             )  # fmt: skip
         found = (self._spot_of(f, attempt) for f in verdict.left)
         return next((s for s in found if s is not None), None)
 
-    def _spot_of(self, finding: Finding, attempt: Attempt) -> Spot | None:
-        """The stretch of the cell that a finding is about; None where its line is not there."""
+    def _spot_of(self, finding: Finding, attempt: Attempt) -> Spot:
+        """The stretch of the cell that a finding is about, else its function."""
         span = finding.span
-        if span is None or span.cell is not None:
-            return None
-        lines = attempt.cell.splitlines()
-        for offset in (1, 0):  # with a magic line above, and without
-            line = span.line - offset
-            if 1 <= line <= len(lines) and lines[line - 1].strip() == span.source:
+        lines, offset = attempt.cell.splitlines(), 0
+        for offset in (1, 0) if span is not None and span.cell is None else ():  # a magic line above, or none
+            line = span.line - offset  # type: ignore[union-attr]
+            if 1 <= line <= len(lines) and lines[line - 1].strip() == span.source:  # type: ignore[union-attr]
                 break
         else:
-            return None
+            return self._spot_of_function(finding, attempt)
+        assert span is not None
         problem = next((p for p in self.evidence.problems if p.where and p.where.line == span.line), None)
         message = f"{problem.exception}: {problem.message}" if problem is not None else finding.detail
         names = (*finding.culprits, *(problem.locals if problem is not None else ()))
-        return self._spot(
+        return self.spot(
             attempt, finding.kind, line, span.column, span.end_line - offset, span.end_column, names, message
         )  # fmt: skip
 
-    def _spot(
-        self, attempt: Attempt, kind: str, line: int, column: int, end_line: int, end_column: int,
-        names: tuple[str, ...], message: str,
+    def _spot_of_function(self, finding: Finding, attempt: Attempt) -> Spot:
+        """For what is told of a line elsewhere: where the cell defines the function, or gives it its name; nowhere in
+        the text (line 0) where it does neither, and only options can change."""
+        text, name = _text(attempt.cell), self.evidence.function.name
+        bound = [s for s in text.tree.body if name.partition(".")[0] in scope.stores(s)]
+        found = text.definition(name) or next(iter(bound), None)
+        line = found.lineno if found is not None else 0
+        return self.spot(attempt, finding.kind, line, -1, line, 0, finding.culprits, finding.detail)
+
+    def spot(
+        self, attempt: Attempt, kind: str, line: int, column: int = -1, end_line: int = 0, end_column: int = 0,
+        names: tuple[str, ...] = (), message: str = "",
     ) -> Spot:  # fmt: skip
+        """A place in an attempt, with all that a family may ask."""
         text, evidence = _text(attempt.cell), self.evidence
         leaves = [leaf for call in evidence.calls for leaf in call.leaves]
         others = {x.argument for x in leaves if x.kind != "scalar" or x.path != x.argument}
@@ -189,17 +298,19 @@ class Search:
             text, kind, line, column if end_column else -1, end_line, end_column, names,
             evidence.function.name, message,
             modules=Modules.of(self.namespace, text.tree), attempt=attempt, evidence=evidence,
-            static=frozenset(evidence.options.static_argnames),
+            declared_static=self._static_of(attempt),
             defaults=frozenset(evidence.function.parameters) - {x.argument for x in leaves},
             scalars=tuple(dict.fromkeys(x.argument for x in leaves if x.argument not in others)),
             numpy_arguments=frozenset(x.path for x in leaves if x.kind == "numpy" and x.shape),
-            from_outside=self.from_outside, probe=self._probe, outputs=self._outputs,
+            from_outside=self.from_outside, probe=self._probe, outputs=self._outputs, made=self._made,
         )  # fmt: skip
 
     # -- what expressions are
 
     def _probe(self, cell: str) -> list[Shape]:
         found: list[Shape] = []
+        if self._cannot_run:
+            return found
         self.verifier.reruns.observe(cell, {"__seen": lambda value: _noted(value, found)})
         return found
 
@@ -212,19 +323,48 @@ class Search:
             found[:] = [jax.eval_shape(f, *operands) for f in functions]
             raise StopIteration  # what comes after needs the result
 
-        self.verifier.reruns.observe(cell, {"__outputs": ask})
+        if not self._cannot_run:
+            self.verifier.reruns.observe(cell, {"__outputs": ask})
         return found
 
+    def _made(self, cell: str) -> dict[str, dict[str, AttributeTypes]]:
+        found: list[Any] = []
 
-def _offered(family: families.Family, spot: Spot) -> Iterator[Change]:
+        def note(kind: type) -> type:
+            found.extend(v for v in self.verifier.reruns.given() if type(v).__name__ == kind.__name__)
+            own = kind.__init__  # type: ignore[misc]
+
+            @wraps(own)
+            def noting(instance: Any, *args: Any, **kwargs: Any) -> None:
+                own(instance, *args, **kwargs)
+                if type(instance) is kind:
+                    found.append(instance)
+
+            kind.__init__ = noting  # type: ignore[misc]
+            return kind
+
+        self.verifier.reruns.observe(cell, {"__made": note})
+        return _attributes(found)
+
+
+def written(change: Change, spot: Spot) -> str:
+    """The cell with a change of it, and with the imports that it needs."""
+    cell = change.edits.result() if change.edits is not None else spot.text.source
+    missing = spot.modules.imports_for(Text(cell).tree) if change.edits is not None else []
+    return "\n".join([*missing, "", cell]) if missing else cell
+
+
+def offered(family: families.Family, spot: Spot) -> Iterator[Change]:
     """The changes of a family; one that cannot cope with a cell offers nothing more."""
-    offered = iter(family(spot))
+    changes = iter(family(spot))
     while True:
         try:
-            yield next(offered)
+            yield next(changes)
         except StopIteration:
             return
-        except (CannotEdit, SyntaxError, RecursionError, LookupError, AttributeError, TypeError, ValueError):
+        except (CannotEdit, LookupError):  # what it looks for is not there
+            return
+        except (SyntaxError, RecursionError, AttributeError, TypeError, ValueError):
             if families.RAISE:
                 raise
             return
@@ -234,18 +374,44 @@ def _noted(value: Any, into: list[Shape]) -> Any:
     import jax
 
     leaves = jax.tree.leaves(value)
-    into += [_shape_of(leaf) for leaf in itertools.islice(leaves, 8)]
+    into += [shape_of(leaf) for leaf in itertools.islice(leaves, 8)]
     if not leaves:
         into.append(Shape((), "", type=type(value).__name__))
     return value
 
 
-def _shape_of(leaf: Any) -> Shape:
+def shape_of(leaf: Any) -> Shape:
+    """Shape and dtype of a value, and what it is where it is a whole number or a text."""
     import numpy as np
 
-    form, dtype = tuple(np.shape(leaf)), str(getattr(leaf, "dtype", type(leaf).__name__))
+    form, dtype = tuple(np.shape(leaf)), str(getattr(leaf, "dtype", _type_of(leaf)))
     whole = not form and dtype.startswith(("int", "uint"))
-    return Shape(form, dtype, int(leaf) if whole else None, type(leaf).__module__.partition(".")[0])
+    text = leaf if isinstance(leaf, str) else ""
+    return Shape(form, dtype, int(leaf) if whole else None, type(leaf).__module__.partition(".")[0], text)
+
+
+def _attributes(objects: Iterable[Any]) -> dict[str, dict[str, AttributeTypes]]:
+    """What the attributes of objects were, by class and name."""
+    held: dict[str, dict[str, list[Any]]] = {}
+    for instance in objects:
+        for name, value in values.raw_attributes(instance).items():
+            held.setdefault(type(instance).__name__, {}).setdefault(name, []).append(value)
+    return {k: {name: _held(v) for name, v in fields.items()} for k, fields in held.items()}
+
+
+def _held(found: Sequence[Any]) -> AttributeTypes:
+    import jax
+
+    leaves = jax.tree.leaves(list(found), is_leaf=lambda v: v is None)
+    types = frozenset(type(v).__name__ for v in found)
+    return AttributeTypes(frozenset(map(_type_of, leaves)), types, all(map(is_hashable, found)))
+
+
+def _type_of(leaf: Any) -> str:
+    """`array` for an array of any library, `function` for what is one."""
+    if values.is_array(leaf):
+        return "array"
+    return "function" if callable(leaf) and hasattr(leaf, "__name__") else type(leaf).__name__
 
 
 @lru_cache(maxsize=64)
@@ -260,25 +426,30 @@ def _same_place(a: Spot, b: Spot) -> bool:
 # --- as a fix -----------------------------------------------------------------------------------------
 
 
-def fix_of(proved: Proved, original: Attempt, options: Any) -> Fix:
+def fix_of(proved: Proved, original: Attempt) -> Fix:
     """The changes as one fix of a report."""
     steps, attempt = proved.steps, proved.attempt
     titles = dict.fromkeys(f"{s.title} ({s.cost})" if s.cost else s.title for s in steps)
-    static = [n for s in steps for n in s.static]
     dyn = [n for s in steps for n in s.dyn]
     cell = attempt.cell if attempt.cell != original.cell else None
     verdict, claim = proved.verdict, proved.claim
-    first_step = "" if verdict.holds else f"a first step: {_left(verdict)}"
+    evidence = f"a first step: {_left(verdict)}" if verdict.left and not verdict.holds else verdict.words
+    static, before = (_static_options(a.magic) for a in (attempt, original))
+    names, numbers = static if static != before else (None, None)
     return Fix(
         title="; ".join(titles), applicability="safe" if proved.is_safe else "unsafe", verified=verdict.holds,
-        evidence=verdict.words if verdict.holds else first_step,
-        static_argnames=(*options.static_argnames, *static) if static else None,
-        dyn=(*(options.dyn or ()), *dyn) if dyn else None,
+        evidence=evidence, static_argnames=names, static_argnums=numbers,
+        dyn=option_of(attempt.magic, "--dyn") if dyn else None,
         cell=cell, calls=attempt.later if attempt.later != original.later else None,
         tested=verdict.tested or None, claim=claim.words or None,
         magic=attempt.magic if attempt.magic != original.magic else None,
         diff=diff(original.cell, attempt.cell) if cell is not None else None,
     )  # fmt: skip
+
+
+def _static_options(line: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """What a magic line makes static by name, and by number."""
+    return option_of(line, "--static"), tuple(map(int, option_of(line, "--static-argnums")))
 
 
 def _left(verdict: Verdict) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 from jax.extend.core import Literal
 
 from jitmagic.measure.program import constants_of, inner_line, last_uses, open_jaxpr
@@ -42,6 +43,27 @@ def peak(
     line, alive = found
     ranked = sorted(alive, key=lambda a: -a.bytes)
     return Peak(line, sum(a.bytes for a in alive), tuple(a for a in ranked[:SHOWN] if a.bytes))
+
+
+def too_large(closed_jaxpr: Any) -> str:
+    """Why the program may not run operation by operation: it would hold more than half of the memory that is free;
+    '' where it fits."""
+    free, most = free_bytes(), peak(closed_jaxpr, "")
+    if most is None or free is None or most.bytes <= free / 2:
+        return ""
+    return f"it would hold {most.bytes / 1e9:.1f} GB at once, and {free / 1e9:.1f} GB are free"
+
+
+def free_bytes() -> int | None:
+    """What is free of the memory that arrays are put into; None where that is not told."""
+    stats = jax.devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats["bytes_in_use"])
+    try:
+        with open("/proc/meminfo") as told:
+            return 1024 * next(int(line.split()[1]) for line in told if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # only Linux tells
+        return None
 
 
 def _walk(

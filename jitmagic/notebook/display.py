@@ -36,6 +36,8 @@ class Display:
     def show_pending(self, *, search: bool = False) -> None:
         """Show the report of what is new in this cell, in place of what stands there; `search`: with corrections."""
         running, owner = self.session.running, self.session.last
+        if search and owner is not None:
+            running.news += [s for s in self._wrong(owner) if s not in running.news]
         news = running.news
         if not news or owner is None:
             return
@@ -58,6 +60,23 @@ class Display:
             running.shown = display(report, display_id=True)
         if not self.live():
             news.clear()
+
+    def _wrong(self, run: Run) -> list[Checker]:
+        """The functions of the newest cell with a magic whose calls left something else than plain ones would."""
+        from jitmagic.checking import left_behind
+        from jitmagic.checking.plain_runs import OutOfTime
+
+        checkers = list(run.checkers.values())
+        counts = tuple(c.seen.count for c in checkers)
+        if run.looked_at == counts or run.request.kind != "jit":
+            return []
+        run.looked_at = counts
+        session = self.session
+        try:
+            found = left_behind.look(checkers, session.verifier, session.shell.user_ns)
+        except OutOfTime:
+            return []
+        return [c for c in checkers if c in found]
 
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
         """What is left to show: an error that no report has told of, the last news; no progress stays behind."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run
+from jitmagic.checking.watched import checker_of
 from jitmagic.settings import CellSource
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def _corrected(session: Session, finding: Finding) -> Finding:
         return finding
     function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
     return with_fixes(
-        (finding,), ev.Evidence(function), run.source.text, session.sources, session.shell.user_ns
-    )[0]
+        (finding,), ev.Evidence(function), run.source.text, session.sources, session.shell.user_ns,
+        session.verifier,
+    )[0]  # fmt: skip
 
 
 def of_call(session: Session, text: str, request: Request) -> Report:
@@ -89,7 +91,7 @@ def of_call(session: Session, text: str, request: Request) -> Report:
         raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
     fn, args, kwargs = _evaluate(node, session.shell.user_ns)
     name = ast.unparse(node.func)
-    inner = getattr(fn, "_checker", None)
+    inner = checker_of(fn)
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
         namespace=session.shell.user_ns, settings=request.settings,
@@ -97,7 +99,7 @@ def of_call(session: Session, text: str, request: Request) -> Report:
     )  # fmt: skip
     checker.seen.count = 1
     checker.call_source = lambda: (text, session.running.id)
-    checker.check(args, kwargs)
+    checker.guarded(checker.check, args, kwargs)
     session.last = Run(request, checker.cell, (name,), {name: checker})
     return of_notebook(session)
 
@@ -124,4 +126,4 @@ def of_error(session: Session, error: BaseException | None) -> Report | None:
     from jitmagic.checking.postmortem import report_of
 
     subjects = list(session.last.checkers.values()) if session.last is not None else []
-    return report_of(error, session.sources, subjects, session.shell.user_ns)
+    return report_of(error, session.sources, subjects, session.shell.user_ns, session.verifier)

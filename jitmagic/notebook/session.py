@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from jitmagic.notebook.earlier import Earlier
 from jitmagic.notebook.running import Running
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
+from jitmagic.source.tree import frames_for
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -46,7 +48,7 @@ def name_bound(names: Sequence[str]) -> None:
         _aside("the look at what the cell defines", _sessions[-1].names_bound, names)
 
 
-def _aside(what: str, step: Callable[..., None], *args: Any) -> None:
+def _aside(what: str, step: Callable[..., object], *args: Any) -> None:
     """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
     try:
         step(*args)
@@ -62,11 +64,43 @@ def _aside(what: str, step: Callable[..., None], *args: Any) -> None:
         print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
 
 
+def _afterwards(what: str, step: Callable[..., object], *args: Any) -> None:
+    """A step of ours behind the user's cell: an interrupt ends it alone."""
+    try:
+        _aside(what, step, *args)
+    except KeyboardInterrupt:
+        print(f"jitmagic: {what} was interrupted", file=sys.stderr)
+
+
 def _text_of(exc: BaseException) -> str:
     try:
         return str(exc)
     except Exception:  # an exception that cannot be written
         return ""
+
+
+class Limit:
+    """Python's limit of recursion: higher where the cell, or one with a magic before it, is nested deeply."""
+
+    def __init__(self) -> None:
+        self.before = self.now = self.frames = 0
+
+    def raise_for(self, source: str, tree: ast.Module) -> None:
+        """IPython reads the tree of a cell by recursion, as we do with those that have a magic."""
+        deep = frames_for(tree) if len(source) > _SHORT else 0
+        self.frames = max(self.frames, deep) if "%jit" in source else self.frames
+        self.before = sys.getrecursionlimit()
+        self.now = self.before + max(self.frames, deep)
+        sys.setrecursionlimit(self.now)
+
+    def put_back(self) -> None:
+        """The cell has ended."""
+        if sys.getrecursionlimit() == self.now:
+            sys.setrecursionlimit(self.before)
+
+
+_SHORT = 1200
+"""Cells with so few characters are not nested too deeply."""
 
 
 class Session:
@@ -85,6 +119,9 @@ class Session:
         self.display = Display(self)
         self.compilations = Compilations(self._cell_number)
         self.earlier = Earlier()
+        self.limit = Limit()
+        self.checkers: weakref.WeakSet[Checker] = weakref.WeakSet()
+        """Of all the functions that are watched in this shell."""
 
     # -- the shell's events
 
@@ -101,6 +138,8 @@ class Session:
 
     def close(self) -> None:
         """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        for checker in tuple(self.checkers):
+            checker.retire()
         self.compilations.stop()
         self.shell.events.unregister("pre_run_cell", self.before_cell)
         self.shell.events.unregister("post_run_cell", self.after_cell)
@@ -114,9 +153,11 @@ class Session:
     def visit(self, tree: ast.Module) -> ast.Module:
         """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
         self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
+        self.limit.raise_for(self.running.source, self.running.tree)
         _aside("the look at what the cell hands over", self._give_back, self.running.tree)
         _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
-        return cells.instrument(tree)
+        _aside("the look at what the cell defines", cells.instrument, tree)
+        return tree
 
     def before_cell(self, info: Any) -> None:
         """A cell begins."""
@@ -136,18 +177,19 @@ class Session:
         run, tree = self.running.run, self.running.tree
         _aside("the end of the cell", self._settle_panels, False)
         if error is not None and not isinstance(error, UsageError):
-            _aside("the look at the error", self._failed_with, error)
+            _afterwards("the look at the error", self._failed_with, error)
         if run is not None and tree is not None and tree.body:
             names = cells.bound_names(tree.body[-1])
             _aside("the look at what the cell defines", self.names_bound, names)
         if run is not None and error is None:
             self._run_calls(run, result)
-        _aside("the report", self.display.end_of_cell, error, run)
+        _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:
-            _aside("the report", self.earlier.keep, run, self.running.place(run.targets))
-            _aside("the report", options_at_end.hand_out, self, run, result)
-            _aside("the report", options_at_end.show_panels, self, run)
+            _afterwards("the report", self.earlier.keep, run, self.running.place(run.targets))
+            _afterwards("the report", options_at_end.hand_out, self, run, result)
+            _afterwards("the report", options_at_end.show_panels, self, run)
         self.running.run = None
+        self.limit.put_back()
 
     def _settle_panels(self, busy: bool) -> None:
         self.compilations.listen()
@@ -181,6 +223,9 @@ class Session:
 
     def begin(self, request: Request) -> None:
         """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+        _aside("the magic", self._begin, request)
+
+    def _begin(self, request: Request) -> None:
         from jitmagic.checking import watching
 
         running, names = self.running, self.shell.user_ns
@@ -208,16 +253,22 @@ class Session:
     def _prepare(self, checker: Checker) -> None:
         """What a watched function tells this notebook, and asks it."""
         run = self.running.run
+        self.checkers.add(checker)
         checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
         checker.call_source = lambda: (self.running.source, self.running.id)
         checker.reported = lambda: self.last is not None and not self.display.quiet()
         checker.history = lambda: [s for s in run.later if may_be_rerun(s)] if run is not None else []
         checker.verifier = lambda deadline: self._verifier(run, deadline)
+        checker.verifier_on_calls = lambda deadline: self._verifier_on_calls(run, checker, deadline)
 
     def _take_beginning(self, run: Run, tree: ast.Module) -> None:
         from jitmagic.trial.beginning import Beginning
 
         run.beginning = Beginning(self.shell.user_ns, tree)
+
+    def verifier(self, deadline: float) -> Verifier | None:
+        """What proves corrections of the newest cell with a magic until a deadline."""
+        return self._verifier(self.last, deadline)
 
     def _verifier(self, run: Run | None, deadline: float) -> Verifier | None:
         """What proves corrections on the whole of the newest cell with a magic."""
@@ -226,6 +277,13 @@ class Session:
         if run is None or run is not self.last:
             return None
         return verifier_of(run, self.shell.user_ns, self.request_of, deadline, self.sources)
+
+    def _verifier_on_calls(self, run: Run | None, checker: Checker, deadline: float) -> Verifier | None:
+        from jitmagic.checking.rerun import verifier_on_calls
+
+        if run is None:
+            return None
+        return verifier_on_calls(run, checker, self.shell.user_ns, self.request_of, deadline)
 
     def _later_cell(self, tree: ast.Module) -> None:
         """A cell behind one with a magic, which is run again with that one."""

@@ -14,7 +14,8 @@ from jitmagic.checking.checker import Checker
 from jitmagic.panel.words import code
 from jitmagic.state import paths
 from jitmagic.state.values import short
-from jitmagic.tracing import leaves, search
+from jitmagic.tracing import leaves
+from jitmagic.tracing import minimal_static as search
 from jitmagic.units import counted
 
 ROWS = 16

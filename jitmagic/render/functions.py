@@ -53,6 +53,11 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> Verdict:
     warnings = [f for f in findings if f.severity == "warning"]
     counts = [_at(units.counted(len(errors), "problem"), errors)] if errors else []
     counts += [_at(units.counted(len(warnings), "warning"), warnings)] if warnings else []
+    if function.verdict == "wrong":
+        why = next((f.message for f in errors), "")
+        return _verdict(
+            "error", function.name, "compiles, but its results are wrong", ", ".join(counts) or why
+        )
     if function.verdict == "fails" or errors:
         how = HOW.get(errors[0].kind, _fails(function)) if errors else _fails(function)
         return _verdict("error", function.name, how, ", ".join(counts) + _mended(errors))

@@ -185,7 +185,8 @@ def _for_the_caller(evidence: Evidence, source: Source) -> Iterator[Finding]:
     """A list or dict of the caller's that the function only stores into."""
     node, function = source.own(), evidence.function.name
     written = dict.fromkeys(root(w.path) for w in evidence.writes if w.origin == "argument")
-    for name in written:
+    seen = evidence.silent.refs if evidence.silent else ()
+    for name in (n for n in written if n not in seen):
         for store in only_stored(node, name)[:1]:
             yield RULE.finding(
                 evidence,

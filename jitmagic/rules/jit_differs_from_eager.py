@@ -70,7 +70,7 @@ TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 
 
 def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
-    """At most one warning, at the test of a type where there is one; differences of type alone are a note."""
+    """At most one error, at the test of a type where there is one; differences of type alone are a note."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
         wrong = wrong or [d for d in evidence.differences if d.reason == "nan"]
@@ -190,4 +190,4 @@ def _test_around(source: Source, call: ast.Call) -> Where:
     return source.where(around[-1] if around else call)
 
 
-RULE = Rule("JM502", "jit-differs-from-eager", "warning", find)
+RULE = Rule("JM502", "jit-differs-from-eager", "error", find)

@@ -96,6 +96,8 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         for w in evidence.writes
         if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
+    seen = evidence.silent.refs if evidence.silent else ()  # what is written in these, the caller sees
+    writes = [w for w in writes if root(w.path) not in seen]
     own = [w for w in writes if w.origin == "argument" and root(w.path) in evidence.function.parameters]
     if evidence.framework == "flax":  # recompile-static tells of it
         writes, own = [w for w in writes if w not in own], []
@@ -108,8 +110,9 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
     for where, name in dict.fromkeys((w.where, root(w.path)) for w in writes):
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
     refused = [
-        v for v in evidence.variables if v.framework.startswith("flax") and v.written and not v.declared
-    ]
+        v for v in evidence.variables
+        if v.framework.startswith("flax") and v.written and not v.declared and root(v.path) not in seen
+    ]  # fmt: skip
     if refused:
         yield _refused(evidence, refused)
     unknown = _unknown_to_jax(evidence)

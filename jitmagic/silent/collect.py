@@ -59,7 +59,9 @@ def _seen_by_the_caller(subject: Subject, args: Any, kwargs: Any) -> Iterator[st
     from jitmagic.state.region import holds_state
     from jitmagic.tracing.leaves import bound_arguments, ref_paths
 
-    yield from map(root, ref_paths(subject.fn, args, kwargs))
+    objects, rest, named = subject.lifted(args, kwargs)
+    yield from (str(at[0]) for at in objects)
+    yield from map(root, ref_paths(subject.fn, rest, named))
     if subject.framework == "flax":
         yield from (
             name for name, _, value in bound_arguments(subject.fn, args, kwargs) if holds_state(value)
@@ -70,6 +72,7 @@ def _dynamic_leaves(subject: Subject, args: Any, kwargs: Any) -> list[tuple[str,
     from jitmagic.tracing.leaves import named_leaves
 
     static = subject.options.static_parameters(subject.fn)
+    _, args, kwargs = subject.lifted(args, kwargs)
     return [(path, v) for path, v in named_leaves(subject.fn, args, kwargs) if root(path) not in static]
 
 
@@ -136,15 +139,9 @@ def input_paths(subject: Subject, closed: Any, args: Any, kwargs: Any) -> list[s
     from jitmagic.tracing.compat import jaxpr_of
     from jitmagic.tracing.leaves import call_leaves
 
-    options = subject.options
-    leaves = call_leaves(
-        subject.fn,
-        args,
-        kwargs,
-        static_argnums=options.static_argnums,
-        static_argnames=options.static_argnames,
-    )
-    paths = [*subject.dynamic_paths(args), *(x.path for x in leaves if not x.static)]
+    dynamic, (_, args, kwargs) = subject.dynamic_paths(args), subject.lifted(args, kwargs)
+    leaves = call_leaves(subject.fn, args, kwargs, **subject.taken_as_static())
+    paths = [*dynamic, *(x.path for x in leaves if not x.static)]
     return paths if len(paths) == len(jaxpr_of(closed).invars) else []
 
 

@@ -7,7 +7,9 @@ count characters here, those of a tree bytes.
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
+import keyword
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
@@ -23,6 +25,14 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 _MAGIC = re.compile(r"^([ \t]*)([%!?].*)$", re.M)
 _MASK = "pass  #:magic:"
+_BESIDE = re.compile(r"[ \t]*#.*")
+_GAP = r"(?:\s|#[^\n]*\n)*"
+_OPENING = re.compile(
+    r"(?:[-+*/%@<>=&|^~,(\[{:]\s*|\b(?:return|in|if|else|elif|and|or|not|is|while|assert|yield)\s+)"
+    rf"(\({_GAP})$"
+)
+"""A bracket that is not that of a call."""
+_CLOSING = re.compile(rf"{_GAP}\)")
 
 
 class CannotEdit(ValueError):
@@ -88,33 +98,49 @@ class Text:
         return self.offset(line, column), self.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
 
     def code(self, node: ast.AST) -> str:
-        """Source of a node as written; that of a statement stands at the margin."""
-        start, end = self.span(node)
-        found = self.plain[start:end]
-        return self.at_margin(found, start) if isinstance(node, ast.stmt) else found
+        """Source of a node as written; that of a statement stands at the margin, and an `elif` reads `if`."""
+        return Edits(self).code(node)
 
     def at_margin(self, code: str, start: int) -> str:
-        """Source of a statement that begins at `start`, as it would stand without indentation."""
-        line = self.plain.rfind("\n", 0, start) + 1
-        return shifted(code, self.plain[line:start], "")
+        """Source that begins at `start`, as it would stand without the indentation of its line."""
+        line = self.plain[self.plain.rfind("\n", 0, start) + 1 :]
+        return shifted(code, line[: len(line) - len(line.lstrip())], "")
 
     def block(self, statements: Sequence[ast.stmt]) -> str:
-        """Source of consecutive statements at the margin, with the comments above and beside them."""
-        first, last = statements[0], statements[-1]
-        begin, line = first_line(first), (last.end_lineno or last.lineno)
-        if self.plain[self._starts[begin - 1] : self.span(first)[0]].strip():
-            return "".join(f"{self.code(s)}\n" for s in statements)  # on the line of their header
-        above = self._above(first)
-        text = "".join(self.lines[above - 1 : line])
-        prefix = self.lines[begin - 1][: len(self.lines[begin - 1]) - len(self.lines[begin - 1].lstrip())]
-        return shifted(text if text.endswith("\n") else f"{text}\n", prefix, "", first=True)
+        """Source of statements at the margin, with the comments above and beside them."""
+        return Edits(self).block(statements)
 
-    def _above(self, statement: ast.stmt) -> int:
-        """The first line of the comments right above a statement, or its own."""
+    def bracketed(self, node: ast.AST) -> tuple[int, int]:
+        """Where an expression begins and ends with the round brackets around it, if there are some."""
+        start, end = self.span(node)
+        before, after = _OPENING.search(self.plain[:start]), _CLOSING.match(self.plain, end)
+        return (before.start(1), after.end()) if before and after else (start, end)
+
+    def comments_in(self, start: int, end: int) -> list[str]:
+        """The comments of a stretch."""
+        return [c for at, c in self.comments if start <= at < end]
+
+    def line_start(self, node: ast.AST) -> int:
+        """Where the line begins on which a node does."""
+        return self.plain.rfind("\n", 0, self.span(node)[0]) + 1
+
+    def is_elif(self, node: ast.AST) -> bool:
+        """The `if` is written as the `elif` of another."""
+        return isinstance(node, ast.If) and self.plain.startswith("elif", self.span(node)[0])
+
+    @cached_property
+    def comments(self) -> list[tuple[int, str]]:
+        """Each comment, and where it begins."""
+        tokens = tokenize.generate_tokens(io.StringIO(self.plain).readline)
+        found = [(self._starts[t.start[0] - 1] + t.start[1], t) for t in tokens if t.type == tokenize.COMMENT]
+        return [(start, t.string) for start, t in found if not t.string.startswith("#:magic:")]
+
+    def above(self, statement: ast.stmt) -> int:
+        """Where the comments right above a statement begin, or its own line."""
         line = first_line(statement)
         while line > 1 and self.lines[line - 2].lstrip().startswith("#"):
             line -= 1
-        return line
+        return self._starts[line - 1]
 
     # -- where things are
 
@@ -124,7 +150,7 @@ class Text:
             return []
         text = self.lines[line - 1]
         if column < 0 or not end_column:
-            column, end_line, end_column = len(text) - len(text.lstrip()), line, len(text.rstrip())
+            column, end_line, end_column = len(text) - len(text.lstrip()), line, len(_without_comment(text))
         start = self._starts[line - 1] + column
         end = self._starts[(end_line or line) - 1] + end_column
         best: ast.AST | None = None
@@ -216,7 +242,7 @@ class Text:
     def fresh(self, *wanted: str, taken: Collection[str] = ()) -> str:
         """The first of these names that is free here, else the last with a number."""
         for name in wanted:
-            if name not in self.names and name not in taken:
+            if name not in self.names and name not in taken and not keyword.iskeyword(name):
                 return name
         number = 2
         while f"{wanted[-1]}{number}" in self.names or f"{wanted[-1]}{number}" in taken:
@@ -248,23 +274,34 @@ class Edits:
         return bool(self.changes)
 
     def replace(self, node: ast.AST, new: str) -> Edits:
-        """Other source for an expression or a simple statement."""
+        """Other source for an expression or a simple statement; in brackets where what stands around it would take
+        an expression apart."""
         start, end = self.text.span(node)
         if isinstance(node, ast.stmt):
             return self._put(start, end, self._indented(new, start))
-        if "\n" in new and not isinstance(ast.parse(f"({new}\n)", mode="eval").body, _CLOSED):
+        if isinstance(node, ast.expr) and not self._holds_together(node, new):
+            new = f"({new})"
+        elif "\n" in new and not in_brackets(new) and not isinstance(_parsed(new), _CLOSED):
             new = f"({new})" if not self._in_brackets(node) else new
+        outer = self.text.bracketed(node)
+        if isinstance(_parsed(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
+            *outer
+        ):
+            start, end = outer  # it needs no brackets
         return self._put(start, end, new)
 
     def statements(self, first: ast.stmt, new: str, last: ast.stmt | None = None) -> Edits:
-        """Source at the margin in the place of statements that follow each other."""
+        """Source at the margin in the place of statements that follow each other; a blank line above a `def`."""
         start, end = self.text.span(first)[0], self.text.span(last or first)[1]
         self._must_be_alone(first, start)
-        return (
-            self._put(start, end, self._indented(new.strip("\n"), start))
-            if new.strip()
-            else self.remove(first, last)
-        )
+        if not new.strip():
+            return self.remove(first, last)
+        new = self._indented(new.strip("\n"), start)
+        line = self.text.line_start(first)
+        if new.startswith("def ") and self.text.siblings(first)[1] and self.text.above(first) == line:
+            if self.text.plain[:line].rpartition("\n")[0].rpartition("\n")[2].strip():
+                return self._put(line, end, f"\n{self.text.plain[line:start]}{new}")
+        return self._put(start, end, new)
 
     def before(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin above a statement, below its comments."""
@@ -303,17 +340,61 @@ class Edits:
         """Text at a position of the plain text."""
         return self._insert(position, new)
 
+    def argument(self, call: ast.Call, new: str) -> Edits:
+        """One more argument at the end of a call."""
+        start, end = self.text.span(call)
+        code = self.text.plain[start:end]
+        tokens = [
+            t for t in tokenize.generate_tokens(io.StringIO(f"({code}\n)").readline)
+            if t.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
+        ]  # fmt: skip
+        last = tokens[-3]  # before its closing bracket, and ours
+        lines = code.splitlines(keepends=True)
+        row, column = last.end
+        place = start + sum(map(len, lines[: row - 1])) + column - (row == 1)
+        return self._insert(
+            place, new if last.string == "(" else f"{' ' if last.string == ',' else ', '}{new}"
+        )
+
+    def undecorate(self, decorator: ast.expr) -> Edits:
+        """A decorator taken off, with its line."""
+        start, end = self.text.span(decorator)
+        return self._put(self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1, "")
+
     def add(self, other: Edits) -> Edits:
         """The changes of another set of the same text too. Raises CannotEdit where two of them meet."""
         for (start, end), new in other.changes.items():
             self._insert(start, new) if start == end else self._put(start, end, new, over=False)
         return self
 
+    def fresh(self, *wanted: str, taken: Collection[str] = ()) -> str:
+        """As `Text.fresh`, and free in what was written too."""
+        written = {name for new in self.changes.values() for name in re.findall(r"\w+", new)}
+        return self.text.fresh(*wanted, taken={*taken, *written})
+
     def code(self, node: ast.AST) -> str:
-        """Source of a node with the changes inside it."""
+        """Source of a node, as `Text.code` gives it, with the changes inside it."""
         start, end = self.text.span(node)
-        code = self._applied(start, end)
+        code = self._applied(start, end)[2 * self.text.is_elif(node) :]
         return self.text.at_margin(code, start) if isinstance(node, ast.stmt) else code
+
+    def block(self, statements: Sequence[ast.stmt]) -> str:
+        """Source of statements, as `Text.block` gives it, with the changes inside them."""
+        text, code, done, margin = self.text, "", 0, ""
+        for statement in statements:
+            line, (start, end) = text.line_start(statement), text.span(statement)
+            prefix = text.plain[line:start]
+            if prefix.strip():  # on the line of its header
+                code, done = f"{code}{self.code(statement)}\n", 0
+                continue
+            above = text.above(statement)
+            if done and prefix == margin and not text.plain[done:above].strip():
+                above = done + 1  # with the blank lines between them
+            beside = _BESIDE.match(text.plain, end)
+            own = self._applied(start, end)[2 * text.is_elif(statement) :] + (beside[0] if beside else "")
+            code += shifted(f"{text.plain[above:start]}{own}\n", prefix, "", first=True)
+            done, margin = end + len(beside[0] if beside else ""), prefix
+        return code
 
     def result(self) -> str:
         """The whole source. Raises SyntaxError where it is no Python any more."""
@@ -357,6 +438,21 @@ class Edits:
         if self.text.plain[line:start].strip():
             raise CannotEdit("the statement shares its line")
 
+    def _holds_together(self, node: ast.expr, new: str) -> bool:
+        """The source means the new expression at the place of the node, not one that takes in its neighbours."""
+        whole: ast.AST = node
+        for around in self.text.ancestors(node):
+            if isinstance(around, ast.stmt):
+                break
+            whole = around if hasattr(around, "lineno") else whole
+        (start, end), (first, last) = self.text.span(whole), self.text.span(node)
+        if whole is node:
+            return True
+        before, after = self.text.plain[start:first], self.text.plain[last:end]
+        named, own = _dumped(f"{before}{_HOLE}{after}"), _dumped(new)
+        wanted = named.replace(ast.dump(ast.Name(_HOLE, ast.Load())), own)
+        return not named or not own or _dumped(f"{before}{new}{after}") == wanted
+
     def _in_brackets(self, node: ast.AST) -> bool:
         inside = (ast.Call, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.Set)
         parent = self.text.parents.get(node)
@@ -368,6 +464,42 @@ class Edits:
 
 
 _CLOSED = (ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.Name, ast.Constant)
+_HOLE = "__hole__"
+
+
+def _without_comment(line: str) -> str:
+    """A line up to the comment at its end."""
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(line.strip()).readline):
+            if token.type == tokenize.COMMENT and token.start[1]:
+                return line[: len(line) - len(line.lstrip()) + token.start[1]].rstrip()
+    return line.rstrip()
+
+
+def _dumped(code: str) -> str:
+    """The tree of an expression as text; nothing where it is none."""
+    tree = _parsed(code)
+    return ast.dump(tree) if tree else ""
+
+
+def in_brackets(code: str) -> bool:
+    """Round brackets stand around the whole expression."""
+    text = code.strip()
+    if not text.startswith("(") or not text.endswith(")"):
+        return False
+    try:
+        inner = ast.parse(f"f{text}", mode="eval").body
+        return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+    except SyntaxError:
+        return False
+
+
+def _parsed(code: str) -> ast.expr | None:
+    """The expression a text is; nothing where it is none."""
+    try:
+        return ast.parse(f"({code}\n)", mode="eval").body
+    except SyntaxError:
+        return None
 
 
 def shifted(code: str, old: str, new: str, *, first: bool = False) -> str:

@@ -39,6 +39,8 @@ class Modules:
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self.names = dict(names or {})
         """What each name stands for: `J` for `jax.numpy`, `expit` for `scipy.special.expit`."""
+        self.assigned: Mapping[str, ast.expr] = {}
+        """Local names that patterns look through, and what they are assigned."""
 
     @classmethod
     def of(cls, namespace: Mapping[str, Any], tree: ast.AST | None = None) -> Modules:
@@ -48,6 +50,18 @@ class Modules:
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
+
+    def looking_through(self, assigned: Mapping[str, ast.expr]) -> Modules:
+        """The same names, beside local ones that patterns take for what they are assigned."""
+        other = Modules(self.names)
+        other.assigned = assigned
+        return other
+
+    def behind(self, node: ast.AST) -> ast.AST:
+        """What a name that is looked through stands for; other nodes as they are."""
+        for _ in range(3):
+            node = self.assigned.get(node.id, node) if isinstance(node, ast.Name) else node
+        return node
 
     def full(self, node: ast.AST | str) -> str:
         """`jax.numpy.where` for `J.where`, by node or as written; nothing for what is no name of a library."""
@@ -85,7 +99,7 @@ class Modules:
             return min(own, key=len)
         for cut in range(full.count("."), 0, -1):
             module = ".".join(full.split(".")[:cut])
-            if module in self.names.values():
+            if module in self.names.values() or module == "jax.numpy":
                 return self.name(module) + full[len(module) :]
         module = next((m for m in USUAL if full.startswith(f"{m}.")), full.rpartition(".")[0])
         return self.name(module) + full[len(module) :] if module else full
@@ -126,6 +140,15 @@ def last_name(node: ast.AST) -> str:
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
+def argument_at(call: ast.Call, position: int, *keywords: str) -> ast.expr | None:
+    """What a call gives for a parameter, by its place or under one of its names; None where that cannot be seen."""
+    named = [k.value for k in call.keywords if k.arg in keywords]
+    plain = call.args[: position + 1]
+    if named or len(plain) <= position or any(isinstance(a, ast.Starred) for a in plain):
+        return named[0] if named else None
+    return plain[position]
+
+
 def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -154,7 +177,7 @@ def _functions(modules: tuple[str, ...]) -> dict[int, tuple[str, Any]]:
             if (
                 callable(value)
                 and name[0] != "_"
-                and not (isinstance(value, type) and not module.startswith("scipy"))
+                and not (isinstance(value, type) and not module.startswith(("scipy", "functools")))
             ):
                 found.setdefault(id(value), (f"{module}.{name}", value))
     return found

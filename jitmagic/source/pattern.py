@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitmagic.source.edits import Edits, Text, in_order, shifted
+from jitmagic.source.edits import Edits, Text, in_brackets, in_order, indented, shifted
 from jitmagic.source.modules import Modules
 
 _HOLE, _REST = "_hole_", "_rest_"
@@ -24,7 +24,7 @@ LIBRARIES = (
 )  # fmt: skip
 """Where a function of a pattern may come from."""
 
-Filling = ast.AST | str | Sequence[ast.AST]
+Filling = ast.AST | str | Sequence[ast.AST | str]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,18 @@ class Match:
 
     node: ast.expr
     holes: Mapping[str, ast.AST | list[ast.AST]]
+
+    def expr(self, hole: str) -> ast.expr:
+        """The expression that a hole `$x` stands for. Raises LookupError where there is none."""
+        found = self.holes[hole]
+        if not isinstance(found, ast.expr):
+            raise LookupError(f"${hole} stands for no expression")
+        return found
+
+    def rest(self, hole: str = "r") -> list[ast.expr | ast.keyword]:
+        """The arguments and keywords that `$*r` stands for; none where the pattern has no such hole."""
+        found = self.holes.get(hole, [])
+        return [r for r in found if isinstance(r, ast.expr | ast.keyword)] if isinstance(found, list) else []
 
 
 class Pattern:
@@ -61,6 +73,7 @@ def _unify(p: ast.AST, n: ast.AST, modules: Modules, holes: dict[str, ast.AST | 
     if isinstance(p, ast.Name) and p.id.startswith(_HOLE):
         known = holes.setdefault(p.id.removeprefix(_HOLE), n)
         return isinstance(known, ast.AST) and isinstance(n, ast.expr) and (known is n or same(known, n))
+    n = modules.behind(n)
     if isinstance(p, ast.Call) and isinstance(n, ast.Call):
         return _call(p, n, modules, holes)
     if isinstance(p, ast.Name):
@@ -93,8 +106,8 @@ def _field(a: object, b: object, modules: Modules, holes: dict[str, ast.AST | li
 
 def _call(p: ast.Call, n: ast.Call, modules: Modules, holes: dict[str, ast.AST | list[ast.AST]]) -> bool:
     given = list(n.args)
-    if isinstance(p.func, ast.Name) and p.func.id.startswith(_HOLE):
-        if not _unify(p.func, n.func, modules, holes):
+    if any(isinstance(f, ast.Name) and f.id.startswith(_HOLE) for f in ast.walk(p.func)):
+        if not _unify(p.func, n.func, modules, holes):  # `$f($x)`, `$x.at[$i].set($v)`
             return False
     elif not _names(ast.unparse(p.func), n.func, modules):
         if not (isinstance(n.func, ast.Attribute) and n.func.attr == ast.unparse(p.func)):
@@ -234,21 +247,9 @@ def expression(code: str) -> ast.expr | None:
         return None
 
 
-def in_brackets(code: str) -> bool:
-    """Round brackets stand around the whole expression."""
-    text = code.strip()
-    if not text.startswith("(") or not text.endswith(")"):
-        return False
-    try:
-        inner = ast.parse(f"f{text}", mode="eval").body
-        return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
-    except SyntaxError:
-        return False
-
-
 def call_of(function: str, *arguments: str) -> str:
     """Source of a call, on several lines where it is long."""
     line = f"{function}({', '.join(arguments)})"
-    if len(line) <= 84 or any("\n" in a for a in arguments):
+    if len(line) <= 84 and "\n" not in line:
         return line
-    return f"{function}(\n" + "".join(f"    {a},\n" for a in arguments) + ")"
+    return f"{function}(\n" + "".join(indented(f"{a},\n") for a in arguments) + ")"

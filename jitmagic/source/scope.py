@@ -6,10 +6,10 @@ import ast
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from jitmagic.source.edits import FunctionNode, Text
+from jitmagic.source.edits import FunctionNode, Text, in_order
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STATIC_ATTRIBUTES = frozenset(
     ("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding")
 )
@@ -38,7 +38,7 @@ def _loads(node: ast.AST) -> Iterator[str]:
             yield node.id
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         yield from _free(node)
-    elif isinstance(node, _COMPREHENSIONS):
+    elif isinstance(node, COMPREHENSIONS):
         inner = {n for g in node.generators for n in _stored(g.target)}
         for child in ast.iter_child_nodes(node):
             yield from (n for n in _loads(child) if n not in inner)
@@ -86,7 +86,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
         return
     if isinstance(node, ast.Lambda):
         return
-    if isinstance(node, _COMPREHENSIONS):
+    if isinstance(node, COMPREHENSIONS):
         yield from (t for n in ast.walk(node) if isinstance(n, ast.NamedExpr) for t in _stored(n.target))
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -125,6 +125,8 @@ def _exposed(body: Iterable[ast.AST], bound: set[str]) -> tuple[set[str], set[st
                 bound |= set(_stored(item)) if item.optional_vars else set()
             more, bound = _exposed(node.body, bound)
             need |= more
+        elif isinstance(node, (ast.Try, ast.Match)):
+            need |= loads(node) - bound
         else:
             need |= loads(node) - bound
             bound |= set(stores(node))
@@ -229,7 +231,7 @@ def live_after(text: Text, statement: ast.stmt) -> set[str]:
     while not isinstance(node, FunctionNode | ast.Module):
         if isinstance(node, ast.stmt):
             block, index = text.siblings(node)
-            found |= {n for s in block[index + 1 :] for n in loads(s)}
+            found |= exposed(body_of(block[index + 1 :]))
         parent = text.parents[node]
         if isinstance(parent, ast.For | ast.While) and node in parent.body:
             found |= _next_turn(parent)
@@ -261,21 +263,23 @@ def bound_before(text: Text, statement: ast.stmt) -> set[str]:
     scope = text.function(statement)
     if scope is None:
         return set()
-    parameters = parameters_of(scope)
+    outer = {n for s in text.own(scope, ast.Global) for n in s.names}
+    outer |= {n for s in text.own(scope, ast.Nonlocal) for n in s.names}
     above = {n for s in _statements_above(text, scope, statement) for n in stores(s)}
-    return above | set(parameters)
+    return above | outer | set(parameters_of(scope))
 
 
-def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> Iterator[ast.stmt]:
+def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> Iterator[ast.AST]:
+    """Statements above one, and what the heads of those around others bind."""
     for node in text.own(scope, ast.stmt):
-        if (
-            node is not scope
-            and node.lineno < statement.lineno
-            and not isinstance(node, ast.For | ast.While | ast.If)
-        ):
+        if node is scope or node.lineno >= statement.lineno:
+            continue
+        if isinstance(node, ast.For):
+            yield node.target
+        elif isinstance(node, ast.With):
+            yield from (item.optional_vars for item in node.items if item.optional_vars is not None)
+        elif isinstance(node, _SCOPES) or not hasattr(node, "body"):
             yield node
-        elif isinstance(node, ast.For) and node.lineno < statement.lineno:
-            yield ast.Assign([node.target], ast.Constant(0))
 
 
 def parameters_of(function: FunctionNode | ast.Lambda) -> list[str]:
@@ -283,6 +287,14 @@ def parameters_of(function: FunctionNode | ast.Lambda) -> list[str]:
     a = function.args
     every = [*a.posonlyargs, *a.args, a.vararg, *a.kwonlyargs, a.kwarg]
     return [x.arg for x in every if x is not None]
+
+
+def defaults_of(function: FunctionNode | ast.Lambda) -> dict[str, ast.expr]:
+    """Defaults of a function's parameters."""
+    a = function.args
+    named = [*a.posonlyargs, *a.args][len(a.posonlyargs) + len(a.args) - len(a.defaults) :]
+    found = {x.arg: d for x, d in zip(named, a.defaults, strict=True)}
+    return found | {x.arg: d for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None}
 
 
 def assigned(function: ast.AST, name: str) -> ast.expr | None:
@@ -301,6 +313,17 @@ def assigned(function: ast.AST, name: str) -> ast.expr | None:
         elif isinstance(node, ast.Assign) and any(n == name for t in node.targets for n in _stored(t)):
             return None
     return found[0] if len(found) == 1 else None
+
+
+def local_names(function: FunctionNode) -> set[str]:
+    """Names that a function binds for itself: its parameters, and what its body stores."""
+    return {*parameters_of(function), *stores(body_of(function.body))} - outer_names(function)
+
+
+def outer_names(function: FunctionNode) -> set[str]:
+    """Names that a function declares `global` or `nonlocal`."""
+    found = (n for n in in_order(function, own=True) if isinstance(n, ast.Global | ast.Nonlocal))
+    return {name for n in found for name in n.names}
 
 
 def body_of(statements: Sequence[ast.stmt]) -> ast.Module:

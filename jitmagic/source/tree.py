@@ -287,6 +287,18 @@ def parsed(text: str) -> ast.Module:
         return ast.parse(text)
 
 
+USUAL_DEPTH = 60
+"""Nested expressions up to here are read within Python's usual limit of recursion."""
+
+
+def frames_for(tree: ast.AST) -> int:
+    """How many frames more than usual it takes to read a tree by recursion: a sum of 500 terms is 500 deep."""
+    level, depth = [tree], 0
+    while level:
+        level, depth = [child for node in level for child in children(node)], depth + 1
+    return 20 * depth if depth > USUAL_DEPTH else 0
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """While many small objects are made that all stay, garbage is not looked for: each time it would be, Python

@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,27 @@ if TYPE_CHECKING:
 
 _PLAIN = {"Array", "BaseArray", "ndarray", "JaxArray", "Quantity", "ShardedArray"}
 FRAMEWORKS = ("brainpy", "brainstate", "flax", "brainunit")
+INTERNAL = ("_pytree__", "_object__")
+"""How attributes begin in which flax keeps track of a module's other attributes."""
+OWN_NAME = "_name"
+"""Where an object of BrainPy has a name that no other has."""
+TRACE_STATES = ("_pytree__state", "_object__state")
+"""Those in which it notes the trace that a module belongs to."""
+OWN_JITS = ("brainpy.math.jit", "brainstate.transform.jit")
+"""What compiles as `jax.jit` does, and follows the variables of a framework."""
+VARIABLES = {"brainpy.math": "Variable", "brainstate": "State", "flax.nnx": "Variable"}
+"""What holds state in each framework; its content is `.value`."""
+FOLLOWING_ARGUMENTS = ("flax.nnx",)
+"""Where the `jit` is that follows the variables of its arguments."""
+DECLARED_STATIC = {
+    "equinox.Module": ("equinox.field", "static=True"),
+    "flax.struct.dataclass": ("flax.struct.field", "pytree_node=False"),
+}
+"""By what makes a class a pytree: the function that declares a field of it, and what makes the field static."""
+OWN_JIT = {"equinox": "equinox.filter_jit"}
+"""The `jit` of a framework that takes objects as they are, settings and all."""
+TAKES_CONVERTER = frozenset(("equinox.Module",))
+"""Classes whose fields take a `converter`."""
 _known: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
 _RAW = ("raw_value", "_raw_value", "_value")
 _open: threading.local = threading.local()
@@ -92,6 +113,16 @@ def raw_slot(obj: Any) -> str | None:
 def is_module_class(cls: type) -> bool:
     """A class of modules of an imported framework, whose objects may make variables when first called."""
     return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
+
+
+def keeps_numbers(cls: type) -> bool:
+    """A class of modules in which everything that is no array is a setting."""
+    return any(module_of(c).split(".")[0] == "equinox" for c in mro(cls))
+
+
+def is_stateful_class(cls: type) -> bool:
+    """A class whose objects jax does not take as arguments, and which may hold variables of BrainPy or brainstate."""
+    return any(module_of(c).split(".")[0] in ("brainpy", "brainstate") for c in mro(cls))
 
 
 def default_random_states() -> Iterator[tuple[str, Any]]:
@@ -188,7 +219,9 @@ def read_openly(place: Place) -> Any:
     """The value at a place, read as its framework wants to see it inside a trace of its own."""
     if place.adapter is None or not place.adapter.openly:
         return place.get()
-    value = place.holder().value
+    jax: Any = sys.modules["jax"]
+    with jax.ensure_compile_time_eval() if place.adapter.is_rng else nullcontext():  # made when first read
+        value = place.holder().value
     return read_value(value) if adapter_for(value) is not None else value
 
 

@@ -15,6 +15,8 @@ from typing import Any
 from jitmagic.state import values
 
 _Kind = inspect.Parameter
+Parameters = Sequence[inspect.Parameter] | None
+"""The parameters of a callable, or None where Python can't tell."""
 writes = [0]
 """How often stateful functions have written their results: moved on by every call that writes."""
 
@@ -29,8 +31,8 @@ class _Missing:
 NOT_GIVEN = _Missing()
 
 
-def parameters_of(fn: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """The parameters of a callable, or None where Python can't tell."""
+def parameters_of(fn: Callable[..., Any]) -> Parameters:
+    """The parameters of a callable."""
     try:
         return list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
@@ -56,7 +58,7 @@ def parameter_list(parameters: Sequence[inspect.Parameter], first: Sequence[str]
     return ", ".join(out)
 
 
-def is_spelled_out(parameters: Sequence[inspect.Parameter] | None) -> bool:
+def is_spelled_out(parameters: Parameters) -> bool:
     """The wrapper names each parameter, and passes on by position what a call gives by name."""
     optional = [p for p in parameters or () if p.default is not _Kind.empty]
     odd = (_Kind.VAR_POSITIONAL, _Kind.VAR_KEYWORD)
@@ -66,6 +68,23 @@ def is_spelled_out(parameters: Sequence[inspect.Parameter] | None) -> bool:
         and not any(p.kind in odd or p.name.startswith("_jm_") for p in parameters)
         and not any(p.kind is _Kind.POSITIONAL_ONLY for p in optional[1:])
     )
+
+
+def argument_names(parameters: Parameters, count: int) -> list[str]:
+    """What the positional arguments of a call are called: those of `*rest` are `rest[0]`, `rest[1]`."""
+    known = parameters or ()
+    single = [p.name for p in known if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in known if p.kind is _Kind.VAR_POSITIONAL), "args")
+    return [*single[:count], *(f"{rest}[{i}]" for i in range(count - len(single)))]
+
+
+def given_in(frame: types.FrameType, parameters: Parameters) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the call of a generated wrapper that runs in this frame."""
+    held = frame.f_locals
+    if not is_spelled_out(parameters):
+        return held["args"], held["kwargs"]
+    found = {p.name: held[p.name] for p in parameters or ()}
+    return (), {name: value for name, value in found.items() if value is not NOT_GIVEN}
 
 
 def spelling(
@@ -81,7 +100,7 @@ def spelling(
 
 
 def spelled(
-    parameters: Sequence[inspect.Parameter] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as the wrapper passes them, for jax takes another way to pass them for another call."""
     if not kwargs or not is_spelled_out(parameters):
@@ -102,7 +121,7 @@ Cells = dict[str, types.CellType]
 """Closure cells by the names under which generated code reads them: some times faster than `cell_contents`."""
 
 
-def cells_of(fn: Any, parameters: Sequence[inspect.Parameter] | None) -> Cells:
+def cells_of(fn: Any, parameters: Parameters) -> Cells:
     """The closure cells of a function whose names can be free variables of its wrapper."""
     fn = inspect.unwrap(fn) if callable(fn) else fn
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
@@ -134,7 +153,7 @@ def define(source: str, env: dict[str, Any], name: str, cells: Cells | None = No
 
 
 def with_state(
-    parameters: Sequence[inspect.Parameter] | None, count: int, target: Callable[..., Any], name: str
+    parameters: Parameters, count: int, target: Callable[..., Any], name: str
 ) -> types.FunctionType:
     """A function that takes `count` state values in front of the given parameters and hands all to
     `target(state, args, kwargs)`; jax reads names and positions of static arguments from its signature."""

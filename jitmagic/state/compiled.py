@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, paths, region
+from jitmagic.state import adapters, codegen, paths, region, taken_out
 from jitmagic.state.declared import Declared, Subject, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
@@ -48,8 +48,9 @@ def jit(
         static_argnums: as in `jax.jit`; so are the others. `donate_argnames` takes state paths as well.
 
     Returns:
-        `jax.jit(fn)` itself where there are no dynamic variables, else a function with the same signature
-        and with `lower`, `trace`, `eval_shape` and `clear_cache`.
+        `jax.jit(fn)` itself where there are no dynamic variables and no framework is imported whose objects it could
+        be called with, else a function with the same signature and with `lower`, `trace`, `eval_shape` and
+        `clear_cache`.
 
     Raises:
         ValueError: a path does not lead to an array or number, or `fn` does not read a given array.
@@ -71,11 +72,13 @@ def compile_function(
     *,
     as_in_jax: bool = False,
     warn: bool = False,
+    lifts: bool = True,
 ) -> Any:
     """`jit` with its options as one value; `namespace` is where names are looked up besides `fn`'s own.
 
     Under a magic, `self` is an ordinary argument of a method unless a path begins with it or it holds
     framework variables: `as_in_jax` keeps it so. `warn` has frozen values watched: a magic does that itself.
+    With `lifts` False, objects of frameworks among the arguments are what jax makes of them.
     """
     if isinstance(fn, (staticmethod, classmethod)):
         if warn and dyn_vars is None:
@@ -90,8 +93,10 @@ def compile_function(
     if dyn_vars is None or (isinstance(dyn_vars, str) and dyn_vars == "auto"):
         declared = Declared(dyn_vars, subject)
         if not declared.leaves(subject) and not _may_get_variables(subject, declared):
-            return options.jit(fn)
-    return Stateful(subject, dyn_vars, options, warn=warn).call
+            if not (lifts and adapters.any_installed()) or codegen.parameters_of(fn) == []:
+                return options.jit(fn)
+            return Stateful(subject, dyn_vars, options, warn=warn, plain=True).call
+    return Stateful(subject, dyn_vars, options, warn=warn, lifts=lifts).call
 
 
 def _may_get_variables(subject: Subject, declared: Declared) -> bool:
@@ -109,6 +114,13 @@ def _may_get_variables(subject: Subject, declared: Declared) -> bool:
 def _may_build(reach: Any) -> bool:
     """An object of the user's whose classes know a framework: it may build its variables at the first call."""
     return any(adapters.is_module_class(cls) for cls in reach.classes)
+
+
+def objects_taken(
+    fn: Callable[..., Any], options: JitOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> taken_out.Taken:
+    """The frameworks' objects among the arguments of a call, which are state, and what jax gets."""
+    return taken_out.taken(codegen.parameters_of(fn), args, kwargs, options.static_parameters(fn))
 
 
 def receiver_name(fn: Callable[..., Any]) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import adapters, paths, roots, snapshot, values
+from jitmagic.state.below import Below, leaves_below
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach
 from jitmagic.state.region import root_key, step_key
@@ -17,12 +20,14 @@ from jitmagic.state.region import root_key, step_key
 
 @dataclass(frozen=True)
 class Subject:
-    """A function whose variables are looked for: `receiver` is what its first parameter stands for."""
+    """A function whose variables are looked for: `receiver` is what its first parameter stands for, `given` are
+    objects among its arguments, by path."""
 
     fn: Callable[..., Any]
     namespace: dict[str, Any] | None = None
     receiver: Any = None
     receiver_as: str = "self"
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     def scope(self) -> paths.Scope:
         """Where its paths are looked up."""
@@ -41,7 +46,11 @@ class Subject:
 
     def reach(self) -> Reach:
         """Everything it can read."""
-        return roots.reach(self.fn, receiver=self.receiver)
+        return self._reach
+
+    @functools.cached_property
+    def _reach(self) -> Reach:
+        return roots.reach(self.fn, receiver=self.receiver, kwargs=self.given)
 
     @property
     def name(self) -> str:
@@ -78,10 +87,10 @@ class Declared:
         scope = subject.scope()
         return [paths.resolve(t, scope) if isinstance(t, str) else t for t in self._items]
 
-    def leaves(self, subject: Subject) -> list[Place]:
+    def leaves(self, subject: Subject, look: Callable[[], Below] = Below) -> list[Place]:
         """The places of all dynamic variables, each holding one array or number, in a stable order.
 
-        Raises ValueError for a path that leads to none."""
+        `look` makes what looks below each of the declared ones. Raises ValueError for a path that leads to none."""
         found: list[Place] = []
         if self.everything:
             if adapters.any_installed():
@@ -93,7 +102,7 @@ class Declared:
                 leaf.place for leaf in subject.reach().leaves() if leaf.is_array and is_place(leaf.place)
             ]
         for top in self.tops(subject):
-            found += _below(top)
+            found += _below(top, look())
         return unique(found)
 
 
@@ -102,23 +111,23 @@ def is_place(place: Place) -> bool:
     return place.origin != "default"
 
 
-def _below(top: Place) -> list[Place]:
+def _below(top: Place, below: Below) -> list[Place]:
     if top.adapter is not None:
         return [top]
-    below = paths.leaves_below(top)
-    if not below and not _is_empty(top.get()):
+    below.look(top)
+    if not below.leaves and not _is_empty(top.get()):
         kind = type(top.get()).__name__
         raise paths.PathError(
             f"nothing in {top.path!r} can be dynamic: it is a {kind}, which holds no array or number"
         )
-    return below
+    return below.leaves
 
 
 def _is_empty(value: Any) -> bool:
     # A container that is filled at the first call, a model that builds itself.
-    return (
-        not values.is_leaf(value) and not values.is_a(value, values.FUNCTIONS) and values.is_walkable(value)
-    )
+    if values.is_a(value, list | dict | set | collections.deque):
+        return True
+    return not (values.is_leaf(value) or values.is_a(value, values.FUNCTIONS)) and values.is_walkable(value)
 
 
 def _read_from(item: Any, reach: Reach, subject: Subject) -> Place:
@@ -135,7 +144,7 @@ def _read_from(item: Any, reach: Reach, subject: Subject) -> Place:
 
 def _holds_variables(value: Any) -> bool:
     place = Place("self", "argument", "global", "self", holder={"self": value})
-    return any(p.is_variable for p in paths.leaves_below(place))
+    return any(p.is_variable for p in leaves_below(place))
 
 
 def flatten(dyn_vars: Any) -> Iterator[Any]:

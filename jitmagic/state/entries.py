@@ -4,6 +4,7 @@ Every entry can tell what changed and put itself back."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import types
 import warnings
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jitmagic.state import iterators, paths, values
+from jitmagic.state import contents, iterators, paths, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, contains_tracer, is_a
@@ -23,6 +24,7 @@ Origin = Literal["global", "closure", "attribute", "item", "argument"]
 Action = Literal["bound", "changed", "added", "removed"]
 Change = tuple[str, Origin, Action, Any, Any]
 """Path, origin, action, value before, value now."""
+Only = Callable[[Any], bool] | None
 
 
 class Entry:
@@ -34,8 +36,11 @@ class Entry:
         """What is different now."""
         return iter(())
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
+    def restore(self, only: Only) -> None:
         """Put back what differs."""
+
+    def stand_in(self, memo: dict[int, Any]) -> None:
+        """Put something like it in its place, where a run would use it up; `memo` has those made so far, by `id`."""
 
 
 class Binding(Entry):
@@ -49,7 +54,7 @@ class Binding(Entry):
         if not _same(now, self.old):
             yield self.path, self.origin, _action(self.old, now), self.old, now
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
+    def restore(self, only: Only) -> None:
         now = self.place.look()
         if now is self.old or (only and not only(now)):
             return
@@ -68,7 +73,7 @@ class Keyed(Entry):
 
     def _now(self) -> dict[Any, Any]:
         if self.kind == "item":
-            return {k: v for k, v in dict.items(self.holder) if not values.is_tracer(k)}
+            return contents.items_of(self.holder)
         if is_a(self.holder, type):
             return {k: v for k, v in values.class_dict(self.holder).items() if not is_special(k)}
         if is_a(self.holder, Function):
@@ -98,24 +103,20 @@ class Keyed(Entry):
                     action = "added"
                 yield self.path + values.step_text(self.kind, key), self.origin, action, old, new
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if self._traced_keys():
+    def restore(self, only: Only) -> None:
+        if self._traced_keys():  # which can't be taken out one by one
             kept = self._now()
-            dict.clear(self.holder)
-            dict.update(self.holder, kept)
-        wrong = [(k, old) for k, old, new in self._differences() if not only or only(new)]
-        if not wrong:
+            contents.dict_type(self.holder).clear(self.holder)
+            contents.put_items(self.holder, kept)
+        if self.kind == "item" and not only:
+            contents.put_items(self.holder, self.old)
             return
-        if self.kind == "item" and not only and list(self.old) != list(self.holder):
-            dict.clear(self.holder)  # to keep the order
-            dict.update(self.holder, self.old)
-            return
-        for key, old in wrong:
+        for key, old in [(k, old) for k, old, new in self._differences() if not only or only(new)]:
             self._put(key, old)
 
     def _put(self, key: Any, old: Any) -> None:
         if self.kind == "item":
-            dict.pop(self.holder, key, None) if old is MISSING else dict.__setitem__(self.holder, key, old)
+            contents.put_item(self.holder, key, old)
         elif old is MISSING:
             paths.delete_attribute(self.holder, key)
         else:
@@ -126,10 +127,10 @@ class Sequence(Entry):
     """The items of a list or deque."""
 
     def __init__(self, holder: Any, path: str) -> None:
-        self.holder, self.path, self.old = holder, path, list(holder)
+        self.holder, self.path, self.old = holder, path, contents.sequence_of(holder)
 
     def changes(self) -> Iterator[Change]:
-        old, now = self.old, list(self.holder)
+        old, now = self.old, contents.sequence_of(self.holder)
         for i in range(min(len(old), len(now))):
             if not _same(old[i], now[i]):
                 yield f"{self.path}[{i}]", "item", "changed", old[i], now[i]
@@ -138,22 +139,11 @@ class Sequence(Entry):
         for i in range(len(now), len(old)):
             yield f"{self.path}[{i}]", "item", "removed", old[i], MISSING
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        now = list(self.holder)
-        if len(now) == len(self.old) and all(a is b for a, b in zip(now, self.old, strict=True)):
-            return
-        good = self.old if not only else self._without(now, only)
-        if is_a(self.holder, list):
-            list.__setitem__(self.holder, slice(None), good)
-        else:
-            self.holder.clear()
-            self.holder.extend(good)
-
-    def _without(self, now: list[Any], only: Callable[[Any], bool]) -> list[Any]:
-        wrong = {i for i, v in enumerate(now) if only(v) and not (i < len(self.old) and self.old[i] is v)}
-        if any(i < len(self.old) for i in wrong):
-            return self.old
-        return [v for i, v in enumerate(now) if i not in wrong]
+    def restore(self, only: Only) -> None:
+        wanted = self.old
+        if only:
+            wanted = contents.without(contents.sequence_of(self.holder), self.old, only)
+        contents.put_sequence(self.holder, wanted)
 
 
 class Set(Entry):
@@ -167,48 +157,85 @@ class Set(Entry):
         yield from ((self.path, "item", "added", MISSING, v) for v in now - self.old)
         yield from ((self.path, "item", "removed", v, MISSING) for v in self.old - now)
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if self.holder != self.old and (not only or any(map(only, self.holder - self.old))):
-            self.holder.clear()
-            self.holder.update(self.old)
+    def restore(self, only: Only) -> None:
+        if not only or any(map(only, set(self.holder) - self.old)):
+            contents.put_members(self.holder, self.old)
 
 
 class Numpy(Entry):
     """The contents of a numpy array: a copy of one of up to `limit` bytes, a sample of a larger one."""
 
     def __init__(self, array: np.ndarray, path: str, limit: int = MEGABYTE) -> None:
-        self.array, self.path = array, path
-        self.copy = array.copy() if array.nbytes <= limit else None
+        self.array, self.path, self.writeable = array, path, array.flags.writeable
+        self.copy = np.array(array) if array.nbytes <= limit else None
         self.sample = None if self.copy is not None else sample(array)
 
     def _changed(self) -> bool:
         if self.copy is None:
             return sample(self.array) != self.sample
-        return self.array.shape != self.copy.shape or self.array.tobytes() != self.copy.tobytes()
+        if self.array.shape != self.copy.shape or self.array.dtype != self.copy.dtype:
+            return True
+        if self.array.dtype.hasobject:
+            return any(a is not b for a, b in zip(_items(self.array), _items(self.copy), strict=True))
+        now = np.ascontiguousarray(self.array)
+        return not np.array_equal(now.reshape(-1).view(np.uint8), self.copy.reshape(-1).view(np.uint8))
 
     def changes(self) -> Iterator[Change]:
         if self._changed():
             yield self.path, "item", "changed", self.array, self.array
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if only or self.copy is None or not self._changed() or not self.array.flags.writeable:
+    def restore(self, only: Only) -> None:
+        if self.copy is None or (only and not only(self.array)):
             return
-        self.array[...] = self.copy
+        if self._changed():
+            self._put(self.copy)
+        if self.array.flags.writeable != self.writeable:
+            self.array.setflags(write=self.writeable)
+
+    def _put(self, copy: np.ndarray) -> None:
+        if not self.array.flags.writeable:
+            self.array.setflags(write=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            if self.array.dtype != copy.dtype:
+                self.array.dtype = copy.dtype  # type: ignore[misc]
+            if self.array.size != copy.size:  # it was resized in place, and so it is again
+                self.array.resize(copy.shape, refcheck=False)
+            elif self.array.shape != copy.shape:
+                self.array.shape = copy.shape
+        self.array[...] = copy
 
 
-class Generator(Entry):
-    """A random state."""
+def _items(array: np.ndarray) -> Iterator[Any]:
+    """The objects that an array of objects, or of records with some, refers to."""
+    for item in array.reshape(-1).tolist():
+        yield from item if array.dtype.names else (item,)
 
-    def __init__(self, generator: Any, path: str) -> None:
-        self.generator, self.path, self.old = generator, path, iterators.random_state(generator)
+
+class Kept(Entry):
+    """Something that can be asked how it is, and be told to be so again; without a path nothing is told of it."""
+
+    def __init__(
+        self, holder: Any, path: str, origin: Origin, read: Callable[[Any], Any],
+        write: Callable[[Any, Any], object], same: Callable[[Any, Any], bool] = lambda a, b: bool(a == b),
+    ) -> None:  # fmt: skip
+        self.holder, self.path, self.origin = holder, path, origin
+        self.read, self.write, self.same, self.old = read, write, same, read(holder)
 
     def changes(self) -> Iterator[Change]:
-        if not iterators.same_state(iterators.random_state(self.generator), self.old):
-            yield self.path, "global", "changed", self.generator, self.generator
+        if self.path and not self.same(self.read(self.holder), self.old):
+            yield self.path, self.origin, "changed", self.holder, self.holder
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if not only:
-            iterators.set_random_state(self.generator, self.old)
+    def restore(self, only: Only) -> None:
+        if not only and not self.same(self.read(self.holder), self.old):
+            self.write(self.holder, self.old)
+
+
+def random_state(generator: Any, path: str) -> Kept:
+    """The entry of a random state."""
+    return Kept(
+        generator, path, "global", iterators.random_state, iterators.set_random_state, iterators.same_state
+    )
 
 
 class Variable(Entry):
@@ -237,7 +264,7 @@ class Variable(Entry):
         # the value of a Ref is a new array each time
         return not np.array_equal(np.asarray(now), np.asarray(self.old))
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
+    def restore(self, only: Only) -> None:
         now = self._read(self.adapter, self.variable)
         if self.old is not MISSING and (only(now) if only else self._differs(now)):
             self.adapter.write(self.variable, self.old)
@@ -247,12 +274,9 @@ class Iterator_(Entry):
     """Where an iterator stands. It is rewound, or replaced at its place by one that stands there."""
 
     def __init__(self, iterator: Any, place: Place) -> None:
-        self.iterator, self.place, self.path = iterator, place, place.path
+        self.original = self.iterator = iterator
+        self.place, self.path = place, place.path
         self.index, self.copy = iterators.position(iterator), iterators.copied(iterator)
-
-    @property
-    def restorable(self) -> bool:
-        return self.copy is not None or self.index is not None
 
     def _moved(self) -> bool:
         if self.index is not None:
@@ -263,15 +287,20 @@ class Iterator_(Entry):
         if self._moved():
             yield self.path, origin_of(self.place), "changed", self.iterator, self.iterator
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if only or not self._moved():
-            return
-        if self.index is not None and iterators.rewind(self.iterator, self.index):
-            return
-        fresh = iterators.copied(self.copy)
-        if fresh is not None:
-            self.place.put(fresh)
-            self.iterator = fresh
+    def restore(self, only: Only) -> None:
+        if self.iterator is not self.original:
+            if not only:
+                self.iterator = self.original  # which is at its place again, and was not touched
+        elif not only and self._moved():
+            if self.index is None or not iterators.rewind(self.iterator, self.index):
+                fresh = iterators.copied(self.copy)
+                if fresh is not None:
+                    self.place.put(fresh)
+                    self.original = self.iterator = fresh
+
+    def stand_in(self, memo: dict[int, Any]) -> None:
+        self.iterator = iterators.copied(self.original, memo)
+        self.place.put(self.iterator)
 
 
 class Suspended(Entry):
@@ -293,10 +322,11 @@ class Suspended(Entry):
 
 
 class Cache(Entry):
-    """The memory of `functools.lru_cache`: what it gained cannot be told apart, so it is emptied."""
+    """The memory of `functools.lru_cache`: a run of ours gets one of its own, for what came in can't be taken out."""
 
-    def __init__(self, cached: Any, path: str) -> None:
-        self.cached, self.path, self.old = cached, path, cached.cache_info()
+    def __init__(self, cached: Any, place: Place) -> None:
+        self.original = self.cached = cached
+        self.place, self.path, self.old = place, place.path, cached.cache_info()
 
     def _held(self) -> list[Any]:
         own = values.own_dict(self.cached)
@@ -309,10 +339,21 @@ class Cache(Entry):
         if grown and contains_tracer(held := self._held()):
             yield self.path, "global", "added", MISSING, held
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if self.cached.cache_info().misses != self.old.misses and (not only or only(self._held())):
+    def restore(self, only: Only) -> None:
+        if not only:
+            self.cached, self.old = self.original, self.original.cache_info()
+        elif self.cached.cache_info().misses != self.old.misses and only(self._held()):
             self.cached.cache_clear()
             self.old = self.cached.cache_info()
+
+    def stand_in(self, memo: dict[int, Any]) -> None:
+        fresh = memo.get(id(self.original))
+        if fresh is None:
+            make = functools.lru_cache(**self.original.cache_parameters())
+            fresh = memo[id(self.original)] = make(self.original.__wrapped__)
+            fresh.__dict__.update(values.own_dict(self.original) or {})
+        self.place.put(fresh)
+        self.cached, self.old = fresh, fresh.cache_info()
 
 
 def _linked(memory: dict[Any, Any]) -> list[Any]:
@@ -331,7 +372,7 @@ class Namespace(Keyed):
             if not _same(old, new) and is_a(key, str) and not is_special(key):
                 yield key, "global", _action(old, new), old, new
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
+    def restore(self, only: Only) -> None:
         for key, old, new in list(self._differences()):
             if not only or only(new):
                 self._put(key, old)

@@ -7,8 +7,7 @@ import types
 
 from jitmagic.source.tree import ByCode
 from jitmagic.state.adapters import is_framework
-from jitmagic.state.values import is_a
-from jitmagic.state.wrappers import is_user_module
+from jitmagic.state.values import is_a, is_user_module
 
 _READ_CLOSELY = frozenset(
     "globals locals exec eval getattr setattr delattr hasattr vars dir next __dict__".split()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import copy
+import io
 import itertools
 import random
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jitmagic.state.values import is_a
+from jitmagic.state.values import class_attribute, is_a
 
 _SAMPLES: tuple[Any, ...] = (
     iter([]), iter(()), iter(""), iter("é"), iter(b""), iter(bytearray()), iter(range(0)),
@@ -27,16 +28,16 @@ _RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
 _INDEPENDENT = tuple(type(i) for i in _SAMPLES)
 _COMPOSITE = (
     zip, enumerate, map, filter, itertools.islice, itertools.chain, itertools.accumulate, itertools.starmap,
-    itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest,
+    itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest, itertools.cycle,
+    type(iter(int, 1)),
 )  # fmt: skip
 
 
 def is_iterator(value: object) -> bool:
     """Is this one of Python's iterators (not a user's object with `__next__`)?"""
-    if is_a(value, _INDEPENDENT + _COMPOSITE + (types.GeneratorType, itertools.cycle)):
+    if is_a(value, (*_INDEPENDENT, *_COMPOSITE, types.GeneratorType)):
         return True
-    found = type(value).__module__ in ("builtins", "itertools") and is_a(value, collections.abc.Iterator)
-    return found
+    return type(value).__module__ in ("builtins", "itertools") and is_a(value, collections.abc.Iterator)
 
 
 def among(value: Any, depth: int = 3) -> bool:
@@ -47,38 +48,46 @@ def among(value: Any, depth: int = 3) -> bool:
     return hasattr(type(value), "__next__")
 
 
-def copied(iterator: Any) -> Any:
+def copied(iterator: Any, memo: dict[int, Any] | None = None) -> Any:
     """An iterator that goes on from the same point by itself, or None where Python cannot make one.
 
-    Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from.
+    Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from; `memo` has the
+    copies made so far, so that two that draw from one go on to do so.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # itertools' __reduce__ is deprecated from Python 3.12 on
         try:
-            return _copied(iterator)
+            return _copied(iterator, {} if memo is None else memo)
         except Exception:
             return None
 
 
-def _copied(iterator: Any) -> Any:
+class _NoCopy(Exception):
+    """There is no way to copy it."""
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """The copy of an iterator; anything else as it is, with a state that can be put back."""
+    if not is_iterator(value):
+        step = class_attribute(type(value), "__next__")
+        if step is not None and not is_a(step[1], types.FunctionType) and not is_a(value, io.IOBase):
+            raise _NoCopy
+        return list(value) if type(value) is list else value  # what `cycle` has seen so far
+    if id(value) not in memo:
+        memo[id(value)] = _made_anew(value, memo)
+    return memo[id(value)]
+
+
+def _made_anew(iterator: Any, memo: dict[int, Any]) -> Any:
     if is_a(iterator, _INDEPENDENT):
         return copy.copy(iterator)
     if not is_a(iterator, _COMPOSITE):
-        return None
+        raise _NoCopy
     make, args, *state = iterator.__reduce__()  # type: ignore[misc]
-    parts = []
-    for part in args:  # type: ignore[has-type]
-        inner = _copied(part) if is_iterator(part) else part
-        if inner is None and part is not None:
-            return None
-        parts.append(inner)
-    made = make(*parts)
+    made = make(*(_copied(part, memo) for part in args))  # type: ignore[has-type]
     if state and state[0] is not None:
-        if is_a(iterator, itertools.chain):
-            state = [tuple(_copied(s) if is_iterator(s) else s for s in state[0])]
-            if None in state[0]:
-                return None
-        made.__setstate__(state[0])
+        parts = state[0]
+        made.__setstate__(tuple(_copied(p, memo) for p in parts) if type(parts) is tuple else parts)
     return made
 
 
@@ -107,6 +116,8 @@ def random_state(value: Any) -> Any:
     """The state of a generator of numpy or `random`, or None for other objects."""
     if is_a(value, np.random.Generator):
         return value.bit_generator.state
+    if is_a(value, np.random.BitGenerator):
+        return value.state
     if is_a(value, np.random.RandomState):
         return value.get_state()
     if is_a(value, random.Random) and not is_a(value, random.SystemRandom):
@@ -118,6 +129,8 @@ def set_random_state(value: Any, state: Any) -> None:
     """Inverse of `random_state`."""
     if is_a(value, np.random.Generator):
         value.bit_generator.state = state
+    elif is_a(value, np.random.BitGenerator):
+        value.state = state
     elif is_a(value, np.random.RandomState):
         value.set_state(state)
     else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import types
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from jitmagic.options import JitOptions
-from jitmagic.state import region
+from jitmagic.state import region, values
 from jitmagic.state.declared import Subject
 from jitmagic.state.stateful import Stateful
 
@@ -60,10 +59,7 @@ class StatefulMethod:
 
     def _reference(self, receiver: Any) -> Callable[[], Any]:
         key = id(receiver)
-        try:
-            return weakref.ref(receiver, lambda _: self._instances.pop(key, None))
-        except TypeError:  # slots without __weakref__
-            return lambda: receiver
+        return values.reference(receiver, lambda _: self._instances.pop(key, None))
 
     def _without_receiver(self) -> JitOptions:
         def less(numbers: tuple[int, ...]) -> tuple[int, ...]:

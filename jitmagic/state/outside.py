@@ -1,53 +1,92 @@
-"""What a run changes outside of Python's variables: positions in files, the environment, settings of libraries.
+"""What a run changes besides Python's own containers: positions in files, locks, buffers, settings of the process.
 
-Each has an entry of a snapshot, which puts it back where that can be done.
+Each has an entry of a snapshot, which puts it back where that can be done, or a reason why it can't.
 """
 
 from __future__ import annotations
 
-import contextvars
-import csv
+import array
+import ctypes
+import gc
 import io
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import warnings
+import weakref
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import numpy as np
 
-from jitmagic.state.entries import Change, Entry, Origin
-from jitmagic.state.values import MISSING, is_a
+from jitmagic.state import iterators
+from jitmagic.state.entries import MEGABYTE, Change, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
+from jitmagic.state.values import MISSING, is_a, is_user_file, module_of, mro, own_dict
 
-_READER = type(csv.reader([]))
+LARGEST = 64 * MEGABYTE
+"""Bytes up to which a buffer is copied that may be written."""
+_LOCK = type(threading.Lock())
+_CDATA: Any = ctypes.c_int.__mro__[-2]
+READING = frozenset("read readline readlines tell seek readable writable seekable fileno isatty".split())
+"""Methods of files after which they can be put back."""
+_LOST = {
+    "threading.Thread": "a thread",
+    "subprocess.Popen": "another process",
+    "multiprocessing.connection._ConnectionBase": "a connection to another process",
+    "multiprocessing.process.BaseProcess": "another process",
+    "matplotlib.artist.Artist": "a figure",
+    "IPython.core.interactiveshell.InteractiveShell": "the notebook",
+    "socket.socket": "a connection",
+    "mmap.mmap": "a file in memory",
+    "sqlite3.Connection": "a database",
+    "sqlite3.Cursor": "a database",
+    "_queue.SimpleQueue": "a queue that can only be emptied",
+    "coroutine": "a coroutine",
+    "async_generator": "a generator",
+}
+"""What only ever goes on, by the full names of classes."""
 
 
-def is_drained(value: Any) -> bool:
-    """An object that a run takes from, and that cannot be asked where it stands."""
-    return is_a(value, _READER)
+def lost(cls: type) -> str:
+    """What objects of this class are in words, where a run of them can't be put back; '' for other classes."""
+    for base in mro(cls):
+        module = module_of(base)
+        name = f"{module}.{base.__qualname__}" if module != "builtins" else base.__qualname__
+        if name in _LOST:
+            return _LOST[name]
+    return ""
+
+
+def is_locked(value: Any) -> bool:
+    """A lock that somebody holds."""
+    return is_a(value, _LOCK) and bool(value.locked())
 
 
 def is_file(value: Any) -> bool:
     """An open file, or a buffer in memory that is used as one."""
-    return is_a(value, io.IOBase) and value not in (sys.stdout, sys.stderr, sys.stdin)
+    return is_a(value, io.IOBase)
+
+
+def is_standard(stream: Any) -> bool:
+    """One of the streams that every program has, or what stands in for one."""
+    named = [
+        getattr(sys, name, None)
+        for name in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+    ]
+    return any(stream is s or stream is (own_dict(s) or {}).get("stream") for s in named)
 
 
 class File(Entry):
-    """Where a file stands, and what stands behind that point in a buffer in memory."""
+    """Where a file on the disk stands. What it holds is never touched."""
 
     def __init__(self, file: Any, path: str, origin: Origin) -> None:
         self.file, self.path, self.origin = file, path, origin
         self.position = self._now()
-        self.content = file.getvalue() if is_a(file, io.StringIO | io.BytesIO) and not file.closed else None
-
-    @property
-    def restorable(self) -> bool:
-        return self.position is not None
 
     def _now(self) -> int | None:
         try:
-            if self.file.closed or not self.file.seekable():
-                return None
-            return int(self.file.tell())
+            return int(self.file.tell()) if self.file.seekable() else None
         except (OSError, ValueError):  # a file that is read line by line does not tell where it stands
             return None
 
@@ -55,22 +94,15 @@ class File(Entry):
         if self._now() != self.position:
             yield self.path, self.origin, "changed", self.file, self.file
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if only or self.position is None or self.file.closed or self._now() == self.position:
-            return
-        if self.content is not None:
-            self.file.seek(0)
-            self.file.truncate()
-            self.file.write(self.content)
-        self.file.seek(self.position)
-        if self.content is None and self.file.writable():
-            self.file.truncate()
+    def restore(self, only: Only) -> None:
+        if not only and self.position is not None and not self.file.closed and self._now() != self.position:
+            self.file.seek(self.position)
 
 
 class Context(Entry):
-    """The value of a context variable, where it has one."""
+    """The value of a context variable. Runs of ours have a context of their own."""
 
-    def __init__(self, variable: contextvars.ContextVar[Any], path: str, origin: Origin) -> None:
+    def __init__(self, variable: Any, path: str, origin: Origin) -> None:
         self.variable, self.path, self.origin = variable, path, origin
         self.old = variable.get(MISSING)
 
@@ -79,42 +111,118 @@ class Context(Entry):
         if now is not self.old:
             yield self.path, self.origin, "changed", self.old, now
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
+    def restore(self, only: Only) -> None:
         now = self.variable.get(MISSING)
         if self.old is not MISSING and now is not self.old and (not only or only(now)):
             self.variable.set(self.old)
 
 
-class Process(Entry):
-    """Settings of the whole process: the environment, the module path, the directory, how NumPy warns and prints."""
+class Local(Keyed):
+    """What a `threading.local` has in this thread."""
 
-    path = "os.environ"
+    def _now(self) -> dict[str, Any]:
+        return dict(self.holder.__dict__)
 
-    def __init__(self) -> None:
-        self.environment, self.modules = dict(os.environ), list(sys.path)
-        self.directory = _directory()
-        self.warns, self.prints = np.geterr(), np.get_printoptions()
-        self.recursion = sys.getrecursionlimit()
+    def _put(self, key: str, old: Any) -> None:
+        delattr(self.holder, key) if old is MISSING else setattr(self.holder, key, old)
 
-    def restore(self, only: Callable[[Any], bool] | None) -> None:
-        if only:
-            return
-        if os.environ != self.environment:
-            for name in os.environ.keys() - self.environment.keys():
-                del os.environ[name]
-            for name, value in self.environment.items():
-                if os.environ.get(name) != value:
-                    os.environ[name] = value
-        if sys.path != self.modules:
-            sys.path[:] = self.modules
-        if self.directory and _directory() != self.directory:
-            os.chdir(self.directory)
-        if np.geterr() != self.warns:
-            np.seterr(**self.warns)
-        if np.get_printoptions() != self.prints:
-            np.set_printoptions(**self.prints)
-        if sys.getrecursionlimit() != self.recursion:
-            sys.setrecursionlimit(self.recursion)
+
+def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
+    """The entry of an object that can be asked how it is and told to be so again; None for others."""
+
+    def kept(read: Any, write: Any, same: Any = lambda a, b: bool(a == b)) -> Kept:
+        return Kept(value, path, origin, read, write, same)
+
+    if iterators.random_state(value) is not None:
+        return random_state(value, path)
+    if is_a(value, io.StringIO | io.BytesIO):
+        return None if value.closed else kept(lambda v: v.__getstate__(), lambda v, old: v.__setstate__(old))
+    if is_a(value, threading.local):
+        return Local(value, path, "attribute", "attribute")
+    if is_a(value, _LOCK):
+        return kept(_LOCK.locked, lambda v, old: v.acquire(blocking=False) if old else v.release())
+    if is_a(value, bytearray):
+        return kept(bytes, lambda v, old: v.__setitem__(slice(None), old)) if len(value) <= LARGEST else None
+    if is_a(value, array.array):
+        return kept(lambda v: v[:], lambda v, old: v.__setitem__(slice(None), old), _same_bytes)
+    if is_a(value, _CDATA):
+        return kept(bytes, lambda v, old: ctypes.memmove(ctypes.byref(v), old, len(old)))
+    if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
+        return Kept(
+            value, "", origin, lambda v: list(v.items()), _put_pairs, _same_pairs
+        )  # a cache, most often
+    if is_a(value, weakref.WeakSet):
+        return kept(set, lambda v, old: (v.intersection_update(old), v.update(old)))
+    if module_of(type(value)).partition(".")[0] == "pandas" and hasattr(value, "memory_usage"):
+        size = int(np.sum(value.memory_usage(deep=False)))
+        return kept(lambda v: v.copy(), _put_frame, _same_frame) if size <= LARGEST else None
+    return None
+
+
+def _same_bytes(a: Any, b: Any) -> bool:
+    return bool(a.tobytes() == b.tobytes())
+
+
+def _same_pairs(a: list[Any], b: list[Any]) -> bool:
+    return len(a) == len(b) and all(k is q and v is w for (k, v), (q, w) in zip(a, b, strict=True))
+
+
+def _put_pairs(holder: MutableMapping[Any, Any], old: list[tuple[Any, Any]]) -> None:
+    wanted = {id(k) for k, _ in old}
+    for key in [k for k, _ in holder.items() if id(k) not in wanted]:
+        del holder[key]
+    for key, value in old:
+        if holder.get(key, MISSING) is not value:
+            holder[key] = value
+
+
+def _same_frame(now: Any, old: Any) -> bool:
+    same = type(now) is type(old) and all(a.equals(b) for a, b in zip(now.axes, old.axes, strict=True))
+    return bool(same and now.equals(old))
+
+
+def _put_frame(frame: Any, old: Any) -> None:
+    frame.__setstate__(old.copy().__getstate__())
+
+
+def process() -> list[Entry]:
+    """Settings of the whole process: the environment, the module path, the directory, how libraries warn and print."""
+
+    def setting(path: str, read: Any, write: Any) -> Kept:
+        return Kept(None, path, "global", lambda _: read(), lambda _, old: write(old))
+
+    found: list[Entry] = [
+        setting("os.environ", lambda: dict(os.environ), _put_environment),
+        setting("os.getcwd()", _directory, lambda old: os.chdir(old) if old else None),
+        setting("np.geterr()", np.geterr, lambda old: np.seterr(**old)),
+        setting("np.get_printoptions()", np.get_printoptions, lambda old: np.set_printoptions(**old)),
+        setting("sys.getrecursionlimit()", sys.getrecursionlimit, sys.setrecursionlimit),
+        setting("gc.isenabled()", gc.isenabled, lambda old: gc.enable() if old else gc.disable()),
+        Sequence(sys.path, "sys.path"),
+        Sequence(warnings.filters, "warnings.filters"),  # type: ignore[arg-type]
+        Keyed(logging.root, "logging.root", "attribute", "global"),
+        Sequence(logging.root.handlers, "logging.root.handlers"),
+        Imported(),
+    ]
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
+    return found
+
+
+def _configure(old: dict[str, Any]) -> None:
+    config: Any = sys.modules["jax"].config
+    for name, value in old.items():
+        if config.values[name] != value:
+            config.update(name, value)
+
+
+def _put_environment(old: dict[str, str]) -> None:
+    for name in os.environ.keys() - old.keys():
+        del os.environ[name]
+    for name, value in old.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _directory() -> str:
@@ -122,3 +230,21 @@ def _directory() -> str:
         return os.getcwd()
     except OSError:  # it was removed
         return ""
+
+
+class Imported(Entry):
+    """Modules of the user's that a run of ours has imported: they run when the user's own call imports them."""
+
+    path = "sys.modules"
+
+    def __init__(self) -> None:
+        self.old = set(sys.modules)
+
+    def restore(self, only: Only) -> None:
+        for name in () if only else sys.modules.keys() - self.old:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and is_user_file(file):
+                module = sys.modules.pop(name)
+                parent, _, last = name.rpartition(".")
+                if (own_dict(sys.modules.get(parent)) or {}).get(last) is module:
+                    delattr(sys.modules[parent], last)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from jitmagic.state import values
-from jitmagic.state.adapters import Adapter, adapter_for
+from jitmagic.state.adapters import Adapter
 from jitmagic.state.values import MISSING, is_a, raw_get
 
 Kind = Literal["global", "closure", "attribute", "item"]
@@ -335,62 +335,3 @@ def _what_is_missing(place: Place, step: Step) -> str:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-
-
-def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
-    """The places of all arrays and Python or numpy numbers in a variable, itself included, in order.
-
-    Items of dicts and lists, attributes of objects and framework variables are looked into; a tuple of
-    numbers, such as the state of an optimizer, counts as one value. Bools count only where the path names them itself.
-    """
-    found: list[Place] = []
-    if is_a(place.look(), bool):
-        return [place]
-    _gather(place, found, set(), limit)
-    return found
-
-
-def _gather(place: Place, found: list[Place], seen: set[int], limit: int, depth: int = 0) -> None:
-    value = place.look()
-    if value is MISSING or is_a(value, bool) or len(found) >= limit or depth > 60:
-        return
-    if values.is_number(value):
-        found.append(place)
-        return
-    if values.is_leaf(value) or is_a(value, values.FUNCTIONS) or id(value) in seen:
-        return
-    seen.add(id(value))
-    adapter = adapter_for(value)
-    if adapter is not None:
-        return _gather_variable(place, adapter, found)
-    if is_a(value, tuple) and (_all_numbers(value) or _is_pytree_of_numbers(value)):
-        found.append(place)  # whole: nothing can be put into a tuple
-        return
-    for kind, key, child in values.children(value):
-        if is_a(value, tuple) and values.is_number(child):
-            continue
-        if not values.is_leaf(child) or values.is_number(child):
-            _gather(place.below(kind, key), found, seen, limit, depth + 1)  # type: ignore[arg-type]
-
-
-def _gather_variable(place: Place, adapter: Adapter, found: list[Place]) -> None:
-    inside = place.inside(adapter)
-    if inside.exists() and (_all_numbers(inside.get()) or _is_pytree_of_numbers(inside.get())):
-        found.append(inside)
-
-
-def _is_pytree_of_numbers(value: Any) -> bool:
-    # A quantity with a unit, or whatever else jax takes apart.
-    tree = getattr(sys.modules.get("jax"), "tree", None)
-    if tree is None or values.is_leaf(value):
-        return False
-    leaves = tree.leaves(value)
-    return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)
-
-
-def _all_numbers(value: Any, depth: int = 0) -> bool:
-    # The whole value must be a pytree with numbers at its leaves.
-    if type(value) in (dict, list) or is_a(value, tuple):
-        below = list(value.values()) if is_a(value, dict) else list(value)
-        return bool(below) and depth < 20 and all(v is None or _all_numbers(v, depth + 1) for v in below)
-    return values.is_number(value) and not is_a(value, bool)

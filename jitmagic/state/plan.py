@@ -3,9 +3,10 @@ around it (a container that the function binds anew is a new one after each call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import collections
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from jitmagic.state import region, values
 from jitmagic.state.adapters import adapter_for, of_this_trace
@@ -22,8 +23,10 @@ class CannotFollow(ValueError):
 class Recipe:
     """How to make one value from the outputs of a call.
 
-    `kind`: "out" (output number `value`), "const" (`value` itself), "dict", "list", "tuple", "named" (a NamedTuple
-    of class `value`) or "object" (like `value`, an object that the trace made), with `parts` by key.
+    `kind`: "out" (output number `value`), "number" (the same as a Python number: class and output number), "const"
+    (`value` itself), "held" (what was at the place `value` before the call), or with `parts` by key "dict", "list",
+    "tuple", "set", "deque" (of length `value` at most), "named" (a NamedTuple of class `value`) or "object" (like
+    `value`, an object that the trace made).
     """
 
     kind: str
@@ -34,25 +37,32 @@ class Recipe:
 
     def key(self) -> Any:
         """Equal for recipes that do the same."""
-        value = self.value if self.kind == "out" else id(self.value)
+        value = self.value
+        if self.kind == "held":
+            value = value.path
+        elif self.kind not in ("out", "number", "deque"):
+            value = (type(value), value) if type(value) in values.SCALARS else id(value)
         return self.kind, value, tuple((k, p.key()) for k, p in self.parts)
 
     def plain(self) -> bool:
         """An expression of Python's can spell it out."""
-        return self.kind != "object" and all(p.plain() for _, p in self.parts)
+        return self.kind not in ("object", "set", "deque") and all(p.plain() for _, p in self.parts)
 
 
 @dataclass(eq=False)
 class Op:
-    """One write: `recipe` goes to `place` (None: it is taken away); `leaf` is the number of the variable."""
+    """One write: `recipe` goes to `place` (None: it is taken away); `leaf` is the number of the variable.
+
+    The items of a list, deque or set that lies there are all replaced (`how` is "refill"), or it is added to."""
 
     place: Place
     recipe: Recipe | None
-    leaf: int | None
+    leaf: int | None = None
+    how: Literal["put", "refill", "add"] = "put"
 
     def identity(self) -> Any:
         """Equal for ops that do the same."""
-        return self.place.path, self.recipe.key() if self.recipe else None
+        return self.place.path, self.how, self.recipe.key() if self.recipe else None
 
 
 @dataclass(eq=False)
@@ -62,19 +72,27 @@ class Plan:
     ops: list[Op]
     outputs: int
     structural: bool
+    """After it, the variables are others than before."""
+    returned: Mapping[Any, Place] = field(default_factory=dict)
+    """Where in the function's result objects belong that jax does not hand through."""
     size: int = 0
 
     def identity(self) -> Any:
         """Equal for traces that write the same."""
-        return self.outputs, self.structural, tuple(op.identity() for op in self.ops)
+        returned = tuple((at, place.path) for at, place in self.returned.items())
+        return self.outputs, self.structural, returned, tuple(op.identity() for op in self.ops)
 
 
 class Planner:
     """Turns the changes of one trace into a plan, and collects the values that have to come out."""
 
-    def __init__(self, is_tracer: Callable[[Any], bool]) -> None:
+    def __init__(self, is_tracer: Callable[[Any], bool], was_there: Callable[[Any], bool]) -> None:
         self.outputs: list[Any] = []
-        self._is_tracer = is_tracer
+        self.counted: list[Place] = []
+        """Numbers of Python's that are no variables, and were written."""
+        self.grown: list[Place] = []
+        """Lists and deques that were added to."""
+        self._is_tracer, self._was_there = is_tracer, was_there
         self._index: dict[int, int] = {}
         self._made: dict[int, Recipe] = {}
         self._before: dict[int, Held] = {}
@@ -86,35 +104,64 @@ class Planner:
         which have to come back even unchanged."""
         self._before = found.held
         ops: list[Op] = []
-        for place, held, key, new in found.changes():
+        refilled: set[int] = set()
+        for place, held, key, old, new in found.changes():
+            if held is not None and key == region.CONTENTS:
+                refilled.add(id(held.value))
+                before = [v for (kind, _), v in held.seeded.items() if kind == "item"]
+                if (
+                    not is_a(held.value, set)
+                    and len(new) > len(before)
+                    and all(a is b for a, b in zip(before, new, strict=False))
+                ):
+                    self.grown.append(place)
+                ops.append(Op(place, self.items(new, place.path), how="refill"))
+                continue
             slot = (id(held.value), *(key or ())) if held is not None else region.root_key(place)
             recipe = None if new is MISSING else self.recipe(new, place.path)
             ops.append(Op(place, recipe, leaves.get(slot)))
+            if type(old) in (int, float, complex) and slot not in leaves:
+                self.counted.append(place)
         done = {op.leaf for op in ops}
-        ops += [Op(p, self.recipe(v, p.path), i) for p, v, i in keep if i not in done]
-        return ops
+        kept = [k for k in keep if k[2] not in done and id(k[0].holder()) not in refilled]
+        return [*ops, *(Op(p, self.recipe(v, p.path), i) for p, v, i in kept)]
+
+    def items(self, new: Sequence[Any], path: str) -> Recipe:
+        """How a later call makes a list of these."""
+        return Recipe("list", None, [(None, self.recipe(v, path)) for v in new])
 
     def recipe(self, value: Any, path: str, depth: int = 0) -> Recipe:
         """How a later call makes this value again."""
         if self._is_tracer(value) or values.is_jax_array(value):
             return Recipe("out", self._output(value))
-        if id(value) in self._before or values.is_leaf(value) or depth > 40:
+        if id(value) in self._before:
+            return Recipe("held", self._before[id(value)].place)
+        if (
+            values.is_leaf(value)
+            or depth > 40
+            or (self._was_there(value) and not values.contains_tracer(value))
+        ):
             return Recipe("const", value)
         if id(value) in self._made:
             return self._made[id(value)]
         if type(value) in (dict, list, tuple):
             below = [(k, self.recipe(v, path, depth + 1)) for _, k, v in values.children(value)]
             return Recipe(type(value).__name__, None, below)
+        if type(value) in (set, collections.deque):
+            below = [(None, self.recipe(v, path, depth + 1)) for v in value]
+            return Recipe(type(value).__name__, getattr(value, "maxlen", None), below)
         if is_a(value, tuple) and values.fields_of(value):
             return Recipe("named", type(value), [(None, self.recipe(v, path, depth + 1)) for v in value])
         return self._object(value, path, depth)
 
     def _object(self, value: Any, path: str, depth: int) -> Recipe:
-        if not values.contains_tracer(value) and adapter_for(value) is None:
+        traced = values.contains_tracer(value)
+        made_here = values.is_walkable(value) and values.raw_attributes(value)
+        if not (traced or made_here or adapter_for(value) is not None):
             return Recipe("const", value)
         made = self._made[id(value)] = Recipe("object", value)
         below = region.contents(value)
-        if not any(map(values.contains_tracer, below.values())):
+        if traced and not any(map(values.contains_tracer, below.values())):
             raise CannotFollow(path)
         made.parts = [(k, self.recipe(v, path, depth + 1)) for k, v in below.items()]
         return made
@@ -134,11 +181,17 @@ def build(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
         return outputs[recipe.value]
     if kind == "const":
         return recipe.value
+    if kind == "number":
+        return recipe.value[0](outputs[recipe.value[1]])
+    if kind == "held":
+        return recipe.value.get()
     if kind == "object":
         return _object(recipe, outputs, memo)
     parts = [build(p, outputs, memo) for _, p in recipe.parts]
     if kind == "dict":
         return dict(zip((k for k, _ in recipe.parts), parts, strict=True))
+    if kind in ("set", "deque"):
+        return set(parts) if kind == "set" else collections.deque(parts, recipe.value)
     return (
         parts if kind == "list" else tuple(parts) if kind == "tuple" else tuple.__new__(recipe.value, parts)
     )
@@ -177,21 +230,24 @@ def _copy(value: Any) -> Any:
 def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
     """Write the results of one call where the function would have put them."""
     memo: dict[int, Any] = {}
-    found = [(op.place.holder(), op) for op in ops]  # before a write moves what holds them
+    # before a write moves what holds them
+    found = [(op, op.place.holder() if op.how == "put" else op.place.get()) for op in ops]
     made = [MISSING if op.recipe is None else build(op.recipe, outputs, memo) for op in ops]
-    done = 0
+    made = [[*held, *new] if op.how == "add" else new for (op, held), new in zip(found, made, strict=True)]
     try:
-        for done, (held, value) in enumerate(zip(found, made, strict=True)):  # noqa: B007
-            _write(*held, value)
+        for (op, held), value in zip(found, made, strict=True):
+            _write(op, held, value)
     except KeyboardInterrupt:  # all is written or nothing
-        for (holder, op), value in list(zip(found, made, strict=True))[done:]:
+        for (op, held), value in zip(found, made, strict=True):
             if value is not MISSING or op.place.look() is not MISSING:
-                _write(holder, op, value)
+                _write(op, held, value)
         raise
 
 
-def _write(holder: Any, op: Op, value: Any) -> None:
-    if op.place.parent is None:
+def _write(op: Op, held: Any, value: Any) -> None:
+    if op.how != "put":
+        region.refill(held, value)
+    elif op.place.parent is None:
         op.place.delete() if value is MISSING else op.place.put(value)
     else:
-        region.put(holder, region.step_key(op.place), value)
+        region.put(held, region.step_key(op.place), value)

@@ -14,7 +14,7 @@ import numpy as np
 
 from jitmagic.evidence import Where
 from jitmagic.state import values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import INTERNAL, adapter_for
 from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import LIMIT, Place
 from jitmagic.state.uses import Facts, Use
@@ -22,10 +22,6 @@ from jitmagic.state.values import MISSING, Child, is_a, is_user_class
 
 _PLAIN_DATA = 8
 Function = types.FunctionType
-
-
-INTERNAL = ("_pytree__", "_object__")
-"""How attributes begin in which flax keeps track of a module's other attributes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +100,10 @@ class Reach:
         for root in self.roots:
             self._walk(root, root.place, _keys(root) if used_only else None, found, seen, limit, used_only, 0)
         return found
+
+    def may_read(self, place: Place) -> bool:
+        """A function may ask for this attribute, or item."""
+        return place.kind != "attribute" or self.any_attribute or place.key in self.attributes
 
     def values(self) -> Iterator[Root]:
         """The roots and everything below them, containers and objects included."""

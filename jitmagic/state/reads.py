@@ -11,10 +11,12 @@ from typing import Any
 from jitmagic.evidence import Where
 from jitmagic.source.tree import walk
 from jitmagic.state import values
-from jitmagic.state.paths import Path, PathError, Place, leaves_below, parse
+from jitmagic.state.below import leaves_below
+from jitmagic.state.paths import Path, PathError, Place, parse
 from jitmagic.state.uses import MUTATORS, Use, facts_of
 
 Function = types.FunctionType
+_ADDING = ("append", "extend", "add", "update", "+=")
 
 
 def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
@@ -25,6 +27,22 @@ def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ..
 def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
     """The statements that bind, change or delete it: assignments, `append` and its like, `next(it)`."""
     return _places(path, functions, ("write", "mutate"))
+
+
+def only_added_to(functions: Iterable[Function]) -> set[Any]:
+    """Names, attributes and keys of lists, deques and sets that these functions add to and name in no other way."""
+    added, other = set[Any](), set[Any]()
+    for fn in functions:
+        uses = facts_of(fn).uses
+        adding = {id(u.nodes) for u in uses if u.method in _ADDING and u.nodes}
+        for use in uses:
+            found = added if id(use.nodes) in adding else other
+            if use.steps:
+                found.update([use.steps[-1].key] if found is added or use.action == "read" else [])
+                other.update(step.key for step in use.steps[:-1])
+            elif use.free and (found is added or use.action == "read"):
+                found.add(use.root)
+    return added - other
 
 
 def seen_from_cell(path: str, reads: tuple[Where, ...], functions: Sequence[Function]) -> tuple[Where, ...]:

@@ -11,33 +11,42 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import paths, values
-from jitmagic.state.adapters import adapter_for, framework_classes
+from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
+from jitmagic.state.below import leaves_below
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
 
 Key = tuple[str, Any]
+CONTENTS: Key = ("contents", None)
+"""The key of all that is in a list, deque or set, where items came or went."""
 _LIMIT = 20_000
 
 
 @dataclass(eq=False)
 class Node:
-    """One step of the way to the variables. `whole`: everything below it is dynamic; `leaf`: its number."""
+    """One step of the way to the variables. `whole`: everything below it is dynamic; `leaf`: its number; `log`: a list
+    that is only added to."""
 
     place: Place
     whole: bool = False
     leaf: int | None = None
+    log: bool = False
     children: dict[Key, Node] = field(default_factory=dict)
 
 
 class Tree:
     """The ways to all dynamic variables, common beginnings shared."""
 
-    def __init__(self, leaves: Sequence[Place], tops: Sequence[Place] = ()) -> None:
+    def __init__(
+        self, leaves: Sequence[Place], tops: Sequence[Place] = (), logs: Sequence[Place] = ()
+    ) -> None:
         self.roots: dict[Any, Node] = {}
         for i, place in enumerate(leaves):
             self._add(place).leaf = i
         for place in tops:
             self._add(place).whole = True
+        for place in logs:
+            self._add(place).log = True
 
     def _add(self, place: Place) -> Node:
         chain = [place]
@@ -119,6 +128,8 @@ def contents(value: Any, keys: frozenset[Key] | None = None) -> dict[Key, Any]:
     adapter = adapter_for(value)
     if adapter is not None:
         return {("inside", None): adapter.read(value)}
+    if is_a(value, set):
+        return {CONTENTS: frozenset(value)}
     return {(kind, key): child for kind, key, child in values.children(value)}
 
 
@@ -135,7 +146,9 @@ def _child(value: Any, key: Key) -> Any:
 def put(value: Any, key: Key, child: Any) -> None:
     """Put a child into a container, object or framework's variable; MISSING takes it away."""
     kind, name = key
-    if kind == "inside":
+    if key == CONTENTS:
+        refill(value, child)
+    elif kind == "inside":
         adapter = adapter_for(value)
         assert adapter is not None
         adapter.write(value, child)
@@ -146,10 +159,20 @@ def put(value: Any, key: Key, child: Any) -> None:
             paths.put_attribute(value, name, child)
     elif child is MISSING:
         del value[name]
-    elif is_a(value, list) and name >= len(value):
-        value.append(child)
     else:
         paths._put_item(value, name, child, "")
+
+
+def refill(value: Any, items: Any) -> None:
+    """Let a list, deque or set hold these and nothing else."""
+    if is_a(value, list):
+        list.__setitem__(value, slice(None), items)
+    else:
+        value.clear()
+        value.update(items) if is_a(value, set) else value.extend(items)
+
+
+Change = tuple[Place, Held | None, Key | None, Any, Any]
 
 
 @dataclass(eq=False)
@@ -197,7 +220,7 @@ class Region:
         self.held[id(value)] = held
         for key, child in held.original.items():
             below = node.children.get(key) if node else None
-            if key[0] == "inside":
+            if key[0] in ("inside", "contents"):
                 continue
             step = below.place if below else place.below(key[0], key[1])  # type: ignore[arg-type]
             deeper = whole or (below is not None and below.whole)
@@ -238,25 +261,30 @@ class Region:
             if changed:
                 _put_back(held, changed if leave_effects and not held.known else None)
 
-    def changes(self) -> Iterator[tuple[Place, Held | None, Key | None, Any]]:
-        """Place, its holder, its key and its new value (MISSING: taken away) of everything that changed.
+    def changes(self) -> Iterator[Change]:
+        """Place, its holder, its key, the old and the new value (MISSING: none) of everything that changed.
 
         Where variables appear, all that the trace changed belongs to it: `model.built = True`, say."""
         found = list(self._changes())
         self.appeared = self.appearing and any(not known and holds_state(new) for known, (*_, new) in found)
         yield from (change for known, change in found if known or self.appeared)
 
-    def _changes(self) -> Iterator[tuple[bool, tuple[Place, Held | None, Key | None, Any]]]:
+    def _changes(self) -> Iterator[tuple[bool, Change]]:
         for b in self.bindings:
             now = b.place.look()
             if now is not b.seeded and b.place.origin != "argument":
-                yield b.known, (b.place, None, None, now)
+                yield b.known, (b.place, None, None, b.seeded, now)
         for held in self.held.values():
             now = held.now()
+            anew = _items_came_or_went(held, now)
+            if anew:
+                yield held.known, (held.place, held, CONTENTS, MISSING, list(held.value))
             for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
-                new = now.get(key, MISSING)
-                if new is not held.seeded.get(key, MISSING):
-                    yield held.known or key in held.ways, (self._place(held, key), held, key, new)
+                old, new = held.seeded.get(key, MISSING), now.get(key, MISSING)
+                if new is old or key == CONTENTS or (anew and key[0] == "item"):
+                    continue
+                if key[1] not in TRACE_STATES and not _is_memo(held.value, key, old, new):
+                    yield held.known or key in held.ways, (self._place(held, key), held, key, old, new)
 
     @staticmethod
     def _place(held: Held, key: Key) -> Place:
@@ -267,11 +295,20 @@ class Region:
         return held.place.below(key[0], key[1])  # type: ignore[arg-type]
 
 
+def _items_came_or_went(held: Held, now: dict[Key, Any]) -> bool:
+    if is_a(held.value, set):
+        return bool(now[CONTENTS] != held.seeded[CONTENTS])
+    sequence = is_a(held.value, list | collections.deque) and held.keys is None
+    return sequence and sum(k[0] == "item" for k in now) != sum(k[0] == "item" for k in held.seeded)
+
+
 def _is_container(value: Any, node: Node | None) -> bool:
     if value is MISSING or values.is_number(value) or values.is_leaf(value):
         return False
     if node is not None and node.children:
         return True
+    if is_ref(value):  # which jax follows by itself
+        return False
     atoms = (type, types.ModuleType, types.CodeType, types.MethodType, *values.FUNCTIONS)
     return not is_a(value, atoms)
 
@@ -281,7 +318,7 @@ def holds_state(value: Any) -> bool:
     if value is MISSING or values.is_leaf(value) or is_a(value, values.FUNCTIONS):
         return False
     place = Place("value", "global", "global", "value", holder={"value": value})
-    return any(p.adapter is not None and p.adapter.is_state for p in paths.leaves_below(place))
+    return any(p.adapter is not None and p.adapter.is_state for p in leaves_below(place))
 
 
 def _is_frameworks_own(value: Any, key: Key) -> bool:
@@ -291,17 +328,23 @@ def _is_frameworks_own(value: Any, key: Key) -> bool:
     return str(key[1]).startswith("_") or not values.is_user_class(type(value))
 
 
+def _is_memo(value: Any, key: Key, old: Any, new: Any) -> bool:
+    """A place where a framework keeps something later: nothing is lost while it is empty."""
+    empty = is_a(new, dict | list | set) and not new and not values.contains_tracer(new)
+    return old is None and empty and _is_frameworks_own(value, key)
+
+
 def _put_back(held: Held, keys: Sequence[Key] | None) -> None:
     """Contents as they were: all of them, in order, or those of some keys."""
     value, old = held.value, held.original
-    sequence = is_a(value, list | collections.deque) and any(k[0] == "item" for k in keys or ())
+    sequence = is_a(value, list | collections.deque | set) and any(k[0] != "attribute" for k in keys or ())
     if keys is None or sequence:
         _put_back_items(held)
     if keys is None:
         now = held.now()
         keys = [*old, *(k for k in now if k not in old)]
     for key in keys:
-        if not (sequence and key[0] == "item") and (wanted := old.get(key, MISSING)) is not _child(
+        if not (sequence and key[0] != "attribute") and (wanted := old.get(key, MISSING)) is not _child(
             value, key
         ):
             put(value, key, wanted)
@@ -316,8 +359,7 @@ def _put_back_items(held: Held) -> None:
         if list(items) != list(dict.keys(value)):
             dict.clear(value)  # to keep the order
         dict.update(value, items)
-    elif is_a(value, list):
-        list.__setitem__(value, slice(None), list(items.values()))
-    elif is_a(value, collections.deque):
-        value.clear()
-        value.extend(items.values())
+    elif is_a(value, list | collections.deque):
+        refill(value, list(items.values()))
+    elif is_a(value, set):
+        refill(value, old[CONTENTS])

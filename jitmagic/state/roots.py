@@ -14,12 +14,12 @@ from jitmagic.state.glance import uses_libraries_alone
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach, Root
 from jitmagic.state.uses import Facts, Use, facts_of
-from jitmagic.state.values import MISSING, is_a, is_user_class, is_user_file
-from jitmagic.state.wrappers import full_name, inner, is_library, is_user_module, parts, unwrap
+from jitmagic.state.values import MISSING, is_a, is_user_class, is_user_file, is_user_module
+from jitmagic.state.wrappers import full_name, inner, is_library, parts, unwrap
 
 _CALLABLES_WITHIN = 2000
-_CONSTRUCTORS = ("__init__", "__new__", "__post_init__")
-_NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__", "__reduce__", "__del__")
+_CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__del__")
+_NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__", "__reduce__")
 Function = types.FunctionType
 
 
@@ -98,7 +98,7 @@ class _Scan:
             return
         held = [root.value for root in self.roots.values()]
         seen = [*self.classes.values(), *(type(v) for v in held if adapter_for(v) is None)]
-        if any(map(adapters.is_module_class, seen)):
+        if any(adapters.is_module_class(cls) and adapters.is_stateful_class(cls) for cls in seen):
             for path, state in adapters.default_random_states():
                 self.drawn.setdefault(id(state), (path, state))
         for path, state in self.drawn.values():

@@ -1,8 +1,8 @@
 """What a run changes: remember everything a function reaches, tell what is different now, and put it back.
 
 Bindings and the structure of containers and objects are kept by reference, so a snapshot costs time in
-proportion to the number of objects, never to the size of the arrays. Small numpy arrays are copied, of large
-ones a sample is kept: those can be seen to change but not be put back.
+proportion to the number of objects, not to the size of the arrays: numpy arrays are copied where the function may
+write into them, of large ones that it only reads a sample is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import collections
 import contextvars
 import functools
+import gc
+import sys
 import types
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
@@ -18,7 +21,7 @@ import numpy as np
 
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
-from jitmagic.state import iterators, outside, values
+from jitmagic.state import bystanders, iterators, outside, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.entries import (
     MEGABYTE,
@@ -27,7 +30,6 @@ from jitmagic.state.entries import (
     Cache,
     Change,
     Entry,
-    Generator,
     Iterator_,
     Keyed,
     Namespace,
@@ -39,20 +41,22 @@ from jitmagic.state.entries import (
     Variable,
     is_special,
     origin_of,
+    random_state,
     sample,
 )  # fmt: skip
+from jitmagic.state.outside import LARGEST
 from jitmagic.state.paths import PathError, Place
 from jitmagic.state.reached import Function, Reach
 from jitmagic.state.reads import reads_of, seen_from_cell, writes_of
+from jitmagic.state.untouched import only_reads
+from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
 
 __all__ = ["Snapshot", "sample", "short", "take"]
 
 LIMIT = 20_000
 DEPTH = 24
-LONGEST = 200_000
-LARGEST = 64 * MEGABYTE
-"""Bytes up to which a numpy array is copied that a function writes into."""
+LONGEST = 2_000_000
 _WRITES = 200
 
 
@@ -68,20 +72,32 @@ class Snapshot:
     def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[Any] = ()) -> None:
         self._reach, self._known = reach, known
         self.functions = reach.functions
-        self.unrestorable: list[str] = []
-        """Paths of what cannot be put back: generators, large numpy arrays, containers that are too long."""
+        self.unrestorable: dict[str, str] = {}
+        """Paths of what cannot be put back, and what it is: generators, connections, files that are written."""
         self.drained: list[str] = []
-        """Of these, paths of generators, readers and files: what a run takes from them is gone."""
+        """Of these, the paths of what a run of these functions does change, as far as can be told."""
         self._entries: list[Entry] = []
+        self._settings = outside.process()
         self._seen: dict[int, Any] = {}
         self._todo: collections.deque[tuple[Place, Any, int]] = collections.deque()
+        self._unnamed: collections.deque[tuple[Place, Any, int]] = collections.deque()
+        """What only attributes lead to that no code of the user's names."""
+        self._elsewhere = bystanders.reached()
         for root in reach.roots:
             self._root(root.place, root.origin)
         self._surroundings(reach)
         for value in also:
             self._todo.append((Place("<held>", "global", "global", "held", holder={"held": value}), value, 0))
-        while self._todo and len(self._seen) < LIMIT:
-            self._visit(*self._todo.popleft())
+        self._named = True
+        while (self._todo or self._unnamed) and len(self._seen) < LIMIT:
+            self._named = self._named and bool(self._todo)
+            self._visit(*(self._todo or self._unnamed).popleft())
+        for place, value, _ in self._todo if self._named else ():
+            if not _is_atom(value):
+                self.unrestorable.setdefault(place.path, "one of too many objects")
+        for name, cached in reach.caches:
+            if name and id(cached) not in self._seen:
+                self._lose(name, "a memory that can only be emptied")
 
     def _root(self, place: Place, origin: str) -> None:
         if origin not in ("argument", "default"):
@@ -100,96 +116,161 @@ class Snapshot:
             self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
         for namespace in reach.namespaces:
             self._entries.append(Namespace(namespace))
-        self._entries += [Cache(cached, name) for name, cached in reach.caches if name]
         for name, generator in iterators.global_random_states():
-            self._entries.append(Generator(generator, name))
-        for name, module in _modules(reach.functions):
-            self._entries.append(Keyed(module, name, "attribute", "attribute"))
-        self._entries.append(outside.Process())
+            self._entries.append(random_state(generator, name))
+        for place, value in _of_modules(reach.functions):
+            if is_a(value, types.ModuleType):
+                self._entries.append(Keyed(value, place.path, "attribute", "attribute"))
+            else:
+                self._todo.append((place, value, 1))
 
     def _visit(self, place: Place, value: Any, depth: int) -> None:
+        if is_a(value, types.BuiltinFunctionType):  # `log.append` under a name of its own
+            value = value.__self__
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
         self._seen[id(value)] = value
-        if type(value) in (dict, list, tuple, set):
+        if id(value) in self._elsewhere:
+            if self._reads(place):
+                return  # what changes it is the other thread
+            self._lose(place.path, "something that another thread of yours uses")
+        if type(value) not in _PLAIN and self._is_special(place, value, depth):
+            return
+        if is_a(value, _CONTAINERS) or _is_open(value):
             if depth < DEPTH:
                 self._structure(value, place, depth)
-            return
+        elif hasattr(type(value), "__next__"):
+            self._lose(place.path, "an iterator")
+        elif not _is_lasting(type(value)):
+            self._inside(value, place, depth)
+            self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
+            if _root(type(value)) in sys.stdlib_module_names:
+                self._lose(place.path, f"a {type(value).__name__}")
+
+    def _is_special(self, place: Place, value: Any, depth: int) -> bool:
+        """It is no plain container or object, and is taken care of."""
+        path, origin = place.path, origin_of(place)
         if is_a(value, np.ndarray):
-            self._numpy(value, place)
-            return
-        if adapter_for(value) is not None:
-            self._entries.append(Variable(value, place.path))
-            return
-        if iterators.random_state(value) is not None:
-            self._entries.append(Generator(value, place.path))
-            return
-        if iterators.is_iterator(value):
-            self._iterator(value, place)
-            return
-        if outside.is_file(value):
-            file = outside.File(value, place.path, origin_of(place))
-            self._entries.append(file)
-            self._drains(place) if not file.restorable and not value.closed else None
-            return
-        if is_a(value, contextvars.ContextVar):
-            self._entries.append(outside.Context(value, place.path, origin_of(place)))
-            return
-        if outside.is_drained(value):
-            self._drains(place)
-            return
-        if depth < DEPTH:
-            self._structure(value, place, depth)
+            self._numpy(value, place, depth)
+        elif adapter_for(value) is not None:
+            self._entries.append(Variable(value, path))
+        elif (entry := outside.entry_of(value, path, origin)) is not None:
+            self._entries.append(entry)
+            if outside.is_locked(value):
+                self._lose(path, "a lock that is taken")
+            if is_a(entry, Keyed):
+                self._todo += [(self._held(place, v), v, depth + 1) for v in entry.old.values()]  # type: ignore[attr-defined]
+        elif iterators.is_iterator(value):
+            self._iterator(value, place, depth)
+        elif outside.is_file(value):
+            self._file(value, place)
+        elif is_a(value, contextvars.ContextVar):
+            self._entries.append(outside.Context(value, path, origin))
+        elif is_a(value, functools._lru_cache_wrapper):
+            if _is_rebindable(place, value):
+                self._entries.append(Cache(value, place))
+            else:
+                self._lose(path, "a memory that can only be emptied")
+        elif what := outside.lost(type(value)):
+            self._lose(path, what)
+        elif is_a(value, (weakref.ref, memoryview, types.MappingProxyType, Function)):
+            target = gc.get_referents(value)
+            if is_a(value, weakref.ref | memoryview):
+                target = [value() if is_a(value, weakref.ref) else value.obj]
+            self._todo += [(self._held(place, v), v, depth + 1) for v in target]
+        else:
+            return False
+        return True
 
-    def _numpy(self, array: np.ndarray, place: Place) -> None:
+    def _inside(self, value: Any, place: Place, depth: int) -> None:
+        """What an object refers to that no path leads to."""
+        self._todo += [(self._held(place, v), v, depth + 1) for v in gc.get_referents(value)]
+
+    def _lose(self, path: str, what: str) -> None:
+        self.unrestorable.setdefault(path, what)
+        if self._named and path not in self.drained:
+            self.drained.append(path)
+
+    @staticmethod
+    def _held(place: Place, value: Any) -> Place:
+        """Something that no path leads to, by the path of what holds it."""
+        return Place(place.path, place.origin, "global", "held", holder={"held": value})
+
+    def _numpy(self, array: np.ndarray, place: Place, depth: int) -> None:
+        looked_at = array.flags.writeable and (array.nbytes > MEGABYTE or is_a(array, np.memmap))
+        written = looked_at and not self._reads(place)
+        self._entries.append(Numpy(array, place.path, LARGEST if written else MEGABYTE))
+        if written and (is_a(array, np.memmap) or array.nbytes > LARGEST):
+            self._lose(place.path, "an array that is too large, or a file")
         if array.dtype.hasobject:
-            return
-        if array.nbytes <= MEGABYTE or not array.flags.writeable or not self._is_written(place.path):
-            self._entries.append(Numpy(array, place.path))
-            return
-        self._entries.append(Numpy(array, place.path, LARGEST))
-        if array.nbytes > LARGEST:
-            self._drains(place)
+            self._todo += [(self._held(place, v), v, depth + 1) for v in array.reshape(-1).tolist()[:LIMIT]]
+        if type(array) is not np.ndarray and values.own_dict(array):
+            self._structure(array, place, depth)
 
-    def _is_written(self, path: str) -> bool:
+    def _reads(self, place: Place, methods: frozenset[str] | None = None) -> bool:
         try:
-            return bool(writes_of(path, self.functions))
+            return only_reads(place.path, self.functions, methods)
         except Exception:
             return False
 
-    def _iterator(self, value: Any, place: Place) -> None:
+    def _iterator(self, value: Any, place: Place, depth: int) -> None:
         if is_a(value, types.GeneratorType):
             self._entries.append(Suspended(value, place))
-            self._drains(place)
+            self._lose(place.path, "a generator")
             return
         entry = Iterator_(value, place)
-        self._entries.append(entry)
-        if not entry.restorable:
-            self._drains(place)
+        if entry.copy is None or not _is_rebindable(place, value):
+            self._lose(place.path, "an iterator")
+        else:
+            self._entries.append(entry)
+        self._inside(value, place, depth)
 
-    def _drains(self, place: Place) -> None:
-        self.unrestorable.append(place.path)
-        self.drained.append(place.path)
+    def _file(self, file: Any, place: Place) -> None:
+        if file.closed or outside.is_standard(file):
+            return
+        entry = outside.File(file, place.path, origin_of(place))
+        self._entries.append(entry)
+        if entry.position is None or not self._reads(place, outside.READING):
+            self._lose(place.path, "a file that is more than read, or a stream")
 
     def _structure(self, value: Any, place: Place, depth: int) -> None:
-        sized = is_a(value, dict | list | set | collections.deque)
-        if sized and len(value) > LONGEST:
-            self.unrestorable.append(place.path)
+        path = place.path
+        if is_a(value, dict | list | set | collections.deque) and len(value) > LONGEST:
+            if not self._reads(place):
+                self._lose(path, "a container that is too long")
             return
         if is_a(value, dict):
-            self._entries.append(Keyed(value, place.path, "item", "item"))
+            self._entries.append(Keyed(value, path, "item", "item"))
         elif is_a(value, list | collections.deque):
-            self._entries.append(Sequence(value, place.path))
+            self._entries.append(Sequence(value, path))
         elif is_a(value, set):
-            self._entries.append(Set(value, place.path))
-        if not is_a(value, tuple | set) and values.is_walkable(value) and _has_attributes(value):
-            self._entries.append(Keyed(value, place.path, "attribute", "attribute"))
-        room = LIMIT - len(self._seen)
-        for (kind, key, child), _ in zip(values.children(value), range(room), strict=False):
+            self._entries.append(Set(value, path))
+        if not is_a(value, tuple | set | functools.partial) and _is_open(value):
+            self._entries.append(Keyed(value, path, "attribute", "attribute"))
+        own_settings = _root(type(value)) == "logging"  # and no streams below
+        below = DEPTH - 1 if own_settings else depth + 1
+        room, user = LIMIT - len(self._seen), values.is_user_class(type(value))
+        for (kind, key, child), _ in zip(_children(value), range(room), strict=False):
             if not _is_atom(child) and id(child) not in self._seen:
-                self._todo.append((place.below(kind, key), child, depth + 1))  # type: ignore[arg-type]
-        if is_a(value, types.MethodType):
-            self._todo.append((place, value.__self__, depth + 1))
+                named = (
+                    kind == "item" or not user or self._reach.any_attribute or key in self._reach.attributes
+                )
+                (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
+        if is_a(value, types.MethodType | functools.partial):
+            held = value.__self__ if is_a(value, types.MethodType) else value.func
+            self._todo.append((self._held(place, held), held, below))
+
+    def stand_in(self) -> None:
+        """Give the run that comes iterators and memories of its own: the user's stay untouched."""
+        memo: dict[int, Any] = {}
+        with deferred():
+            for entry in self._entries:
+                entry.stand_in(memo)
+
+    def renew(self) -> None:
+        """Put everything back for one more run."""
+        self.restore()
+        self.stand_in()
 
     @property
     def objects(self) -> list[Any]:
@@ -199,6 +280,10 @@ class Snapshot:
     def again(self) -> Snapshot:
         """The same things as they are now, and what has come to be reached since."""
         return Snapshot(self._reach, self._known, self.objects)
+
+    def has(self, value: Any) -> bool:
+        """Was this object there before?"""
+        return id(value) in self._seen
 
     def changes(self, besides: Iterable[object] = ()) -> list[Write]:
         """What is different now, at most a few hundred writes. A path that changed twice is told once, and the
@@ -220,12 +305,11 @@ class Snapshot:
     def restore(self, *, only_tracers: bool = False) -> None:
         """Put everything back; with `only_tracers`, just the places that hold a tracer now."""
         with deferred():
-            for entry in self._entries:
+            for entry in (*self._entries, *self._settings):
                 try:
                     entry.restore(contains_tracer if only_tracers else None)
-                except Exception:  # one thing that cannot be put back must not keep the others
-                    if entry.path not in self.unrestorable:
-                        self.unrestorable.append(entry.path)
+                except Exception as exc:  # one thing that cannot be put back must not keep the others
+                    self.unrestorable.setdefault(entry.path, type(exc).__name__)
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:
@@ -242,32 +326,102 @@ def first_write(path: str, functions: Iterable[Function]) -> Where | None:
     return None
 
 
-def _modules(functions: Iterable[Function]) -> Iterator[tuple[str, types.ModuleType]]:
-    """The user's own modules that these functions name."""
-    found: dict[int, tuple[str, types.ModuleType]] = {}
+def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, Any]]:
+    """The user's own modules that these functions name, and of other modules what they write there."""
+    found: dict[int, tuple[Place, Any]] = {}
     for fn in functions:
         for name in fn.__code__.co_names:
-            value = fn.__globals__.get(name)
-            if isinstance(value, types.ModuleType) and values.is_user_module(value):
-                found.setdefault(id(value), (name, value))
+            holder = (
+                fn.__globals__ if name in fn.__globals__ else sys.modules
+            )  # it may be imported in the function
+            module = holder.get(name)
+            if not is_a(module, types.ModuleType):
+                continue
+            place = Place(name, "global", "global", name, holder=holder)
+            if values.is_user_module(module):
+                found.setdefault(id(module), (place, module))
+                own = vars(module).items() if holder is sys.modules else ()
+                found |= {id(v): (place.below("attribute", k), v) for k, v in own if _is_data(v)}
+            for steps, uses in facts_of(fn).free.get(name, {}).items():
+                if all(u.action == "read" for u in uses):
+                    continue
+                at = place
+                for step in (*steps, None):
+                    value = at.look()
+                    found.setdefault(id(value), (at, value))
+                    if step is None or not is_a(value, types.ModuleType):
+                        break
+                    at = at.below("attribute", step.key)
     yield from found.values()
 
 
 def _is_data(value: Any) -> bool:
-    return not callable(value) and not is_a(value, property | staticmethod | classmethod)
+    if is_a(value, functools._lru_cache_wrapper):
+        return True
+    cls = type(value)
+    return not callable(value) and (not hasattr(cls, "__get__") or values.is_user_class(cls))
+
+
+_PLAIN = frozenset((dict, list, tuple, set))
+_CONTAINERS = (dict, list, tuple, set, collections.deque, types.MethodType, functools.partial)
+_SHUT = frozenset(
+    "jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq ast inspect typing types re enum".split()
+)
+"""Whose objects are no state of the user's."""
+_LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
 
 
 def _is_atom(value: Any) -> bool:
     if is_a(value, np.ndarray):
         return False
-    atoms = (types.ModuleType, type, types.CodeType, *values.FUNCTIONS)
+    if is_a(
+        value, Function
+    ):  # one of Python's own may keep something for the user's, as `singledispatch` does
+        return not value.__closure__ or not values.is_of_python(value.__code__.co_filename)
+    atoms = (types.ModuleType, type, types.CodeType, types.CellType, *values.FUNCTIONS)
     return value is MISSING or values.is_leaf(value) or is_a(value, atoms)
 
 
+def _root(cls: type) -> str:
+    return values.module_of(cls).partition(".")[0]
+
+
+def _is_open(value: Any) -> bool:
+    """An object whose attributes are all there is of it."""
+    if not _has_attributes(value):
+        return False
+    root = _root(type(value))
+    return values.is_walkable(value) or (root in sys.stdlib_module_names and root not in _SHUT)
+
+
+def _children(value: Any) -> Iterator[values.Child]:
+    yield from values.children(value)
+    if not values.is_walkable(value) and _is_open(value):
+        yield from (("attribute", k, v) for k, v in values.raw_attributes(value).items())
+
+
+_lasting: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def _is_lasting(cls: type) -> bool:
+    """Its objects never change: they are compared by value, or are parts of a library that keep no state."""
+    if cls not in _lasting:
+        hashed = cls.__hash__ not in (None, object.__hash__)
+        _lasting[cls] = hashed or _root(cls) in _LASTING
+    return _lasting[cls]
+
+
+def _is_rebindable(place: Place, value: Any) -> bool:
+    """Something else can be put at the place, where the function then finds it."""
+    if place.look() is not value:
+        return False
+    if place.parent is None:
+        return place.kind == "closure" or "__builtins__" in place.holder()
+    return not is_a(place.holder(), tuple)
+
+
 def _has_attributes(value: Any) -> bool:
-    return not is_a(value, functools.partial) and (
-        values.own_dict(value) is not None or bool(values.raw_attributes(value))
-    )
+    return values.own_dict(value) is not None or bool(values.raw_attributes(value))
 
 
 def _display(fn: Function) -> str:

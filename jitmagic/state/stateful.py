@@ -1,33 +1,41 @@
 """One function with its dynamic variables, compiled by `jax.jit` with the variables as inputs and outputs.
 
-Each trace says what it writes (a `Plan`). Traces that write differently give results of different length, so
-that a call knows which plan its result belongs to. The wrapper itself is generated: see `wrapper`.
+For each way in which its variables and their settings come together there is a `StateProgram`. The wrapper of the one
+that served last is generated, and runs without a look at anything else: see `wrapper`.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jitmagic.evidence import Write
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, guards, inside, paths, plan, region, snapshot, wrapper
+from jitmagic.state import adapters, codegen, guards, inside, paths, reads, region, taken_out, values, wrapper
+from jitmagic.state.active import TraceAgain, active, tracing
+from jitmagic.state.below import AsBefore, Below
 from jitmagic.state.declared import Declared, Subject, unique
-from jitmagic.state.errors import StateError, warn_stale
-from jitmagic.state.inside import NeedsState, NotPrepared, active, tracing
+from jitmagic.state.errors import StateError, warn_lost, warn_stale
+from jitmagic.state.logs import can_be_noted
 from jitmagic.state.paths import Place
+from jitmagic.state.state_program import Instance, StateProgram, Survey
+from jitmagic.state.uses import facts_of
+from jitmagic.tracing import compat, messages
 
 _ATTEMPTS = 50
+_MOST = 8
+"""Programs, and objects that were given, of which each function remembers the last."""
 
 
 class Stateful:
     """One function with its dynamic variables; `call` is what the user gets.
 
-    With `receiver` (a weak reference) it is a method of that object, and `call` takes the object first."""
+    With `receiver` (a weak reference) it is a method of that object, and `call` takes the object first. A `plain`
+    function has variables only where it is called with objects of a framework: without any, jax alone serves. With
+    `lifts` False it takes these as jax does."""
 
     def __init__(
         self,
@@ -37,38 +45,77 @@ class Stateful:
         *,
         warn: bool = False,
         receiver: Callable[[], Any] | None = None,
+        plain: bool = False,
+        lifts: bool = True,
     ) -> None:
         self.fn, self.namespace, self.receiver_as = subject.fn, subject.namespace, subject.receiver_as
         self.options, self.receiver, self.name = options, receiver, subject.name
         self.declared = Declared(dyn_vars, subject)
+        self.everything = self.declared.everything
         self.adopted: list[Place] = []
+        self.counted: set[str] = set()
+        """Paths of numbers in objects of libraries that the function writes."""
+        self.constant: set[str] = set()
+        """Paths of what decides shapes or branches, and was not declared by itself."""
+        self.undecided: set[str] = set()
+        """Paths of what decides and is written: neither constant nor dynamic."""
+        self.fixed: set[str] = set()
+        """Paths of numbers that are written, each value of which needs a program of its own."""
+        self.read_logs: set[str] = set()
+        """Paths of lists that the function does more with than add to them."""
+        self.grown: set[str] = set()
+        """Paths of lists that traces have added to."""
+        self.grew: set[str] = set()
+        """Paths of those that one trace has added to."""
         self.warn = warn
-        self.places: list[Place] = []
-        self.plans: dict[int, plan.Plan] = {}
-        self.written: list[int] | None = None
-        self.nested: tuple[Callable[[], Any], Any] | None = None
-        """The trace of a last call inside another program, and the `jax.jit` function for that trace."""
+        self.programs: dict[Hashable, StateProgram] = {}
+        self.known: dict[tuple[int, ...], Instance] = {}
         self.parameters = codegen.parameters_of(self.bound())
         self.cells = codegen.cells_of(self.fn, self.parameters)
+        self.static: Collection[str] = options.static_parameters(self.bound())
+        self.lifts = lifts
         self.guards: guards.Guards | None = None
         self.touched: dict[str, Write] = {}
         """What traces changed as a side effect, by path: no frozen values."""
         self.call = self._public()
-        found = self._leaves()
+        found = self.survey({})
         self._check_options(found)
-        self._build(found)
+        self.program = self._program(found, {})
+        self.plain: Any = options.jit(self._watched()) if plain else None
+        if plain:
+            codegen.become(self.call, wrapper.plain(self))
+
+    def _watched(self) -> Callable[..., Any]:
+        """The user's function, which tells where jax traces it with objects of a framework."""
+
+        @functools.wraps(self.fn)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if self.taken(args, kwargs)[0]:
+                raise TraceAgain(self)
+            return self.fn(*args, **kwargs)
+
+        return watched
+
+    def taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> taken_out.Taken:
+        """The objects among the arguments, and what jax gets."""
+        if not self.lifts:
+            return {}, tuple(args), dict(kwargs)
+        return taken_out.taken(self.parameters, args, kwargs, self.static)
 
     def bound(self) -> Callable[..., Any]:
         """The user's function without its receiver."""
-        return self.fn if self.receiver is None else types.MethodType(self.fn, self._self())
+        return self.fn if self.receiver is None else types.MethodType(self.fn, self.receiver_object())
 
-    def subject(self) -> Subject:
-        """The function as paths and reads are looked up for it."""
+    def subject(self, objects: taken_out.Objects) -> Subject:
+        """The function as paths and reads are looked up for it, called with these objects."""
+        given = {taken_out.path_of(at): value for at, value in objects.items()}
         if self.receiver is None:
-            return Subject(self.fn, self.namespace)
-        return Subject(self.fn, self.namespace, self._self(), self.receiver_as)
+            return Subject(self.fn, self.namespace, given=given)
+        return Subject(self.fn, self.namespace, self.receiver_object(), self.receiver_as, given)
 
-    def _self(self) -> Any:
+    def receiver_object(self) -> Any:
+        """The object whose method this is; StateError where it is gone."""
         assert self.receiver is not None
         found = self.receiver()
         if found is None:
@@ -77,52 +124,112 @@ class Stateful:
 
     # -- the variables
 
-    def _leaves(self) -> list[Place]:
-
-        found = self._weak(self.declared.leaves(self.subject()))
-        return unique([*found, *(p for p in self.adopted if p.exists())]) if self.adopted else found
-
-    def _weak(self, found: Sequence[Place]) -> list[Place]:
+    def weak(self, found: Sequence[Place]) -> list[Place]:
         """Places that do not keep the receiver alive."""
-        return list(found) if self.receiver is None else region.weaken(found, self._self())
+        return list(found) if self.receiver is None else region.weaken(found, self.receiver_object())
 
-    def read(self) -> tuple[Any, ...]:
-        """Current values of the dynamic variables, in order."""
-        return tuple(p.get() for p in self.places)
+    def survey(self, objects: taken_out.Objects) -> Survey:
+        """What the function depends on in a call with these objects among its arguments."""
+        subject, given, seen = self.subject(objects), taken_out.Given(), list[Below]()
+        given.bind(objects)
+        reach = subject.reach()
+        is_log = self._log_finder(reach.functions)
+        stored = {name for fn in reach.functions for name in facts_of(fn).stored}
 
-    def current(self) -> tuple[Any, ...]:
-        """The values now, after looking the variables up anew where their structure has changed."""
-        found = self._leaves()
-        if [p.path for p in found] != [p.path for p in self.places]:
-            self._build(found)
-        else:
-            self.places = found
-        return self.read()
+        def look(numbers: bool = True) -> Below:
+            seen.append(Below(numbers, stored, self.counted, self.constant, is_log))
+            return seen[-1]
 
-    def knows(self, slot: tuple[Any, ...]) -> bool:
-        """Is what lies there one of the variables?"""
-        return any(region.slot_of(p) == slot for p in self.places)
+        lifted = look(numbers=False)
+        tops = [Place(p, "argument", "global", p, holder=given) for p in map(taken_out.path_of, objects)]
+        form = tuple((at, lifted.look(top)) for at, top in zip(objects, tops, strict=True))
+        found = [*self.weak(self.declared.leaves(subject, look)), *(p for p in self.adopted if p.exists())]
+        tops += self.weak([p for p in self.declared.tops(subject) if p.adapter is None])
+        settings = [p for below in seen if below is not lifted for p in below.settings if reach.may_read(p)]
+        logs = unique([p for below in seen for p in below.logs])
+        places = unique([*lifted.leaves, *found])
+        return Survey(given, places, tops, settings, logs, lifted.nodes, form, len(lifted.leaves))
 
-    def names(self, reach: Any) -> dict[str, str]:
-        """Path of each dynamic variable, by the paths that `reach` knows it by."""
-        slots = {region.slot_of(p): p.path for p in self.places}
-        found = ((leaf.path, slots.get(region.slot_of(leaf.place))) for leaf in reach.leaves(used_only=False))
-        return {path: name for path, name in found if name is not None}
+    def _log_finder(self, functions: Sequence[types.FunctionType]) -> Callable[[Place], bool] | None:
+        """What tells the lists that the function only adds to, as far as its source says."""
+        added = reads.only_added_to(functions)
+
+        def is_log(place: Place) -> bool:
+            adds = place.key in added or place.path in self.grown
+            return adds and place.path not in self.read_logs and can_be_noted(place.look())
+
+        return is_log if added or self.grown else None
+
+    def note_growth(self, places: Sequence[Place]) -> bool:
+        """Lists and deques that a trace has added to, under whatever name; whether one does so the second time, so
+        that it is not a model which builds itself."""
+        paths_ = {p.path for p in places} - self.grown - self.read_logs
+        again = paths_ & self.grew
+        self.grown |= again
+        self.grew |= paths_
+        return bool(again)
+
+    def count(self, places: Sequence[Place]) -> bool:
+        """Numbers that the function writes are dynamic from now on; whether any of them was not."""
+        written = {p.path for p in places} - self.counted - self.fixed
+        decided = written & self.constant
+        self.constant -= decided
+        self.undecided |= decided
+        self.counted |= written
+        return bool(written)
+
+    def fix(self, places: Sequence[Place]) -> bool:
+        """Numbers that are written inside an inner transformation, whose values don't come out: a program holds for one
+        of them. Whether that is new."""
+        new = {p.path for p in places} - self.fixed
+        self.fixed |= new
+        self.constant |= new
+        self.counted -= new
+        return bool(new)
+
+    def learn(self, culprits: Sequence[Place]) -> bool:
+        """What decides a shape or a branch is constant from now on, where it was not declared by itself."""
+        own = {p.path for p in self.declared.tops(self.subject({}))}
+        new = {p.path for p in culprits if p.adapter is None} - own - self.undecided - self.constant
+        self.constant |= new
+        return bool(new)
 
     # -- compiling
 
-    def _build(self, places: list[Place]) -> None:
-        """A new `jax.jit` function for these variables."""
-        self.places, self.plans, self.written, self.nested = places, {}, None, None
-        self.tree = region.Tree(places, self._tops())
-        given = self.options.donate_argnames
-        self.donated = [i for i, p in enumerate(places) if paths.at_or_below(p.path, given)]
-        self.compiled = self.jitted()
-        codegen.become(self.call, codegen.generic(self._call, self.name, self.cells))
+    def _program(self, found: Survey, objects: taken_out.Objects) -> StateProgram:
+        """The program for what was found: one of before, or a new one."""
+        key = found.key()
+        known = self.programs.pop(key, None)
+        if known is None or known.is_of_others(objects):
+            known = StateProgram(self, found, objects)
+            codegen.become(self.call, codegen.generic(self.slow, self.name, self.cells))
+        else:
+            known.found_again(found)
+        self.programs[key] = self.program = known
+        while len(self.programs) > _MOST:
+            del self.programs[next(iter(self.programs))]
+        known.given.bind(objects)
+        return known
 
-    def _check_options(self, found: Sequence[Place]) -> None:
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> MadeCall:
+        """A call as it is made: the program for it, and what jax gets."""
+        args, kwargs = codegen.spelled(self.parameters, tuple(args), dict(kwargs))
+        objects, args, kwargs = self.taken(args, kwargs)
+        found = self.survey(objects)
+        return MadeCall(self._program(found, objects), objects, found.nodes, args, kwargs)
+
+    def serves_plainly(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """No variable has a part in such a call."""
+        return self.plain is not None and not self.taken(args, kwargs)[0]
+
+    def program_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StateProgram:
+        """The program that serves such a call, or served the last one."""
+        objects, _, _ = self.taken(args, kwargs)
+        return self._program(self.survey(objects), objects) if objects else self.program
+
+    def _check_options(self, found: Survey) -> None:
         """Names and numbers that the function does not have are an error now, as in `jax.jit`."""
-        state = {p.path for p in (*found, *self._tops())}
+        state = {p.path for p in (*found.places, *found.tops)}
         above = tuple(n for n in self.options.donate_argnames if not self._is_state(n, state))
         replace(self.options, donate_argnames=above).jit(self.bound())
 
@@ -130,186 +237,129 @@ class Stateful:
     def _is_state(name: str, state: Collection[str]) -> bool:
         return any(paths.at_or_below(p, [name]) or paths.at_or_below(name, [p]) for p in state)
 
-    def jitted(self) -> Any:
-        """A fresh `jax.jit` function whose first inputs are the dynamic variables, in order."""
-        count = len(self.places)
-        traced = codegen.with_state(self.parameters, count, self._traced, self.name)
-        return self.options.shifted(count, self.parameters, self.donated).jit(traced)
-
-    def _tops(self) -> list[Place]:
-        return self._weak([p for p in self.declared.tops(self.subject()) if p.adapter is None])
-
-    def _traced(self, state: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What jax traces: `fn` with the traced state in place, then the state as it was."""
-        from jitmagic.tracing import compat
-
-        if active.prepared is not self:
-            raise NotPrepared(self)
-        with tracing, adapters.unheard(), active.expecting(None):
-            subject = self.subject()
-            reach = subject.reach()
-            before = snapshot.take(reach)
-            around = self._weak([r.place for r in reach.roots]) if adapters.any_installed() else []
-            tree = region.Tree(self.places, self._tops())
-            held = region.Region(tree, around, appearing=self.declared.everything)
-            active.stack.append((self, compat.current_trace()))
-            done = False
-            try:
-                for place, value in zip(self.places, state, strict=True):
-                    place.put(value)
-                held.seed()
-                with adapters.entered(held.objects()):
-                    out = self.bound()(*args, **kwargs)
-                result = self._outcome(out, state, held)
-                known = self.names(reach)
-                variables = [p.holder() for p in self.places if p.adapter is not None]
-                self.touched |= {w.path: w for w in before.changes(variables) if w.path not in known}
-                done = True
-                return result
-            except Exception as exc:
-                self._name_variables(exc)
-                raise
-            finally:
-                active.stack.pop()
-
-                def put_back() -> None:
-                    leave = done and not held.appeared
-                    held.restore(leave_effects=leave)
-                    before.restore(only_tracers=done)
-                    held.restore(leave_effects=leave)
-
-                _surely(put_back)
-
-    def _name_variables(self, exc: Exception) -> None:
-        """Say which variable is meant where jax names an argument that is not the user's."""
-        for number in sorted({int(n) for n in re.findall(r"\b_dyn(\d+)\b", str(exc))}):
-            note = (
-                f"_dyn{number} is {self.places[number].path}, a dynamic variable of {self.name}: what decides a "
-                f"shape or a branch in Python has to be a constant or a static argument"
-            )
-            if note not in getattr(exc, "__notes__", ()):
-                exc.add_note(note)
-
-    def _outcome(self, out: Any, state: Sequence[Any], held: region.Region) -> tuple[Any, ...]:
-        """The function's result and what it wrote, in the form that tells this trace's plan."""
-        from jitmagic.tracing.compat import is_tracer
-
-        planner = plan.Planner(is_tracer)
-        slots = {region.slot_of(p): i for i, p in enumerate(self.places)}
-        keep = [(self.places[i], state[i], i) for i in self.donated]
-        try:
-            ops = planner.plan(held, slots, keep)
-        except plan.CannotFollow as exc:
-            raise StateError(
-                f"{self.name} writes {exc} as an object that hides its arrays, so their new values can't be put "
-                f"back after a compiled call; keep them in attributes, dicts or lists"
-            ) from None
-        made = plan.Plan(ops, len(planner.outputs), self._structure_changed())
-        size = self._register(made)
-        return (out, *planner.outputs, *[None] * (size - 1 - made.outputs))
-
-    def _structure_changed(self) -> bool:
-        try:
-            return [p.path for p in self._leaves()] != [p.path for p in self.places]
-        except ValueError:
-            return True
-
-    def _register(self, made: plan.Plan) -> int:
-        """The length that results of this plan have."""
-        same = next((p for p in self.plans.values() if p.identity() == made.identity()), None)
-        if same is not None:
-            return same.size
-        made.size = max([made.outputs + 1, *(n + 1 for n in self.plans)]) if self.plans else made.outputs + 1
-        self.plans[made.size] = made
-        leaves = {op.leaf for p in self.plans.values() for op in p.ops if op.leaf is not None}
-        self.written = sorted(leaves)
-        return made.size
-
     # -- calls that the generated wrapper does not handle
 
-    def _call(self, *args: Any, **kwargs: Any) -> Any:
+    def slow(self, *args: Any, **kwargs: Any) -> Any:
         """A call before the wrapper is known, inside a trace, or after the variables have changed in structure."""
-        from jitmagic.tracing.compat import trace_state_clean
-
         args = self._without_receiver(args)
-        if not trace_state_clean():
+        if self.serves_plainly(args, kwargs):
+            return self.plain(*args, **kwargs)
+        if not compat.trace_state_clean():
             return inside.call(self, args, kwargs)
-        args, kwargs = codegen.spelled(self.parameters, args, kwargs)
-        with tracing:
-            for state in self._states():
-                try:
-                    with active.expecting(self):
-                        result = self.compiled(*state, *args, **kwargs)
-                except NeedsState as need:
-                    self._adopt(need)
-                    continue
-                except BaseException as exc:
-                    self._tell_what_is_gone(exc, state)
+        for call, state in self._attempts(args, kwargs):
+            program = call.program
+            try:
+                with active.expecting(program):
+                    result = program.compiled(*state, *call.args, **call.kwargs)
+            except TraceAgain as again:
+                if again.owner is not self:
                     raise
-                if self.donated or not self._raced(result, state):
-                    return self._finish(result, state)
+                continue
+            except BaseException as exc:
+                self._tell_what_is_gone(program, exc, state)
+                raise
+            with tracing:
+                if program.donated or not program.raced(result, state):
+                    return self._finish(call, result)
 
-    def _states(self) -> Iterator[Sequence[Any]]:
-        """What the variables hold, read anew for each attempt to run. Raises StateError where none gets through."""
+    def _attempts(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[MadeCall, tuple[Any, ...]]]:
+        """The call and what its variables hold, looked up anew for each attempt. StateError where none gets through."""
         for _ in range(_ATTEMPTS):
-            yield self.current()
+            with tracing:
+                call = self.of(args, kwargs)
+                state = call.program.read()
+            yield call, state
         raise StateError(f"{self.name} needs other variables at every trace")
-
-    def _raced(self, result: Sequence[Any], state: Sequence[Any]) -> bool:
-        """Another thread has written, since they were read, variables that this result replaces."""
-        leaves = (op.leaf for op in self.plans[len(result)].ops if op.leaf is not None)
-        return any(self.places[i].same_object and self.places[i].look() is not state[i] for i in leaves)
 
     def _without_receiver(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args if self.receiver is None else args[1:]
 
-    def _adopt(self, need: NeedsState) -> None:
-        if need.owner is not self:
-            raise need
+    def adopt(self, found: Sequence[Place]) -> None:
+        """Variables of an inner function are this one's too."""
         known = {p.path for p in self.adopted}
-        self.adopted += [p for p in need.places if p.path not in known]
+        self.adopted += [p for p in found if p.path not in known]
 
-    def _finish(self, result: Sequence[Any], state: Sequence[Any]) -> Any:
-        made = self.plans[len(result)]
-        codegen.writes[0] += 1
-        plan.apply(made.ops, result[1 : 1 + made.outputs])
-        if made.structural:
-            self._build(self._leaves())
+    def _finish(self, call: MadeCall, result: Sequence[Any]) -> Any:
+        program = call.program
+        out = program.finish(result)
+        if program.plans[len(result)].structural:
+            codegen.become(self.call, codegen.generic(self.slow, self.name, self.cells))
         else:
-            self._specialise()
-        return result[0]
+            self._specialise(program)
+            self._remember(call)
+        for path in program.lost if self.warn else ():
+            warn_lost(path, self.name)
+        program.lost.clear()
+        return out
 
-    def _specialise(self) -> None:
+    def _specialise(self, program: StateProgram) -> None:
         """Generate the wrapper for what is known to be read and written now."""
         if self.warn and self.guards is None:
-            tops = [p.path for p in (*self.places, *self._tops())]
-            known = self.names(self.subject().reach())
-            self.guards = guards.Guards(self.subject(), (*tops, *known, *self.touched))
-            self._weak([g.place for g in self.guards.all])
-        codegen.become(self.call, wrapper.specialised(self))
+            known = program.names(self.subject({}).reach())
+            tops = [p.path for p in (*program.places, *program.tops)]
+            self.guards = guards.Guards(self.subject({}), (*tops, *known, *self.touched))
+            self.weak([g.place for g in self.guards.all])
+        if program.run is None or program.spelled_plans != len(program.plans):
+            program.run = wrapper.specialised(self, program)
+            program.spelled_plans = len(program.plans)
+        codegen.become(self.call, program.run)
 
-    def stale(self) -> None:
+    def _remember(self, call: MadeCall) -> None:
+        """Objects that were given are looked at no more than for being the same."""
+        if not call.objects:
+            return
+        ids = tuple(map(id, call.objects.values()))
+        gone = lambda _: self.known.pop(ids, None)  # noqa: E731
+        references = [values.reference(v, gone) for v in call.objects.values()]
+        self.known.pop(ids, None)
+        self.known[ids] = Instance(call.program, AsBefore(call.nodes), references)
+        while len(self.known) > _MOST:
+            self.known.pop(next(iter(self.known)), None)
+
+    # -- what the generated wrapper calls
+
+    def other(
+        self, program: StateProgram, result: Sequence[Any], state: Sequence[Any], objects: Sequence[Any]
+    ) -> tuple[Any] | None:
+        """After a call that jax has traced anew: its result, or None where it has to be made again."""
+        with tracing:
+            if objects:
+                program.given.bind(dict(zip(program.locations, objects, strict=True)))
+            if program.raced(result, state) and not program.donated:
+                return None
+            structural = program.plans[len(result)].structural
+            if structural and objects:
+                self.known.pop(tuple(map(id, objects)), None)
+            return (self._finish(MadeCall(program), result),)
+
+    def stale(self, program: StateProgram) -> None:
         """A guard of the wrapper failed: tell what changed, once, and go on without watching it."""
         if self.guards is not None:
             for path, before, after in self.guards.changed():
                 warn_stale(path, before, after, self.name)
-        self._specialise()
+        program.spelled_plans = 0
+        self._specialise(program)
 
-    def retry(self, exc: BaseException, state: Sequence[Any]) -> bool:
-        """After an exception: was the state another thread's traced values, or did an inner function need more?"""
-        from jitmagic.tracing.compat import is_tracer, trace_state_clean
+    def retry_plain(self, exc: BaseException) -> bool:
+        """After an exception of `plain`: was it called with objects of a framework?"""
+        return isinstance(exc, TraceAgain) and exc.owner is self or messages.op_of(exc) == "invalid-type"
 
-        self._tell_what_is_gone(exc, state)
-        if isinstance(exc, NeedsState) and exc.owner is self:
-            self._adopt(exc)
-            return True
-        if isinstance(exc, NotPrepared) and exc.owner is self:
-            return True
-        return isinstance(exc, Exception) and trace_state_clean() and any(map(is_tracer, state))
+    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[Any]) -> bool:
+        """After an exception: was the state another thread's traced values, or is the call to be made again?"""
+        self._tell_what_is_gone(program, exc, state)
+        if isinstance(exc, TraceAgain):
+            return exc.owner is self
+        if messages.op_of(exc) == "invalid-type" and adapters.any_installed():
+            return True  # an object of a framework, say, where there was none before
+        return isinstance(exc, Exception) and compat.trace_state_clean() and any(map(compat.is_tracer, state))
 
-    def _tell_what_is_gone(self, exc: BaseException, state: Sequence[Any]) -> None:
+    def _tell_what_is_gone(self, program: StateProgram, exc: BaseException, state: Sequence[Any]) -> None:
         """A donated value can't be put back after an interrupt: say so, in the exception itself."""
-        held = [(self.places[i].path, state[i]) for i in self.donated if hasattr(state[i], "is_deleted")]
+        held = [
+            (program.places[i].path, state[i]) for i in program.donated if hasattr(state[i], "is_deleted")
+        ]
         gone = [path for path, value in held if value.is_deleted()]
         if gone:
             exc.add_note(
@@ -319,13 +369,32 @@ class Stateful:
 
     # -- what the user sees
 
+    @property
+    def compiled(self) -> Any:
+        """The `jax.jit` function that served last."""
+        return self.program.compiled if self.plain is None or self.program.locations else self.plain
+
+    @property
+    def places(self) -> list[Place]:
+        """The dynamic variables of the program that served last."""
+        return self.program.places
+
+    @property
+    def written(self) -> list[int] | None:
+        """The numbers of those that its calls write."""
+        return self.program.written
+
+    def read(self) -> tuple[Any, ...]:
+        """What the variables hold now."""
+        return self.program.read()
+
     def _public(self) -> Any:
-        call = codegen.generic(self._call, self.name, self.cells)
+        call = codegen.generic(self.slow, self.name, self.cells)
         own = ("__dict__",) if isinstance(self.fn, types.FunctionType) else ()
         functools.update_wrapper(call, self.fn, updated=own)
         call.lower = self._staged("lower")  # type: ignore[attr-defined]
         call.trace = self._staged("trace")  # type: ignore[attr-defined]
-        call.eval_shape = lambda *a, **k: self._staged("eval_shape")(*a, **k)[0]  # type: ignore[attr-defined]
+        call.eval_shape = self._eval_shape  # type: ignore[attr-defined]
         call.clear_cache = self.clear_cache  # type: ignore[attr-defined]
         call._cache_size = lambda: self.compiled._cache_size()  # type: ignore[attr-defined]
         call.__jitmagic__ = self  # type: ignore[attr-defined]
@@ -333,28 +402,41 @@ class Stateful:
 
     def _staged(self, stage: str) -> Callable[..., Any]:
         def staged(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = codegen.spelled(self.parameters, args, kwargs)
-            with tracing:
-                for state in self._states():
-                    try:
-                        with active.expecting(self):
-                            return getattr(self.compiled, stage)(*state, *args, **kwargs)
-                    except NeedsState as need:
-                        self._adopt(need)
+            if self.serves_plainly(args, kwargs):
+                return getattr(self.plain, stage)(*args, **kwargs)
+            for call, state in self._attempts(args, kwargs):
+                try:
+                    with active.expecting(call.program):
+                        return getattr(call.program.compiled, stage)(*state, *call.args, **call.kwargs)
+                except TraceAgain as again:
+                    if again.owner is not self:
+                        raise
 
         return staged
+
+    def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        out = self._staged("eval_shape")(*args, **kwargs)
+        return out if self.serves_plainly(args, kwargs) else out[0]
 
     def clear_cache(self) -> None:
         """As `jax.jit(fn).clear_cache`: the next call traces anew, with the frozen values of then."""
         self.guards = None
-        self.compiled.clear_cache()
-        self._build(self._leaves())
+        if self.plain is not None:
+            self.plain.clear_cache()
+            codegen.become(self.call, wrapper.plain(self))
+        for program in self.programs.values():
+            program.compiled.clear_cache()
+        self.programs.clear()
+        self.known.clear()
+        self.program = self._program(self.survey({}), {})
 
 
-def _surely(undo: Callable[[], Any]) -> None:
-    """Undo, whatever interrupts it meanwhile; the interrupt comes afterwards."""
-    try:
-        undo()
-    except KeyboardInterrupt:
-        undo()
-        raise
+@dataclass
+class MadeCall:
+    """A call that is made: its program, the objects in it and what jax gets."""
+
+    program: StateProgram
+    objects: taken_out.Objects = field(default_factory=dict)
+    nodes: Sequence[Any] = ()
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)

@@ -41,6 +41,8 @@ class Use(NamedTuple):
     whole_to: str = ""
     """Dotted name of the call that gets the chain's value as an argument; `?` where it cannot be told."""
     called: bool = False
+    method: str = ""
+    """What changes it: `append`, `+=`."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class _Reader:
         self._leave()
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._chain(node.target, also_reads=True)
+        self._chain(node.target, also_reads=True, method="+=")
         if isinstance(node.target, ast.Attribute):
             self.attributes[node.target.attr] = None
         self.visit(node.value)
@@ -236,7 +238,7 @@ class _Reader:
         self._special(node, callee)
         if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
             self.attributes[node.func.attr] = None
-            self._chain(node.func.value, action="mutate", also_reads=True)
+            self._chain(node.func.value, action="mutate", also_reads=True, method=node.func.attr)
         else:
             self._chain(node.func, called=True)
         for part in (*node.args, *(k.value for k in node.keywords)):
@@ -260,7 +262,7 @@ class _Reader:
 
     def _chain(
         self, node: ast.expr, *, called: bool = False, whole_to: str = "", action: _Action | None = None,
-        also_reads: bool = False,
+        also_reads: bool = False, method: str = "",
     ) -> None:  # fmt: skip
         """Record the longest chain of attributes and literal items that starts at a name."""
         if type(node) is ast.Name and action is None and not also_reads:
@@ -290,7 +292,10 @@ class _Reader:
                 Use(name, steps, "read", free, kept, self.statement, whole_to, called and complete),
             )
         if action:
-            self.uses.append(Use(name, steps, action if complete else "mutate", free, kept, self.statement))
+            told = action if complete else "mutate"
+            self.uses.append(
+                Use(name, steps, told, free, kept, self.statement, method=method if complete else "")
+            )
 
     def _inner_parts(self, nodes: list[ast.expr], only_keys: bool = False) -> None:
         for n in nodes:

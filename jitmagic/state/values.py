@@ -11,7 +11,7 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,20 @@ def is_jax_array(value: Any) -> bool:
     return issubclass(type(value), array) or is_tracer(value)
 
 
+def is_pytree_leaf(value: Any) -> bool:
+    """Does jax take this as it is, not apart into children?"""
+    jax = sys.modules.get("jax")
+    return jax is None or bool(jax.tree_util.all_leaves([value]))
+
+
+def reference(value: Any, gone: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
+    """Gives the value as long as it lives, without keeping it alive where Python can do that."""
+    try:
+        return weakref.ref(value, gone)
+    except TypeError:  # slots without __weakref__
+        return lambda: value
+
+
 def is_array(value: Any) -> bool:
     """A jax array, a tracer, or a numpy array or scalar of numbers."""
     if is_a(value, np.ndarray | np.generic):
@@ -106,10 +120,16 @@ def is_user_file(file: str) -> bool:
     return bool(file) and not file.startswith((_STDLIB, _OURS))
 
 
-def is_user_module(module: types.ModuleType) -> bool:
-    """Is this module the user's own: its source lies outside of the libraries, or it was made in the notebook?"""
-    name = str(getattr(module, "__name__", "") or "")
-    return name != "__main__" and _is_user_module(name)
+def is_of_python(file: str) -> bool:
+    """Is this source file Python's own?"""
+    file = file.replace("\\", "/")
+    return file.startswith(_STDLIB) and "/site-packages/" not in file and "/dist-packages/" not in file
+
+
+def is_user_module(value: object) -> bool:
+    """Is this a module of the user's own: its source lies outside of the libraries, or it was made in the notebook?"""
+    name = str(getattr(value, "__name__", "") or "")
+    return is_a(value, types.ModuleType) and name != "__main__" and _is_user_module(name)
 
 
 def _directory(module: types.ModuleType, up: int) -> str:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import keyword
 import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jitmagic.state import paths, values
+from jitmagic.state import paths, plan, values
 from jitmagic.state.codegen import define
+from jitmagic.state.paths import Place
 from jitmagic.state.plan import Op, Plan, Recipe
 from jitmagic.state.region import root_key, step_key
+from jitmagic.state.state_program import StateProgram, returned
 from jitmagic.state.values import is_a
-from jitmagic.state.wrapper_reads import Reads
+from jitmagic.state.wrapper_reads import Calls, Reads
 
-if TYPE_CHECKING:
-    from jitmagic.state.stateful import Stateful
-
-_INLINE_PLANS = 4
+_INLINE_PLANS = 16
 _CHECKED_SINGLY = 8
 
 
-def specialised(stateful: Stateful) -> types.FunctionType:
+def specialised(owner: Calls, program: StateProgram) -> types.FunctionType:
     """The wrapper for exactly the variables read and written.
 
     def call(x):
@@ -42,50 +41,76 @@ def specialised(stateful: Stateful) -> types.FunctionType:
                 return _slow(x)
             t0.w = n0
             return out
-        return _other(r)
+        r = _other(r, (s0,), ())                                 # jax has traced anew
+        if r is not None:
+            return r[0]
+        return _slow(x)
+
+    Of objects among the arguments (a model) the way to their variables is spelled out in front, after a look at whether
+    they are as before.
     """
-    return _Writer(stateful).function()
+    return _Writer(owner, program).function()
+
+
+def plain(owner: Calls) -> types.FunctionType:
+    """The wrapper of a function that has no variables as long as it is called with arrays."""
+    return _Writer(owner, owner.program).plain()
 
 
 class _Writer(Reads):
     """Writes one wrapper."""
 
     def function(self) -> types.FunctionType:
-        head, forms = self._signature()
-        if any(len(made.ops) > _CHECKED_SINGLY for made in self.stateful.plans.values()):
-            self.lines.append("_jm_before = _jm_writes[0]")
+        head = self._signature()
+        self._name_objects()
+        self.forms = self._forms()
         self._reads()
-        self._guards(forms)
-        self._call(forms)
+        self._guards()
+        if any(len(made.ops) > _CHECKED_SINGLY for made in self.program.plans.values()):
+            self.lines.insert(0, "_jm_before = _jm_writes[0]")
+        self._call()
         body = "\n".join(f"    {line}" for line in self.lines)
-        return define(f"def call({head}):\n{body}\n", self.env, self.stateful.name, self.stateful.cells)
+        return define(f"def call({head}):\n{body}\n", self.env, self.owner.name, self.owner.cells)
+
+    def plain(self) -> types.FunctionType:
+        """Nothing is read, nothing is written."""
+        head = self._signature()
+        self.forms = self._forms()
+        self.lines.append("try:")
+        self._each_form("return _jm_compiled({})", "    ")
+        self.lines += ["except BaseException as _jm_e:", "    if _jm_retry(_jm_e):"]
+        self._slow("        ")
+        self.lines.append("    raise")
+        self.env |= {"_jm_compiled": self.owner.plain, "_jm_retry": self.owner.retry_plain}
+        body = "\n".join(f"    {line}" for line in self.lines)
+        return define(f"def call({head}):\n{body}\n", self.env, self.owner.name, self.owner.cells)
 
     # -- the call
 
-    def _call(self, forms: Sequence[tuple[str, str]]) -> None:
-        state = ", ".join(f"_jm_s{i}" for i in range(len(self.stateful.places)))
+    def _call(self) -> None:
+        state = "".join(f"_jm_s{i}, " for i in range(len(self.program.places)))
         self.lines.append("try:")
-        self._each_form(forms, f"_jm_r = _jm_compiled({state}, {{}})", "    ")
-        self.lines.append("except BaseException as _jm_e:")
-        self.lines.append(f"    if _jm_retry(_jm_e, ({state}{',' if state else ''})):")
-        self._slow(forms, "        ")
+        self._each_form(f"_jm_r = _jm_compiled({state}{{}})", "    ", passed=True)
+        self.lines += ["except BaseException as _jm_e:", f"    if _jm_retry(_jm_e, ({state})):"]
+        self._slow("        ")
         self.lines.append("    raise")
-        plans = [p for p in self.stateful.plans.values() if not p.structural][:_INLINE_PLANS]
-        other = ["if not _jm_outside():"]
-        self.lines, held = other, self.lines
-        self._slow(forms, "    ")
-        self.lines = held
-        other.append(f"return _jm_other(_jm_r, ({state}{',' if state else ''}))")
+        plans = [p for p in self.program.plans.values() if not p.structural][:_INLINE_PLANS]
+        objects = "".join(f"{name}, " for name in self.objects.values())
+        self.lines, held = ["if _jm_outside():"], self.lines
+        self.lines.append(f"    _jm_r = _jm_other(_jm_r, ({state}), ({objects}))")
+        self.lines += ["    if _jm_r is not None:", "        return _jm_r[0]"]
+        self._slow()
+        self.lines, other = held, self.lines
         if len(plans) == 1:
             self._unpack(plans[0], other)
-            self._results(plans[0], forms)
+            self._results(plans[0])
             return
         self.lines.append("_jm_n = len(_jm_r)")
         for made in plans:
             self.lines.append(f"if _jm_n == {made.size}:")
             start = len(self.lines)
             self._unpack(made)
-            self._results(made, forms)
+            self._results(made)
             self.lines[start:] = [f"    {line}" for line in self.lines[start:]]
         self.lines += other
 
@@ -99,14 +124,14 @@ class _Writer(Reads):
             return
         self.lines += ["try:", f"    {text}", "except ValueError:", *(f"    {line}" for line in other)]
 
-    def _results(self, made: Plan, forms: Sequence[tuple[str, str]]) -> None:
+    def _results(self, made: Plan) -> None:
         names = [f"_jm_n{i}" for i in range(made.outputs)]
         inside = " or ".join(f"_jm_type({n}) is not _jm_Array" for n in names or ["_jm_out"])
         if len(names) > _CHECKED_SINGLY:
             self.lines.append("if not _jm_outside():")
         else:
             self.lines.append(f"if ({inside}) and not _jm_outside():")
-        self._slow(forms, "    ")
+        self._slow("    ")
         raced = [
             f"{self.spelled[op.leaf]} is not _jm_s{op.leaf}"
             for op in made.ops
@@ -117,32 +142,35 @@ class _Writer(Reads):
             if len(raced) > _CHECKED_SINGLY:  # only where a stateful function has written anything meanwhile
                 test = f"_jm_writes[0] != _jm_before and ({test})"
             self.lines.append(f"if {test}:")
-            self._slow(forms, "    ")
+            self._slow("    ")
         if made.ops:
             self.lines.append("_jm_writes[0] += 1")
         self._stores(made)
-        self.lines.append("return _jm_out")
+        if made.returned:
+            self._bind_objects()
+            self.lines.append(f"return {self._const(returned)}(_jm_out, {self._const(made)})")
+        else:
+            self.lines.append("return _jm_out")
+
+    def _bind_objects(self) -> None:
+        """From here on the objects are where their places look for them."""
+        found = "".join(f"{self._const(at)}: {name}, " for at, name in self.objects.items())
+        self.lines.append(f"{self._const(self.program.given.bind)}({{{found}}})")
 
     def _stores(self, made: Plan) -> None:
+        targets = [self._target(op) for op in made.ops]
+        if any(target is None for target in targets):  # by looking each place up
+            self._bind_objects()
+            outputs = "".join(f"_jm_n{i}, " for i in range(made.outputs))
+            self.lines.append(f"{self._const(plan.apply)}({self._const(made.ops)}, ({outputs}))")
+            return
         memo = ""
         if any(op.recipe is not None and not op.recipe.plain() for op in made.ops):
             memo = self._new("m")
             self.lines.append(f"{memo} = {{}}")
-        values_, targets = [], []
-        for op in made.ops:
-            values_.append("" if op.recipe is None else self._value(op.recipe, made, memo))
-            targets.append(self._target(op))
-        # first everything is made and every holder looked up, then it is put: a write may move what holds them
-        late = []
-        for op, value, target in zip(made.ops, values_, targets, strict=True):
-            if target is None:
-                holder = self._const(op, "op")
-                self.lines.append(f"{holder}_h = {holder}.place.holder()")
-                late.append(f"{self._const(_apply_one)}({holder}, {holder}_h, {value or 'None'})")
-            else:
-                late.append(target.format(value))
-        calls = any("(" in target.partition("{}")[0] for target in targets if target is not None)
-        if not calls or any(op.recipe is None for op in made.ops):
+        values_ = ["" if op.recipe is None else self._value(op.recipe, made, memo) for op in made.ops]
+        late = [target.format(value) for value, target in zip(values_, targets, strict=True)]  # type: ignore[union-attr]
+        if not any("(" in target.partition("{}")[0] for target in targets):  # type: ignore[union-attr]
             self.lines += late
             return
         # an interrupt can come after each call: all is written or nothing
@@ -156,7 +184,11 @@ class _Writer(Reads):
             return repr(recipe.value) if recipe.value in (None, True, False) and type(recipe.value) in (
                 bool, type(None),
             ) else self._const(recipe.value)  # fmt: skip
-        if recipe.kind == "object":
+        if recipe.kind == "number":
+            return f"{recipe.value[0].__name__}(_jm_n{recipe.value[1]})"
+        if recipe.kind == "held":
+            return self._held_value(recipe.value)
+        if not recipe.plain():
             outputs = "(" + "".join(f"_jm_n{i}, " for i in range(made.outputs)) + ")"
             return f"_jm_build({self._const(recipe)}, {outputs}, {memo})"
         parts = [self._value(p, made, memo) for _, p in recipe.parts]
@@ -168,11 +200,36 @@ class _Writer(Reads):
         text = "(" + "".join(f"{p}, " for p in parts) + ")"
         return text if recipe.kind == "tuple" else f"{self._const(recipe.value)}._make({text})"
 
+    def _held_value(self, place: Place) -> str:
+        """What lies there before the writes."""
+        known = self.by_place.get((place.path, step_key(place)[0]))
+        if known is None:
+            known = self._new("h")
+            self._bind_objects()
+            self.lines.append(f"{known} = {self._const(place.get)}()")
+        return known
+
+    def _addition(self, op: Op) -> str | None:
+        """The same for the items of a list, deque or set; doing it twice does no harm."""
+        name = self.by_place.get((op.place.path, step_key(op.place)[0]))
+        if name is None:
+            return None
+        held, before = op.place.look(), self._new("b")
+        if op.how == "refill" or is_a(held, set):
+            return f"_jm_refill({name}, {{}})" if op.how == "refill" else f"{name}.update({{}})"
+        if is_a(held, list):
+            self.lines.append(f"{before} = len({name})")
+            return f"{name}[{before}:] = {{}}"
+        self.lines.append(f"{before} = list({name})")
+        return f"_jm_refill({name}, [*{before}, *{{}}])"
+
     def _target(self, op: Op) -> str | None:
         """An assignment with `{}` for the value, or None where only `put` can do it."""
         place = op.place
         if op.recipe is None:
             return None
+        if op.how != "put":
+            return self._addition(op)
         if place.parent is None:
             plain = type(place._holder) is dict and root_key(place)[0] != "object"
             return f"{self._bound(place)} = {{}}" if plain or place.kind == "closure" else None
@@ -195,7 +252,7 @@ class _Writer(Reads):
         )
         if own and not hidden and place.key.isidentifier() and not keyword.iskeyword(place.key):
             return f"{name}.{place.key} = {{}}"
-        return f"_jm_put({name}, {place.key!r}, {{}})"
+        return f"_jm_put({name}, {self._key(place.key)}, {{}})"
 
     def _slot_target(self, name: str, holder: Any, slot: str) -> str:
         """Frameworks forbid or watch assignment; `object.__setattr__` takes three times as long as these."""
@@ -203,18 +260,8 @@ class _Writer(Reads):
         if found is not None and is_a(found[1], types.MemberDescriptorType):
             return f"{self._const(found[1].__set__, 'set')}({name}, {{}})"
         if found is None and slot in (values.own_dict(holder) or {}):
-            return f"{name}.__dict__[{slot!r}] = {{}}"
-        return f"_jm_set({name}, {slot!r}, {{}})"
-
-
-def _apply_one(op: Op, holder: Any, value: Any) -> None:
-    from jitmagic.state import region
-
-    value = paths.MISSING if op.recipe is None else value
-    if op.place.parent is None:
-        op.place.delete() if value is paths.MISSING else op.place.put(value)
-    else:
-        region.put(holder, step_key(op.place), value)
+            return f"{name}.__dict__[{self._key(slot)}] = {{}}"
+        return f"_jm_set({name}, {self._key(slot)}, {{}})"
 
 
 def _plain_stores(value: Any) -> bool:

@@ -60,12 +60,6 @@ def unwrap(fn: Any) -> tuple[object | None, Function | None]:
     return receiver, fn if is_a(fn, Function) else None
 
 
-def is_user_module(value: Any) -> bool:
-    """A module of the user's own, not of a library."""
-    file = vars(value).get("__file__") if is_a(value, types.ModuleType) else None
-    return isinstance(file, str) and is_user_file(file)
-
-
 def is_library(value: Any) -> bool:
     """A class, function or module of a library."""
     if is_a(value, type):

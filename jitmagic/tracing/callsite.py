@@ -52,7 +52,7 @@ def calling_site(exc: BaseException) -> CallSite | None:
     if declared and isinstance(node, ast.Call) and node.args:
         called = _bound(_transformed(node.args[0]), namespace)
         return CallSite(site.where, function=called if callable(called) else None, declared=declared)
-    function = called if compat.is_jitted(called) or hasattr(called, "_checker") else None
+    function = called if compat.is_jitted(called) else None
     return CallSite(site.where, names_in(site, "donated", namespace), function)
 
 

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -188,6 +188,13 @@ def builds_program(trace: Any) -> bool:
     return False
 
 
+def is_outermost(trace: Any) -> bool:
+    """Whether what `trace` makes is evaluated at once: nothing else is being traced around it.
+
+    Private: `parent_trace`, as above. Without it: False."""
+    return type(getattr(trace, "parent_trace", None)).__name__ == "EvalTrace"
+
+
 @contextlib.contextmanager
 def full_tracebacks() -> Iterator[None]:
     """Exceptions raised inside keep every frame, in this thread alone.
@@ -197,6 +204,31 @@ def full_tracebacks() -> Iterator[None]:
     filtering = getattr(importlib.import_module("jax._src.config"), "traceback_filtering", None)
     with filtering("off") if callable(filtering) else contextlib.nullcontext():
         yield
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """What is traced inside is not what jax remembers for the user's own calls (bodies of loops, checkpoints), which
+    then would not run them; and keys that are used inside count as unused.
+
+    Private: a setting for one thread, on which what jax remembers depends, and no program does. Without the name what
+    a body of the user's prints is held back for good.
+    """
+    config = importlib.import_module("jax._src.config")
+    setting = getattr(config, "hlo_source_file_canonicalization_regex", None)
+    looks_at_keys = bool(jax.config.jax_debug_key_reuse)  # type: ignore[attr-defined]
+    with setting("(?!)") if callable(setting) else contextlib.nullcontext():
+        with jax.debug_key_reuse(False) if looks_at_keys else contextlib.nullcontext():
+            yield
+
+
+patches.around_runs.append(_apart)
+
+
+def never_called(functions: Iterable[Any]) -> list[Any]:
+    """Those of the compiled functions that no call has compiled yet. Private: jax tells by `_cache_size` alone."""
+    asked = [(fn, getattr(fn, "_cache_size", None)) for fn in functions if is_jitted(fn)]
+    return [fn for fn, size in asked if callable(size) and not size()]
 
 
 @contextlib.contextmanager

@@ -170,8 +170,36 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
         value=_short(value),
         static=static,
         hashable=hashable,
+        settles=_settles(value),
         code=_code(value),
     )
+
+
+def _settles(value: Any) -> bool:
+    """An object that gives no data, and holds settings alone, by which it compares; or that holds nothing."""
+    kind, held = type(value), dict(getattr(value, "__dict__", {}))
+    if dataclasses.is_dataclass(value):
+        held = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+    elif getattr(kind, "__slots__", ()):
+        return False
+    gives = any(hasattr(kind, n) for n in ("__iter__", "__next__", "__getitem__"))
+    if gives or kind.__module__.partition(".")[0] in (
+        "builtins",
+        "numpy",
+        "random",
+        "jax",
+        "jaxlib",
+        "functools",
+    ):
+        return False
+    by_value = kind.__eq__ is not object.__eq__ and kind.__hash__ not in (object.__hash__, None)
+    return not held or by_value and all(map(_is_setting, held.values())) and is_hashable(value)
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_setting, value))
+    return isinstance(value, (str, bytes, bool, int, float, complex, type(None), type)) or callable(value)
 
 
 def _code(value: Any) -> int | None:

@@ -6,6 +6,8 @@ jax's exceptions carry no fields, so their texts are read; each pattern was seen
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Literal
 
 from jitmagic.evidence import Op
 
@@ -37,6 +39,7 @@ _BY_TEXT: tuple[tuple[str, Op], ...] = (
      r"|carry input and carry|branch(es)? (outputs )?must have|body output must be a pair"
      r"|cond_fun must return|while_loop.*(body|cond)_fun"
      r"|loop carry|carry (component|part)|have equal output types", "carry"),
+    (r"sorting pytree dictionary keys", "invalid-type"),
     (r"interpreting argument to .* as an abstract array|Cannot interpret value of type|not a valid JAX type"
      r"|not a valid JAX (array )?type\b.*(jit|returned)", "invalid-type"),
     (r"parameters to jaxpr equations must have __hash__.*Tracer", "concrete"),
@@ -127,6 +130,28 @@ def op_of(exception: BaseException, callee: str = "") -> Op:
     return "user"
 
 
+Refusal = Literal[
+    "mapping", "gradient of integers", "gradient of several results", "gradient of many numbers",
+    "array as predicate", "index that is no integer",
+]  # fmt: skip
+"""What one of jax's functions does not take, with jit and without, and a correction is known for."""
+
+_REFUSALS: tuple[tuple[str, Refusal], ...] = (
+    (r"vmap got inconsistent sizes|vmap was requested to map its argument", "mapping"),
+    (r"inputs \(input dtype that is a sub-dtype of", "gradient of integers"),
+    (r"Gradient only defined for scalar-output functions.*Output was \(", "gradient of several results"),
+    (r"of type '<class 'tuple'>' is not a valid JAX type", "gradient of several results"),
+    (r"Gradient only defined for scalar-output functions", "gradient of many numbers"),
+    (r"Pred must be a scalar", "array as predicate"),
+    (r"Index type must be an integer", "index that is no integer"),
+)
+
+
+def refusal(text: str) -> Refusal | None:
+    """What one of jax's functions says that it does not take."""
+    return next((what for pattern, what in _REFUSALS if re.search(pattern, text, re.S)), None)
+
+
 def arguments_named(text: str) -> tuple[str, ...]:
     """Argument leaves that a message blames: `x`, `cfg['deep']`."""
     found: dict[str, None] = {}
@@ -135,6 +160,26 @@ def arguments_named(text: str) -> tuple[str, ...]:
             if name.strip():
                 found[name.strip()] = None
     return tuple(found)
+
+
+_NEEDS_A_VALUE = frozenset(
+    "bool int float complex index array item tolist hash format boolean-mask slice shape concrete".split()
+)
+
+
+def needs_a_value(exception: BaseException) -> bool:
+    """A traced value was asked for what only a value can tell: a branch, a shape, a number of Python's."""
+    return op_of(exception) in _NEEDS_A_VALUE
+
+
+def numbers_after(prefix: str, exception: BaseException) -> list[int]:
+    """The numbers in the names of this form that a message holds: 3 for `_dyn3`."""
+    return sorted({int(n) for n in re.findall(rf"\b{prefix}(\d+)\b", str(exception))})
+
+
+def classes_named(text: str) -> tuple[str, ...]:
+    """Names of the classes that a message speaks of: `Point` of `<class '__main__.Point'>`."""
+    return tuple(dict.fromkeys(c.rpartition(".")[2] for c in re.findall(r"<class '([\w.<>]+)'>", text)))
 
 
 def traced_function(text: str) -> tuple[str, str, int, str] | None:
@@ -152,6 +197,11 @@ def binding_leaves(text: str) -> tuple[str, ...]:
     if match:
         found += re.findall(r"'([^']+)'", match.group(1))
     return tuple(dict.fromkeys(found))
+
+
+def is_of_keys(text: str) -> bool:
+    """jax could not sort the keys of a dict."""
+    return "sorting pytree dictionary keys" in text
 
 
 def carry_names(text: str) -> tuple[str, ...]:
@@ -173,6 +223,16 @@ def leaked_value(text: str) -> tuple[tuple[str, int] | None, tuple[str, int] | N
     )
 
 
+def is_index_by_list(text: str) -> bool:
+    """`x[[i, j]]`, which jax does not take."""
+    return "non-tuple sequence" in text
+
+
+def has_no_at(text: str) -> bool:
+    """`x.at[...]` of an array of NumPy."""
+    return "has no attribute 'at'" in text
+
+
 def first_paragraph(exception: BaseException) -> str:
     """The message up to its first blank line or jax's advice, one line, at most 500 characters; what a colon
     announces belongs to it."""
@@ -187,7 +247,9 @@ def is_of_jax(error: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
-    refused = op_of(error) in ("carry", "invalid-type") or refuses_stores(error)
+    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable-static") or refuses_stores(
+        error
+    )
     return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
 
 
@@ -200,5 +262,54 @@ _REFUSED = (
     "vmap got inconsistent sizes", "vmap was requested to map its argument", "Pred must be a scalar",
     "inputs (input dtype that is a sub-dtype of", "Gradient only defined for scalar-output functions",
     "of type '<class 'tuple'>' is not a valid JAX type", "Index type must be an integer",
+    "Jitted function has static_arg", "Jitted function has donate_arg", "Jitted function has invalid argnames",
+    "An overflow was encountered while parsing an argument",
 )  # fmt: skip
 """What jax's own functions say of arguments that they do not take, with jit and without."""
+
+
+_DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex"}
+_BOOLEANS = ("b", "bool", "pred")
+_MISMATCH = re.compile(
+    r"[Tt]he input carry(?: component)? ?(\S*?) has type (\w+)\[([\d,]*)\](?:\{[^}]*\})? "
+    r"but the corresponding output carry component has type (\w+)\[([\d,]*)\]"
+)
+
+
+@dataclass(frozen=True)
+class CarryMismatch:
+    """A part of a loop's state that its body gives back as something else."""
+
+    path: str
+    """Where in the state it is: `[0]['x']`."""
+    dtype: str
+    """What it begins with: `int32`."""
+    new_dtype: str
+    shape: tuple[int, ...] | None
+    """What the body gives, None where that is as it was."""
+
+
+def carry_mismatches(text: str) -> list[CarryMismatch]:
+    """Each part of a loop's state whose type changes, from jax's message."""
+    return [
+        CarryMismatch(
+            re.sub(r"^loop_carry\[\d+\]", "", m[1]), _full_dtype(m[2]), _full_dtype(m[4]),
+            tuple(int(n) for n in m[5].split(",") if n) if m[3] != m[5] else None,
+        )
+        for m in _MISMATCH.finditer(" ".join(text.split()))
+    ]  # fmt: skip
+
+
+def _full_dtype(short: str) -> str:
+    kind, bits = short.rstrip("0123456789"), short.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return "bool_" if short in _BOOLEANS else f"{_DTYPES[kind]}{bits}" if kind in _DTYPES and bits else short
+
+
+def loop_complaint(text: str) -> Literal["pair", "condition", "structure", ""]:
+    """What is wrong with the functions of a loop: the body of a scan gives no pair, a condition no single boolean,
+    the state comes out with another structure."""
+    if "must be a pair" in text:
+        return "pair"
+    if "must return a boolean scalar" in text:
+        return "condition"
+    return "structure" if "pytree structure" in text else ""

@@ -31,14 +31,19 @@ class Beginning:
         self.names: dict[str, Any] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
+        self.settings = jax_settings()
         self.add(tree)
 
     def add(self, tree: ast.Module) -> None:
         """One more cell that is to be run again from here on; call it before that cell runs."""
         for name in bound_anywhere(tree) - self.names.keys():
             self.names[name] = self.namespace.get(name, MISSING)
+        self.reached(roots.reach(as_function(tree, self.namespace)))
+
+    def reached(self, reach: roots.Reach) -> None:
+        """What else the run reaches: arguments of calls that were kept."""
         known = {id(v) for s in self.snapshots for v in s.objects}
-        self.snapshots.append(snapshot.take(roots.reach(as_function(tree, self.namespace)), known))
+        self.snapshots.append(snapshot.take(reach, known))
 
     @property
     def obstacle(self) -> str:
@@ -53,17 +58,21 @@ class Beginning:
     @contextlib.contextmanager
     def rewound(self) -> Iterator[dict[str, Any]]:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
-        now_bound = dict(self.namespace)
+        now_bound, now_set = dict(self.namespace), jax_settings()
         now = [s.again() for s in self.snapshots]
         try:
             with deferred():
+                for s in reversed(self.snapshots):  # what a later cell reaches may have been bound by then
+                    s.restore()
                 for name, value in self.names.items():
                     _bind(self.namespace, name, value)
                 for s in self.snapshots:
-                    s.restore()
+                    s.stand_in()
+                set_jax(self.settings)
             yield self.namespace
         finally:
             with deferred():
+                set_jax(now_set)
                 for s in now:
                     s.restore()
                 for name in [n for n in self.namespace if n not in now_bound]:
@@ -78,6 +87,20 @@ def _bind(namespace: dict[str, Any], name: str, value: Any) -> None:
         namespace.pop(name, None)
     else:
         namespace[name] = value
+
+
+def jax_settings() -> dict[str, Any]:
+    """What jax is set to, where it is loaded."""
+    jax = sys.modules.get("jax")
+    return dict(jax.config.values) if jax is not None else {}
+
+
+def set_jax(settings: Mapping[str, Any]) -> None:
+    """Put jax's settings back that are others now."""
+    now = jax_settings()
+    for name, value in settings.items():
+        if name in now and now[name] != value:
+            sys.modules["jax"].config.update(name, value)
 
 
 def bound_anywhere(tree: ast.Module) -> set[str]:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 Results = Literal["same", "covers", "where finite", "other random", "new"]
 """From the strictest to the loosest."""
-Fewer = Literal["", "traces", "equations"]
+Fewer = Literal["", "traces", "compilations", "equations"]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import types
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -181,7 +182,7 @@ class Again:
         return self.known[id(value)]
 
     def _judged(self, value: Any) -> bool:
-        _, function = unwrap(_plain(value))
+        _, function = unwrap(value)
         if isinstance(function, types.FunctionType) and is_user_file(function.__code__.co_filename):
             return self._code(function.__code__, function.__globals__)
         kind = value if isinstance(value, type) else type(value)
@@ -208,16 +209,12 @@ class Again:
 
 _METHODS = frozenset(n for k in _VALUES for n in dir(k)) | frozenset(
     """at set add multiply get mean sum max min std var item block_until_ready astype reshape ravel T dot argmax argmin
-    tolist flatten squeeze transpose any all cumsum init apply update normal uniform integers step shuffle""".split()
+    tolist flatten squeeze transpose any all cumsum swapaxes repeat take prod round clip conj diagonal trace cumprod
+    argsort nonzero ptp searchsorted view init apply update normal uniform integers step shuffle""".split()
 )
-
-
-def _plain(value: Any) -> Any:
-    checker = getattr(value, "_checker", None)
-    return checker.fn if checker is not None and hasattr(checker, "fn") else value
 
 
 def _methods(kind: type) -> list[Any]:
     found = [v for k in kind.__mro__ if k.__module__ == "__main__" for v in vars(k).values()]
     found = [getattr(v, "__func__", getattr(v, "fget", None) or v) for v in found]
-    return [v for v in found if isinstance(_plain(v), _FUNCTIONS)]
+    return [v for v in found if isinstance(inspect.unwrap(v), _FUNCTIONS)]

@@ -61,6 +61,8 @@ class Painter:
         self._seen: dict[int, Node] = {}
         self._kept: list[Any] = []
         self._bytes = 0
+        self.tracers = 0
+        """How many traced values were met."""
 
     def draw(self, value: Any) -> Node:
         """The picture of a value."""
@@ -91,6 +93,7 @@ class Painter:
     def _fill(self, node: Node, value: Any) -> None:
         if values.is_tracer(value):
             node.kind = "tracer"
+            self.tracers += 1
         elif values.is_array(value):
             self._array(node, value)
         elif is_a(value, np.ndarray):
@@ -231,10 +234,11 @@ _CALLABLE = frozenset(("function", "opaque", "class"))
 
 class Comparison:
     """Tells where one picture differs from another. `more`: the second may hold more names and attributes, as a
-    corrected cell does; `values` False: numbers may differ, shapes and structure may not."""
+    corrected cell does; `values` False: numbers may differ, shapes and structure may not; `finite`: numbers may differ
+    where the first is NaN or infinite."""
 
-    def __init__(self, *, more: bool = False, values: bool = True) -> None:
-        self.more, self.values, self.gaps = more, values, list[Gap]()
+    def __init__(self, *, more: bool = False, values: bool = True, finite: bool = False) -> None:
+        self.more, self.values, self.finite, self.gaps = more, values, finite, list[Gap]()
         self._seen: set[tuple[int, int]] = set()
 
     def names(self, a: Mapping[str, Node], b: Mapping[str, Node]) -> list[Gap]:
@@ -290,6 +294,8 @@ class Comparison:
                 self._gap(path, said(a), said(b))
             return
         x, y = (_plain(n.value) for n in (a, b))
+        if self.finite and x.shape == y.shape and x.dtype.kind in "fc":
+            y = np.where(np.isfinite(x), y, x)
         if x.shape != y.shape:
             self._gap(path, said(a), said(b), structure=True)
         elif self.values and (at := _first_apart(x, y, {str(x.dtype), str(y.dtype)})) is not None:
@@ -338,11 +344,11 @@ def said(node: Node) -> str:
 
 
 def numbers(node: Node, seen: frozenset[int] = frozenset()) -> Iterator[np.ndarray]:
-    """The numbers and arrays of a value, flat, in order."""
+    """The numbers and arrays of a value, in order."""
     if id(node) in seen:
         return
     if node.kind in ("number", "array"):
-        array = _plain(node.value).ravel()
+        array = _plain(node.value)
         if array.dtype.kind not in "SU":
             yield array
     for part in node.parts.values() if node.kind in ("sequence", "map", "object") else ():

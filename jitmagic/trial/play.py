@@ -32,6 +32,8 @@ class Ran:
     """What the names of the notebook stood for afterwards."""
     file: str = ""
     """What the cell counted as, for the places of errors."""
+    tracers: int = 0
+    """Traced values that it left behind."""
     baseline: str = ""
     """How a plain run was had that cannot run as it is: `loops in Python`, `NumPy arrays`."""
 
@@ -76,7 +78,7 @@ def play(
             except Exception as exc:
                 ran.error = exc
             ran.printed = printed()
-        ran.state = painter.names(namespace)
+        ran.state, ran.tracers = painter.names(namespace), painter.tracers
     return ran
 
 

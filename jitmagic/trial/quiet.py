@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import abc
+import atexit
 import builtins
 import contextlib
+import contextvars
+import copyreg
+import ctypes
 import functools
 import getpass
 import io
+import locale
 import logging
 import os
-import socket
-import subprocess
+import signal
 import sys
 import threading
 import types
@@ -20,46 +25,53 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic import patches
-from jitmagic.checking.watched import _state, plainly
 from jitmagic.interrupts import deferred
-from jitmagic.state import snapshot
+from jitmagic.state import bystanders, snapshot
+from jitmagic.trial import budget
+from jitmagic.trial.whose_run import STATE, plainly
 
 
 class _Streams:
     """Whose output is held back or listened to: one stand-in for each stream, shared by all threads.
 
-    Two threads may begin and end in any order, and what other threads of the user's print goes on to be shown.
+    Two threads may begin and end in any order, and what other threads of the user's do goes on as it would.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.holders: dict[int, int] = {}
-        """Threads with runs of ours under way, and how deep."""
-        self.bystanders: frozenset[int] = frozenset()
-        """Threads that were there before the first of these runs: theirs is none of it."""
+        """Threads with runs of ours under way, and how deep; threads that these runs have started."""
+        self.started: list[tuple[int, threading.Thread]] = []
+        """Threads that runs of ours have started, each with the one that did."""
         self.listeners: list[_Listener] = []
         self.users = 0
         self.stack = contextlib.ExitStack()
         self.stand_ins: dict[str, _Stream] = {}
 
     def held(self) -> bool:
-        """What this thread prints comes from a run of ours: it makes one, or was started in one (callbacks too)."""
-        ident = threading.get_ident()
-        return ident in self.holders or (bool(self.holders) and ident not in self.bystanders)
+        """What this thread does comes from a run of ours: it makes one, or was started by one (callbacks too)."""
+        if not self.holders:
+            return False
+        return threading.get_ident() in self.holders or self._is_callback()
+
+    @staticmethod
+    def _is_callback() -> bool:
+        """XLA calls back from threads of its own, for a run of ours unless others of the user's are at work."""
+        called = isinstance(threading.current_thread(), threading._DummyThread)
+        return called and not bystanders.is_at_work(_streams.holders)
 
     def enter(self, *, hold: bool) -> None:
-        """Put the stand-ins in place, and begin to hold back what this thread prints."""
+        """Put the stand-ins in place, and begin to hold back what this thread does."""
         with self.lock:
             self.users += 1
             if hold:
-                if not self.holders:
-                    self.bystanders = _real_threads()
-                    self._begin_hold()
                 ident = threading.get_ident()
                 self.holders[ident] = self.holders.get(ident, 0) + 1
-            for name in ("stdout", "stderr"):
+                if len(self.holders) == 1 and self.holders[ident] == 1:
+                    self._begin_hold()
+            for name in _STREAMS:
                 stream = getattr(sys, name)
-                if not isinstance(stream, _Stream):
+                if stream is not None and not isinstance(stream, _Stream):
                     self.stand_ins[name] = _Stream(stream, self)
                     setattr(sys, name, self.stand_ins[name])
 
@@ -84,37 +96,39 @@ class _Streams:
         with self.lock:
             self.users = 0
             self.holders.clear()
+            self.started.clear()
             self.listeners.clear()
             self.stack.close()
             self._take_out()
 
     def _take_out(self) -> None:
-        for name in ("stdout", "stderr"):
+        for name in _STREAMS:
             stream = getattr(sys, name)
             if isinstance(stream, _Stream):
                 setattr(sys, name, stream.stream)
         self.stand_ins.clear()
 
     def _begin_hold(self) -> None:
-        """All but plain text: warnings, log records, rich output; questions to the user are refused."""
+        """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
+        _listen()
         self._hold_warnings()
         self._hold(logging.Logger, "callHandlers")
         self._hold(sys, "breakpointhook")
-        for holder, name in _ASKING:
-            self._refuse(holder, name, "asks for input")
-        for holder, name in _CHANGING:
+        for stream in {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values():
+            with contextlib.suppress(AttributeError, TypeError):  # the user may have it under another name
+                self._hold(stream, "write", len)
+        for holder, name, what in _CHANGING:
             if hasattr(holder, name):
-                self._refuse(holder, name, f"calls {holder.__name__}.{name}")
-        notebook: Any = sys.modules.get(
-            "IPython.core.interactiveshell"
-        )  # a notebook's own `open` keeps the real one
-        for holder, name in ((builtins, "open"), (io, "open"), (notebook, "io_open")):
-            if hasattr(holder, name):
-                self._refuse(holder, name, "writes to a file", _writes)
+                self._refuse(holder, name, what)
+        self._replace(threading.Thread, "start", self._start)
+        self._replace(threading.Condition, "wait", self._wait)
         publisher = getattr(_shell(), "display_pub", None)
         for name in ("publish", "clear_output"):
             if publisher is not None and hasattr(publisher, name):
                 self._hold(publisher, name)
+        figures = getattr(sys.modules.get("matplotlib._pylab_helpers"), "Gcf", None)
+        if figures is not None:  # what a run of ours draws is drawn on figures of its own
+            self.stack.enter_context(patches.replaced(figures, figs=type(figures.figs)()))
 
     def _hold_warnings(self) -> None:
         """Drop what is warned of, unless the run itself records it; filters stay as they are, for a change of them
@@ -133,30 +147,80 @@ class _Streams:
 
         self.stack.enter_context(patches.replaced(warnings, _showwarnmsg=unless_held))
 
-    def _hold(self, holder: Any, name: str) -> None:
-        original = getattr(holder, name)
-
-        def unless_held(*args: Any, **kwargs: Any) -> Any:
-            return None if self.held() else original(*args, **kwargs)
-
-        self.stack.enter_context(patches.replaced(holder, **{name: unless_held}))
-
-    def _refuse(
-        self, holder: Any, name: str, what: str, where: Callable[..., bool] = lambda *args, **kwargs: True
+    def _hold(
+        self, holder: Any, name: str, instead: Callable[..., Any] = lambda *args, **kwargs: None
     ) -> None:
+        self._replace(holder, name, lambda original, *args, **kwargs: instead(*args, **kwargs))
+
+    def _refuse(self, holder: Any, name: str, what: str) -> None:
+        def refused(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            _refuse_to_user(what, sys._getframe(2))
+            return original(*args, **kwargs)
+
+        self._replace(holder, name, refused)
+
+    def _replace(self, holder: Any, name: str, held: Callable[..., Any]) -> None:
+        """In runs of ours, `held` is called in place of a function, with that function in front."""
         original = getattr(holder, name)
 
         @functools.wraps(original)
-        def refused(*args: Any, **kwargs: Any) -> Any:
-            if self.held() and where(*args, **kwargs) and _is_asked_by_user(sys._getframe(1)):
-                raise Refused(f"it {what}, which can't be undone")
-            return original(*args, **kwargs)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            return held(original, *args, **kwargs) if self.held() else original(*args, **kwargs)
 
-        self.stack.enter_context(patches.replaced(holder, **{name: refused}))
+        self.stack.enter_context(patches.replaced(holder, **{name: chosen}))
+
+    def _start(self, start: Callable[[threading.Thread], None], thread: threading.Thread) -> None:
+        """A thread that a run of ours starts is part of it."""
+        if not _is_asked_by_user(sys._getframe(2)):
+            return start(thread)
+        run, starter = thread.run, threading.get_ident()
+
+        def held() -> None:
+            self.holders[threading.get_ident()] = 1
+            try:
+                run()
+            finally:
+                self.holders.pop(threading.get_ident(), None)
+
+        thread.run = held  # type: ignore[method-assign]
+        self.started.append((starter, thread))
+        return start(thread)
+
+    def _wait(self, wait: Callable[..., Any], condition: Any, timeout: float | None = None) -> Any:
+        """To wait for a thread of the user's may be to wait for ever."""
+        if timeout is None and not self.started:
+            _refuse_to_user("waits for another thread", sys._getframe(2))
+        return wait(condition, timeout)
+
+    def end_started(self) -> None:
+        """Wait for the threads that this run has started; what does not end by itself is told to."""
+        ident = threading.get_ident()
+        if not self.started or self.holders.get(ident, 1) > 1:
+            return
+        for thread in [t for starter, t in self.started if starter == ident]:
+            thread.join(_PATIENCE)
+            if thread.is_alive() and thread.ident is not None:
+                budget.end(thread.ident, SystemExit)
+                thread.join(_PATIENCE)
+                self.holders.pop(thread.ident, None)
+        self.started[:] = [pair for pair in self.started if pair[0] != ident]
+
+
+def _real(stream: Any) -> Any:
+    return stream.stream if isinstance(stream, _Stream) else stream
+
+
+_STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
+_PATIENCE = 0.5
+"""Seconds that a thread gets to end in."""
 
 
 class Refused(RuntimeError):
     """A run that the user did not ask for was about to do what cannot be undone."""
+
+
+class Ended(RuntimeError):
+    """A run that the user did not ask for has raised what no handler of the user's may catch."""
 
 
 def _unmark(message: Any, frame: types.FrameType | None) -> None:
@@ -170,16 +234,69 @@ def _unmark(message: Any, frame: types.FrameType | None) -> None:
         frame = frame.f_back
 
 
-_ASKING = ((builtins, "input"), (getpass, "getpass"))
+_OF_OS = (
+    "write writev pwrite pwritev sendfile read readv pread lseek close dup2 mkfifo mknod umask nice setsid"
+)
 _CHANGING = (
-    *((os, name) for name in ("remove", "unlink", "rename", "replace", "mkdir", "rmdir", "system", "kill", "fork")),
-    (subprocess, "Popen"), (socket, "create_connection"),
-)  # fmt: skip
+    (builtins, "input", "asks for input"),
+    (getpass, "getpass", "asks for input"),
+    *((os, name, f"calls os.{name}") for name in _OF_OS.split()),
+    (atexit, "register", "registers what runs at the end"),
+    (signal, "signal", "sets a signal's handler"),
+    (locale, "setlocale", "sets the language"),
+    (abc.ABCMeta, "register", "registers a class"),
+    (copyreg, "pickle", "registers a class"),
+)
+"""What can't be undone, and Python tells no audit hook of."""
+
+_OPENS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_OUTSIDE = frozenset(
+    "os socket subprocess sqlite3 fcntl pty syslog webbrowser resource winreg msvcrt signal ftplib".split()
+)
+_HARMLESS = frozenset(
+    "os.listdir os.scandir os.walk os.fwalk os.getxattr os.listxattr os.chdir os.putenv os.unsetenv "
+    "socket.__new__ socket.getaddrinfo socket.gethostbyname socket.gethostbyaddr socket.gethostname socket.getnameinfo "
+    "socket.getservbyname socket.getservbyport sqlite3.connect/handle sqlite3.enable_load_extension".split()
+)
 
 
-def _writes(file: Any = None, mode: Any = "r", *args: Any, **kwargs: Any) -> bool:
-    """`open` with these arguments is for more than reading."""
-    return isinstance(mode, str) and any(c in mode for c in "wax+")
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    """Python tells what a program does to the world outside; in runs of ours it is refused."""
+    if not _streams.holders:
+        return
+    what = _done(event, args)
+    if what and _streams.held():
+        _refuse_to_user(what, sys._getframe(1))
+
+
+def _done(event: str, args: tuple[Any, ...]) -> str:
+    """What an event of Python's audit does outside, in words; '' where nothing."""
+    if event == "open":
+        _, mode, flags = args
+        if str(args[0]) == os.devnull or not (isinstance(flags, int) and flags & _OPENS):
+            return ""
+        return "writes to a file"
+    if event.partition(".")[0] not in _OUTSIDE or event in _HARMLESS:
+        return ""
+    if event == "sqlite3.connect":
+        return "" if args[0] in (":memory:", b":memory:") else "opens a database"
+    return f"calls {event}"
+
+
+_audited = False
+
+
+def _listen() -> None:
+    """Hear of what Python audits: from the first run of ours on, for a hook can't be taken out."""
+    global _audited
+    if not _audited:
+        _audited = True
+        sys.addaudithook(_audit)
+
+
+def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
+    if _is_asked_by_user(frame):
+        raise Refused(f"it {what}, which can't be undone")
 
 
 def _is_asked_by_user(frame: types.FrameType | None) -> bool:
@@ -187,8 +304,8 @@ def _is_asked_by_user(frame: types.FrameType | None) -> bool:
     from jitmagic.state.values import is_user_file
 
     while frame is not None:
-        room = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if room in ("jax", "jaxlib", "jitmagic"):
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] in ("jax", "jaxlib", "jitmagic", "importlib"):
             return False
         if is_user_file(frame.f_code.co_filename):
             return True
@@ -210,12 +327,6 @@ def not_run(exc: Exception, consequence: str) -> str:
     refused = refusal(exc)
     why = f"was left out: {refused}" if refused else f"failed ({type(exc).__name__}), so {consequence}"
     return f"the run without jit {why}"
-
-
-def _real_threads() -> frozenset[int]:
-    """Threads of Python's own; those that XLA makes for callbacks are dummies to it."""
-    found = (t.ident for t in threading.enumerate() if not isinstance(t, threading._DummyThread))
-    return frozenset(i for i in found if i is not None)
 
 
 @dataclass(eq=False)
@@ -293,19 +404,44 @@ def overheard() -> Iterator[Callable[[], str]]:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Hold back what user code prints, displays, logs or warns about, callbacks on their way included."""
+def held_back(*, apart: bool = True) -> Iterator[None]:
+    """Hold back what user code prints, displays, logs or warns about, callbacks on their way included; `apart`: what
+    jax traces it does not remember for the user's own calls."""
     _callbacks_done()
     with deferred():
         _streams.enter(hold=True)
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            for context in (_Context, *(patches.around_runs if apart else ())):
+                stack.enter_context(context())
+            yield
+    except (Exception, KeyboardInterrupt, budget.OutOfTime):
+        raise
+    except BaseException as exc:  # `exit()`, say: what ends the user's own run ends no other
+        raise Ended(f"it raises {type(exc).__name__}").with_traceback(exc.__traceback__) from exc
     finally:
         try:
             _callbacks_done()
+            _streams.end_started()
         finally:
             with deferred():
                 _streams.leave(hold=True)
+
+
+class _Context:
+    """Context variables that are set while this holds are as they were afterwards, those too that had no value."""
+
+    def __enter__(self) -> None:
+        with deferred():
+            self.context = contextvars.copy_context()
+            ctypes.pythonapi.PyContext_Enter(ctypes.py_object(self.context))
+            decimal = sys.modules.get("decimal")
+            if decimal is not None:  # whose context is an object that is changed in place
+                decimal.setcontext(decimal.getcontext().copy())
+
+    def __exit__(self, *exc: object) -> None:
+        with deferred():
+            ctypes.pythonapi.PyContext_Exit(ctypes.py_object(self.context))
 
 
 def _callbacks_done() -> None:
@@ -331,11 +467,12 @@ def is_held() -> bool:
 
 def reset() -> None:
     """At the boundary of a cell: nothing of ours is in force any more, whatever an interrupt has cut short."""
-    if _streams.users or _streams.holders or _state.plain or patches.any_left():
+    budget.cancel()
+    if _streams.users or _streams.holders or STATE.plain or patches.any_left():
         with deferred():
             _streams.reset()
             patches.put_back()
-            _state.plain = 0
+            STATE.plain = 0
 
 
 def _shell() -> Any:
@@ -353,6 +490,7 @@ def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
     if before.drained:
         raise Refused(drains(before))
     try:
+        before.stand_in()
         yield before
     finally:
         before.restore()

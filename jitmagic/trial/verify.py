@@ -8,7 +8,7 @@ the new text was not there before.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -31,6 +31,8 @@ class Attempt:
     magic: str
     cell: str
     later: tuple[str, ...] = ()
+    passed: tuple[tuple[str, str], ...] = ()
+    """Parameters that calls from before do not know, and the expressions to pass for them."""
 
     @property
     def text(self) -> str:
@@ -47,6 +49,8 @@ class Examined:
     traces: int = 0
     """Of the functions that were taken."""
     equations: int = 0
+    compilations: int = 0
+    """Of all functions."""
 
 
 class Reruns(Protocol):
@@ -67,6 +71,9 @@ class Reruns(Protocol):
     def under_magic(self, attempt: Attempt) -> Examined:
         """As the user would run it. Raises OutOfTime."""
 
+    def given(self) -> Iterator[Any]:
+        """Objects from before that the calls are given."""
+
     def observe(self, cell: str, names: dict[str, Any]) -> None:
         """A plain run of a form of the cell that calls these names on its way. Raises OutOfTime."""
 
@@ -82,6 +89,8 @@ class Verdict:
     """What the corrected cell is told of that the cell was not: the next thing to mend."""
     error: BaseException | None = None
     file: str = ""
+    against: Literal["plain cell", "itself"] = "plain cell"
+    """What it was compared with: a cell that cannot run without jit either leaves only the corrected one."""
 
 
 @dataclass
@@ -110,6 +119,8 @@ class Verifier:
             return Verdict(False, "it leads back to an earlier text of the cell", tested)
         if obstacle := self.reruns.obstacle():
             return Verdict(False, f"the cell was not run again: {obstacle}")
+        if tested == "calls" and attempt.later != self.reruns.original.later and not attempt.passed:
+            return Verdict(False, "the later cells cannot be run again")
         plain = self.plain()
         try:
             found = self._known.get(attempt) or self.reruns.under_magic(attempt)
@@ -119,48 +130,62 @@ class Verifier:
         gaps = self._apart(plain, found.ran, attempt, claim)
         if gaps:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
-            left = () if found.ran.error else self._told_elsewhere(gaps, finding)
+            left = () if found.ran.error else self._told_elsewhere(gaps, finding, found.findings)
             return Verdict(False, words, tested, left, found.ran.error, found.ran.file)
         if any(is_same(f, finding) for f in found.findings if f.severity in GRAVE):
             return Verdict(False, "it is still told", tested)
+        if claim.fewer and not self._fewer(found, attempt, claim):
+            return Verdict(False, f"there are no fewer {claim.fewer}", tested)
         left = tuple(
             f for f in found.findings if f.severity in GRAVE and not any(is_same(f, g) for g in self.findings)
         )
         if left:
             return Verdict(False, f"then {left[0].kind} is told", tested, left)
-        if claim.fewer and not self._fewer(found, claim):
-            return Verdict(False, f"there are no fewer {claim.fewer}", tested)
-        return Verdict(True, _words(claim, plain, tested), tested)
+        if self._differs_without_jit(attempt, found.ran, claim):
+            return Verdict(False, "the corrected cell gives other results without jit", tested)
+        against: Literal["plain cell", "itself"] = "itself" if _cannot_run(plain) else "plain cell"
+        return Verdict(True, _words(claim, plain, tested), tested, against=against)
 
-    def _told_elsewhere(self, gaps: Sequence[Gap], finding: Finding) -> tuple[Finding, ...]:
-        """Other findings of the cell that the differences belong to; none where one is not told of."""
-        others = [f for f in self.findings if f.severity in GRAVE and not is_same(f, finding)]
-        about = [next((f for f in others if any(_names(c, g.path) for c in f.culprits)), None) for g in gaps]
+    def _differs_without_jit(self, attempt: Attempt, ran: Ran, claim: Claim) -> bool:
+        """Where the corrected cell can run without jit too, it gives the same then."""
+        if claim.results in ("new", "other random") or attempt.cell == self.reruns.original.cell:
+            return False
+        plain = self.reruns.plain(attempt)
+        return plain.error is None and bool(_results(plain, ran, SAME))
+
+    def keeps(self, attempt: Attempt, claim: Claim = SAME) -> bool:
+        """Without jit the corrected cell gives and leaves what the cell does. Raises OutOfTime."""
+        return not self._apart(self.plain(), self.reruns.plain(attempt), attempt, claim)
+
+    def _told_elsewhere(
+        self, gaps: Sequence[Gap], finding: Finding, now: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
+        """Other findings that the differences belong to, of the cell as it was or is now; none where one is not
+        told of."""
+        others = [f for f in (*now, *self.findings) if f.severity in GRAVE and not is_same(f, finding)]
+        about = [
+            next((f for f in others if any(name_one_place(c, g.path) for c in f.culprits)), None)
+            for g in gaps
+        ]
         return tuple(dict.fromkeys(f for f in about if f is not None)) if None not in about else ()
 
     def _apart(self, plain: Ran, ran: Ran, attempt: Attempt, claim: Claim) -> list[Gap]:
         """How the corrected run differs from the plain one, beyond what the claim says."""
-        if plain.error is not None and ran.error is None and is_of_jax(plain.error):
+        if _cannot_run(plain) and ran.error is None:
             plain = self.reruns.plain(attempt)  # the cell as it is cannot run without jit either
-        if plain.failed != ran.failed:
-            return [
-                Gap(
-                    "the run",
-                    f"to end with {plain.failed or 'no error'}",
-                    f"{ran.failed or 'no error'}",
-                    True,
-                )
-            ]
+        if plain.failed != ran.failed or _cannot_run(plain) and ran.error is not None:
+            wanted = plain.failed if not _cannot_run(plain) else ""
+            return [Gap("the run", f"to end with {wanted or 'no error'}", ran.failed or "no error", True)]
         gaps = self._state(plain, ran, claim)
         if claim.results in ("new", "other random"):
             gaps += _results(self.reruns.plain(attempt), ran, SAME)
         elif claim.results != "covers" or not covers(plain, ran):
             gaps += _results(plain, ran, claim)
-        return [g for g in gaps if not (claim.results == "where finite" and _not_finite(g))]
+        return gaps
 
     def _state(self, plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
         """Where what is left behind differs."""
-        found = Comparison(more=True, values=claim.results != "other random").names(plain.state, ran.state)
+        found = _comparison(claim).names(plain.state, ran.state)
         if claim.results in ("new", "covers"):
             # results are bound in other forms; what the functions write themselves is not
             own = {n for n in plain.state if "." not in n and "[" not in n}
@@ -170,28 +195,46 @@ class Verifier:
         found = [g for g in found if not any(re.match(rf"{re.escape(n)}\b", g.path) for n in claim.rebinds)]
         return found
 
-    def _fewer(self, found: Examined, claim: Claim) -> bool:
+    def _fewer(self, found: Examined, attempt: Attempt, claim: Claim) -> bool:
         if self._before is None:
             self._before = self.reruns.under_magic(self.reruns.original)
         if claim.fewer == "traces":
             return found.traces < self._before.traces
+        if claim.fewer == "compilations":
+            again = self.reruns.under_magic(attempt)  # what jax compiles once for all is compiled by now
+            return again.compilations < self._before.compilations
         return found.equations * 2 < self._before.equations
+
+
+def _cannot_run(plain: Ran) -> bool:
+    """jax refuses the cell without jit too, or leaves traced values behind."""
+    return plain.error is not None and is_of_jax(plain.error) or bool(plain.error is None and plain.tracers)
+
+
+def _comparison(claim: Claim) -> Comparison:
+    return Comparison(
+        more=True, values=claim.results != "other random", finite=claim.results == "where finite"
+    )
 
 
 def _results(plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
     if len(plain.shown) != len(ran.shown):
         return [Gap("the number of results", str(len(plain.shown)), str(len(ran.shown)), True)]
-    comparison = Comparison(more=True, values=claim.results != "other random")
+    comparison = _comparison(claim)
     for i, (a, b) in enumerate(zip(plain.shown, ran.shown, strict=True), 1):
         comparison.nodes(a, b, f"result {i}")
     return comparison.gaps
 
 
 def covers(plain: Ran, ran: Ran) -> bool:
-    """Every number that the plain run shows is among those of the other, in order."""
-    wanted, given = _flat(plain.shown), _flat([*ran.shown, *ran.state.values()])
+    """Every number that the plain run shows is among those of the other, in order, or at the beginning of each axis of
+    an array of the other."""
+    wanted, given = _flat(plain.shown), _flat(ran.shown)
+    if len(wanted) == len(given) and all(map(_begins, wanted, given)):
+        return True
+    at, wanted = 0, [a.ravel() for a in wanted]
+    given = [a.ravel() for a in (*given, *_flat([*ran.state.values()]))]
     whole = np.concatenate(given) if given else np.zeros(0)
-    at = 0
     for part in wanted:
         starts = range(at, len(whole) - len(part) + 1)
         found = next(
@@ -203,12 +246,15 @@ def covers(plain: Ran, ran: Ran) -> bool:
     return True
 
 
+def _begins(part: np.ndarray, whole: np.ndarray) -> bool:
+    """The array is what stands at the beginning of each axis of the other."""
+    if part.ndim != whole.ndim or any(a > b for a, b in zip(part.shape, whole.shape, strict=True)):
+        return False
+    return np.allclose(whole[tuple(map(slice, part.shape))], part, 2e-4, 1e-5, True)
+
+
 def _flat(nodes: Sequence[Node]) -> list[np.ndarray]:
     return [a.astype(complex) for node in nodes for a in numbers(node)]
-
-
-def _not_finite(gap: Gap) -> bool:
-    return not gap.structure and gap.before.lstrip("(-+").startswith(("nan", "inf"))
 
 
 def is_same(a: Finding, b: Finding) -> bool:
@@ -219,7 +265,7 @@ def is_same(a: Finding, b: Finding) -> bool:
     return same_line or (bool(a.culprits) and a.culprits[:1] == b.culprits[:1])
 
 
-def _names(culprit: str, path: str) -> bool:
+def name_one_place(culprit: str, path: str) -> bool:
     """A culprit (`self.n`, `log`) and the path of a difference (`model.n`, `log[3]`) speak of one thing."""
     mine, its = (re.split(r"[.\[]", p) for p in (culprit, path))
     return mine[0] == its[0] or (mine[0] == "self" and len(its) > 1 and mine[1:2] == its[1:2])
@@ -229,7 +275,7 @@ def _words(claim: Claim, plain: Ran, tested: str) -> str:
     what = "the cell re-run" if tested == "cell" else "tested on the calls alone"
     if claim.words:
         return f"{what}: {claim.words}"
-    if plain.error is not None and is_of_jax(plain.error):
+    if _cannot_run(plain):
         return f"{what}: same results with and without jit (the cell as it is cannot run without jit)"
     same = {
         "same": "same results and state", "covers": "its results hold those of the run without jit, same state",

@@ -13,8 +13,8 @@ from typing import Any
 
 from jitmagic import report
 from jitmagic.checking.subject import Subject
-from jitmagic.checking.watched import plainly
 from jitmagic.trial import quiet
+from jitmagic.trial.whose_run import plainly
 from jitmagic.whatif.call import Call, CannotAsk, Program, Values, batched, listed
 from jitmagic.whatif.devices import on_devices
 

@@ -29,7 +29,7 @@ CASES = {
     ),
     "two lists from outside": Case(
         "leaked-tracer", "def f(x):\n    y = x + 1\n    log['x'].append(x)\n    log['y'].append(y)\n    return y\n",
-        ("f(1.0)",), "jax.debug.callback(log['x'].append, x)\n    jax.debug.callback(log['y'].append, y)",
+        ("f(1.0)",), "",
         setup="log = {'x': [], 'y': []}\n",
     ),
     "dataclass of the cell": Case(
@@ -56,11 +56,11 @@ CASES = {
     ),
     "prefix of a later axis": Case(
         "dynamic-shape", "def f(x, d):\n    return x[..., :d['n']].sum(-1)\n", ("f(jnp.ones((2, 4)), {'n': 3})",),
-        "jnp.sum(x, axis=-1, where=live)",
+        "jnp.sum(x, -1, where=live)",
     ),
     "part of an image": Case(
         "dynamic-shape", "def f(x, d):\n    p = x[:d['h'], 1:d['w']]\n    return p.max() + jnp.mean(p ** 2)\n",
-        ("f(jnp.arange(12.0).reshape(3, 4), {'h': 2, 'w': 3})",), "jnp.mean(x ** 2, where=live)",
+        ("f(jnp.arange(12.0).reshape(3, 4), {'h': 2, 'w': 3})",), "jnp.mean(x ** 2, where=live[:, None] & live2)",
     ),
     "neighbours that may be none": Case(
         "dynamic-shape",
@@ -90,6 +90,60 @@ CASES = {
         "    return jnp.mean(jnp.stack(kept))\n",
         ("f(jnp.array([1.0, -2.0, 3.0]), jnp.array([True, False, True]))",), "jnp.mean(kept, where=ok)",
     ),
+    "pixels of a mask": Case(
+        "dynamic-shape", "def f(img, m):\n    p = img[m]\n    return p.mean(axis=0), len(p)\n",
+        ("f(jnp.arange(24.0).reshape(2, 4, 3), jnp.arange(8).reshape(2, 4) > 3)",),
+        "return jnp.mean(img, axis=(0, 1), where=m[:, :, None]), jnp.sum(m)",
+    ),
+    "selection of a selection": Case(
+        "dynamic-shape", "def f(x, y):\n    a, b = x[y > 1], y[y > 1]\n    c = a[b > 2]\n    return c.sum() + a.min()\n",
+        ("f(jnp.arange(6.0), jnp.arange(6.0))",), "jnp.sum(x, where=mask2) + jnp.min(x, where=mask, initial=jnp.inf)",
+    ),
+    "rows by the numbers of the best": Case(
+        "dynamic-shape", "import jax.numpy as J\ndef f(x, k):\n    best = J.argsort(-x)[:k]\n    return x[best].mean()\n",
+        ("f(jnp.array([3.0, 1.0, 2.0, 5.0]), jnp.int32(2))",), "    best = J.argsort(-x)\n    live = jnp.arange(best.shape[0]) < k\n",
+    ),
+    "labels that are valid": Case(
+        "dynamic-shape",
+        "def f(z, y):\n    ok = y >= 0\n    p = jax.nn.log_softmax(z)[ok]\n    t = y[ok]\n    return -p[jnp.arange(len(t)), t].mean()\n",
+        ("f(jnp.arange(8.0).reshape(4, 2), jnp.array([0, -1, 1, 0]))",), "-jnp.mean(p[jnp.arange(len(y)), y], where=ok)",
+    ),
+    "array that is bound anew": Case(
+        "dynamic-shape", "def f(x):\n    a = x[x > 1]\n    x = x * 2\n    return a.sum() * x[x > 1].sum()\n", ("f(jnp.arange(5.0))",),
+        "    a = x\n    x = x * 2\n    mask2 = x > 1\n",
+    ),
+    "sums of the first rows by group": Case(
+        "dynamic-shape", "def f(x, g, n):\n    return jax.ops.segment_sum(\n        x[:n], g[:n],  # those that came\n        num_segments=3,\n    )\n",
+        ("f(jnp.arange(8.0).reshape(4, 2), jnp.array([0, 1, 1, 0]), jnp.int32(3))",), "jnp.where(live[:, None], x, 0), g",
+    ),
+    "selection in a helper": Case(
+        "dynamic-shape",
+        "def spread(v, w):\n    c = v - v.mean()\n    return (w * c ** 2).sum() / len(v)\n\ndef f(x, w, n):\n    return spread(x[:n], w[:n])\n",
+        ("f(jnp.arange(4.0), jnp.ones(4), jnp.int32(3))",), "return spread(x, w, live)",
+    ),
+    "pairs of the first": Case(
+        "dynamic-shape", "def f(x, n):\n    v = x[:n]\n    d = v[:, None] - v[None, :]\n    return jnp.sum(d ** 2) + v @ v\n",
+        ("f(jnp.arange(5.0), jnp.int32(3))",), "jnp.sum(d ** 2, where=live[:, None] & live) + jnp.where(live, x, 0) @",
+    ),
+    "prefix in a lambda": Case(
+        "dynamic-shape", "def f(x, t):\n    return jax.vmap(lambda row: row[:t].mean())(x)\n", ("f(jnp.arange(12.0).reshape(3, 4), jnp.int32(2))",),
+        "lambda row: jnp.mean(row, where=jnp.arange(row.shape[0]) < t)",
+    ),
+    "last place that holds": Case(
+        "dynamic-shape", "def f(x):\n    i = jnp.flatnonzero(x > 2)\n    return x[i[0]], i[-1]\n", ("f(jnp.arange(6.0))",),
+        "x[jnp.argmax(mask)], mask.shape[0] - 1 - jnp.argmax(mask[::-1])",
+    ),
+    "array turned round": Case(
+        "dynamic-shape", "def f(x, i):\n    return jnp.concatenate([x[i:], x[:i]])\n", ("f(jnp.arange(6.0), jnp.int32(2))",), "jnp.roll(x, -i, axis=0)",
+    ),
+    "window whose end has a name": Case(
+        "dynamic-shape", "from jax import lax\ndef f(x, i):\n    end = i + 3\n    return x[i:end] * 2\n", ("f(jnp.arange(6.0), jnp.int32(1))",),
+        "    return lax.dynamic_slice_in_dim(x, i, 3) * 2",
+    ),
+    "size on a line of its own": Case(
+        "tracer-int", "import jax.numpy as J\ndef f(x):\n    return x.reshape(\n        x.shape[0],\n        J.prod(J.asarray(x.shape[1:])),  # the rest\n    )\n",
+        ("f(jnp.ones((2, 3, 4)))",), "        math.prod(x.shape[1:]),  # the rest\n",
+    ),
     "last rows, as many as data say": Case(
         "dynamic-shape", "def f(x, n):\n    return x[-n[0]:].mean()\n", ("f(jnp.arange(5.0), jnp.array([2]))",),
         "jnp.arange(x.shape[0]) >= x.shape[0] - n[0]",
@@ -115,7 +169,7 @@ CASES = {
     "sizes in a dict that goes on to a helper": Case(
         "tracer-int",
         "def rows(x, cfg):\n    return x.reshape(cfg['n'], -1)\n\ndef f(x, cfg):\n    'rows'\n    return rows(x, cfg).sum()\n",
-        ("f(jnp.ones(6), {'n': 2})",), "    'rows'\n    cfg = dict(cfg)\n",
+        ("f(jnp.ones(6), {'n': 2})",), "    'rows'\n    cfg = {\"n\": n}\n",
     ),
     "sizes in a list": Case(
         "dynamic-shape", "def f(x, sizes):\n    return [jnp.split(x, s) for s in sizes]\n",
@@ -273,10 +327,10 @@ CASES = {
         "def flat(p):\n    rest = (p.k,)\n    return (p.a,), rest\n\n"
         "jax.tree_util.register_pytree_node(P, flat, lambda rest, parts: P(*parts, *rest))\n\n"
         "def f(p):\n    return p.a * p.k\n",
-        ("f(P(2.0, jnp.ones(2)))", "f(P(2.0, jnp.zeros(2)))"), "lambda p: ((p.a, p.k), None)",
+        ("f(P(2.0, jnp.ones(2)))", "f(P(2.0, jnp.zeros(2)))"), "return (self.a, self.k), None",
     ),
     "cube root of a negative number": Case(
-        "nan", "def f(v):\n    return (2 * v) ** (1 / 3)\n", ("f(jnp.float32(-4.0))",), "numpy.cbrt(2 * v)", proved=False,
+        "nan", "def f(v):\n    return (2 * v) ** (1 / 3)\n", ("f(jnp.float32(-4.0))",), "return jnp.cbrt(2 * v)",
     ),
     "type that a match asks for": Case(
         "jit-differs-from-eager",
@@ -286,12 +340,12 @@ CASES = {
     "loop over a grid": Case(
         "unrolled-loop",
         "def f(y):\n    for t in np.linspace(0.0, 1.0, 50):\n        y = y + 0.1 * (jnp.sin(t) - y) * y\n    return y\n",
-        ("f(jnp.ones(2))",), "ts = jnp.asarray(np.linspace(0.0, 1.0, 50))",
+        ("f(jnp.ones(2))",), "y, _ = jax.lax.scan(step, y, np.linspace(0.0, 1.0, 50))",
     ),
     "loop over equal layers": Case(
         "unrolled-loop",
         "def f(layers, x):\n    for w, b in layers:\n        x = jax.nn.gelu(x @ w + b)\n    return x\n",
-        ("f([(jnp.eye(2), jnp.zeros(2))] * 30, jnp.ones(2))",), "w, b = jax.tree.map(lambda leaf: leaf[i], stacked)",
+        ("f([(jnp.eye(2), jnp.zeros(2))] * 30, jnp.ones(2))",), "        w, b = row\n",
     ),
     "tuple for a named tuple from a loop": Case(
         "carry-mismatch",
@@ -425,13 +479,13 @@ CASES = {
     "static dict that is handed on": Case(
         "unhashable-static",
         "def g(x, c):\n    return x * c['k'] if c['on'] else x\n\ndef f(x, c):\n    return g(x, c)\n",
-        ("f(1.0, {'k': 2.0, 'on': True})",), "f(1.0, tuple({'k': 2.0, 'on': True}.items()))", static=("c",),
+        ("f(1.0, {'k': 2.0, 'on': True})",), "def f(x, k, on):\n    c = {\"k\": k, \"on\": on}\n", static=("c",),
     ),
     "value that a helper's method keeps": Case(
         "leaked-tracer",
         "class Net:\n    def __init__(self):\n        self.h = None\n\n    def of(self, x):\n        self.h = jnp.tanh(x)\n        return self.h.sum()\n\n"
         "net = Net()\n\ndef f(x):\n    return net.of(x)\n", ("f(jnp.ones(2))",),
-        "        jax.debug.callback(lambda h: setattr(self, \"h\", h), h)\n        return h.sum()\n",
+        "            self.h = h\n\n        jax.debug.callback(keep, h)\n        return h.sum()\n",
     ),
     "rows that a helper writes into": Case(
         "in-place-update",
@@ -458,7 +512,7 @@ CASES = {
     ),
     "entry of a dict": Case(
         "in-place-update", "def f(p, g):\n    p['w'][0] -= g\n    return p\n",
-        ("f({'w': jnp.ones(3)}, 0.5)",), "p['w'] = p['w'].at[0].add(-g)",
+        ("f({'w': jnp.ones(3)}, 0.5)",), "p['w'] = p['w'].at[0].subtract(g)",
     ),
     "two results thrown away": Case(
         "in-place-update", "def f(x):\n    x.at[0].set(9.0)\n    x.at[1].add(1.0)\n    return x\n",
@@ -582,7 +636,7 @@ CASES = {
     ),
     "list that is filled for the caller": Case(
         "in-place-update", "def f(x, seen):\n    seen['y'] = x + 1\n    return 2 * x\n",
-        ("y = f(1.0, d)", "f(y, d)", "d['y']"), "y, d = f(1.0, d)\nresult, d = f(y, d)", setup="d = {}\n",
+        ("y = f(1.0, d)", "f(y, d)", "d['y']"), "y, d = f(1.0, d)\nout, d = f(y, d)\nout", setup="d = {}\n",
     ),
     "prediction that a loss keeps": Case(
         "leaked-tracer",
@@ -650,7 +704,7 @@ CASES = {
     ),
     "prefix of a row": Case(
         "dynamic-shape", "def f(h, n):\n    return h[1, : n[0]].mean() + h[0, : n[1]].mean()\n",
-        ("f(jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2]))",), "live2 = jnp.arange(h[0].shape[0]) < n[1]",
+        ("f(jnp.arange(6.0).reshape(2, 3), jnp.array([1, 2]))",), "live2 = jnp.arange(h.shape[1]) < n[1]",
     ),
     "method of a table": Case(
         "tracer-array-conversion", "def f(x):\n    return table.dot(x)\n", ("f(jnp.ones(2))",),
@@ -704,7 +758,7 @@ CASES = {
     ),
     "index after a break": Case(
         "tracer-bool", "def f(x, t):\n    for i in range(1, 5):\n        if x * i > t:\n            break\n    return i\n",
-        ("f(1.0, jnp.float32(2.5))", "f(1.0, jnp.float32(9.0))"), "i = jnp.minimum(i, 5 - 1)",
+        ("f(1.0, jnp.float32(2.5))", "f(1.0, jnp.float32(9.0))"), "i = jnp.minimum(i, 4)",
     ),
     "functions that jax does not have": Case(
         "tracer-array-conversion", "def f(x, m):\n    y = table(2 * x)\n    return y.sum() + ellipk(m) * np.sum(y)\n",
@@ -798,8 +852,22 @@ CASES = {
         "    def push(self, i, v):\n        self.data[i] = v\n\ndef f(x):\n    r = Ring(2)\n    r.push(0, x)\n    return r.data\n",
         ("f(1.0)",), "        self.data = jnp.zeros(n)\n",
     ),
+    "size among the fields of a dataclass": Case(
+        "unregistered-pytree",
+        "import dataclasses as dc\n@dc.dataclass\nclass G:\n    n: int\n    w: jax.Array\n\n"
+        "def f(g, x):\n    return jnp.zeros(g.n) + g.w.sum() * x\n",
+        ("f(G(3, jnp.ones(2)), 1.0)",), "    n: int = dc.field(metadata=dict(static=True))\n",
+    ),
+    "object in an object": Case(
+        "unregistered-pytree",
+        "import jax as J\nclass In:\n    def __init__(self, k):\n        self.k = k\n\nclass Out:\n"
+        "    def __init__(self, inner, name):\n        self.name = name\n        self.inner = inner\n\n"
+        "    def __call__(self, x):\n        return self.inner.k * x\n\ndef f(o, x):\n    return o(x)\n",
+        ("f(Out(In(2.0), 'a'), jnp.ones(2))",), "return (self.inner,), (self.name,)\n",
+    ),
     "object that is handed on": Case(
-        "unregistered-pytree", "def g(o, x):\n    return o.act(x) * o.gain\n\ndef f(o, x):\n    return g(o, x)\n",
+        "unregistered-pytree",
+        "def g(o, x):\n    h = o.act\n    return h(x) * o.gain\n\ndef f(o, x):\n    return g(o, x)\n",
         ("f(Opts(jnp.tanh, 2.0), jnp.ones(2))",), "def f(act, gain, x):\n    o = Opts(act=act, gain=gain)\n    return g(o, x)\n",
         setup="class Opts:\n    def __init__(self, act, gain):\n        self.act, self.gain = act, gain\n",
     ),
@@ -830,11 +898,11 @@ CASES = {
     "list that a counted loop fills": Case(
         "leaked-tracer", "def f(x, n):\n    seen = []\n    def body(s):\n        x, k = s\n        seen.append(x)\n        x = 2 * x\n"
         "        return x, k + 1\n    x, _ = jax.lax.while_loop(lambda s: s[1] < n, body, (x, 0))\n    return x, seen\n",
-        ("f(1.0, 3)",), "    (x, _), seen = jax.lax.scan(body, (x, 0), None, length=n)\n    seen = list(seen)\n",
+        ("f(1.0, 3)",), "    (x, _), seen = jax.lax.scan(body, (x, 0), None, length=n)\n    return x, list(seen)\n",
     ),
     "list that a scan fills and nothing stacks": Case(
         "leaked-tracer", "def f(x):\n    seen = []\n    def body(x, _):\n        seen.append(x)\n        return 2 * x, None\n"
-        "    x, _ = jax.lax.scan(body, x, None, length=3)\n    return x, seen\n", ("f(1.0)",), "    seen = list(seen)\n",
+        "    x, _ = jax.lax.scan(body, x, None, length=3)\n    return x, seen\n", ("f(1.0)",), "    return x, list(seen)\n",
     ),
     "global that keeps a value": Case(
         "leaked-tracer", "last = None\n\ndef f(x):\n    global last\n    y = x.sum()\n    last = y\n    return y * x\n", ("f(jnp.ones(2))",),
@@ -860,11 +928,6 @@ CASES = {
         "tracer-array-conversion", "def f(x):\n    if np.unique(x).size > 2:\n        return x / len(np.unique(x))\n    return x\n",
         ("f(jnp.arange(3.0))", "f(jnp.ones(3))"), "        x / (jnp.sum(",
     ),
-    "property that is kept": Case(
-        "leaked-tracer", "class A:\n    def __init__(self, a):\n        self.a = a\n\n    @functools.cached_property\n    def m(self):\n"
-        "        return jnp.exp(self.a)\n\na = A(0.5)\n\ndef f(x):\n    return a.m * x\n",
-        ("f(jnp.ones(2))",), "    @property\n    def m(self):\n", setup="import functools\n",
-    ),
     "dict of functions and a tuple of names": Case(
         "invalid-jax-type", "def f(x, bank, which):\n    return [bank[k](x) for k in which]\n",
         ("f(jnp.ones(2), {'s': jnp.sin, 'c': jnp.cos}, ('s', 'c'))",), "    bank = {\"s\": s, \"c\": c}\n",
@@ -875,12 +938,12 @@ CASES = {
     ),
     "text, number of NumPy's and a list outside": Case(
         "invalid-jax-type", "seen = []\n\ndef f(x, unit):\n    y = np.sqrt(x)\n    seen.append(y)\n    return y * (2 if unit == 'm' else 1)\n",
-        ("f(4.0, 'm')",), "    y = jnp.sqrt(x)\n    jax.debug.callback(seen.append, y)\n",
+        ("f(4.0, 'm')",), "    y = jnp.sqrt(x)\n",
     ),
     "array that an object was given": Case(
         "in-place-update", "class G:\n    def __init__(self, r):\n        self.r = r\n\n    def put(self, i, v):\n        self.r[i] += v\n\n"
         "def f(r, v):\n    g = G(r)\n    g.put(0, v)\n    g.put(1, v)\n    return g.r\n", ("f(np.zeros(3), 0.5)",),
-        "        self.r = jnp.asarray(self.r).at[i].add(v)\n",
+        "        self.r = self.r.at[i].add(v)\n",
     ),
     "result where a mask holds": Case(
         "tracer-array-conversion", "def f(a, b):\n    out = np.zeros(2)\n    np.divide(a, b, out=out, where=b != 0)\n    return out\n",
@@ -888,5 +951,278 @@ CASES = {
     ),
     "value that a function keeps on itself": Case(
         "leaked-tracer", "def f(x):\n    y = x.sum()\n    f.last = y\n    return -y\n", ("f(jnp.ones(2))",), "        f.last = y\n\n    jax.debug",
+    ),
+    "functions of libraries under other names": Case(
+        "tracer-array-conversion",
+        "def f(x):\n    return J.cos(x) * root(x[0]) + mt.log(x[1], 2) + sp.expit(x) + norm.logpdf(x) + sp.softmax(x)\n",
+        ("f(np.arange(1.0, 3.0))",),
+        "J.cos(x) * J.sqrt(x[0]) + J.log(x[1]) / J.log(2) + jax.scipy.special.expit(x) + "
+        "jax.scipy.stats.norm.logpdf(x) + jax.nn.softmax(x)\n",
+        setup="import jax.numpy as J\nfrom math import sqrt as root\nimport math as mt\nfrom scipy import special as sp\n"
+        "from scipy.stats import norm\ndel jnp\n",
+    ),
+    "conversion over several lines": Case(
+        "tracer-array-conversion",
+        "def f(x, eps):\n    total = 2 * float(x.sum()\n                  + 1)  # at least one\n    return x / (total\n                + eps)\n",
+        ("f(jnp.arange(4.0), 1e-3)",), "    total = 2 * (x.sum()\n                  + 1)  # at least one\n",
+    ),
+    "comments between the arguments": Case(
+        "tracer-array-conversion", "def f(x):\n    return np.where(\n        x > 0,  # here\n        np.sin(x), 0)\n", ("f(jnp.ones(2))",),
+        "    return jnp.where(\n        x > 0,  # here\n        jnp.sin(x), 0)\n",
+    ),
+    "list of values for a NumPy function": Case(
+        "tracer-array-conversion", "def f(x):\n    return np.mean([x[0], math.hypot(x[1], 2.0)])\n", ("f(jnp.ones(2))",),
+        "jnp.mean(jnp.array([x[0], jnp.hypot(x[1], 2.0)]))",
+    ),
+    "function of NumPy that is mapped": Case(
+        "tracer-array-conversion", "def f(x):\n    return jax.tree.map(np.sin, {'x': x})['x']\n", ("f(jnp.ones(2))",),
+        "jax.tree.map(jnp.sin, {'x': x})",
+    ),
+    "clock in a print": Case(
+        "frozen-side-effect", "import time\n\ndef f(x):\n    print(time.time(), x)\n    return x\n", ("f(1.0)",),
+        "    jax.debug.callback(lambda x: print(time.time(), x), x)\n",
+    ),
+    "parts of a print that are known": Case(
+        "tracer-format",
+        "def f(x):\n    print('loss', float(x.sum()),  # total\n          f'{x.shape} {x[0]:.3f} {len(x)}', x[0] + x[1], sep='|')\n    return x\n",
+        ("f(jnp.ones(2))",), "    jax.debug.print(f\"loss|{{sum}}|{x.shape} {{value:.3f}} {len(x)}|{{value2}}\", "
+        "sum=x.sum(), value=x[0], value2=x[0] + x[1])\n",
+    ),
+    "text that is logged later": Case(
+        "tracer-format", "def f(x):\n    y = '{:.1f}'.format(x)\n    logger.info('%s of %s', y, x)\n    return x\n", ("f(1.0)",),
+        "def f(x):\n    jax.debug.callback(lambda x: logger.info('%s of %s', '{:.1f}'.format(x), x), x)\n",
+        setup="import logging\nlogger = logging.getLogger('f')\n",
+    ),
+    "print and log under a condition": Case(
+        "tracer-bool",
+        "def f(x, i):\n    if i % 10 == 0:\n        print('step', i)\n        logger.info('x %s', x)\n    else: print('-')\n    return x\n",
+        ("f(1.0, 20)",),
+        "        jax.debug.callback(lambda x: logger.info('x %s', x), x)\n\n"
+        "    jax.lax.cond(i % 10 == 0, show, lambda: jax.debug.print(\"-\"))\n",
+        setup="import logging\nlogger = logging.getLogger('f')\n",
+    ),
+    "count and loss in a dict outside": Case(
+        "tracer-array-conversion",
+        "log = {'loss': 0.0, 'n': 0}\n\ndef f(x):\n    loss = jnp.mean(x)\n    log['loss'] = float(loss)\n    log['n'] += 1\n    return loss * x\n",
+        ("f(jnp.ones(2))",), "    def keep2():\n        log['n'] += 1\n\n    jax.debug.callback(keep2)\n",
+    ),
+    "memo of what depends on no argument": Case(
+        "leaked-tracer",
+        "kept = {}\n\ndef basis(n):\n    found = kept.get(n)\n    if found is None:\n        found = jnp.eye(n)  # unit\n"
+        "        kept[n] = found / n\n    return kept[n]\n\ndef f(x):\n    return basis(2) @ x\n",
+        ("f(jnp.ones(2))", "f(jnp.ones(2, int))"),
+        "",
+    ),
+    "memo that an attribute holds": Case(
+        "leaked-tracer",
+        "class Table:\n    def of(self, x):\n        if not hasattr(self, 't'):\n            self.t = jnp.cumsum(x)\n        return self.t\n\n"
+        "table = Table()\n\ndef f(x):\n    return table.of(x) + 1\n",
+        ("f(jnp.ones(2))",), "        jax.debug.callback(keep, value)\n        return value\n",
+    ),
+    "item of a dict that a loss keeps": Case(
+        "leaked-tracer",
+        "def f(w, x):\n    aux = {}\n    def loss(w):\n        aux['p'] = x * w\n        return (aux['p'] ** 2).sum()\n"
+        "    return jax.grad(loss)(w) + aux['p'].sum()\n",
+        ("f(2.0, jnp.ones(2))",),
+        "        value = x * w\n        return (value ** 2).sum(), value\n    gradient, aux['p'] = jax.grad(loss, has_aux=True)(w)\n",
+        proved=False,
+    ),
+    "buffer of a loop whose result is returned": Case(
+        "in-place-update",
+        "import jax.lax as L\n\ndef f(x):\n    out = np.zeros(4)\n    def turn(i, s):\n        'One step.'\n        out[i] = s[0]  # keep\n"
+        "        return s * 2\n    return L.fori_loop(0, 4, turn, x), out\n",
+        ("f(jnp.ones(2))",), "        return s * 2, out\n    result, out = L.fori_loop(0, 4, turn, (x, out))\n    return result, out\n",
+    ),
+    "gradient that has a name": Case(
+        "user-error", "def f(x):\n    def g(v):\n        return v ** 2\n    slope = jax.grad(g,)\n    return slope(x)\n", ("f(jnp.ones(3))",),
+        "slope = jax.grad(lambda *args: jnp.sum(g(*args)),)", proved=False,
+    ),
+    "distances of SciPy": Case(
+        "tracer-array-conversion", "def f(a, b):\n    return cdist(a, b, metric='cityblock').min()\n",
+        ("f(jnp.ones((3, 2)), jnp.zeros((4, 2)))",), "jax.ShapeDtypeStruct((3, 4), jnp.float32)",
+        setup="from scipy.spatial.distance import cdist\n",
+    ),
+    "rows of a transpose": Case(
+        "in-place-update", "def f(m, v):\n    m.T[0] = v  # the first column\n    return m\n", ("f(np.ones((2, 3)), jnp.arange(2.0))",),
+        "    m = jnp.asarray(m).T.at[0].set(v).T  # the first column\n",
+    ),
+    "view of a view": Case(
+        "in-place-update", "def f(m, v):\n    top = m[:2]\n    flat = top.reshape(-1)\n    flat[1] = v\n    return m\n",
+        ("f(np.ones((3, 3)), 2.0)",), "    flat = jnp.asarray(flat).at[1].set(v)\n    top = flat.reshape(top.shape)\n"
+        "    m = jnp.asarray(m).at[:2].set(top)\n",
+    ),
+    "rows by a mask, another name for jax.numpy": Case(
+        "in-place-update", "def f(p, hit):\n    p[hit > 0] = 0.0\n    p[p[:, 0] > 1, 1] *= 2\n    return p\n",
+        ("f(np.arange(6.0).reshape(3, 2), np.array([1, 0, 0]))",),
+        "    p = J.where((hit > 0)[..., None], 0.0, p)\n    p = p.at[:, 1].set(J.where(p[:, 0] > 1, p[:, 1] * 2, p[:, 1]))\n",
+        setup="del jax, jnp\nimport jax.numpy as J\n",
+    ),
+    "mask, functions imported by name": Case(
+        "dynamic-shape", "def f(x, m):\n    x[m > 0] += 1\n    return x\n", ("f(np.ones(3), np.array([1, 0, 1]))",),
+        "    x = where(m > 0, x + 1, x)\n", setup="del jax, jnp\nfrom jax.numpy import where\n",
+    ),
+    "two arrays at once": Case(
+        "in-place-update", "def f(a, b, v):\n    a[0], b[1:] = v, b[:-1]\n    return a, b\n", ("f(np.ones(2), np.arange(3.0), 3.0)",),
+        "    a, b = jnp.asarray(a).at[0].set(v), jnp.asarray(b).at[1:].set(b[:-1])\n",
+    ),
+    "pair of results that is stored": Case(
+        "in-place-update", "def g(v):\n    return v, 2 * v\n\ndef f(a, v):\n    a[0], a[1] = g(v)\n    return a\n",
+        ("f(np.ones(2), 3.0)",), "    new, new2 = g(v)\n    a = jnp.asarray(a).at[0].set(new).at[1].set(new2)\n",
+    ),
+    "value over several lines": Case(
+        "in-place-update", "def f(x, y):\n    if y is not None: x[0] = (\n        y\n        + 1  # one\n    ); x[1] = y\n    return x\n",
+        ("f(np.ones(3), 2.0)",), "x = x.at[0].set(\n        y\n        + 1  # one\n    ); x = x.at[1].set(y)\n",
+    ),
+    "rows that a loop goes over": Case(
+        "in-place-update", "def f(rows, v):\n    for row in rows:\n        row[0] = v\n    return rows\n",
+        ("f([np.ones(2), np.ones(2)], 3.0)",), "    for i in range(len(rows)):\n        row = rows[i]\n",
+    ),
+    "row that a helper changes beside its result": Case(
+        "in-place-update",
+        "def norm(row):\n    s = row.sum()\n    row[:] = row / s\n    return s\n\ndef f(m):\n    total = 0.0\n"
+        "    for i in range(len(m)):\n        total = total + norm(m[i])\n    return m, total\n",
+        ("f(np.arange(1.0, 5.0).reshape(2, 2))",),
+        "        out, part = norm(m[i])\n        total = total + out\n        m = jnp.asarray(m).at[i].set(part)\n",
+    ),
+    "arrays that a helper changes": Case(
+        "in-place-update", "def put(a, *, into):\n    into[0] = a[0]\n    a[0] = 0.0\n\n"
+        "def f(x, y):\n    put(x, into=y)  # moves\n    return x, y\n", ("f(np.ones(2), np.zeros(2))",),
+        "    x, y = put(x, into=y)  # moves\n",
+    ),
+    "field of a frozen dataclass": Case(
+        "in-place-update", "def f(s, v):\n    s.q[0] += v\n    return s\n", ("f(S(np.ones(2), 1.0), 3.0)",),
+        "    s = dataclasses.replace(s, q=jnp.asarray(s.q).at[0].add(v))\n", setup="import dataclasses\n"
+        "@jax.tree_util.register_dataclass\n@dataclasses.dataclass(frozen=True)\nclass S:\n    q: object\n    n: float\n",
+    ),
+    "arrays of jax in a list": Case(
+        "in-place-update", "def f(ws, v):\n    for i in range(len(ws)):\n        ws[i][0] = v\n    return ws\n",
+        ("f([jnp.ones(2), jnp.ones(2)], 3.0)",), "        ws[i] = ws[i].at[0].set(v)\n",
+    ),
+    "buffer that a helper of a helper fills": Case(
+        "in-place-update", "def f(x):\n    out = np.zeros(2)\n    def a(v):\n        def b(w):\n            out[0] = w\n        b(2 * v)\n"
+        "    a(x)\n    return jnp.asarray(out)\n", ("f(2.0)",), "            nonlocal out\n            out = out.at[0].set(w)\n",
+    ),
+    "buffer that a branch fills": Case(
+        "tracer-bool", "def f(v):\n    out = np.zeros(3) + 1\n    if v > 0:\n        out[0] = v\n    return out\n", ("f(2.0)", "f(-2.0)"),
+        "    out = jnp.where(v > 0, out.at[0].set(v), out)\n",
+    ),
+    "log of a call inside an expression": Case(
+        "in-place-update", "def f(x, log):\n    log.append(x)\n    return x * 2\n", ("z = f(1.0, box['log']) + 1",),
+        "out, box['log'] = f(1.0, box['log'])\nz = out + 1", setup="box = {'log': []}\n",
+    ),
+    "table of the notebook": Case(
+        "state-write", "table = np.zeros(3)\n\ndef f(x):\n    table[0] = x\n    return table.sum()\n", ("f(1.0)", "y = f(2.0)"),
+        "",
+    ),
+    "loop over rows and their numbers, under other names": Case(
+        "unrolled-loop", "def f(v, xs):\n    out = []\n    for i, x in enumerate(xs):\n        v = v + 0.1 * (x - v) * J.sin(v) / (i + 1)\n"
+        "        out.append(v)\n    return J.stack(out)\n",
+        ("f(0.0, J.ones(50))",), "    _, out = lax.scan(step, v, (J.arange(len(xs)), xs))\n    return out\n",
+        setup="import jax.numpy as J\nfrom jax import lax\ndel jnp, jax\n",
+    ),
+    "sum over rows, under another name": Case(
+        "unrolled-loop", "def f(xs):\n    return sum(J.sin(x) * J.cos(x) + x / (1 + x) for x in xs)\n", ("f(J.ones(40))",),
+        "return J.sum(jax.vmap(lambda x: J.sin(x) * J.cos(x) + x / (1 + x))(xs), axis=0)",
+        setup="import jax.numpy as J\ndel jnp, jax\n",
+    ),
+    "path that starts with what is carried": Case(
+        "unrolled-loop", "def f(x, n=40):\n    path = [x]\n    for t in range(n):\n        x = x + 0.1 * jn.sin(x) * jn.cos(x)\n"
+        "        path.append(x)\n    return jn.array(path), x\n",
+        ("f(1.0)",), "    first_path = jn.stack([x])\n    x, path = scan(step, x, None, length=n)\n    path = jn.concatenate([first_path, path])\n",
+        setup="from jax import numpy as jn\nfrom jax.lax import scan\ndel jnp, jax\n",
+    ),
+    "pairs that are appended": Case(
+        "unrolled-loop", "def f(x, v):\n    path = []\n    for t in range(40):\n        v = v - 0.1 * jnp.sin(x)\n        x = x + 0.1 * v\n"
+        "        path.append((x, v))\n    xs, vs = zip(*path)\n    return jnp.array(xs), jnp.stack(vs), path[-1]\n",
+        ("f(1.0, 0.0)",), "    xs, vs = path\n    return jnp.array(xs), jnp.stack(vs), jax.tree.map(lambda v: v[-1], path)\n",
+    ),
+    "list that is read by the counter": Case(
+        "unrolled-loop", "def f(x0, dt):\n    xs = [x0]\n    for i in range(1, 60):\n        k = jnp.sin(xs[i - 1])\n"
+        "        xs.append(xs[i - 1] + dt * k)\n    return jnp.array(xs)\n",
+        ("f(1.0, 0.1)",), "        k = jnp.sin(x)\n        x = x + dt * k\n        return x, x\n",
+    ),
+    "list that is returned, and its sum": Case(
+        "unrolled-loop", "def f(x):\n    out = []\n    for i in range(30):\n        x = jnp.tanh(x) * 1.1 + jnp.sin(x) / (1 + x ** 2)\n"
+        "        out += [x]\n    return out, sum(out)\n", ("f(1.0)",), "    return list(out), out.sum(0)\n",
+    ),
+    "two lists, one of them filled now and then": Case(
+        "unrolled-loop", "def f(x):\n    a, b = [], []\n    for i in range(40):\n        x = x - 0.1 * jnp.sin(x)\n        if i % 4 == 0:\n"
+        "            a.append(x)\n        b.append(x ** 2)\n    return jnp.stack(a), jnp.stack(b)\n",
+        ("f(jnp.ones(2))",), "    _, (a, b) = jax.lax.scan(step, x, None, length=40)\n    a = a[jnp.array([k for k, i in enumerate(range(40)) if i % 4 == 0])]\n",
+    ),
+    "list made in advance": Case(
+        "unrolled-loop", "def f(x):\n    out = [None] * 40\n    for i in range(40):\n        x = x + jnp.sin(x) * 0.1\n        out[i] = x\n"
+        "    return jnp.stack(out)\n", ("f(1.0)",), "    _, out = jax.lax.scan(step, x, None, length=40)\n    return out\n",
+    ),
+    "dicts that are stacked leaf by leaf": Case(
+        "unrolled-loop", "def f(s, ks):\n    hist = []\n    for k in ks:\n        s = {'a': s['a'] + k, 'b': jnp.sin(s['b']) * k}\n"
+        "        hist.append(s)\n    return jax.tree.map(lambda *v: jnp.stack(v), *hist)\n",
+        ("f({'a': 1.0, 'b': 2.0}, jnp.ones(40))",), "    _, hist = jax.lax.scan(step, s, ks)\n    return hist\n",
+    ),
+    "rows that several statements map": Case(
+        "unrolled-loop", "def f(rows, w):\n    out = []\n    for r in rows:\n        # each by itself\n        y = tanh(r @ w)\n"
+        "        z = y * y + 1  # never 0\n        out.append(z / (1 + y))\n    return stack(out)\n",
+        ("f(ones((50, 3)), ones(3))",), "    def one(r):\n        # each by itself\n        y = tanh(r @ w)\n        z = y * y + 1  # never 0\n        return z / (1 + y)\n",
+        setup="from jax.numpy import tanh, stack, ones\n",
+    ),
+    "loops in a loop": Case(
+        "unrolled-loop", "class Charges:\n    def energy(self, p):\n        e = 0.0\n        for i in range(12):\n            for j in range(i):\n"
+        "                r = p[i] - p[j]\n                e += jnp.sum(r ** 2) ** -0.5\n        return e\n\n"
+        "charges = Charges()\n\ndef f(p):\n    return charges.energy(p)\n",
+        ("f(jnp.arange(36.0).reshape(12, 3))",), "            e = jax.lax.fori_loop(0, i, body, e)\n            return e\n\n        e = jax.lax.fori_loop(0, 12, outer_body, e)\n",
+    ),
+    "several ways to return from a loop": Case(
+        "tracer-bool", "def f(x):\n    for i in range(50):\n        x = x * 1.5\n        if x > 100:\n            return 1\n        if x < -100:\n"
+        "            return -1\n    return 0\n", ("f(1.0)", "f(-1.0)", "f(0.0)"), "    return jnp.where(found, 1, jnp.where(found2, -1, 0))\n",
+    ),
+    "loop that is left by a return or by a break": Case(
+        "tracer-bool", "def f(x, tol):\n    for i in range(50):\n        x = x - 0.5 * (x - 3)\n        if jnp.isnan(x):\n            return -1.0\n"
+        "        if jnp.abs(x - 3) < tol:\n            break\n    y = x * 2\n    return y\n",
+        ("f(1.0, 1e-2)", "f(jnp.nan, 1e-2)"), "    return jnp.where(found, -1.0, y)\n",
+    ),
+    "continue in a branch": Case(
+        "tracer-bool", "def f(xs, on=True):\n    s = 0.0\n    for x in xs:\n        if on:\n            if x < 0:\n                continue\n"
+        "            s = s + 1\n        s = s + x\n    return s\n",
+        ("f(jnp.array([1.0, -2.0, 3.0]))",), "            skipped = x < 0\n            s = jnp.where(skipped, s, s + 1)\n        s = jnp.where(skipped, s, s + x)\n",
+    ),
+    "break in a branch of an endless loop": Case(
+        "tracer-bool", "def f(x, lim):\n    n = 0\n    while True:\n        x = x + 1\n        if x > 3:\n            n = n + 1\n            if x > lim:\n"
+        "                break\n            x = x + 0.5\n        n = n + 10\n    return x, n\n",
+        ("f(0.0, 7.0)",), "        done = jnp.where(condition, x > lim, done)\n",
+    ),
+    "row at which a loop returns": Case(
+        "tracer-bool", "def f(xs, ys):\n    for x, y in zip(xs, ys):\n        if x > y:\n            return x\n    return -1.0\n",
+        ("f(jnp.arange(3.0), jnp.array([1.0, 0.0, 1.0]))", "f(jnp.arange(3.0), jnp.ones(3) * 9)"), "    x = xs[i]\n    y = ys[i]\n    return jnp.where(found, x, -1.0)\n",
+    ),
+    "range with a step": Case(
+        "tracer-int", "def f(x, n):\n    for i in range(n, 0, -2):\n        x = x * 0.5 + i\n    return x\n", ("f(1.0, 8)", "f(1.0, 9)"),
+        "        i = n - turn * 2\n        x = x * 0.5 + i\n        return x\n\n    x = jax.lax.fori_loop(0, (n + 1) // 2, body, x)\n",
+    ),
+    "start of a method's loop, under other names": Case(
+        "carry-mismatch", "class M:\n    def __init__(self, w):\n        self.w = w\n\n    def step(self, c, x):\n        n, s = c\n"
+        "        return (n + self.w, s), n\n\n    def run(self, xs):\n        start = (jn.int32(0), jn.zeros(()))  # both\n"
+        "        return scan(self.step, start, xs)[1]\n\nm = M(0.5)\n\ndef f(xs):\n    return m.run(xs)\n",
+        ("f(jn.ones(3))",), "start = (jn.float32(0), jn.zeros(()))  # both",
+        setup="from jax import numpy as jn\nfrom jax.lax import scan\ndel jnp, jax\n", proved=False,
+    ),
+    "state that a partial gives back in part": Case(
+        "carry-mismatch", "def step(k, s, x):\n    return (s[0] * k + x,), s[1]\n\ndef f(xs):\n"
+        "    return scan(functools.partial(step, 2.0), (0.0, 3.0), xs)[1]\n",
+        ("f(jn.ones(3))",), "return (s[0] * k + x, s[1]), s[1]",
+        setup="from jax import numpy as jn\nfrom jax.lax import scan\ndel jnp, jax\n", proved=False,
+    ),
+    "two lists that a scan fills": Case(
+        "leaked-tracer", "def f(x0):\n    seen, up = [], []\n    def step(x, _):\n        x = 3.7 * x * (1.0 - x)\n        seen.append(x)\n"
+        "        up.append(x > 0.5)\n        return x, None\n    return jax.lax.scan(step, x0, None, length=4)[0] + sum(seen), jnp.array(up)\n",
+        ("f(jnp.float32(0.3))",), "    result, (seen, up) = jax.lax.scan(step, x0, None, length=4)\n    return result + seen.sum(0), up\n",
+    ),
+    "elements under other names": Case(
+        "tracer-bool", "def f(xs, ys):\n    top = max(\n        x * 2  # twice\n        for x, y in zip(xs, ys)\n        if x > y\n    )\n"
+        "    return top, next((i for i, x in enumerate(xs) if x > 2), -1)\n",
+        ("f(J.arange(4.0), J.ones(4))",), "J.where(J.any(xs > 2), J.argmax(xs > 2), -1)", setup="import jax.numpy as J\ndel jnp, jax\n",
+    ),
+    "number with the smallest value": Case(
+        "tracer-bool", "def f(xs, a):\n    return min(range(len(xs)), key=lambda i: abs(xs[i] - a))\n", ("f(jnp.arange(5.0), 2.2)",),
+        "jnp.argmin(jax.vmap(lambda i: abs(xs[i] - a))(jnp.arange(len(xs))))",
     ),
 }  # fmt: skip

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import random
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -11,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.fixes.rewrite import candidates
-from jitmagic.fixes.rewrite.place import Place
-from tests.fixes.conftest import fixes_of
+from jitmagic.fixes.branches import branching, conditional
+from jitmagic.fixes.change import Family, Spot
+from jitmagic.source.edits import CannotEdit, Text
+from jitmagic.source.modules import Modules
+from tests.fixes.conftest import first_offered, fixes_of
 
 INPUTS = [(a, b) for a in (-2.5, -1.0, 0.0, 0.7, 3.0) for b in (-1.0, 0.0, 2.0)]
 
@@ -117,6 +122,35 @@ class _Writer:
         return "def f(a, b):\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
 
 
+class _WiderWriter(_Writer):
+    """Tuples, dicts, attributes, loops and texts of several lines too."""
+
+    def block(self, names: list[str], depth: int, returns: bool) -> list[str]:
+        forms = [
+            ["p = {{'u': {0}, 'v': {1}}}", "{n} = p['u'] - p['v']"],
+            ["q = ({0}, {1})", "{n} = q[0] * 0.5 + q[1]  # mixed"],
+            ["s = 0.0", "for j in range(2):", "    s += {0} + j", "{n} = s"],
+            ["self.v = self.v * 0.5 + {0}"],
+            ["a, b = ({0},", "    {1})"],
+            ["# note", "z = w = {0}", "{n} = z + w"],
+        ]
+        lines = super().block(names, depth, returns)
+        if self.random.random() < 0.5:
+            holes = {"n": self.random.choice(names)}
+            given = [self.value(names), self.value(names)]
+            lines = [line.format(*given, **holes) for line in self.random.choice(forms)] + lines
+        return lines
+
+    def function(self) -> str:
+        own = (
+            super()
+            .function()
+            .replace("    c = a - b\n", "    c = a - b\n    self = S()\n    self.v = a\n", 1)
+        )
+        head, _, last = own.rstrip().rpartition("return ")
+        return f"{head}return ({last}) + self.v\n"
+
+
 def _run(cell: str, jit: bool) -> list[Any]:
     namespace: dict[str, Any] = {"jax": jax, "jnp": jnp}
     exec(cell, namespace)
@@ -145,6 +179,39 @@ def test_rewritten_loop_equals_the_original_everywhere(seed: int) -> None:
         )
 
 
+@pytest.mark.parametrize("family", [branching.selecting, branching.branching])
+def test_every_step_gives_the_values_of_the_branches(family: Family) -> None:
+    for seed in range(12):
+        cell = _WiderWriter(seed).function()
+        wanted = _values(cell)
+        for _ in range(9):
+            places = [n for n in ast.walk(ast.parse(cell)) if isinstance(n, ast.If | ast.IfExp)]
+            changed = (c for p in places for c in _changed(cell, p, family))
+            if (cell := next(changed, "")) == "":
+                break
+            np.testing.assert_allclose(_values(cell), wanted, rtol=1e-3, atol=1e-3, err_msg=cell)
+
+
+def _changed(cell: str, place: ast.If | ast.IfExp, family: Family) -> Iterator[str]:
+    t, families = place.test, [family, branching.selecting, branching.branching]
+    modules = Modules({"jnp": "jax.numpy", "jax": "jax"})
+    spot = Spot(
+        Text(cell), "tracer-bool", t.lineno, t.col_offset, t.end_lineno or 0, t.end_col_offset or 0, ("a", "b"), "f",
+        modules=modules,
+    )  # fmt: skip
+    for one in families if isinstance(place, ast.If) else [conditional.choosing_expressions]:
+        with contextlib.suppress(CannotEdit):
+            yield from (change.edits.result() for change in one(spot) if change.edits is not None)
+
+
+def _values(cell: str) -> list[float]:
+    """What the function gives with its branches in Python."""
+    namespace: dict[str, Any] = {"jax": jax, "jnp": jnp, "S": type("S", (), {})}
+    exec(cell, namespace)
+    with jax.disable_jit():
+        return [float(namespace["f"](np.float32(a), np.float32(b))) for a, b in INPUTS[::2]]
+
+
 def test_most_generated_functions_are_corrected() -> None:
     fixed = sum(
         bool(fixes_of(_Writer(s).function(), ["f(jnp.float32(0.7), jnp.float32(2.0))"]))
@@ -155,6 +222,5 @@ def test_most_generated_functions_are_corrected() -> None:
 
 def test_condition_is_read_before_a_branch_changes_what_it_reads() -> None:
     cell = "def f(x, y):\n    if x > y:\n        x = y\n        y = x + 1\n    return x, y\n"
-    place = Place(cell, "tracer-bool", 2, 7, 2, 12, ("x", "y"), modules={"jnp": "jax.numpy", "jax": "jax"})
-    new = next(iter(candidates(place))).cell
+    new = first_offered(cell, (2, 7, 2, 12), ("x", "y"), {"jnp": "jax.numpy", "jax": "jax"})
     assert new.splitlines()[1] == "    condition = x > y"

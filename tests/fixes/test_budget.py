@@ -6,17 +6,19 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jitmagic import fixes
 from jitmagic.checking import corrections, subject
-from jitmagic.checking.conclusions import evidence_of
-from jitmagic.fixes import prove
-from jitmagic.fixes.trial import Outcome, Trial
+from jitmagic.checking.conclusions import evidence_of, told_of
+from jitmagic.trial import budget
+from jitmagic.trial.verify import Attempt, Verdict, Verifier
 from tests.conftest import Notebook
 from tests.fixes.conftest import watched
+from tests.silent.cells import told
 
 HOPELESS = (
     "def f(x, y):\n"
@@ -30,13 +32,13 @@ CALLS = ("f(jnp.arange(8.0), 3.0)",)
 def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The cells that are tried."""
     tried: list[str] = []
-    original: Callable[..., Outcome] = Trial.cell
+    original: Callable[..., Verdict] = Verifier.verify
 
-    def cell(self: Trial, text: str, **options: Any) -> Outcome:
-        tried.append(text)
-        return original(self, text, **options)
+    def verify(self: Verifier, attempt: Attempt, *args: Any) -> Verdict:
+        tried.append(attempt.cell)
+        return original(self, attempt, *args)
 
-    monkeypatch.setattr(Trial, "cell", cell)
+    monkeypatch.setattr(Verifier, "verify", verify)
     return tried
 
 
@@ -50,8 +52,8 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
     ticks = itertools.count()
     monkeypatch.setattr(subject, "patience", lambda: 1.0)
     checker, _ = watched(HOPELESS, CALLS)
-    monkeypatch.setattr(prove, "clock", lambda: float(next(ticks)))  # a second for each look at the clock
-    found = corrections.findings_of(checker)
+    monkeypatch.setattr(budget, "clock", lambda: float(next(ticks)))  # a second for each look at the clock
+    found = told(checker)
     assert len(trials) <= checker.budget
     (note,) = _notes(checker)
     assert note.startswith("not all fixes were tried within 10 s: some are missing for ")
@@ -60,30 +62,29 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
 
 def test_with_time_enough_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, trials: list[str]) -> None:
     checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
-    monkeypatch.setattr(prove, "clock", lambda: 0.0)
-    (found,) = corrections.findings_of(checker)
+    monkeypatch.setattr(budget, "clock", lambda: 0.0)
+    (found,) = told(checker)
     assert found.fixes and trials and not _notes(checker)
 
 
 def test_a_run_that_does_not_end_is_ended() -> None:
     checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
-    found = corrections.findings_of(checker)
-
-    def endless(x: Any) -> Any:
-        while True:
-            pass
-
-    checker.fn = endless
-    fixed = fixes.propose(found, evidence_of(checker), checker, time.monotonic() + 0.3)
-    assert len(fixed) == len(found) and _notes(checker)
+    deadline = time.monotonic() + 0.3
+    verifier = checker.verifier(deadline)
+    assert verifier is not None
+    endless = replace(verifier.reruns.original, later=("while True:\n    pass",))
+    verifier.reruns.original = endless
+    found = told_of(checker)
+    fixed = fixes.propose(found, evidence_of(checker), checker, deadline, verifier)
+    assert len(fixed) == len(found) and not any(f.fixes for f in fixed) and _notes(checker)
 
 
 def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float | None] = []
     monkeypatch.setattr(subject, "patience", lambda: 1.0)
-    monkeypatch.setattr(prove, "clock", lambda: 100.0)
+    monkeypatch.setattr(budget, "clock", lambda: 100.0)
     monkeypatch.setattr(
-        fixes, "propose", lambda found, e, c, deadline=None, verifier=None: (given.append(deadline), found)[1]
+        fixes, "propose", lambda found, e, c, deadline=None, *others: (given.append(deadline), found)[1]
     )
     checkers = [watched("def f(x):\n    return x if x > 0 else -x\n", ("f(1.0)",))[0] for _ in range(2)]
     corrections.report_of(checkers)

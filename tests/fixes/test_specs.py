@@ -6,10 +6,20 @@ from typing import Any
 
 import pytest
 
-from jitmagic.fixes import specs
-from jitmagic.fixes.silent.text import Text
-from jitmagic.fixes.specs import FIELDS, Parameters, corrections
+from jitmagic.fixes.options.declarations import (
+    FIELDS,
+    Parameters,
+    corrections,
+    declarations,
+    neighbours,
+    others,
+    title,
+    written,
+)
 from jitmagic.options import JitOptions
+from jitmagic.source.edits import Text
+from jitmagic.source.modules import Modules
+from tests.silent.cells import finding
 
 F = Parameters(("x", "rows", "cols"), ("mode",))
 
@@ -41,7 +51,7 @@ CELL = "def f(x, rows, cols):\n    return x\n"
         ("jit(f, static_argnums=[3], inline=True)", False,
          ["jit(f, static_argnums=[2], inline=True)", "jit(f, inline=True)"]),
         ("jit(f, static_argnames='cow')", False,
-         ["jit(f, static_argnames='rows')", "jit(f)", "jit(f, static_argnames='cols')", "jit(f, static_argnames='x')"]),
+         ["jit(f, static_argnames='rows')", "jit(f, static_argnames='cols')", "jit(f, static_argnames='x')", "jit(f)"]),
         ("jit(f, static_argnames=['rows'], donate_argnums=1)", False,
          ["jit(f, static_argnames=['rows'])", "jit(f, donate_argnums=1)"]),
         ("jit(f, static_argnums=0)", True, ["jit(f, static_argnums=1)", "jit(f, static_argnums=-1)"]),
@@ -53,9 +63,10 @@ CELL = "def f(x, rows, cols):\n    return x\n"
 )  # fmt: skip
 def test_what_is_tried_is_written_as_it_was(declared: str, fits: bool, tried: list[str] | None) -> None:
     cell = f"{CELL}g = {declared}\n"
+    text, meant = Text(cell), neighbours if fits else corrections
     made = [
-        [specs.written(cell, d, s) for s in specs.candidates(d, fits=fits)]
-        for d in specs.declarations(Text(cell))
+        [written(text, Modules(), d, s).result() for s in others(d.given, meant(d.given, d.parameters))]
+        for d in declarations(text)
     ]
     assert made == ([] if tried is None else [[f"{CELL}g = {t}\n" for t in tried]])
 
@@ -70,7 +81,7 @@ def test_settings_of_a_dict_become_arguments_of_the_cells_own_jit(notebook: Any)
     body = "def f(x, c):\n    return x.reshape(c['n'], -1) * c['k']\n"
     notebook.run(f"%%jitcheck -q\n@partial(jax.jit, static_argnums=(1,))\n{body}")
     notebook.run("f(jnp.ones(4), {'n': 2, 'k': 0.5})")
-    (fix,) = (x for f in notebook.report().findings if f.kind == "unhashable-static" for x in f.fixes)
+    fix = next(x for f in notebook.report().findings if f.kind == "unhashable-static" for x in f.fixes)
     assert fix.verified and fix.calls == ("f(jnp.ones(4), 2, 0.5)",)
     assert str(fix.cell).startswith('@partial(jax.jit, static_argnames="n")\ndef f(x, n, k):\n')
 
@@ -86,7 +97,7 @@ def test_static_object_of_arrays_is_registered_in_place_of_that(notebook: Any) -
 
 
 @pytest.mark.parametrize(
-    ("declared", "title"),
+    ("declared", "wanted"),
     [
         ("static_argnames='row'", "declare `rows` static"),
         ("donate_argnums=4", "declare `cols` donated"),
@@ -94,9 +105,10 @@ def test_static_object_of_arrays_is_registered_in_place_of_that(notebook: Any) -
         ("static_argnums=(1, 3), donate_argnums=(1,)", "declare `rows` and `cols` static, nothing donated"),
     ],
 )
-def test_the_title_says_what_changes(declared: str, title: str) -> None:
-    (declaration,) = specs.declarations(Text(f"{CELL}g = jit(f, {declared})\n"))
-    assert specs.title(declaration, next(specs.candidates(declaration, fits=False))) == title
+def test_the_title_says_what_changes(declared: str, wanted: str) -> None:
+    (found,) = declarations(Text(f"{CELL}g = jit(f, {declared})\n"))
+    spec = next(others(found.given, corrections(found.given, found.parameters)))
+    assert title(found.parameters, found.given, spec) == wanted
 
 
 @pytest.mark.parametrize(
@@ -116,10 +128,7 @@ def test_own_decorator_is_corrected_and_run(notebook: Any, decorator: str, corre
     assert [x.cell for x in fixes if x.verified] == [cell.replace(decorator, corrected)]
 
 
-def test_a_misspelt_donation_is_declared_in_the_cell(notebook: Any) -> None:
-    cell = "def f(total, x):\n    return total + x\n"
-    notebook.run("%%jit -q --no-time --donate totals\n" + cell)
-    notebook.run("f(jnp.zeros(2), 1.0)")
-    report = notebook.run("%jitcheck -o").result
-    (fix,) = (x for f in report.findings if f.kind == "bad-static-spec" for x in f.fixes)
-    assert fix.verified and '@functools.partial(jax.jit, donate_argnames="total")\ndef f(' in str(fix.cell)
+def test_a_misspelt_donation_is_corrected_in_the_magic_line() -> None:
+    cell, call = "def f(total, x):\n    return total + x\n", "f(jnp.zeros(2), 1.0)"
+    (fix,) = finding("bad-static-spec", cell, call, donate_argnames="totals").fixes
+    assert fix.verified and fix.cell is None and fix.magic == "%%jit -f f --donate total"

@@ -73,7 +73,14 @@ def gain(unit, f):
     [found] = [f for f in notebook.report().findings if f.severity == "error"]
     assert found.kind == "invalid-jax-type" and all(f.verified for f in found.fixes)
     assert "    shape: str = eqx.field(static=True)\n" in found.fixes[0].cell
-    assert "@eqx.filter_jit\ndef gain" in found.fixes[1].cell
+
+
+def test_settings_in_a_module_of_another_cell_are_left_to_its_own_jit(notebook: Any) -> None:
+    notebook.ok("import equinox as eqx\nclass Gain(eqx.Module):\n    by: float\n    name: str")
+    notebook.run("%%jit -q --no-time -f gain\ndef gain(unit, f):\n    return unit.by * f")
+    notebook.error("gain(Gain(2.0, 'high'), jnp.ones(2))")
+    [found] = [f for f in notebook.report().findings if f.severity == "error"]
+    assert found.fixes[0].verified and "@eqx.filter_jit\ndef gain" in found.fixes[0].cell
 
 
 def test_a_module_made_from_a_fixed_seed_at_each_call_is_made_once(notebook: Any) -> None:
@@ -89,7 +96,9 @@ def jittered(x):
     )
     notebook.ok("jittered(jnp.ones(64))")
     [found] = [f for f in notebook.report().findings if f.kind == "hidden-rng"]
-    assert [f.calls[0] for f in found.fixes if f.verified] == ["noise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))"]
+    [fix] = [f for f in found.fixes if f.verified]
+    assert fix.cell.endswith("\nnoise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))\n")
+    assert fix.calls == ("jittered(jnp.ones(64), noise)",)
     notebook.ok("%config JitMagics.budget = 10")
 
 

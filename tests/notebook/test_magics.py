@@ -55,7 +55,7 @@ def test_loading_imports_neither_jax_nor_widgets():
     code = (
         "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
         "s = InteractiveShell.instance()\ns.run_cell('%load_ext jitmagic').raise_error()\n"
-        "print([m for m in ('jax', 'jaxlib', 'ipywidgets', 'libcst') if m in sys.modules])"
+        "print([m for m in ('jax', 'jaxlib', 'ipywidgets') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

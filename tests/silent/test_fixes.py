@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.silent.cells import checked, finding, findings_of
+from tests.silent.cells import checked, finding, told
 
 CELLS = [
     ("hidden-rng", "def f(x):\n    key = jax.random.key(0)\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
     ("hidden-rng", "def f(x, s=1.0):\n    return x * s + np.random.normal(size=x.shape)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def f(x):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "key = jax.random.key(0)\n", {}),
-    ("frozen-side-effect", "def f(w):\n    x = next(batches)\n    return w + x\n", ["f(1.0)"] * 2, "batches = iter([1.0, 2.0, 3.0, 4.0, 5.0])\n", {}),
     ("hidden-rng", "def f(x, key=jax.random.key(0)):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
     ("frozen-side-effect", "def now():\n    return time.time()\ndef g():\n    return now()\ndef f(x):\n    return x * g()\n", ["f(1.0)"] * 2, "import time\n", {}),
     ("stale-constant", "def f(x):\n    return opt.update(x)\n", ["f(1.0)", "opt = make(0.5)", "f(1.0)"], "from typing import NamedTuple\nclass Opt(NamedTuple):\n    init: object\n    update: object\ndef make(lr):\n    return Opt(lambda x: x, lambda x: x * lr)\nopt = make(0.1)\n", {}),
@@ -41,6 +40,8 @@ CELLS = [
     ("recompile-weak-type", "def f(s, x):\n    return {'n': s['n'] + jnp.int32(1), 'm': x + s['m']}\n", ["s = {'n': 0, 'm': -1.0}", "s = f(s, jnp.float32(1))", "s = f(s, jnp.float32(2))"], "", {}),
     ("recompile-shape", "def f(r, g=0.9):\n    t = jnp.arange(r.shape[0])\n    return jnp.sum(r * g**t)\n", [f"f(jnp.ones({n}))" for n in (3, 4, 5)], "", {}),
     ("recompile-shape", "def f(p, *, q):\n    d = p - q\n    return (d * d).sum() / d.size\n", [f"f(jnp.ones({n}), q=jnp.zeros({n}))" for n in (3, 4, 5)], "", {}),
+    ("recompile-shape", "def g(w, x, y):\n    return ((x @ w - y) ** 2).mean()\ndef f(w, x, y):\n    v, d = jax.value_and_grad(g)(w, x, y)\n    return w - d, v\n", [f"f(jnp.ones(2), jnp.ones(({n}, 2)), jnp.ones({n}))" for n in (3, 4, 5)], "", {}),
+    ("recompile-shape", "def f(h, s):\n    return jnp.zeros(len(h)).at[s].add(1.0) @ h\n", [f"f(jnp.ones({n}), jnp.zeros({n + 2 % n}, int))" for n in (3, 4, 5)], "", {}),
     ("recompile-new-function", "def f(x, opt):\n    return opt[0](x)\n", ["f(1.0, make())"] * 3, "def make():\n    return (lambda v: v * 2, 3)\n", {"static_argnames": "opt"}),
     ("stale-constant", "def f(x):\n    return -x if FLIP else x\n", ["f(1.0)", "FLIP = True", "f(1.0)"], "FLIP = False\n", {}),
     ("stale-constant", "def f(x):\n    return getattr(jnp, cfg['op'])(x)\n", ["f(1.0)", "cfg['op'] = 'cos'", "f(1.0)"], "cfg = {'op': 'sin'}\n", {}),
@@ -129,7 +130,7 @@ def test_a_fix_that_was_run(
 )
 def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, call: str) -> None:
     (fix,) = finding("nan", cell, call).fixes
-    assert (fix.applicability, fix.verified) == ("unsafe", False) and "finite" in fix.evidence
+    assert (fix.applicability, fix.verified) == ("unsafe", True) and "a choice" in (fix.claim or "")
 
 
 @pytest.mark.parametrize(
@@ -155,23 +156,18 @@ def test_all_numbers_that_come_back_as_arrays_start_as_arrays() -> None:
     assert fix.calls and fix.calls[0] == "s = (jnp.float32(0.0), jnp.int32(0))"
 
 
-def test_several_stores_are_sent_out_together() -> None:
+def test_several_stores_are_mended_together() -> None:
     cell = "def f(x):\n    seen['a'] = jnp.sum(x)\n    seen['b'] = x * 2\n    return x + 1\n"
-    found = findings_of(checked(cell, "f(jnp.ones(2))", setup="seen = {}\n"))
+    found = told(checked(cell, "f(jnp.ones(2))", setup="seen = {}\n"))
     fixes = [next(x for x in f.fixes if x.verified) for f in found if f.kind == "leaked-tracer"]
-    seen: dict[str, Any] = {}
-    namespace = {"jax": jax, "jnp": jnp, "seen": seen}
-    exec(fixes[0].cell or "", namespace)
-    jax.jit(namespace["f"])(jnp.ones(2))
-    jax.effects_barrier()
-    assert len(fixes) == 2 and seen["a"] == 2 and seen["b"].tolist() == [2, 2]
+    assert len(fixes) == 2 and fixes[0] == fixes[1] and fixes[0].dyn == ("seen",)
 
 
 def test_state_that_a_call_stores() -> None:
     cell = "def f(x, s=2.0):\n    f.n += 1\n    return s * x\nf.n = 0\n"
-    (fix,) = finding("state-write", cell, "y = f(1.0)", "f(y)").fixes
+    fix, *_ = finding("state-write", cell, "y = f(1.0)", "f(y)").fixes
     assert fix.cell and "def f(x, s=2.0, *, n):\n    n += 1\n    return s * x, n\n" in fix.cell
-    assert fix.calls == ("y, f.n = f(1.0, n=f.n)", "out, f.n = f(y, n=f.n)", "out")
+    assert fix.calls == ("y, f.n = f(1.0, n=f.n)", "out, f.n = f(y, n=f.n)\nout")
 
 
 def test_an_entry_that_is_not_there_yet_cannot_be_passed() -> None:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import pytest
 
-from jitmagic.fixes.silent.hoisting import candidates
+from jitmagic.fixes.change import Spot
+from jitmagic.fixes.inputs.compiled_once import compiled_once
+from jitmagic.source.edits import Text
+from jitmagic.source.modules import Modules
+
+
+def candidates(source: str, line: int) -> list[str]:
+    text = Text(source)
+    spot = Spot(text, "", line, modules=Modules.of({"jax": jax, "jnp": jnp}, text.tree))
+    return [c.edits.result() for c in compiled_once(spot) if c.edits is not None]
+
 
 CELLS = {
     "its gradient is called": (
@@ -24,7 +36,7 @@ CELLS = {
     ),
     "a lambda that calls what the object holds": (
         "class A:\n    def act(self, x, k):\n        return jax.jit(lambda v: self.net(self.w, v) * k)(x)\n", 3,
-        "compiled = jax.jit(lambda v, k, net, w: net(w, v) * k, static_argnums=(2,))\n\n\nclass A:\n"
+        "compiled = jax.jit(lambda v, k, net, w: net(w, v) * k, static_argnames=('net',))\n\n\nclass A:\n"
         "    def act(self, x, k):\n        return compiled(x, k, self.net, self.w)\n",
     ),
     "a method in a loop": (

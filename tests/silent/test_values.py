@@ -167,5 +167,5 @@ def test_all_arrays_among_the_settings_are_named() -> None:
 )
 def test_python_raises_where_the_program_goes_on(cell: str, call: str, words: str) -> None:
     found = finding("jit-differs-from-eager", cell, call)
-    assert words in found.message and found.severity == "warning"
+    assert words in found.message and found.severity == "error"
     assert found.span is not None and found.span.source == cell.splitlines()[1].strip()

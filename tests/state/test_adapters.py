@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from jitmagic.state import adapters
-from jitmagic.state.paths import Scope, leaves_below, resolve
+from jitmagic.state.below import leaves_below
+from jitmagic.state.paths import Scope, resolve
 from jitmagic.state.roots import reach
 
 

@@ -193,3 +193,21 @@ def test_a_call_by_name_is_traced_once(call):
     for _ in range(3):
         call(step)
     assert step._cache_size() == 1
+
+
+KEYS = ["W_{1}", "{}", "{x", "%s", "a'b", 'a"b', "a\nb", "a\\", "_jm_s0", "class", "args", "é", ""]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_no_text_of_the_users_gets_into_the_code(sources, key):
+    params, box = {key: jnp.ones(3), "b": jnp.zeros(3)}, Box(**{key: jnp.ones(3)})
+
+    def f(x):
+        params[key] = params[key] + x
+        setattr(box, key, getattr(box, key) + 1)
+        return params[key].sum() + params["b"].sum()
+
+    step = jitmagic.jit(f, dyn_vars=(params, box))
+    assert [float(step(1.0)) for _ in range(3)] == [6.0, 9.0, 12.0]
+    assert list(params) == [key, "b"] and params[key].tolist() == [4.0] * 3 == getattr(box, key).tolist()
+    assert key.isidentifier() or not any(repr(key) in source for source in sources)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import jitmagic
+from jitmagic.state import adapters
 from jitmagic.state.compiled import StaleConstantWarning, StateError
 from jitmagic.state.values import contains_tracer
 
@@ -207,10 +208,11 @@ class TestReads:
         w[:] = 5.0
         assert g(1.0).tolist() == [6.0] * 3
 
-    def test_nothing_dynamic_is_the_real_jit(self):
+    def test_nothing_dynamic_is_the_real_jit(self, monkeypatch):
         def f(x):
             return x + 1
 
+        monkeypatch.setattr(adapters, "any_installed", lambda: False)
         assert type(jitmagic.jit(f)) is type(jax.jit(f))
 
     def test_property_reads_its_attribute(self):

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.state.paths import Path, PathError, Scope, Step, leaves_below, parse, resolve, split_paths
+from jitmagic.state.below import leaves_below
+from jitmagic.state.paths import Path, PathError, Scope, Step, parse, resolve, split_paths
 
 
 class Hostile:

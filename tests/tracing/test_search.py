@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from cells import cell, function
 
-from jitmagic.tracing.search import smallest_static
+from jitmagic.tracing.minimal_static import smallest_static
 from jitmagic.tracing.stages import counted
 
 X = jnp.ones(3)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
-from jitmagic.checking.plain_runs import OutOfTime, within
+from jitmagic.trial.budget import OutOfTime, within
 
 
 def test_a_run_that_takes_too_long_ends() -> None:
@@ -27,13 +29,69 @@ def test_one_that_was_caught_does_not_come_again() -> None:
             caught.append(type(exc))
     for _ in range(10_000):
         pass
-    assert caught == [OutOfTime]
+    assert [issubclass(c, OutOfTime) for c in caught] == [True]
+
+
+def ran(source: str) -> str:
+    """What a program of its own prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_interrupt_leaves_nothing_that_ends_what_comes_later() -> None:
+    source = """
+        import random, signal, sys, threading, time
+        from jitmagic.trial import budget
+        random.seed(0)
+        def work(seconds):
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                pass
+        def limited():
+            with budget.within(random.choice((0.01, 0.1))), budget.within(random.choice((0.005, 0.1))):
+                work(random.random() * 0.02)
+        signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+        interrupts = 0
+        for _ in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001 + random.random() * 0.03)
+                for _ in range(20):
+                    try:
+                        limited()
+                    except budget.OutOfTime:
+                        pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupts += 1
+        work(0.3)
+        watching = threading.enumerate()[1:]
+        for thread in watching:
+            thread.join(20)
+        print(interrupts > 150, any(t.is_alive() for t in watching))
+    """
+    assert ran(source) == "True False\n"
+
+
+def test_what_runs_when_the_block_was_left_without_a_word_is_not_ended() -> None:
+    block = within(0.02)
+    with contextlib.suppress(KeyboardInterrupt):
+        _left(block)
+    time.sleep(0.1)
+    assert not block.fired
+
+
+def _left(block: within) -> None:
+    block.__enter__()
+    raise KeyboardInterrupt  # before the `with` statement has taken note
 
 
 def test_profilers_work_afterwards() -> None:
     source = """
         import cProfile, time
-        from jitmagic.checking.plain_runs import OutOfTime, within
+        from jitmagic.trial.budget import OutOfTime, within
         def f(): return 1
         with within(60):
             f()
@@ -48,10 +106,7 @@ def test_profilers_work_afterwards() -> None:
         profile.disable()
         print("profiled")
     """
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60
-    )
-    assert ran.stdout == "profiled\n", ran.stderr
+    assert ran(source) == "profiled\n"
 
 
 @pytest.mark.parametrize(

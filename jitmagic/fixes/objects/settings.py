@@ -1,69 +1,60 @@
-"""An object that holds settings alone as a static argument: only where equal settings are equal objects."""
+"""Objects that hold settings: static ones, and modules of a framework that its own `jit` takes as they are."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
-from jitmagic.evidence import Evidence
-from jitmagic.fixes import adopt
-from jitmagic.fixes.rewrite.place import Candidate
-from jitmagic.fixes.rewrites import propose_from
-from jitmagic.report import Fix
-from jitmagic.tracing.search import is_random
-
-if TYPE_CHECKING:
-    from jitmagic.fixes.prove import Prover
-
-COST = "each new one compiles again"
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.objects.argument_forms import arguments, function_of, refused_besides
+from jitmagic.fixes.objects.layouts import declare, declared
+from jitmagic.fixes.options.declarations import declarations
+from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
+from jitmagic.state.adapters import DECLARED_STATIC, OWN_JIT, TAKES_CONVERTER
 
 
-def propose(evidence: Evidence, prover: Prover, name: str, value: Any) -> Iterator[Fix]:
-    """`static_argnames` for a frozen object of settings, or for a receiver that has no state at all."""
-    options = prover.checker.options
-    receiver = evidence.function.is_method and evidence.function.parameters[:1] == (name,)
-    if not may_be_static(value) or not (receiver or adopt.fields(value)):
-        return
-    if receiver:
-        made = replace(options, static_argnums=(*options.static_argnums, 0))
-    else:
-        made = replace(options, static_argnames=(*options.static_argnames, name))
-    title = f"make `{name}` static: it holds {'settings alone' if adopt.fields(value) else 'no state'}, and {COST}"
-    proof = prover.options(made)
-    if proof.holds:
-        yield Fix(
-            title=title, applicability="unsafe", verified=True, evidence=proof.words,
-            static_argnames=None if receiver else made.static_argnames,
-            static_argnums=made.static_argnums if receiver else None,
-        )  # fmt: skip
-    else:  # what the function does besides has to be rewritten
-        yield from propose_from(
-            Candidate(title, evidence.function.cell, "unsafe", static=(name,)), evidence, prover
-        )
+def static_settings(spot: Spot) -> Iterator[Change]:
+    """Texts and functions, for which a program can only be compiled, are static."""
+    if names := refused_besides(spot, ()):
+        title = f"make {listed(names)} static: each new value compiles again"
+        yield Change(title, static=names, sure=False)
 
 
-def may_be_static(value: Any) -> bool:
-    """No state can be frozen in it: it compares by what it holds and cannot change, or it holds nothing."""
-    fields = adopt.fields(value)
-    if is_random(value) or any(hasattr(type(value), n) for n in ("__iter__", "__next__", "__getitem__")):
-        return False  # it gives data
-    if not fields:
-        return True
-    kind = type(value)
-    by_value = kind.__eq__ is not object.__eq__ and kind.__hash__ not in (object.__hash__, None)
-    return by_value and all(_is_setting(v) for v in fields.values()) and _is_hashable(value)
+def static_objects(spot: Spot) -> Iterator[Change]:
+    """An object that cannot change and holds settings alone, or has no state at all, is static."""
+    for name in arguments(spot):
+        leaves = spot.leaves(name)
+        if leaves and all(leaf.path == name and leaf.settles for leaf in leaves):
+            words = (
+                f"make `{name}` static: it holds no state that may change, and each new one compiles again"
+            )
+            yield Change(words, static=(name, *refused_besides(spot, [name])), sure=False)
 
 
-def _is_setting(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_setting, value))
-    return isinstance(value, (str, bytes, bool, int, float, complex, type(None), type)) or callable(value)
+def own_jit(spot: Spot) -> Iterator[Change]:
+    """A function that takes objects with settings in them is compiled by a framework's `jit`, which leaves them out."""
+    function = function_of(spot)
+    objects = any("." in leaf.path for n in arguments(spot) for leaf in spot.leaves(n))
+    known = set(spot.modules.names.values()) & set(OWN_JIT) if objects and not spot.declared else ()
+    for jit in (spot.modules.spelled(OWN_JIT[module]) for module in known):
+        edits, compiled = spot.edits(), [d.node for d in declarations(spot.text) if d.function is function]
+        if compiled and compiled[0] in function.decorator_list:
+            edits.replace(compiled[0], jit)
+        else:
+            edits.before(function, f"@{jit}")
+        yield Change(f"compile with `{jit}`, which traces the arrays and keeps the rest as it is", edits)
 
 
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
+def fields_as_arrays(spot: Spot) -> Iterator[Change]:
+    """A number in a field of a framework's class, to whose `jit` it is static, is held as an array."""
+    for name in (path.rpartition(".")[2] for path in spot.names[:1] if root(path) != path):
+        edits = spot.edits()
+        for kind in spot.text.within(spot.text.tree, ast.ClassDef):
+            part = declared(kind).get(name)
+            made = next((m for m in map(spot.full, kind.bases) if m in TAKES_CONVERTER), None)
+            if part is not None and made is not None and ast.unparse(part.annotation) in ("float", "int"):
+                converter = spot.write("converter=jnp.asarray")
+                declare(spot, edits, part, DECLARED_STATIC[made][0], converter, spot.write("jax.Array"))
+        if edits:
+            yield Change(f"hold `{name}` as an array", edits)

@@ -1,0 +1,189 @@
+"""`if` statements on traced conditions: `jnp.where` for what both branches can compute, else `jax.lax.cond`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jitmagic.fixes.branches.choice import Choice
+from jitmagic.fixes.branches.merge import Merger, ends, only_raises, returns, sides_of
+from jitmagic.fixes.branches.recursion import ended_by
+from jitmagic.fixes.branches.truth import maybe_traced
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.stores.rebinding import rebound
+from jitmagic.source import scope
+from jitmagic.source.edits import CannotEdit, indented
+from jitmagic.source.pattern import atom, bare, call_of, stripped
+
+WHERE = "choose with `jnp.where` in place of `if`"
+COND = "choose with `jax.lax.cond` in place of `if`"
+BOTH = "both branches are computed"
+CHECK = "check first, then go on"
+MATCH = "ask with `if` in place of `match`"
+
+
+@dataclass(frozen=True)
+class _If:
+    """An `if` with all of its `elif`s, and what follows where it returns."""
+
+    node: ast.If
+    rest: Sequence[ast.stmt]
+    live: set[str]
+    before: set[str]
+
+    @property
+    def last(self) -> ast.stmt:
+        """The last statement that is replaced."""
+        return self.rest[-1] if self.rest else self.node
+
+
+def _asked(spot: Spot) -> Iterator[ast.If]:
+    """The `if` whose condition stands at the place."""
+    found = spot.here(ast.If)
+    if found is not None and (found is spot.node or found.test in spot.path) and not ended_by(spot):
+        yield found
+
+
+def _whole(spot: Spot) -> Iterator[_If]:
+    """The `if` of the place, where it leaves no loop, and where the function ends in it or behind it if it returns."""
+    text = spot.text
+    for node in _asked(spot):
+        while text.is_elif(node) and isinstance(outer := text.parents[node], ast.If):
+            node = outer
+        jumps = [text.around(j, ast.For, ast.While) for j in text.own(node, ast.Break, ast.Continue)]
+        block, index = text.siblings(node)
+        leaves = returns(text, node)
+        rest = block[index + 1 :] if leaves and not ends([node]) else []
+        if not set(jumps) & set(text.ancestors(node)) and (not leaves or ends([node, *rest])):
+            live = scope.live_after(text, rest[-1] if rest else node)
+            yield _If(node, rest, live, scope.bound_before(text, node))
+
+
+def known_first(spot: Spot) -> Iterator[Change]:
+    """`if flag and x > 0:` with a flag that is known while jax traces, as `if flag:` around `if x > 0:`."""
+    for node in _asked(spot):
+        if node.orelse or spot.text.is_elif(node) or returns(spot.text, node):
+            continue
+        match node.test:
+            case ast.BoolOp(op=ast.And(), values=[first, *_] as asked) if not maybe_traced(spot, first):
+                count = next((i for i, o in enumerate(asked) if maybe_traced(spot, o)), 0)
+                outer, inner = (" and ".join(map(spot.code, part)) for part in (asked[:count], asked[count:]))
+                new = spot.write(
+                    "if $$outer:\n    if $$inner:\n        $body",
+                    outer=stripped(outer), inner=stripped(inner), body=spot.text.block(node.body),
+                )  # fmt: skip
+                if count:
+                    yield Change(
+                        "ask first what is known while jax traces", spot.edits().statements(node, new)
+                    )
+
+
+def selecting(spot: Spot) -> Iterator[Change]:
+    """Both branches of the `if` as one run of statements, with `jnp.where` for what differs."""
+    for found in _whole(spot):
+        merger = Merger(spot, spot.text.span(found.last)[1])
+        run = merger.merged(found.node, found.rest, found.live, found.before)
+        if merger.chose or not only_raises(found.node):
+            checked = not merger.chose and any(s.test for s in run.steps)
+            edits = spot.edits().statements(found.node, merger.code(run), found.last)
+            yield Change(CHECK, edits) if checked else Change(WHERE, edits, cost=BOTH)
+
+
+def branching(spot: Spot) -> Iterator[Change]:
+    """The branches of the `if` as functions under `jax.lax.cond`."""
+    for found in _whole(spot):
+        sides = sides_of(found.node, found.rest)
+        both = found.node.orelse and not ends(found.node.body) and not ends(found.node.orelse)
+        returned = [r for side in sides for r in spot.text.own(scope.body_of(side), ast.Return)]
+        raises = any(side and isinstance(side[-1], ast.Raise) for side in sides)
+        if raises or both and len(found.rest) > 1 or not all(r.value for r in returned):
+            continue  # what follows would be there twice, or nothing is given
+        codes = [rebound(spot, side) for side in sides]
+        written = _cond(spot, found, codes, leaves=returns(spot.text, found.node))
+        if written:
+            yield Change(COND, spot.edits().statements(found.node, written, found.last))
+
+
+def _cond(spot: Spot, found: _If, codes: Sequence[str], *, leaves: bool) -> str:
+    """Two branches as functions and a call of them; nothing where they bind nothing that is read."""
+    bound = [scope.stores(code) for code in codes]
+    every = list(dict.fromkeys([*bound[0], *bound[1]]))
+    outputs = [] if leaves else [n for n in every if n in found.live]
+    known = all(n in found.before or n in bound[0] and n in bound[1] for n in outputs)
+    if not known or not leaves and not outputs:
+        return ""
+    needed = {*outputs, *(n for code in codes for n in scope.exposed(code))}
+    parameters, result = [n for n in every if n in found.before and n in needed], ", ".join(outputs)
+    defs, functions = "", []
+    choice = Choice(spot, found.node.test)
+    for word, code in zip(("when_true", "when_false"), codes[::-1] if choice.flipped else codes, strict=True):
+        if (value := _value(code, outputs)) is not None:
+            functions.append(f"lambda{' ' if parameters else ''}{', '.join(parameters)}: {bare(value)}")
+        else:
+            functions.append(spot.fresh(word))
+            body = code if leaves else f"{code}return {result}\n"
+            defs += f"def {functions[-1]}({', '.join(parameters)}):\n{indented(body)}\n"
+    called = call_of(spot.write("lax.cond"), choice.test, *functions, *parameters)
+    return f"{defs}{'return' if leaves else f'{result} ='} {called}\n"
+
+
+def _value(code: str, outputs: Sequence[str]) -> str | None:
+    """What a branch gives, where it is one expression."""
+    if not code.strip():
+        return ", ".join(outputs)
+    statement, *more = ast.parse(code).body
+    if more or ast.get_source_segment(code, statement) != code.strip():  # there are comments
+        return None
+    match statement:
+        case ast.Return(value=ast.expr() as value):
+            return ast.get_source_segment(code, value)
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if [name] == list(outputs):
+            return ast.get_source_segment(code, value)
+    return None
+
+
+def matching(spot: Spot) -> Iterator[Change]:
+    """A `match` of values as a chain of `if`s, for the next correction."""
+    text, statement = spot.text, spot.text.statement(spot.node)
+    if not isinstance(statement, ast.Match):
+        return
+    subject, code, start = spot.code(statement.subject), "", text.span(statement.subject)[1]
+    if not isinstance(statement.subject, ast.Name | ast.Tuple):
+        subject = spot.fresh("subject")
+        code = f"{subject} = {spot.code(statement.subject)}\n"
+    for i, case in enumerate(statement.cases):
+        tests, captured = _tests(spot, case.pattern, ast.parse(f"({subject})", mode="eval").body)
+        above = [f"{c}\n" for c in text.comments_in(start, text.span(case.pattern)[0])]
+        bound = [f"{name} = {value}\n" for name, value in captured.items()]
+        if case.guard is not None:
+            guard = spot.edits()
+            for node in text.within(case.guard, ast.Name):
+                if node.id in captured:
+                    guard.replace(node, atom(captured[node.id]))
+            tests.append(guard.code(case.guard))
+        word = ("elif" if i else "if") if tests else "else"
+        asked = " and ".join(tests if len(tests) < 2 else map(atom, tests))
+        body = "".join([*above, *bound, text.block(case.body)])
+        code, start = f"{code}{word} {asked}".rstrip() + f":\n{indented(body)}", text.span(case.body[-1])[1]
+    yield Change(MATCH, spot.edits().statements(statement, code))
+
+
+def _tests(spot: Spot, pattern: ast.pattern, subject: ast.expr) -> tuple[list[str], dict[str, str]]:
+    """What a pattern asks of a subject, and the names that it binds."""
+    match pattern, subject:
+        case ast.MatchValue(value=value), _:
+            return [f"{atom(ast.unparse(subject))} == {spot.code(value)}"], {}
+        case ast.MatchSingleton(value=value), _:
+            return [f"{atom(ast.unparse(subject))} is {value}"], {}
+        case ast.MatchOr(patterns=patterns), _:
+            asked = [_tests(spot, p, subject) for p in patterns]
+            if not any(bound for _, bound in asked) and all(tests for tests, _ in asked):
+                return [" or ".join(" and ".join(map(atom, tests)) for tests, _ in asked)], {}
+        case ast.MatchAs(pattern=inner, name=name), _:
+            tests, bound = _tests(spot, inner, subject) if inner else ([], {})
+            return tests, bound | ({name: ast.unparse(subject)} if name else {})
+        case ast.MatchSequence(patterns=patterns), ast.Tuple(elts=parts) if len(patterns) == len(parts):
+            asked = [_tests(spot, p, s) for p, s in zip(patterns, parts, strict=True)]
+            return [t for tests, _ in asked for t in tests], {n: v for _, b in asked for n, v in b.items()}
+    raise CannotEdit("the pattern asks for more than values")

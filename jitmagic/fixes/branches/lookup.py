@@ -1,0 +1,171 @@
+"""Traced values as an index or a key: functions in a list, tables of constants."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.fixes.branches.callees import arguments, uses
+from jitmagic.fixes.branches.truth import is_boolean, truth
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import Filling, call_of, stripped
+
+SWITCH = "choose the function with `jax.lax.switch`"
+CLAMPED = "an index beyond the end is clamped, not an error"
+MISSING = "a missing key is no error"
+BOUNDED = frozenset("argmax argmin clip argsort categorical".split())
+"""What gives indices that are in range."""
+
+
+def lookups(spot: Spot) -> Iterator[Change]:
+    """A list, a pair, a dict or an array of NumPy's that is looked up by a traced value."""
+    yield from _with_default(spot)
+    for node in _lookups(spot):
+        if spot.modules.called(node.value).startswith("jax."):
+            continue  # an array takes it already
+        if _is_dict(spot, node.value):
+            yield from _entry(spot, node)
+        elif not isinstance(node.slice, ast.Tuple):
+            yield from _item(spot, node)
+        elif {s.type for s in spot.seen(node.value)} == {"numpy"}:
+            title = f"make `{spot.code(node.value)}` an array of jax's, which takes traced indices"
+            array = spot.write("jnp.asarray($table)", table=node.value)
+            yield _indexed(spot, title, spot.edits().replace(node.value, array), node)
+
+
+def _lookups(spot: Spot) -> list[ast.Subscript]:
+    """Single items, by something traced."""
+    return [
+        n for n in spot.on_line(ast.Subscript)
+        if isinstance(n.ctx, ast.Load) and spot.is_traced(n.slice)
+        and not isinstance(n.slice, ast.Slice)
+    ]  # fmt: skip
+
+
+def _item(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
+    """`table[i]` of a list: a call of it as `switch`, or an item of an array."""
+    asked, table = _inside_int(node.slice), spot.code(node.value)
+    match node.value:
+        case ast.Tuple(elts=[other, one]) | ast.List(elts=[other, one]) if asked and is_boolean(spot, asked):
+            yield _one_of_two(spot, node, asked, one, other)
+            return
+    index = _whole(spot, node.slice)
+    parent, edits = spot.text.parents[node], spot.edits()
+    found = uses(spot, parent if isinstance(parent, ast.Assign) else node)
+    given = [arguments(spot, use) for use in found]
+    if found and None not in given:
+        for use, a in zip(found, given, strict=True):
+            edits.replace(spot.text.parents[use], call_of(spot.write("lax.switch"), index, table, *(a or ())))
+        yield _indexed(spot, SWITCH, edits.remove(parent) if isinstance(parent, ast.Assign) else edits, node)
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return
+    for form, title in (
+        ("jnp.array($table)[$index]", f"make `{table}` an array, which takes a traced index"),
+        ("jnp.stack($table)[$index]", f"make `{table}` an array, which takes a traced index"),
+        (
+            "jax.tree.map(lambda *xs: jnp.stack(xs)[$index], *$table)",
+            f"stack what `{table}` holds, and index that",
+        ),
+    ):
+        new = spot.write(form, table=node.value, index=index)
+        yield _indexed(spot, title, spot.edits().replace(node, new), node)
+
+
+def _indexed(spot: Spot, title: str, edits: Edits, node: ast.Subscript) -> Change:
+    """A lookup by a traced index: beyond the end it is no error, but the last element, where it can be there."""
+    bounded = any(
+        last_name(n.func) in BOUNDED if isinstance(n, ast.Call)
+        else isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) and spot.code(n.right).startswith("len(")
+        for n in ast.walk(_assigned(spot, node.slice))
+    )  # fmt: skip
+    return Change(title, edits) if bounded else Change(title, edits, cost=CLAMPED, sure=False)
+
+
+def _inside_int(node: ast.expr) -> ast.expr | None:
+    """`x` of `int(x)`."""
+    match node:
+        case ast.Call(func=ast.Name(id="int"), args=[value], keywords=[]):
+            return value
+    return None
+
+
+def _whole(spot: Spot, node: ast.expr) -> str:
+    """An index as one that arrays take: without `int`, where what it is called on is whole already."""
+    value = _inside_int(node)
+    kinds = {s.dtype.strip("0123456789") for s in spot.seen(value)} if value is not None else set()
+    if value is not None and kinds == {"bool"}:
+        return spot.write("jnp.int32($value)", value=value)
+    return stripped(spot.code(value if value is not None and kinds and kinds <= {"int", "uint"} else node))
+
+
+def _one_of_two(spot: Spot, node: ast.Subscript, test: ast.expr, one: ast.expr, other: ast.expr) -> Change:
+    """`(a, b)[int(c)]` as `jnp.where(c, b, a)`, or as `cond` where it is called."""
+    sides = [stripped(truth(spot, test)), *(stripped(spot.code(n)) for n in (one, other))]
+    if (given := arguments(spot, node)) is not None:
+        new = call_of(spot.write("lax.cond"), *sides, *given)
+        edits = spot.edits().replace(spot.text.parents[node], new)
+        return Change("choose the function with `jax.lax.cond`", edits)
+    return Change(
+        "choose with `jnp.where`", spot.edits().replace(node, call_of(spot.write("jnp.where"), *sides))
+    )
+
+
+# --- dicts --------------------------------------------------------------------------------------------
+
+
+def _is_dict(spot: Spot, table: ast.expr) -> bool:
+    asked = f"(__seen(int(isinstance({spot.code(table)}, dict))), {spot.code(table)})[1]"
+    shown = isinstance(_assigned(spot, table), ast.Dict)
+    return shown or any(s.value for s in spot.probe(spot.edits().replace(table, asked).result()))
+
+
+def _entry(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
+    """`table[key]` of a dict: where the key stands among its keys is the index of its value."""
+    table, parent = node.value, spot.text.parents[node]
+    holes: dict[str, Filling] = {"table": table, "place": _place(spot, table, _whole(spot, node.slice))}
+    title = f"make `{spot.code(table)}` an array, which takes a traced index"
+    forms = ["jnp.array(list($table.values()))[$place]", "jnp.stack(list($table.values()))[$place]"]
+    replaced: ast.AST = node
+    if isinstance(parent, ast.Call) and parent.func is node:
+        title, forms, replaced = SWITCH, ["lax.switch($place, list($table.values()), $*given)"], parent
+        holes["given"] = [*parent.args, *parent.keywords]
+    for form in () if isinstance(table, ast.Call) else forms:
+        edits = spot.edits().replace(replaced, spot.write(form, **holes))
+        yield Change(title, edits, cost=MISSING, sure=False)
+
+
+def _place(spot: Spot, table: ast.expr, key: str) -> str:
+    """Where the traced key stands in the dict; one that is a tuple is compared item by item."""
+    shown, asked = (_assigned(spot, n) for n in (table, ast.parse(f"({key})", mode="eval").body))
+    if isinstance(shown, ast.Dict) and [ast.unparse(k) for k in shown.keys if k] == [
+        *map(str, range(len(shown.keys)))
+    ]:
+        return key
+    if isinstance(asked, ast.Tuple):
+        return spot.write(
+            "jnp.argmax((jnp.array(list($table)) == jnp.array($key)).all(-1))", table=table, key=key
+        )
+    return spot.write("jnp.argmax(jnp.array(list($table)) == $key)", table=table, key=key)
+
+
+def _assigned(spot: Spot, node: ast.expr) -> ast.expr:
+    found = scope.assigned(spot.outermost, node.id) if isinstance(node, ast.Name) and spot.outermost else None
+    return found or node
+
+
+def _with_default(spot: Spot) -> Iterator[Change]:
+    """`table.get(key, default)` of a dict."""
+    for node in spot.on_line(ast.Call):
+        match node:
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *default], keywords=[]) if (
+                len(default) < 2 and spot.is_traced(key)
+            ):
+                form = "jnp.select([$key == key for key in $table], list($table.values()), $default)"
+                otherwise = default[0] if default else spot.write("jnp.nan")
+                new = spot.write(form, key=_whole(spot, key), table=table, default=otherwise)
+                yield Change(
+                    f"choose from `{spot.code(table)}` with `jnp.select`", spot.edits().replace(node, new)
+                )

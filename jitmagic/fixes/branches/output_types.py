@@ -1,0 +1,195 @@
+"""Branches of `lax.cond` and `lax.switch` that return different things: made equal in structure, shape and dtype."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.source import scope
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import atom, expression
+
+EQUAL = "return the same types from every branch"
+FILLED = "return the same structure from every branch, with zeros for what one of them lacks"
+PADDED = "return the largest shape from every branch: zeros are added at the end of smaller results"
+FORMED = "one of them then has another form"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of the call: what of it is replaced, the expression that it returns, and its parameters."""
+
+    node: ast.expr
+    source: str
+    parameters: tuple[str, ...]
+    head: str = ""
+    """The head of the lambda around a function that is known by its name only."""
+
+
+def output_types(spot: Spot) -> Iterator[Change]:
+    """The returned expressions of the branches, completed and cast where they differ."""
+    for call in spot.on_line(ast.Call):
+        kind = last_name(call.func)
+        if kind in ("cond", "switch") and len(call.args) >= 2:
+            yield from _equal(spot, call, call.args[1:3] if kind == "cond" else call.args[1:2])
+
+
+def _equal(spot: Spot, call: ast.Call, given: Sequence[ast.expr]) -> Iterator[Change]:
+    operands = call.args[1 + len(given) :]
+    branches = _branches(spot, given, [spot.code(o) for o in operands])
+    asked = spot.write(
+        "__outputs([$*given], $*operands)" if len(given) > 1 else "__outputs($*given, $*operands)",
+        given=given, operands=operands,
+    )  # fmt: skip
+    trees = spot.outputs(spot.edits().replace(call, asked).result())
+    if len(trees) < 2 or len(branches) not in (1, len(trees)):
+        return
+    made = len(branches) == 1  # by a comprehension
+    want = joined(trees, [expression(b.source) for b in branches] * (len(trees) if made else 1))
+    if want is None or made and (not isinstance(want, Want) or want.padded):
+        return
+    writer, edits = OutputWriter(spot.modules), spot.edits()
+    for branch, tree in zip(branches, trees, strict=not made):
+        writer.spare = branch.parameters
+        node = ast.parse(branch.source, mode="eval").body
+        cast = (
+            writer.cast(branch.source, trees, want)
+            if made
+            else writer.written(node, branch.source, tree, want)
+        )
+        if cast is None:
+            return
+        if cast != branch.source:
+            edits.replace(branch.node, branch.head + cast)
+    if edits and not writer.spread:
+        title = FILLED if writer.filled else PADDED if writer.padded else EQUAL
+        sure = not (writer.filled or writer.formed)
+        cost = FORMED if writer.formed else ""
+        yield Change(title, edits, cost=cost, claim=Claim("covers"), sure=sure)
+
+
+# --- the branches in the source
+
+
+def _branches(spot: Spot, given: Sequence[ast.expr], operands: Sequence[str]) -> list[Branch]:
+    """The branches as written; one where a comprehension makes them all; none where they are not written out."""
+    if len(given) == 2:
+        return [_branch(spot, g, operands) for g in given]
+    match _assigned(spot, given[0]):
+        case ast.ListComp(elt=made, generators=[loop]):
+            bound = [n for n in scope.stores(loop.target) if n in scope.loads(made)]
+            return [_by_name(spot, made, operands, bound)]
+        case ast.List(elts=listed) | ast.Tuple(elts=listed):
+            return [_branch(spot, g, operands) for g in listed]
+    return []
+
+
+def _branch(spot: Spot, node: ast.expr, operands: Sequence[str]) -> Branch:
+    named = [
+        f for f in spot.text.within(spot.text.tree, ast.FunctionDef) if f.name == getattr(node, "id", "")
+    ]
+    match named[-1] if named else _assigned(spot, node):
+        case ast.Lambda(body=returned) as written:
+            return Branch(returned, spot.code(returned), tuple(a.arg for a in written.args.args))
+        case ast.FunctionDef() as written:
+            match spot.text.own(written, ast.Return):
+                case [ast.Return(value=ast.expr() as returned)]:
+                    return Branch(returned, spot.code(returned), tuple(a.arg for a in written.args.args))
+    return _by_name(spot, node, operands)
+
+
+def _by_name(spot: Spot, node: ast.expr, operands: Sequence[str], bound: Sequence[str] = ()) -> Branch:
+    """A function that is not written here, as the lambda that calls it; it keeps names that a loop binds."""
+    simple = len(set(operands)) == len(operands) and all(o.isidentifier() for o in operands)
+    given = tuple(operands) if simple else tuple(f"x{i}" for i in range(len(operands)))
+    head = f"lambda {', '.join([*given, *(f'{n}={n}' for n in bound)])}: "
+    return Branch(node, f"{atom(spot.code(node))}({', '.join(given)})", given, head)
+
+
+def _assigned(spot: Spot, node: ast.expr) -> ast.expr:
+    """What a name of the cell is assigned once; other expressions as they are."""
+    if not isinstance(node, ast.Name):
+        return node
+    found = [
+        a.value for a in spot.text.within(spot.text.tree, ast.Assign)
+        if len(a.targets) == 1 and getattr(a.targets[0], "id", "") == node.id
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else node
+
+
+# --- what all of them shall return
+
+
+def joined(trees: Sequence[Any], nodes: Sequence[ast.expr | None]) -> Any:
+    """One structure that holds all: dicts with every key, tuples of the greatest length, leaves of one dtype.
+
+    `nodes`: the expressions that give them, where these are at hand."""
+    present = [(t, n) for t, n in zip(trees, nodes, strict=True) if t is not None]
+    if not present:
+        return None
+    if all(isinstance(t, dict) for t, _ in present):
+        keys = dict.fromkeys(k for t, _ in present for k in t)
+        held = {k: [(t[k], item_of(n, k)) for t, n in present if k in t] for k in keys}
+        return {k: joined(*zip(*pairs, strict=True)) for k, pairs in held.items()}
+    if any(isinstance(t, dict) for t, _ in present):
+        return None
+    if any(isinstance(t, tuple | list) for t, _ in present):
+        return _joined_sequences(present)
+    return _leaf(present)
+
+
+def _joined_sequences(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
+    kinds = [type(t) for t, _ in present if isinstance(t, tuple | list)]
+    named = [k for k in kinds if hasattr(k, "_fields")]
+    kind = [*named, *kinds][0]
+    if not set(kinds) <= ({kind, tuple} if named else {kind}) or not named and kind not in (tuple, list):
+        return None
+    rows = [
+        [*zip(t, items_of(n, len(t)), strict=True)] if isinstance(t, tuple | list) else [(t, n)]
+        for t, n in present
+    ]
+    parts = [
+        joined(*zip(*(r[i] for r in rows if i < len(r)), strict=True)) for i in range(max(map(len, rows)))
+    ]
+    return kind(*parts) if named else kind(parts)
+
+
+def _leaf(present: Sequence[tuple[Any, ast.expr | None]]) -> Want | None:
+    import jax.numpy as jnp
+
+    try:
+        dtype = str(jnp.result_type(*(_typed(t) for t, _ in present)))
+        shapes = [tuple(t.shape) for t, _ in present]
+    except (TypeError, ValueError, AttributeError):
+        return None
+    shape, padded = _common_shape(shapes)
+    if shape is None:
+        return None
+    names = [
+        n.id for t, n in present if isinstance(n, ast.Name) and (*t.shape, str(t.dtype)) == (*shape, dtype)
+    ]
+    return Want(shape, dtype, names[0] if names else "", padded)
+
+
+def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...] | None, bool]:
+    """The shape that all can be brought to, and whether by adding zeros; None for different numbers of axes."""
+    import jax.numpy as jnp
+
+    try:
+        return tuple(jnp.broadcast_shapes(*shapes)), False
+    except ValueError:
+        axes = zip(*shapes, strict=True) if len(set(map(len, shapes))) == 1 else ()
+        return tuple(map(max, axes)) or None, True
+
+
+def _typed(leaf: Any) -> Any:
+    """Something that jnp.result_type takes: a Python number where the leaf is weakly typed."""
+    import jax.numpy as jnp
+
+    if not getattr(leaf, "weak_type", False):
+        return leaf.dtype
+    return {"b": False, "i": 0, "f": 0.0, "c": 0j}.get(jnp.dtype(leaf.dtype).kind, leaf.dtype)

@@ -1,0 +1,203 @@
+"""Returned expressions, written anew so that they give another structure, other shapes or dtypes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from jitmagic.source.modules import Modules
+from jitmagic.source.pattern import Filling, Template
+
+Tree: TypeAlias = Any
+"""What `jax.eval_shape` gives: dicts, lists and tuples of what has a shape and a dtype."""
+
+
+@dataclass(frozen=True)
+class Want:
+    """A leaf that every branch has to give; `name` is one that holds such an array, where there is one."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    name: str = ""
+    padded: bool = False
+    """Zeros are added at the end of smaller arrays; else they are broadcast."""
+
+
+def item_of(node: ast.expr | None, key: object) -> ast.expr | None:
+    """The value that a dict display has under a literal key."""
+    if isinstance(node, ast.Dict):
+        for k, v in zip(node.keys, node.values, strict=True):
+            if isinstance(k, ast.Constant) and k.value == key:
+                return v
+    return None
+
+
+def items_of(node: ast.expr | None, count: int) -> list[ast.expr | None]:
+    """The elements of a tuple or list display of that length; Nones for other expressions."""
+    if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == count:
+        return list(node.elts)
+    return [None] * count
+
+
+class OutputWriter:
+    """Writes returned expressions anew; `filled` where something had to be made up, `padded` where a result got zeros
+    at its end, `formed` where it has another shape, or is in a list or tuple that it was not in, `spread` where a
+    value was repeated."""
+
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
+        self.filled = self.formed = self.padded = self.spread = False
+        self.spare: tuple[str, ...] = ()
+        """Parameters of the branch: what it takes and does not give back goes on as it is."""
+
+    def written(self, node: ast.expr, whole: str, tree: Tree, want: Tree) -> str | None:
+        """The expression so that it gives `want`; as it is where it does. None where it cannot be written."""
+        source = ast.get_source_segment(whole, node) or ast.unparse(node)
+        if isinstance(node, ast.Tuple) and not source.startswith("(") and whole != source:
+            source = f"({source})"
+        if _same(tree, want):
+            return source
+        if tree is None:
+            return self.zeros(want)
+        if isinstance(want, Want):
+            return self._leaf(node, source, tree, want) if hasattr(tree, "dtype") else None
+        if isinstance(want, dict):
+            return self._dict(node, whole, source, tree, want) if isinstance(tree, dict) else None
+        return self._sequence(node, whole, tree, want) if isinstance(want, tuple | list) else None
+
+    def cast(self, source: str, trees: Sequence[Tree], want: Want) -> str:
+        """An expression that gives arrays of several types, as the one that is wanted."""
+        source = self._write(f"jnp.asarray($x, {_type(want)})", x=source)
+        return source if all(tuple(t.shape) == want.shape for t in trees) else self._spread(source, want)
+
+    def zeros(self, want: Tree) -> str:
+        """Source of zeros of this structure."""
+        if want is None:
+            return "None"
+        self.filled = True
+        if isinstance(want, dict):
+            return f"{{{', '.join(f'{_key(k)}: {self.zeros(v)}' for k, v in want.items())}}}"
+        if not isinstance(want, Want):
+            return _listed(want, [self.zeros(v) for v in want])
+        if want.name:
+            return self._write("jnp.zeros_like($$name)", name=want.name)
+        if not want.shape:
+            return self._number(0, want)
+        dtype = "" if want.dtype == "float32" else f", {_type(want)}"
+        return self._write(f"jnp.zeros({want.shape}{dtype})")
+
+    def _leaf(self, node: ast.expr, source: str, tree: Tree, want: Want) -> str:
+        shape, number = tuple(tree.shape), _number(node)
+        self.formed |= shape != want.shape
+        if number is not None and not want.shape:
+            return self._number(number, want)
+        if number is not None and want.name:
+            return self._write("jnp.full_like($$name, $x)", name=want.name, x=source)
+        if shape != want.shape and want.padded:
+            self.padded = True
+            widths = [(0, most - own) for own, most in zip(shape, want.shape, strict=True)]
+            source = self._write(f"jnp.pad($x, {widths if len(widths) > 1 else widths[0]})", x=source)
+        elif shape != want.shape:
+            source = self._spread(source, want)
+        if str(tree.dtype) == want.dtype:
+            return source
+        # what is weakly typed may be a number of Python's, which has no method
+        array = any(isinstance(n, ast.Name) for n in ast.walk(node)) and not getattr(tree, "weak_type", False)
+        template = f"$x.astype({_type(want)})" if array else f"jnp.asarray($x, {_type(want)})"
+        return self._write(template, x=source)
+
+    def _dict(
+        self, node: ast.expr, whole: str, source: str, tree: Tree, want: Mapping[object, Tree]
+    ) -> str | None:
+        missing = [k for k in want if k not in tree]
+        self.filled |= bool(missing)
+        keys = (
+            [k.value for k in node.keys if isinstance(k, ast.Constant)] if isinstance(node, ast.Dict) else []
+        )
+        if set(keys) != set(tree):
+            if not all(_same(tree[k], want[k]) for k in tree):
+                return None
+            return (
+                f"{{{', '.join([f'**{source}', *(f'{_key(k)}: {self.zeros(want[k])}' for k in missing)])}}}"
+            )
+        parts = []
+        for k in (*keys, *missing):
+            value = item_of(node, k)
+            new = self.written(value, whole, tree[k], want[k]) if value is not None else self.zeros(want[k])
+            if new is None:
+                return None
+            parts.append(f"{_key(k)}: {new}")
+        return f"{{{', '.join(parts)}}}"
+
+    def _sequence(self, node: ast.expr, whole: str, tree: Tree, want: Sequence[Tree]) -> str | None:
+        listed = isinstance(tree, tuple | list)
+        own = list(tree) if listed else [tree]
+        nodes = items_of(node, len(own)) if listed else [node]
+        self.formed |= not listed
+        parts: list[str | None] = [
+            self.written(n, whole, t, w) if n is not None else None
+            for n, t, w in zip(nodes, own, want, strict=False)
+        ]
+        kept = len(self.spare) == len(want) and list(self.spare[: len(own)]) == parts
+        for i, w in enumerate(want[len(own) :], len(own)):
+            parts.append(self.spare[i] if kept else self.zeros(w))
+        found = [p for p in parts if p is not None]
+        if len(found) < len(parts):
+            return None
+        bare = type(want) is tuple and isinstance(node, ast.Tuple) and not whole.startswith("(")
+        return ", ".join(found) if bare and node.col_offset == 0 and len(found) > 1 else _listed(want, found)
+
+    def _spread(self, source: str, want: Want) -> str:
+        self.formed = self.spread = True
+        return self._write(f"jnp.broadcast_to($x, {want.shape})", x=source)
+
+    def _number(self, number: float, want: Want) -> str:
+        """A Python number of a dtype, where there is one: weak types give way."""
+        if want.dtype == "bool":
+            return str(bool(number))
+        if want.dtype == "float32":
+            return repr(float(number))
+        if want.dtype == "int32" and number == int(number):
+            return repr(int(number))
+        return self._write(f"{_type(want)}({number})")
+
+    def _write(self, template: str, **holes: Filling) -> str:
+        return Template(template).fill(self.modules, **holes)
+
+
+def _same(tree: Tree, want: Tree) -> bool:
+    if isinstance(want, Want):
+        return hasattr(tree, "dtype") and str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape
+    if isinstance(want, dict):
+        return (
+            isinstance(tree, dict) and set(tree) == set(want) and all(_same(tree[k], want[k]) for k in want)
+        )
+    if isinstance(want, tuple | list):
+        return type(tree) is type(want) and len(tree) == len(want) and all(map(_same, tree, want))
+    return tree is None and want is None
+
+
+def _number(node: ast.expr) -> float | None:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.UnaryOp(ast.USub(), ast.Constant(value=int() | float() as number)):
+            return -number
+    return None
+
+
+def _type(want: Want) -> str:
+    return f"jnp.{'bool_' if want.dtype == 'bool' else want.dtype}"
+
+
+def _key(key: object) -> str:
+    return f'"{key}"' if isinstance(key, str) else repr(key)
+
+
+def _listed(want: Sequence[Tree], parts: Sequence[str]) -> str:
+    inside = ", ".join(parts)
+    if hasattr(want, "_fields"):
+        return f"{type(want).__name__}({inside})"
+    return f"[{inside}]" if isinstance(want, list) else f"({inside}{',' if len(parts) == 1 else ''})"

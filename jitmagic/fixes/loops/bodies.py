@@ -1,0 +1,260 @@
+"""What the functions of a loop of jax's give back: a pair, one boolean, the state in the structure that it had."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.loops.iterations import zeros
+from jitmagic.fixes.loops.lax_calls import LaxLoop, definition, lax_loops, returned, spelt_out
+from jitmagic.source.pattern import atom, in_brackets
+from jitmagic.tracing.messages import loop_complaint
+
+STATE_ONLY = "return a pair from the scan's body: its state, and no result of the iteration"
+STATE_AND_REST = "return a pair from the scan's body: its state, and the rest as the result of the iteration"
+TURNED = "return the state first and the result of the iteration second"
+COMPLETED = "give back the whole state from the loop's body"
+FILLED = "start the loop with everything that its body gives, zeros at first"
+_DISPLAYS = (ast.Dict, ast.Tuple, ast.List)
+Tree = Any
+"""Shapes and dtypes in dicts, tuples and lists."""
+Known = Mapping[tuple[tuple[int, ...], str], str]
+"""Names of arrays by their shape and dtype."""
+
+
+def loop_functions(spot: Spot) -> Iterator[Change]:
+    """What a loop's functions return, where that has another form than jax asks for."""
+    complaint = loop_complaint(spot.message)
+    for loop in lax_loops(spot):
+        if complaint == "pair" and loop.name == "scan":
+            yield from _paired(loop)
+        elif complaint == "condition":
+            yield from _one_answer(loop)
+        elif complaint == "structure":
+            yield from _fitted(loop)
+        if loop.name == "scan":
+            yield from _turned_round(loop)
+
+
+def _paired(loop: LaxLoop) -> Iterator[Change]:
+    """`return carry, None` from the body of a scan, or what it returns besides the carry in the second place."""
+    spot, values, count = loop.spot, returned(loop.spot, loop.body), 0
+    if isinstance(loop.start, ast.Tuple):
+        count = len(loop.start.elts)
+    split, whole = spot.edits(), spot.edits()
+    for value in values:
+        if isinstance(value, ast.Tuple) and len(value.elts) > count > 0:
+            state, rest = ([spot.code(e) for e in part] for part in (value.elts[:count], value.elts[count:]))
+            split.replace(
+                value, _as(value, spot, f"{_tuple(state)}, {rest[0] if len(rest) == 1 else _tuple(rest)}")
+            )
+        code = spot.code(value)
+        pair = (
+            f"({code}), None" if isinstance(value, ast.Tuple) and not in_brackets(code) else f"{code}, None"
+        )
+        whole.replace(value, f"({pair})" if isinstance(loop.body, ast.Lambda) else pair)
+    if split:
+        yield Change(STATE_AND_REST, split)
+    if whole:
+        yield Change(STATE_ONLY, whole)
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+
+
+def _as(value: ast.expr, spot: Spot, code: str) -> str:
+    """A tuple in brackets where the value stood in some."""
+    return f"({code})" if in_brackets(spot.code(value)) else code
+
+
+def _one_answer(loop: LaxLoop) -> Iterator[Change]:
+    """`jnp.any(...)` around a condition with an answer for each element."""
+    spot, test = loop.spot, loop.parts.get("test")
+    values = returned(spot, definition(spot, test)) if test is not None else []
+    for value in values if len(values) == 1 else ():
+        for word, title in (
+            ("any", "go on while any element asks for it"),
+            ("all", "go on while all elements ask"),
+        ):
+            yield Change(
+                title, spot.edits().replace(value, spot.write(f"jnp.{word}($x)", x=value)), sure=False
+            )
+
+
+def _turned_round(loop: LaxLoop) -> Iterator[Change]:
+    """`return y, carry` from the body of a scan, where the second fits what went in and the first does not."""
+    spot, values = loop.spot, returned(loop.spot, loop.body)
+    pair = values[0] if len(values) == 1 else None
+    if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
+        return
+    trees = spot.outputs(_probe(loop, parts=2))
+    if len(trees) == 3 and alike(trees[0], trees[2]) and not alike(trees[0], trees[1]):
+        first, second = map(spot.code, pair.elts)
+        edits = spot.edits().replace(pair, _as(pair, spot, f"{second}, {first}"))
+        yield Change(TURNED, edits, claim=Claim("new"))
+
+
+def alike(a: Tree, b: Tree) -> bool:
+    """Two trees of the same structure, shapes and dtypes."""
+    import jax
+
+    one, other = jax.tree.leaves(a), jax.tree.leaves(b)
+    structures: list[object] = [jax.tree.structure(v) for v in (a, b)]
+    return structures[0] == structures[1] and all(
+        (x.shape, x.dtype) == (y.shape, y.dtype) for x, y in zip(one, other, strict=True)
+    )
+
+
+# --- structure
+
+
+def _fitted(loop: LaxLoop) -> Iterator[Change]:
+    """The body's state in the structure of the start, else the start with everything that the body gives."""
+    spot, values = loop.spot, returned(loop.spot, loop.body)
+    carry = values[0] if len(values) == 1 else None
+    if loop.name == "scan" and isinstance(carry, ast.Tuple) and len(carry.elts) == 2:
+        carry = carry.elts[0]
+    trees = spot.outputs(_probe(loop))
+    if carry is None or loop.body is None or len(trees) != 2:
+        return
+    before, after = trees
+    named = spelt_out(spot, loop.body, carry)
+    carry = named if isinstance(named, _DISPLAYS) else carry
+    completed = _completed(loop, carry, before, after)
+    if completed:
+        yield Change(COMPLETED, spot.edits().replace(carry, completed), claim=Claim("covers"))
+        return
+    named = loop.spelt_out(loop.start)
+    start = named if isinstance(named, _DISPLAYS) else loop.start
+    new = _widened(spot, start, before, after, dict(_named(before, start)))
+    if new != spot.code(start):
+        yield Change(FILLED, spot.edits().replace(start, new), sure=False)
+
+
+def _probe(loop: LaxLoop, parts: int = 1) -> str:
+    """The cell with the loop replaced by the question what goes into its body and what comes out; `parts` of the pair
+    that the body of a scan gives, the first or both."""
+    spot, given = loop.spot, loop.parts
+    if loop.name == "scan":
+        outs = ", ".join(f"lambda s, x: ($body)(s, x)[{i}]" for i in range(parts))
+        question = f"__outputs([lambda s, x: s, {outs}], ($start), jax.tree.map(lambda v: v[0], $xs))"
+    elif loop.name == "fori_loop":
+        question = "__outputs([lambda s: s, lambda s: ($body)($low, s)], ($start))"
+    else:
+        question = "__outputs([lambda s: s, ($body)], ($start))"
+    holes = {"xs": ast.Constant(None), **given}
+    cell = spot.edits().replace(loop.call, spot.write(question, **holes)).result()
+    return "".join(f"{line}\n" for line in spot.modules.imports_for(cell)) + cell
+
+
+def _completed(loop: LaxLoop, carry: ast.expr, before: Tree, after: Tree) -> str:
+    """What the body returns with the parts of the state that it leaves out, or as the type that went in."""
+    code, state = loop.spot.code(carry), loop.state
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and state:
+        left = [k for k in before if k not in after]
+        if not left or any(k not in before for k in after):
+            return ""
+        more = ", ".join(f"{_key(k)}: {state}[{_key(k)}]" for k in left)
+        if isinstance(carry, ast.Dict):
+            return f"{code[:-1].rstrip().rstrip(',')}, {more}}}"
+        return f"{{**{atom(code)}, {more}}}"
+    if not isinstance(before, tuple | list):
+        return ""
+    parts = [loop.spot.code(e) for e in carry.elts] if isinstance(carry, ast.Tuple | ast.List) else []
+    if isinstance(after, tuple | list) and len(before) == len(after):
+        if hasattr(before, "_fields") and type(after) is tuple:
+            return f"{type(before).__name__}({', '.join(parts) or f'*{code}'})"
+        if {type(before), type(after)} != {tuple, list}:
+            return ""
+        display = f"[{', '.join(parts)}]" if type(before) is list else _tuple(parts)
+        return display if parts else f"{type(before).__name__}({code})"
+    return _lengthened(loop, parts or [code], before, after)
+
+
+def _lengthened(loop: LaxLoop, parts: list[str], before: Tree, after: Tree) -> str:
+    """`return x, v` after `x, v, t = state` as `return x, v, t`."""
+    count = len(parts)
+    if type(before) is not tuple or not alike(
+        before[:count], after if isinstance(after, tuple) else (after,)
+    ):
+        return ""
+    own = [f"{loop.state}[{i}]" for i in range(len(before))]
+    for node in loop.spot.text.own(loop.body, ast.Assign) if loop.body is not None else ():
+        target = node.targets[0]
+        if loop.spot.code(node.value) == loop.state and isinstance(target, ast.Tuple):
+            own = [loop.spot.code(e) for e in target.elts]
+    return _tuple([*parts, *own[count:]]) if count < len(before) == len(own) else ""
+
+
+def _key(key: object) -> str:
+    return f'"{key}"' if isinstance(key, str) else repr(key)
+
+
+# --- a start with more in it
+
+
+def _widened(spot: Spot, node: ast.expr, before: Tree, after: Tree, known: Known) -> str:
+    """A start value with zeros for what it lacks."""
+    code = spot.code(node)
+    if before is None and after is not None:
+        return _zeros(spot, after, known)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        more = [f"{_key(k)}: {_zeros(spot, v, known)}" for k, v in after.items() if k not in before]
+        if not isinstance(node, ast.Dict):
+            return f"{{**{atom(code)}, {', '.join(more)}}}" if more else code
+        said = [
+            (k, v, k.value)
+            for k, v in zip(node.keys, node.values, strict=True)
+            if isinstance(k, ast.Constant)
+        ]
+        parts = [
+            f"{spot.code(k)}: {_widened(spot, v, before[n], after[n], known)}"
+            for k, v, n in said
+            if n in before and n in after
+        ]
+        return f"{{{', '.join([*parts, *more])}}}" if len(parts) == len(node.keys) else code
+    if isinstance(after, tuple | list):
+        old = list(before) if isinstance(before, tuple | list) else [before]
+        nodes = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+        if len(nodes) != len(old) or len(after) < len(old):
+            return code
+        pairs = zip(nodes, old, after, strict=False)
+        parts = [_widened(spot, n, b, a, known) for n, b, a in pairs]
+        parts += [_zeros(spot, a, known) for a in after[len(old) :]]
+        if parts == [spot.code(n) for n in nodes]:
+            return code
+        return f"[{', '.join(parts)}]" if isinstance(after, list) else _tuple(parts)
+    return code
+
+
+def _named(tree: Tree, node: ast.expr) -> Iterator[tuple[tuple[tuple[int, ...], str], str]]:
+    """Names in a display of start values, by the shape and dtype of what they hold."""
+    if isinstance(tree, Mapping) and isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value in tree:
+                yield from _named(tree[key.value], value)
+    elif (
+        isinstance(tree, tuple | list)
+        and isinstance(node, ast.Tuple | ast.List)
+        and len(tree) == len(node.elts)
+    ):
+        for part, value in zip(tree, node.elts, strict=True):
+            yield from _named(part, value)
+    elif isinstance(node, ast.Name) and hasattr(tree, "shape") and tree.shape:
+        yield (tuple(tree.shape), str(tree.dtype)), node.id
+
+
+def _zeros(spot: Spot, tree: Tree, known: Known) -> str:
+    """Source of zeros of this structure."""
+    if isinstance(tree, Mapping):
+        return f"{{{', '.join(f'{_key(k)}: {_zeros(spot, v, known)}' for k, v in tree.items())}}}"
+    if isinstance(tree, tuple | list):
+        parts = [_zeros(spot, v, known) for v in tree]
+        return f"[{', '.join(parts)}]" if isinstance(tree, list) else _tuple(parts)
+    shape, dtype = tuple(tree.shape), str(tree.dtype)
+    if (shape, dtype) in known:
+        return spot.write("jnp.zeros_like($name)", name=known[shape, dtype])
+    return zeros(spot, shape, dtype)

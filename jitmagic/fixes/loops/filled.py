@@ -1,0 +1,205 @@
+"""Lists that a Python loop fills: what they begin with, what each iteration adds, and how far back it reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.heads import fresh, plus
+from jitmagic.source import scope
+from jitmagic.source.edits import CannotEdit, Edits
+from jitmagic.source.loops import Turns
+from jitmagic.source.pattern import Pattern, stripped
+
+
+@dataclass
+class Filled:
+    """A list that a loop fills, by one statement of its body."""
+
+    name: str
+    value: ast.expr
+    holder: ast.stmt
+    """The statement of the body that adds the value, or an `if` around that."""
+    front: bool
+    """It is filled from its front, by `insert(0, …)`."""
+    made: ast.Assign
+    start: list[ast.expr]
+    code: str = ""
+    """Name or expression of what an iteration adds."""
+    lasts: list[str] = field(default_factory=list)
+    """Names of the newest elements, as far back as the loop reads them."""
+
+    @property
+    def plain(self) -> bool:
+        """Every iteration adds to its end, and none reads it."""
+        return not (self.lasts or self.front or isinstance(self.holder, ast.If))
+
+
+def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> tuple[str, ast.expr, bool] | None:
+    """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter, as name, value, and whether it
+    goes to the front."""
+    to: object = None
+    value: object = None
+    front = False
+    if isinstance(statement, ast.Expr):
+        found = [(p.match(statement.value, spot.modules), p is _INSERT) for p in (_APPEND, _INSERT)]
+        to, value, front = next(
+            ((m.holes["xs"], m.holes["v"], f) for m, f in found if m), (None, None, False)
+        )
+    elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        listed = statement.value.elts if isinstance(statement.value, ast.List) else []
+        to, value = statement.target, listed[0] if len(listed) == 1 else None
+    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        item = statement.targets[0]
+        to, value = item.value, statement.value if counter and spot.code(item.slice) == counter else None
+    return (to.id, value, front) if isinstance(to, ast.Name) and isinstance(value, ast.expr) else None
+
+
+_APPEND, _INSERT = Pattern("append($xs, $v)"), Pattern("insert($xs, 0, $v)")
+
+
+def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
+    """The lists that one statement of the loop fills, each made above it."""
+    found: list[Filled] = []
+    turns, made = Turns.of(loop), _made_above(spot, loop)
+    numbers = turns.counting if turns is not None and not turns.backwards else None
+    counter = spot.code(loop.target) if numbers is not None and numbers.plain else ""
+    for holder in loop.body:
+        only = holder.body[0] if isinstance(holder, ast.If) and len(holder.body) == 1 else holder
+        added = addition(spot, only, counter) if not getattr(holder, "orelse", None) else None
+        if added is None or added[0] not in made:
+            continue
+        statement, value = made[added[0]]
+        if isinstance(only, ast.Assign):  # `[None] * n`, which is stored into
+            if _MADE.match(value, spot.modules):
+                found.append(Filled(added[0], added[1], holder, False, statement, []))
+        elif isinstance(value, ast.List) or spot.code(value) == "list()":
+            start = value.elts if isinstance(value, ast.List) else []
+            found.append(Filled(added[0], added[1], holder, added[2], statement, start))
+    names = [x.name for x in found]
+    return [x for x in found if names.count(x.name) == 1]
+
+
+_MADE = Pattern("[$x] * $n")
+
+
+def _made_above(spot: Spot, loop: ast.For) -> dict[str, tuple[ast.Assign, ast.expr]]:
+    """The last assignment to each name above a loop, `xs, ys = [], []` as two."""
+    found: dict[str, tuple[ast.Assign, ast.expr]] = {}
+    for statement in spot.text.own(spot.text.function(loop) or spot.text.tree, ast.Assign):
+        target, value = statement.targets[0], statement.value
+        together = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        pairs = zip(target.elts, value.elts, strict=False) if together else [(target, value)]  # type: ignore[attr-defined]
+        if statement.lineno < loop.lineno:
+            found |= {t.id: (statement, v) for t, v in pairs if isinstance(t, ast.Name)}
+    return found
+
+
+def selected_lists(spot: Spot) -> Iterator[Change]:
+    """`kept = []` and `for x in xs:` with `if c: kept.append(e)` alone, as `kept = [e for x in xs if c]`."""
+    test = spot.here(ast.If)
+    loop = spot.text.parents.get(test) if test is not None else None
+    if not isinstance(loop, ast.For) or test is None or loop.orelse or len(loop.body) != 1:
+        return
+    for x in filled_lists(spot, loop):
+        if x.start or x.front or not isinstance(x.made.targets[0], ast.Name):
+            continue
+        head, (element, asked) = _over_elements(spot, loop, x.value, test.test)
+        new = f"{x.name} = [{element} for {head} if {asked}]"
+        edits = spot.edits().remove(x.made).statements(loop, new)
+        yield Change("select what counts in one expression", edits)
+
+
+def _over_elements(spot: Spot, loop: ast.For, *parts: ast.expr) -> tuple[str, list[str]]:
+    """Head and parts of a loop as source; `for i in range(len(xs))` that asks for `xs[i]` alone is over `xs`."""
+    index = spot.code(loop.target)
+    counted = _EVERY[0].match(loop.iter, spot.modules) or _EVERY[1].match(loop.iter, spot.modules)
+    uses = [n for p in parts for n in spot.text.within(p, ast.Name) if n.id == index]
+    asked = [s for n in uses if isinstance(s := spot.text.parents[n], ast.Subscript) and s.slice is n]
+    arrays = list(dict.fromkeys(spot.code(s.value) for s in asked if isinstance(s.value, ast.Name)))
+    edits, head = spot.edits(), f"{stripped(index)} in {spot.code(loop.iter)}"
+    if counted and arrays and len(asked) == len(uses):
+        given = {a: spot.fresh(f"{a}_{index}") for a in arrays}
+        for node in asked:
+            edits.replace(node, given[spot.code(node.value)])
+        every = arrays[0] if len(arrays) == 1 else f"zip({', '.join(arrays)})"
+        head = f"{', '.join(given.values())} in {every}"
+    return head, [stripped(edits.code(p)) for p in parts]
+
+
+_EVERY = Pattern("range(len($xs))"), Pattern("range($xs.shape[0])")
+
+
+def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], edits: Edits) -> str:
+    """The body without what it does with its lists: elements that it reads go by names of their own, what it adds by
+    the `code` of each. Raises CannotEdit where it does something else with one."""
+    for x in lists:
+        _read_back(spot, loop, turns, x, edits)
+    added, gone = [x.holder for x in lists], []
+    for x in lists:
+        code = edits.code(x.value)
+        open_ended = "\n" in code and not isinstance(x.value, ast.Call | ast.Tuple | ast.List | ast.Dict)
+        code = x.code = f"({code})" if open_ended else code
+        below = loop.body[loop.body.index(x.holder) + 1 :]
+        kept = isinstance(x.value, ast.Name) and x.value.id not in scope.stores(scope.body_of(below))
+        if x.lasts:
+            x.code = x.lasts[0]
+            edits.statements(x.holder, f"{', '.join(x.lasts)} = {', '.join([code, *x.lasts[:-1]])}")
+        elif kept or all(s in added for s in below):
+            gone.append(x.holder)
+        else:
+            x.code = _singular(spot, x, "".join(f"{y.code}\n" for y in lists if y.code.isidentifier()))
+            edits.statements(x.holder, f"{x.code} = {code}")
+    return edits.block([s for s in loop.body if s not in gone])
+
+
+def _singular(spot: Spot, x: Filled, taken: str) -> str:
+    """A name for one element of the list."""
+    name = x.name.removesuffix("s")
+    wanted = [name, f"this_{name}"] if len(name) > 1 and name != x.name else []
+    return fresh(spot, taken, *wanted, f"{x.name}_now")
+
+
+def _read_back(spot: Spot, loop: ast.For, turns: Turns, x: Filled, edits: Edits) -> None:
+    back: dict[ast.Subscript, int] = {}
+    for node in _reads(spot, loop, x):
+        parent = spot.text.parents[node]
+        steps = _steps_back(spot, turns, x, parent) if isinstance(parent, ast.Subscript) else 0
+        if not isinstance(parent, ast.Subscript) or x.front or not 0 < steps <= len(x.start):
+            raise CannotEdit(f"the loop reads {x.name}")
+        back[parent] = steps
+    first = x.name.removesuffix("s")
+    usual = [
+        first if first not in ("", x.name) else "last",
+        "before_last",
+        *(f"back_{k}" for k in range(3, 9)),
+    ]
+    for wanted in usual[: max(back.values(), default=0)]:
+        x.lasts.append(spot.fresh(wanted, f"this_{wanted}", f"{wanted}_now"))
+    for parent, steps in back.items():
+        edits.replace(parent, x.lasts[steps - 1])
+
+
+def _reads(spot: Spot, loop: ast.For, x: Filled) -> Iterator[ast.Name]:
+    """Reads of the list in the loop, without that of the statement that adds to it."""
+    adding = (s for s in spot.text.within(x.holder, ast.stmt) if not isinstance(s, ast.If))
+    added = {n for s in adding for n in spot.text.within(s, ast.Name)}
+    added -= set(spot.text.within(x.value, ast.Name))
+    yield from (
+        n for s in loop.body for n in spot.text.within(s, ast.Name) if n.id == x.name and n not in added
+    )
+
+
+def _steps_back(spot: Spot, turns: Turns, x: Filled, node: ast.Subscript) -> int:
+    """How far from the end of the list an element stands: 1 for `xs[-1]`, and for `xs[i]` of the newest."""
+    index, numbers, counter = spot.code(node.slice), turns.counting, turns.columns[0].target
+    if index.startswith("-") and index[1:].isdigit():
+        return int(index[1:])
+    first = "0" if numbers is None or numbers.start is None else spot.code(numbers.start)
+    if numbers is None or numbers.step is not None or turns.backwards or not first.isdigit():
+        return 0
+    ahead = next((k for k in range(-9, 9) if plus(spot.code(counter), k) == index), None)
+    after = spot.text.span(node)[0] > spot.text.span(x.holder)[1]
+    return 0 if ahead is None else len(x.start) + after - int(first) - ahead

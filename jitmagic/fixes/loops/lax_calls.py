@@ -1,0 +1,103 @@
+"""Calls of `scan`, `while_loop` and `fori_loop`, and the functions that they are given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jitmagic.fixes.change import Spot
+from jitmagic.source.edits import FunctionNode
+from jitmagic.source.modules import last_name
+
+Given = FunctionNode | ast.Lambda
+_PARAMETERS = {
+    "scan": ("f", "init", "xs", "length"), "while_loop": ("cond_fun", "body_fun", "init_val"),
+    "fori_loop": ("lower", "upper", "body_fun", "init_val"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LaxLoop:
+    """A call of a loop of jax's."""
+
+    spot: Spot
+    call: ast.Call
+    name: str
+
+    @classmethod
+    def of(cls, spot: Spot, call: ast.Call) -> LaxLoop | None:
+        """The call as a loop, None where it is none or its body and start are not given."""
+        name = (spot.full(call) or last_name(call.func)).rpartition(".")[2]
+        found = cls(spot, call, name) if name in _PARAMETERS else None
+        return found if found is not None and {"body", "start"} <= set(found.parts) else None
+
+    @property
+    def parts(self) -> dict[str, ast.expr]:
+        """What it is given, by the names that the three of them share: body, start, test, low, high, xs, length."""
+        names = _PARAMETERS[self.name]
+        plain = {n: a for n, a in zip(names, self.call.args, strict=False) if not isinstance(a, ast.Starred)}
+        said = plain | {k.arg: k.value for k in self.call.keywords if k.arg}
+        shared = {"f": "body", "body_fun": "body", "init": "start", "init_val": "start", "cond_fun": "test",
+                  "lower": "low", "upper": "high"}  # fmt: skip
+        return {shared.get(n, n): a for n, a in said.items()}
+
+    @property
+    def start(self) -> ast.expr:
+        return self.parts["start"]
+
+    @property
+    def body(self) -> Given | None:
+        """The body where it is written in this cell."""
+        return definition(self.spot, self.parts["body"])
+
+    @property
+    def state(self) -> str:
+        """The name of the body's parameter for the state."""
+        given = self.body.args.args if self.body is not None else []
+        at = -2 if self.name == "scan" else -1
+        return given[at].arg if len(given) >= -at else ""
+
+    def spelt_out(self, node: ast.expr) -> ast.expr:
+        """What a name was assigned in the function around the loop, where that happens once; others as they are."""
+        return spelt_out(self.spot, self.spot.text.function(self.call) or self.spot.text.tree, node)
+
+
+def lax_loops(spot: Spot) -> Iterator[LaxLoop]:
+    """Those around the place, and on its line."""
+    found = (LaxLoop.of(spot, call) for call in spot.on_line(ast.Call))
+    yield from (loop for loop in found if loop is not None)
+
+
+def definition(spot: Spot, node: ast.expr) -> Given | None:
+    """The function of this cell that an expression stands for: by its name, as a method, under `partial`."""
+    if isinstance(node, ast.Lambda):
+        return node
+    if spot.full(node) == "functools.partial" and isinstance(node, ast.Call) and node.args:
+        return definition(spot, node.args[0])
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    name = last_name(node)
+    own = [f for f in spot.text.within(spot.text.tree, ast.FunctionDef) if f.name == name]
+    if own or isinstance(node, ast.Attribute):
+        return own[-1] if own else None
+    value = spelt_out(spot, spot.text.tree, node)
+    return definition(spot, value) if value is not node else None
+
+
+def returned(spot: Spot, function: Given | None) -> list[ast.expr]:
+    """The expressions that a function returns."""
+    if function is None or isinstance(function, ast.Lambda):
+        return [function.body] if function is not None else []
+    return [r.value for r in spot.text.own(function, ast.Return) if r.value is not None]
+
+
+def spelt_out(spot: Spot, scope: ast.AST, node: ast.expr) -> ast.expr:
+    """What a name is assigned in a function, where that happens once; any other expression as it is."""
+    if not isinstance(node, ast.Name):
+        return node
+    found = [
+        a.value for a in (spot.text.within if scope is spot.text.tree else spot.text.own)(scope, ast.Assign)
+        if len(a.targets) == 1 and isinstance(a.targets[0], ast.Name) and a.targets[0].id == node.id
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else node

@@ -1,0 +1,156 @@
+"""What a loop of jax's starts with: in the type and shape that its body gives back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.heads import minus
+from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
+from jitmagic.source.edits import Edits
+from jitmagic.tracing.messages import CarryMismatch, carry_mismatches
+
+TITLE = "start the loop with the type that its body gives"
+GROWING = "carry an array of the final length, which moves up by one row in each iteration"
+_DTYPE_AT = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "array": 1, "asarray": 1}
+"""Position of the dtype in what makes an array."""
+_GROWS = ("append", "concatenate", "hstack", "vstack")
+
+
+def loop_starts(spot: Spot) -> Iterator[Change]:
+    """A start that has another type than what the body gives, as that type."""
+    for loop in lax_loops(spot):
+        # that a number comes out of what is an array is no matter of the start
+        found = [m for m in carry_mismatches(spot.message) if m.shape or m.shape is None]
+        sized, rows = any(m.shape for m in found), loop.parts.get("xs")
+        likes = [f"{rows.id}[0]", ""] if isinstance(rows, ast.Name) and rows.id != "None" and sized else [""]
+        for like in likes:
+            edits = spot.edits()
+            for mismatch in found:
+                _start(loop, mismatch, like, edits)
+            if edits:
+                cost = "for arrays of this size" if sized and not like else ""
+                yield Change(TITLE, edits, cost=cost, sure=not cost)
+
+
+def growing_states(spot: Spot) -> Iterator[Change]:
+    """`jnp.append(seen, x)` as `jnp.append(seen, x)[1:]`, on an array that is zeros in front."""
+    for loop in lax_loops(spot):
+        grown = [m for m in carry_mismatches(spot.message) if m.shape]
+        count, longer = _count(loop), _longer(loop)
+        start = _part(loop, grown[0].path) if len(grown) == 1 else None
+        if not count or longer is None or not isinstance(start, ast.expr) or not grown[0].shape:
+            continue
+        length, *row = grown[0].shape
+        size = ", ".join([count, *map(str, row)])
+        dtype = "" if grown[0].new_dtype == "float32" else f", jnp.{grown[0].new_dtype}"
+        first = spot.write(f"jnp.zeros($$size{dtype})", size=f"({size})" if row else size)
+        if length != 1:
+            first = spot.write("jnp.concatenate([$first, $start])", first=first, start=start)
+        yield Change(GROWING, spot.edits().replace(start, first).replace(longer, f"{spot.code(longer)}[1:]"))
+
+
+def _count(loop: LaxLoop) -> str:
+    """How often a loop runs, as source; nothing where that is not said."""
+    parts, code = loop.parts, loop.spot.code
+    if loop.name == "fori_loop":
+        return minus(code(parts["high"]), code(parts["low"]))
+    if "length" in parts:
+        return code(parts["length"])
+    xs = parts.get("xs")
+    return f"{xs.id}.shape[0]" if isinstance(xs, ast.Name) and loop.name == "scan" else ""
+
+
+def _longer(loop: LaxLoop) -> ast.Call | None:
+    """The call in the body that adds a row to a name of the state; None where there are several."""
+    spot, found = loop.spot, []
+    for call in spot.text.within(loop.body, ast.Call) if loop.body is not None else ():
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else spot.full(call).rpartition(".")[2]
+        if name in _GROWS and len(call.args) == (2 if name == "append" else 1):
+            first = call.args[0]
+            if isinstance(first, ast.List | ast.Tuple) and len(first.elts) == 2:
+                first = first.elts[0]
+            found += [call] if spot.code(first) in spot.names else []
+    return found[0] if len(found) == 1 else None
+
+
+# --- the part of a start that a path names
+
+
+def _part(loop: LaxLoop, path: str) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
+    """The node of a part of the start; a call with the name and default of an argument that it leaves out; None where
+    it is not spelt out."""
+    node, keys = loop.start, re.findall(r"\[[^\]]+\]|\.\w+", path)
+    for key in keys:
+        found = _child(loop, loop.spelt_out(node), key)
+        if not isinstance(found, ast.expr):
+            return found
+        node = found
+    whole = loop.spelt_out(node)
+    return whole if not keys and isinstance(whole, ast.Constant) else node
+
+
+def _child(loop: LaxLoop, node: ast.expr, key: str) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
+    if key.startswith("."):
+        return _field(loop.spot, node, key[1:])
+    index = key[1:-1]
+    if isinstance(node, ast.Tuple | ast.List):
+        return node.elts[int(index)] if index.isdigit() else None
+    if isinstance(node, ast.Dict):
+        said = [
+            (k.value, v) for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant)
+        ]
+        return next((v for k, v in said if repr(k) == index), None)
+    if isinstance(node, ast.Call) and loop.spot.code(node.func) == "dict":
+        return next((k.value for k in node.keywords if repr(k.arg) == index), None)
+    return _field(loop.spot, node, int(index)) if index.isdigit() else None
+
+
+def _field(spot: Spot, node: ast.expr, field: str | int) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
+    """The argument of `State(x, v, t=0)` for a field of a class of this cell, by its name or number."""
+    classes = {c.name: c for c in spot.text.within(spot.text.tree, ast.ClassDef)}
+    if not isinstance(node, ast.Call) or spot.code(node.func) not in classes:
+        return None
+    body = classes[spot.code(node.func)].body
+    fields = {
+        s.target.id: s.value for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
+    }
+    name = list(fields)[field] if isinstance(field, int) else field
+    given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
+    if name in given:
+        return given[name]
+    default = fields.get(name)
+    return (node, name, default) if default is not None else None
+
+
+def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> None:
+    """The part of the start that does not fit, as what the body gives."""
+    part = _part(loop, mismatch.path)
+    if isinstance(part, ast.expr):
+        edits.replace(part, _typed(loop.spot, part, mismatch, like))
+    elif part is not None:
+        call, name, default = part
+        code = loop.spot.code(call).removesuffix(")").rstrip()
+        comma = "" if code.endswith(("(", ",")) else ", "
+        edits.replace(call, f"{code}{comma}{name}={_typed(loop.spot, default, mismatch, like)})")
+
+
+def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:
+    """A start value with another dtype, and spread to a shape (that of `like`) where that differs too."""
+    dtype = f"jnp.{mismatch.new_dtype}"
+    if mismatch.shape is not None and like:
+        return spot.write(f"jnp.full_like($like, $part, {dtype})", like=like, part=part)
+    if mismatch.shape is not None:
+        return spot.write(f"jnp.full({mismatch.shape}, $part, {dtype})", part=part)
+    if isinstance(part, ast.Constant) and type(part.value) is int and dtype == "jnp.float32":
+        return f"{part.value}.0"
+    made = spot.full(part).removeprefix("jax.numpy.") if isinstance(part, ast.Call) else ""
+    if isinstance(part, ast.Call) and made == mismatch.dtype and part.args:
+        return spot.write(f"{dtype}($x)", x=part.args[0])
+    if isinstance(part, ast.Call) and made in _DTYPE_AT:
+        named = [k.value for k in part.keywords if k.arg == "dtype"] or part.args[_DTYPE_AT[made] :][:1]
+        if named:
+            return spot.edits().replace(named[0], spot.write(dtype)).code(part)
+    return spot.write(f"jnp.asarray($part, {dtype})", part=part)

@@ -1,0 +1,188 @@
+"""Loops whose number of iterations is traced, or that a traced condition leaves: `while_loop` and `fori_loop`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from jitmagic.fixes.branches.truth import is_boolean, truth
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.exits import JUMPS, Exits
+from jitmagic.fixes.loops.heads import Counted, counted, plus
+from jitmagic.fixes.loops.iterations import Iteration, fori_loop, iteration, rebindings, while_loop
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits, indented
+from jitmagic.source.loops import LoopBody, LoopNode, Turns
+from jitmagic.source.pattern import atom, call_of, stripped
+
+WHILE = "loop with `jax.lax.while_loop`"
+FORI = "loop with `jax.lax.fori_loop`"
+BREAK = f"{WHILE}, which stops where the loop breaks"
+RETURN = f"{WHILE}, which stops where the loop would return"
+SKIP = "skip the rest of the iteration by a condition in place of `continue`"
+
+
+def stopping_loops(spot: Spot) -> Iterator[Change]:
+    """`while` on a traced condition, and loops that a traced condition leaves or skips a part of."""
+    for node in spot.path:
+        if isinstance(node, ast.While | ast.If) and node.test in spot.path:
+            if isinstance(node, ast.While):
+                yield from lowered(spot, node)
+            else:
+                yield from _around(spot, node)
+            return
+
+
+def counted_loops(spot: Spot) -> Iterator[Change]:
+    """`for` over a traced range, and `sum(f(k) for k in range(n))`."""
+    loop = spot.here(ast.For)
+    if loop is not None:
+        yield from lowered(spot, loop)
+    else:
+        yield from _generated_sums(spot)
+
+
+def lowered(spot: Spot, loop: LoopNode) -> Iterator[Change]:
+    """A loop of Python's as one of `jax.lax`."""
+    if LoopBody(spot.text, loop).jumps:
+        yield from _left(spot, loop)
+        return
+    title = FORI if isinstance(loop, ast.For) else WHILE
+    for new in codes(spot, loop, rebindings(spot, loop.body)):
+        yield Change(title, spot.edits().statements(loop, new))
+
+
+def codes(spot: Spot, loop: LoopNode, edits: Edits) -> Iterator[str]:
+    """Source of a loop that nothing leaves, with the changes of its body."""
+    if loop.orelse:
+        return
+    code = edits.block(loop.body)
+    if isinstance(loop, ast.For):
+        head = counted(spot, Turns.of(loop))
+        if head.index not in scope.live_after(spot.text, loop):
+            step = iteration(spot, loop, head.head + code, own=(head.index,))
+            yield head.before + fori_loop(spot, head, step)
+        return
+    test = stripped(truth(spot, loop.test))
+    step = iteration(spot, loop, code, reads=scope.loads(test))
+    if not is_boolean(spot, loop.test) and any(s.dtype != "bool" for s in spot.seen(loop.test)):
+        test = f"{atom(test)} != 0"  # Python takes every number but zero for true
+    yield while_loop(spot, test, step)
+
+
+def _around(spot: Spot, statement: ast.If) -> Iterator[Change]:
+    """The loop that an `if` leaves; where it only skips the rest, the rest under a condition."""
+    loop = spot.text.around(statement, ast.For, ast.While, ast.FunctionDef)
+    jumps = LoopBody(spot.text, loop).jumps if isinstance(loop, LoopNode) else []
+    if not isinstance(loop, LoopNode) or not {*jumps} & {*spot.text.within(statement, *JUMPS)}:
+        return
+    if all(isinstance(n, ast.Continue) for n in jumps):
+        exits = Exits(spot, loop, spot.edits())
+        yield Change(SKIP, spot.edits().statements(exits.at, exits.code, loop.body[-1]))
+    else:
+        yield from lowered(spot, loop)
+
+
+def _left(spot: Spot, loop: LoopNode) -> Iterator[Change]:
+    """A loop with `break`, `continue` or `return` as one that carries whether it has ended."""
+    exits = Exits(spot, loop, rebindings(spot, loop.body))
+    head = counted(spot, Turns.of(loop)) if isinstance(loop, ast.For) else None
+    if head is not None and not exits.flags and not loop.orelse:  # it only skips
+        step = iteration(spot, loop, head.head + exits.body, own=(head.index,))
+        yield Change(FORI, spot.edits().statements(loop, head.before + fori_loop(spot, head, step)))
+        return
+    if head is not None and head.index == "_":  # a name that says it is not read, and now it is
+        head = replace(head, index=spot.fresh("i"))
+    block, at = spot.text.siblings(loop)
+    test = _test(spot, loop, head, exits.flags)
+    after, last = _after(spot, loop, exits, block[at + 1 :], endless=test.startswith("~"))
+    live, read, counter = scope.live_after(spot.text, loop), scope.loads(after), ""
+    code, before, begun = exits.body, "", [spot.write("jnp.array(False)")] * len(exits.flags)
+    if head is not None:
+        code, before, counter, following = head.head + code, head.before, head.index, _next(head)
+        taken = {*scope.stores(head.head)} & read - live
+        if exits.flags and (counter in live | read or taken):  # where it has ended it stays as it was
+            where = "jnp.where($ended, $$at, $next)"
+            following = spot.write(where, ended=exits.ended, at=counter, next=following)
+        if taken:  # its row is there still
+            after, read = head.head + after, read - taken
+        if counter in live:  # after all of its numbers it is the last
+            if head.step != "1":
+                return
+            least = spot.write("jnp.minimum($$at, $end)", at=counter, end=plus(head.stop, -1))
+            after = f"{counter} = {least}\n{after}"
+        code = f"{code.rstrip()}\n{counter} = {following}\n"
+    own = [*([counter] if counter else []), *exits.flags]
+    step = iteration(spot, loop, code, own, read | scope.loads(test), counter)
+    first = step.first
+    if head is not None:
+        asked = counter in scope.loads(first)
+        first = f"{counter} = {head.start}\n{first}" if asked else first
+        begun = [counter if asked else head.start, *begun]
+    whole = Iteration(code, (*own, *step.carried), first, (*begun, *step.carried))
+    new = before + while_loop(spot, test, whole) + after
+    title = RETURN if exits.found else BREAK if exits.done else WHILE
+    yield Change(title, spot.edits().statements(loop, new, last))
+
+
+def _test(spot: Spot, loop: LoopNode, head: Counted | None, flags: Sequence[str]) -> str:
+    """Whether the loop goes on."""
+    ended = [f"~{flag}" for flag in flags]
+    if head is not None:
+        own = f"({head.index} {'>' if head.step.startswith('-') else '<'} {head.stop})"
+    else:
+        assert isinstance(loop, ast.While)
+        own = atom(stripped(truth(spot, loop.test)))
+    return stripped(" & ".join(ended if own in ("True", "1") else [own, *ended]))
+
+
+def _next(head: Counted) -> str:
+    """The counter of the iteration that follows."""
+    number = head.step.lstrip("-").isdigit()
+    return plus(head.index, int(head.step)) if number else f"{head.index} + {atom(head.step)}"
+
+
+def _after(
+    spot: Spot, loop: LoopNode, exits: Exits, rest: list[ast.stmt], *, endless: bool
+) -> tuple[str, ast.stmt | None]:
+    """What stands behind the loop: what it would have returned, what its `else` does; and the last statement behind
+    the loop that this replaces."""
+    only = rest[0] if len(rest) == 1 and not loop.orelse else None
+    if len(exits.found) == 1 and isinstance(only, ast.Return) and only.value is not None:
+        ((flag, found),) = exits.found.items()
+        if not isinstance(found, ast.Tuple) and not isinstance(only.value, ast.Tuple):
+            return f"return {_where(spot, flag, found, only.value)}\n", only
+    returns = [(flag, f"return {spot.code(value)}\n") for flag, value in exits.found.items()]
+    last = returns.pop()[1] if endless and not exits.done else ""
+    code = "".join(f"if {flag}:\n{indented(leave)}" for flag, leave in returns) + last
+    if loop.orelse:
+        otherwise = spot.text.block(loop.orelse)
+        code += f"if not {exits.done}:\n{indented(otherwise)}" if exits.done else otherwise
+    return code, rest[-1] if last and rest else None
+
+
+def _where(spot: Spot, flag: str, found: ast.expr, other: ast.expr) -> str:
+    """One of two returned values."""
+    a, b = stripped(spot.code(found)), stripped(spot.code(other))
+    if a == b or (a, b) == ("True", "False"):
+        return a if a == b else flag
+    if (a, b) == ("False", "True"):
+        return f"~{flag}"
+    return call_of(spot.write("jnp.where"), flag, a, b)
+
+
+def _generated_sums(spot: Spot) -> Iterator[Change]:
+    """`sum(f(k) for k in range(n))` as a loop that adds."""
+    for call in spot.on_line(ast.Call):
+        given = call.args[0] if spot.code(call.func) == "sum" and len(call.args) == 1 else None
+        if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
+            continue
+        head = counted(spot, Turns.of(given.generators[0]))
+        if given.generators[0].ifs or head.step != "1" or head.head:
+            continue
+        total = spot.fresh("total")
+        adding = f"lambda {head.index}, {total}: {total} + {atom(spot.code(given.elt))}"
+        for zero in ("0.0", "0"):
+            new = call_of(spot.write("lax.fori_loop"), head.start, head.stop, adding, zero)
+            yield Change(FORI, spot.edits().replace(call, new))

@@ -1,0 +1,106 @@
+"""Numbers of weak type as arrays of fixed dtype: where they are written, or in the calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from jitmagic.evidence import Leaf
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.rules.words import listed
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits
+from jitmagic.source.modules import last_name
+from jitmagic.source.signature import argument_of
+
+FEWER = Claim(fewer="traces")
+
+
+def strong_starts(spot: Spot) -> Iterator[Change]:
+    """What becomes an array later is one from the start: `t = jnp.float32(0.0)`, `f(jnp.float32(0.0))`."""
+    leaves = _arrays_later(spot)
+    title = f"pass {listed(leaves)} as {'arrays' if len(leaves) > 1 else 'an array'} of fixed dtype"
+    for change in (_written, _converted):
+        cells = spot.cells()
+        for leaf in leaves.values():
+            change(spot, cells, leaf)
+        if any(cells):
+            yield Change(title, cells[0], tuple(c.result() for c in cells[1:]), claim=FEWER)
+
+
+def _arrays_later(spot: Spot) -> dict[str, Leaf]:
+    """Strong forms of the culprits, and the other numbers that come back as arrays: jax keeps an entry for each."""
+    calls = spot.evidence.calls if spot.evidence is not None else ()
+    leaves = [x for call in calls for x in call.leaves if not x.static]
+    numbers = {x.path for x in leaves if x.kind == "scalar"}
+    return {
+        x.path: x for x in leaves
+        if (x.path in spot.names and not x.weak_type) or (x.path in numbers and x.kind == "array")
+    }  # fmt: skip
+
+
+def _given(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> list[tuple[Edits, ast.expr]]:
+    """What the calls pass for the parameter of a leaf."""
+    function = spot.text.definition(spot.function)
+    if function is None:
+        return []
+    passed = (
+        (cell, argument_of(call, function, leaf.argument, bound="." in spot.function))
+        for cell in cells
+        for call in cell.text.calls(spot.function)
+    )
+    return [(cell, node) for cell, node in passed if node is not None]
+
+
+def _written(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:
+    """`jnp.float32(...)` around the number where the cells write it, into a name or a display that is passed."""
+    given = _given(spot, cells, leaf)
+    names = {node.id for _, node in given if isinstance(node, ast.Name)}
+    bound = [
+        (cell, s.value) for cell in cells for s in cell.text.tree.body
+        if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id in names for t in s.targets)
+    ]  # fmt: skip
+    for cell, node in [*bound, *(g for g in given if leaf.path != leaf.argument)]:
+        if (number := _number(spot, node, leaf.path.removeprefix(leaf.argument))) is not None:
+            cell.replace(number, spot.write(f"jnp.{leaf.dtype}($x)", cell, x=number))
+
+
+def _number(spot: Spot, node: ast.expr | None, tail: str) -> ast.expr | None:
+    """The number that a display holds at `[0]`, `['n']` or `.n`; None where no plain number is written there."""
+    for step in re.findall(r"\[[^\]]*\]|\.\w+", tail):
+        key = step[1:] if step[0] == "." else ast.literal_eval(step[1:-1])
+        if isinstance(node, ast.Tuple | ast.List) and isinstance(key, int) and key < len(node.elts):
+            node = node.elts[key]
+        elif isinstance(node, ast.Dict):
+            node = {getattr(k, "value", None): v for k, v in zip(node.keys, node.values, strict=True)}.get(
+                key
+            )
+        elif isinstance(node, ast.Call):
+            node = _field(spot, node, key)
+        else:
+            return None
+    signed = node.operand if isinstance(node, ast.UnaryOp) else node
+    return (
+        node if isinstance(signed, ast.Constant) and isinstance(signed.value, int | float | complex) else None
+    )
+
+
+def _field(spot: Spot, call: ast.Call, field: object) -> ast.expr | None:
+    """What the call of a class of the cell's, or of `dict`, passes for a field, by name or number."""
+    classes = [n for n in spot.text.within(spot.text.tree, ast.ClassDef) if n.name == last_name(call.func)]
+    order = [scope.stores(s)[0] for c in classes for s in c.body if isinstance(s, ast.AnnAssign)]
+    at = field if isinstance(field, int) else order.index(str(field)) if field in order else len(call.args)
+    name = order[at] if at < len(order) else field
+    named: Mapping[object, ast.expr] = {k.arg: k.value for k in call.keywords}
+    return named.get(name) or (call.args[at] if at < len(call.args) else None)
+
+
+def _converted(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:
+    """The argument converted in each call; all that it holds, where the number is inside of it."""
+    form = f"jnp.{leaf.dtype}($x)" if leaf.shape == () else f"jnp.asarray($x, jnp.{leaf.dtype})"
+    if leaf.path != leaf.argument:
+        form = "jax.tree.map(lambda v: jnp.asarray(v, jnp.result_type(v)), $x)"
+    for cell, node in _given(spot, cells, leaf):
+        if not (isinstance(node, ast.Call) and last_name(node.func) in (leaf.dtype, "map")):
+            cell.replace(node, spot.write(form, cell, x=node))

@@ -1,0 +1,150 @@
+"""Classes of the cell as pytrees: their arrays are what jax traces, their settings are static."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from jitmagic.fixes.change import AttributeTypes, Change, Spot
+from jitmagic.fixes.objects.argument_forms import (
+    arguments,
+    fewer_traces,
+    function_of,
+    refused_besides,
+    traced_again,
+)
+from jitmagic.fixes.objects.layouts import Layout, class_of, laid_out, layout_of
+from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
+from jitmagic.source.modules import dotted
+from jitmagic.tracing.messages import classes_named
+
+_TRACED = frozenset(("array", "int", "float", "complex"))
+_PLAIN_BASES = frozenset(("ABC", "Generic", "Protocol", *(n for n in vars(builtins) if n[0].islower())))
+
+
+def registered_classes(spot: Spot) -> Iterator[Change]:
+    """The class of an object that jax does not know, and those of the objects in it, registered."""
+    made = _made(spot, [k for k in _classes(spot) if _is_own(spot, k) and layout_of(spot, k) is None])
+    names = _reached(spot, made)
+    if not names or any(_is_lost(spot, name) for name in arguments(spot)):
+        return
+    told = ", ".join(f"`{n}`" for n in names)
+    static = traced_again(spot, arguments(spot))
+    besides = refused_besides(spot, arguments(spot))
+    more = f"; make {listed(besides)} static" if besides else ""
+    more += f"; {listed(arguments(spot))} is no longer static" if static is not None else ""
+    for whole_numbers in (True, False):
+        edits = spot.edits()
+        for name in names:
+            kind = class_of(spot, name)
+            assert kind is not None
+            laid_out(spot, edits, kind, _layout(made[name], made, whole_numbers))
+        title = f"register {told} with jax: its arrays are traced, its settings are static{more}"
+        yield Change(title, edits, static=besides, unstatic=static, claim=fewer_traces(spot, arguments(spot)))
+
+
+def static_fields(spot: Spot) -> Iterator[Change]:
+    """The texts and functions among the fields of a class that jax knows already, declared static."""
+    known = {k: layout for k in _classes(spot) if (layout := layout_of(spot, k)) is not None}
+    made, edits, done = _made(spot, list(known)), spot.edits(), list[str]()
+    for kind, layout in known.items():
+        held = made.get(kind.name, {})
+        fields = [
+            c for c in layout.children if c in held and not held[c].leaves & (_TRACED | {*made, "bool"})
+        ]
+        if fields and all(held[f].hashable for f in fields):
+            laid_out(spot, edits, kind, layout.with_settings(fields))
+            done += [f for f in fields if f not in done]
+    if done:
+        yield Change(f"declare {listed(done)} static: a setting, and each new value compiles again", edits)
+
+
+def complete_layouts(spot: Spot) -> Iterator[Change]:
+    """Fields that a class loses, returned when it is flattened: as settings, then as children."""
+    for as_settings in (True, False):
+        edits, title = spot.edits(), "return every field from `tree_flatten`"
+        for fact in spot.silent.lossy:
+            kind = class_of(spot, fact.type)
+            layout = layout_of(spot, kind) if kind is not None else None
+            if kind is not None and layout is not None:
+                known = (*layout.children, *layout.settings)
+                lost = [f for f in fact.fields if f not in known]
+                laid_out(
+                    spot,
+                    edits,
+                    kind,
+                    layout.with_settings(lost) if as_settings else layout.with_children(lost),
+                )
+        yield Change(title, edits)
+
+
+def arrays_as_children(spot: Spot) -> Iterator[Change]:
+    """Arrays among the settings of a class are its children."""
+    edits = spot.edits()
+    for fact in spot.silent.arrays_in_aux:
+        kind = class_of(spot, fact.type)
+        layout = layout_of(spot, kind) if kind is not None else None
+        if kind is not None and layout is not None:
+            laid_out(spot, edits, kind, layout.with_children((fact.field, *fact.others)))
+    yield Change("make the array a child, not auxiliary data", edits)
+
+
+def _is_lost(spot: Spot, name: str) -> bool:
+    """The function writes into an object and does not give it back: that would be done to a copy."""
+    function = function_of(spot)
+    values = [n.value for n in spot.text.own(function, ast.Return)]
+    returned = {dotted(e) for v in values if v for e in (v.elts if isinstance(v, ast.Tuple) else [v])}
+    writes = spot.evidence.writes if spot.evidence is not None else ()
+    return name not in returned and any(root(w.path) == name for w in writes)
+
+
+def _classes(spot: Spot) -> list[ast.ClassDef]:
+    return spot.text.within(spot.text.tree, ast.ClassDef)
+
+
+def _made(spot: Spot, kinds: Sequence[ast.ClassDef]) -> dict[str, dict[str, AttributeTypes]]:
+    """What the attributes of the objects of these classes were."""
+    edits = spot.edits()
+    for kind in kinds:
+        edits.before(kind, "@__made")
+    return spot.made(edits.result()) if kinds else {}
+
+
+def _is_own(spot: Spot, kind: ast.ClassDef) -> bool:
+    """A class that comes from none of another cell or library."""
+    inner = [class_of(spot, dotted(b)) for b in kind.bases]
+    return all(
+        (known is not None and known is not kind and _is_own(spot, known))
+        or dotted(b if not isinstance(b, ast.Subscript) else b.value).rpartition(".")[2] in _PLAIN_BASES
+        for b, known in zip(kind.bases, inner, strict=True)
+    )
+
+
+def _reached(spot: Spot, made: Mapping[str, Mapping[str, AttributeTypes]]) -> list[str]:
+    """The classes that the finding is about, with those of the objects in them, inner ones first."""
+    types = [leaf.python_type for n in arguments(spot) for leaf in spot.leaves(n)]
+    found: dict[str, None] = {}
+
+    def reach(name: str, above: Collection[str] = ()) -> None:
+        if name in made and name not in above:
+            for held in made[name].values():
+                for inner in sorted(held.leaves):
+                    reach(inner, (*above, name))
+            found[name] = None
+
+    for name in dict.fromkeys((*types, *classes_named(spot.message))):
+        reach(name)
+    return list(found)
+
+
+def _layout(fields: Mapping[str, AttributeTypes], made: Collection[str], whole_numbers: bool) -> Layout:
+    """Arrays, numbers and objects of the cell are children; texts, flags, functions and None are settings."""
+    traced = (_TRACED if whole_numbers else _TRACED - {"int"}) | frozenset(made)
+    settings = [
+        name for name, held in fields.items()
+        if not held.leaves <= traced or (held.leaves == {"int"} and "tuple" in held.types)
+        or (not held.leaves and held.hashable)
+    ]  # fmt: skip
+    return Layout(tuple(fields)).with_settings(settings)

@@ -1,0 +1,1 @@
+"""Corrections for random numbers: keys that are used twice, keys and draws that are no arguments."""

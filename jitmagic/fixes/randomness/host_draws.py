@@ -1,0 +1,131 @@
+"""Draws of NumPy and of Python's `random` as draws of `jax.random`, from a key that each call passes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.randomness.key_arguments import NAMES, KeyArgument
+from jitmagic.fixes.randomness.own_keys import KeyUse
+from jitmagic.source.edits import CannotEdit
+from jitmagic.source.modules import dotted, last_name
+from jitmagic.source.scope import COMPREHENSIONS
+
+
+def host_draws(spot: Spot) -> Iterator[Change]:
+    """The function that draws takes a key in the place of numbers that Python draws."""
+    function = spot.outermost
+    draws = draws_in(spot, function) if function is not None else []
+    if function is not None and any(spot.line == n.lineno for n in draws):
+        given = partial(_key, spot)
+        made = KeyArgument(spot, spot.fresh(*NAMES), given)
+        uses = [KeyUse(n, partial(_draw, made, n)) for n in draws]
+        change = made.hand_down(function, uses)
+        title = spot.write("draw with `jax.random`, from a key that each call passes")
+        yield replace(change, title=title)
+
+
+def draws_in(spot: Spot, tree: ast.AST) -> list[ast.Call]:
+    """Calls that draw numbers in Python."""
+    silent = spot.evidence.silent if spot.evidence is not None else None
+    facts = [f for f in silent.random if f.origin in ("host", "generator")] if silent is not None else []
+    known = {name for fact in facts for name in fact.names}
+    calls = spot.text.within(tree, ast.Call)
+    return [n for n in calls if dotted(n.func) in known or spot.full(n) in known]
+
+
+def is_in_loop(spot: Spot, node: ast.AST) -> bool:
+    """A loop, a lambda or an inner function may make the call again and again."""
+    around = list(spot.text.ancestors(node))
+    repeated = (ast.For, ast.While, ast.Lambda, *COMPREHENSIONS)
+    functions = [n for n in around if isinstance(n, ast.FunctionDef)]
+    return any(isinstance(n, repeated) for n in around) or len(functions) > 1
+
+
+def _key(spot: Spot, number: int) -> str:
+    return spot.write("jax.random.key($n)", n=str(number))
+
+
+def _draw(made: KeyArgument, call: ast.Call, key: str) -> None:
+    """The draw as one of `jax.random` from a key. Raises CannotEdit where there is none."""
+    spot, edits = made.spot, made.edits
+    full = spot.full(call)
+    name = full if full.startswith("random.") else last_name(call.func)
+    if (
+        name not in _DRAWS or name == "randint" and not full
+    ):  # that of `random.Random` includes the last number
+        raise CannotEdit("jax.random has no such draw")
+    parameters, template = _DRAWS[name]
+    given = _given(spot, call, parameters.split())
+    holes = {"loc": "0.0", "scale": "1.0", "low": "0", **given}
+    if "high" in parameters and "high" not in given and "randint" in template:
+        holes |= {"low": "0", "high": given["low"]}
+    options = [k for k in ("low", "high") if k in given] if "uniform" in template else ["replace", "p"]
+    bounds = {"low": "minval", "high": "maxval"}
+    rest = ", ".join(f"{bounds.get(k, k)}={given[k]}" for k in options if k in given)
+    holes |= {"key": key, "size": _shape(given.get("size", "()")), "rest": rest}
+    code = spot.write(_plain(template, given), edits, **holes)
+    edits.replace(call, code.replace(", )", ")"))
+
+
+def _plain(template: str, given: Mapping[str, str]) -> str:
+    """Without a mean of nothing and a deviation of one."""
+    if _number(given.get("scale", "1")) == 1:
+        template = template.replace("$scale * ", "")
+    return template.replace("$loc + ", "") if _number(given.get("loc", "0")) == 0 else template
+
+
+def _number(code: str) -> float | None:
+    try:
+        return float(code)
+    except ValueError:
+        return None
+
+
+def _given(spot: Spot, call: ast.Call, parameters: list[str]) -> dict[str, str]:
+    """What the call gives for each parameter. Raises CannotEdit for what it does not have."""
+    code, args = spot.code, list(call.args)
+    found = {k.arg or "**": code(k.value) for k in call.keywords}
+    if parameters == ["*"]:  # `randn(2, 3)`, `randn(*x.shape)`
+        alone = args[0] if len(args) == 1 else None
+        whole = code(alone.value) if isinstance(alone, ast.Starred) else f"({', '.join(map(code, args))},)"
+        found |= {"size": whole} if args else {}
+    elif len(args) <= len(parameters):
+        found |= {k: code(a) for k, a in zip(parameters, args, strict=False)}
+    starred = isinstance(args[0], ast.Starred) if args and parameters == ["*"] else False
+    if any(isinstance(a, ast.Starred) for a in args[starred:]) or not found.keys() <= {*parameters, "size"}:
+        raise CannotEdit("what it gives is not known")
+    return found
+
+
+def _shape(size: str) -> str:
+    node = ast.parse(size, mode="eval").body
+    one = isinstance(node, ast.Constant | ast.Subscript | ast.BinOp) or size.startswith("len(")
+    return f"({size},)" if one else size
+
+
+_NORMAL = "$loc + $scale * jax.random.normal($key, $size)"
+_UNIFORM = "jax.random.uniform($key, $size, $$rest)"
+_INTEGERS = "jax.random.randint($key, $size, $low, $high)"
+_DRAWS: dict[str, tuple[str, str]] = {
+    "normal": ("loc scale size", _NORMAL),
+    "standard_normal": ("size", _NORMAL),
+    "randn": ("*", _NORMAL),
+    "rand": ("*", _UNIFORM),
+    "random": ("size", _UNIFORM),
+    "random_sample": ("size", _UNIFORM),
+    "uniform": ("low high size", _UNIFORM),
+    "integers": ("low high size", _INTEGERS),
+    "randint": ("low high size", _INTEGERS),
+    "choice": ("a size replace p", "jax.random.choice($key, $a, $size, $$rest)"),
+    "permutation": ("x", "jax.random.permutation($key, $x)"),
+    "random.random": ("", _UNIFORM),
+    "random.uniform": ("low high", _UNIFORM),
+    "random.gauss": ("loc scale", _NORMAL),
+    "random.normalvariate": ("loc scale", _NORMAL),
+    "random.randint": ("low high", "jax.random.randint($key, $size, $low, $high + 1)"),
+}
+"""By the name of the draw: its parameters in order (`*`: sizes), and how it is written with jax."""

@@ -1,0 +1,135 @@
+"""Functions of the cell that get selections or padded arrays: their bodies too, with masks as parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jitmagic.fixes.change import Spot
+from jitmagic.fixes.sizes.masked_expressions import Alias, Value
+from jitmagic.fixes.sizes.masks import Mask, Masked, Unsupported
+from jitmagic.fixes.sizes.statements import Known, Results, Statements
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits, FunctionNode, Text
+
+
+@dataclass
+class _Followed:
+    """A function whose body is changed: for which arguments, what it returns, the masks that it is given, its calls."""
+
+    given: dict[str, Masked]
+    masks: list[Mask]
+    results: Results | None
+    calls: list[ast.Call]
+
+
+class Bodies(Statements):
+    """Follows calls into the functions of the cell."""
+
+    def __init__(self, spot: Spot) -> None:
+        super().__init__(spot)
+        self._followed: dict[FunctionNode, _Followed] = {}
+
+    def inside(self, node: ast.Call) -> Value:
+        """What a function of the cell gives for selections, or its derivative."""
+        match node.func:
+            case ast.Name(id=name):
+                derived = ""
+            case ast.Call(args=[ast.Name(id=name)], keywords=[]):
+                derived = self.spot.full(node.func)
+            case _:
+                raise Unsupported
+        function = self.spot.text.definition(name)
+        if function is None or derived not in ("", "jax.grad", "jax.value_and_grad"):
+            raise Unsupported
+        values = self._arguments(function, node)
+        outer = list(dict.fromkeys(m for v in values.values() for _, m in v.axes))
+        found = self._followed.get(function) or self._follow(function, values, outer)
+        if found.results is None or len(found.masks) != len(outer):
+            raise Unsupported
+        inner = dict(zip(found.masks, outer, strict=True))
+        if {p: _renamed(v, inner) for p, v in found.given.items()} != values:
+            raise Unsupported
+        found.calls.append(node)
+        passed = {m.text: o.written() for m, o in inner.items() if m.used}
+        add_arguments(self.edits, node, passed, _by_name(function))
+        results = [_renamed(v, inner) if v is not None else None for v in found.results]
+        if not derived and len(results) == 1:
+            return results[0]
+        of = values.get(scope.parameters_of(function)[0]) if derived else None
+        if any(results) or (of is not None and derived != "jax.grad"):
+            raise Unsupported
+        return of  # a derivative has the form of what it is taken by
+
+    def _arguments(self, function: FunctionNode, node: ast.Call) -> dict[str, Masked]:
+        """Selections that a call passes, by parameter."""
+        starred = any(isinstance(a, ast.Starred) for a in node.args) or not all(k.arg for k in node.keywords)
+        others = any(self.spot.full(d) != "jax.jit" for d in function.decorator_list)
+        if starred or others or function.args.vararg or function.args.kwarg:
+            raise Unsupported
+        by_place = zip(scope.parameters_of(function), node.args, strict=False)
+        given = [*by_place, *((k.arg or "", k.value) for k in node.keywords)]
+        return {p: v for p, a in given if (v := self.given(a)) is not None}
+
+    def _follow(self, function: FunctionNode, values: dict[str, Masked], outer: Sequence[Mask]) -> _Followed:
+        inner: dict[Mask, Mask] = {}
+        for mask in outer:
+            name = self.spot.text.fresh(mask.name or "mask", taken=[m.text for m in inner.values()])
+            inner[mask] = Mask(name, mask.rank, leading=mask.leading)
+        given = {p: _renamed(v, inner) for p, v in values.items()}
+        found = self._followed[function] = _Followed(given, list(inner.values()), None, [])
+        known: Known = {p: Alias(p, v) for p, v in given.items()}
+        found.results = self.body(body_of(function), known, {})
+        return found
+
+    def finished(self) -> Edits:
+        """The changes, with parameters for the masks that functions need."""
+        edits = super().finished()
+        for function, found in self._followed.items():
+            if used := [m.text for m in found.masks if m.used]:
+                if _uses(self.spot.text, function.name) != len(found.calls):
+                    raise Unsupported
+                if any(_uses(Text(source), function.name) for source in self.spot.later):
+                    raise Unsupported
+                add_parameters(edits, function, used)
+        return edits
+
+
+def _renamed(value: Masked, names: dict[Mask, Mask]) -> Masked:
+    """The same with other masks. Raises Unsupported where it has one that was made of them."""
+    if any(m not in names for _, m in value.axes):
+        raise Unsupported
+    return Masked(value.rank, tuple((a, names[m]) for a, m in value.axes), value.zero, value.holds)
+
+
+def _uses(text: Text, name: str) -> int:
+    return sum(n.id == name for n in text.within(text.tree, ast.Name))
+
+
+def body_of(function: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function behind its docstring."""
+    return function.body[ast.get_docstring(function) is not None and len(function.body) > 1 :]
+
+
+def _by_name(function: FunctionNode) -> bool:
+    """Further arguments have to be passed by name."""
+    return bool(function.args.defaults or function.args.kwonlyargs)
+
+
+def add_parameters(edits: Edits, function: FunctionNode, names: Iterable[str]) -> bool:
+    """Parameters behind the others; whether calls have to pass them by name."""
+    a = function.args
+    given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *a.defaults, *filter(None, a.kw_defaults)]
+    star = ", *" if a.defaults and not a.kwonlyargs else ""
+    edits.insert(max(edits.text.span(n)[1] for n in given), star + "".join(f", {name}" for name in names))
+    return _by_name(function)
+
+
+def add_arguments(edits: Edits, call: ast.Call, given: Mapping[str, str], by_name: bool) -> None:
+    """Arguments behind the others."""
+    if given:
+        end = edits.text.span(call)[1] - 1
+        texts = [f"{k}={v}" if by_name or call.keywords else v for k, v in given.items()]
+        comma = "" if edits.text.plain[:end].rstrip().endswith(("(", ",")) else ", "
+        edits.insert(end, comma + ", ".join(texts))

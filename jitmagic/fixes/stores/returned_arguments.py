@@ -1,0 +1,221 @@
+"""What a function changes for its caller, given back: an argument or state that it writes is one more result, and the
+calls bind it again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
+from jitmagic.fixes.stores.updates import updated
+from jitmagic.rules.base import root
+from jitmagic.rules.source import only_stored, stores_into
+from jitmagic.rules.words import listed
+from jitmagic.source import scope, signature
+from jitmagic.source.edits import Edits, FunctionNode, Text
+
+COST = "the caller's own array stays as it is"
+
+
+def returned_arguments(spot: Spot) -> Iterator[Change]:
+    """A function that returns nothing returns the arguments that it changes."""
+    function = spot.innermost
+    if function is not None and all(r.value is None for r in spot.text.own(function, ast.Return)):
+        own = {n for s in function.body for n in scope.stores(s)} | _changed(spot, function)
+        if names := [p for p in _arguments(spot, function) if p in own]:
+            yield given_back(spot, function, names)
+
+
+def arguments_beside_results(spot: Spot) -> Iterator[Change]:
+    """A helper that changes arguments returns them beside its result."""
+    function = spot.innermost
+    if (
+        function is None
+        or _is_checked(spot, function)
+        or not _calls_of(spot.text, _qualified(spot, function))
+    ):
+        return
+    returned = [r.value for r in spot.text.own(function, ast.Return) if r.value is not None]
+    given = {spot.code(v) for r in returned for v in (r.elts if isinstance(r, ast.Tuple) else [r])}
+    wanted = _changed(spot, function) - given
+    if names := [p for p in _arguments(spot, function) if p in wanted and returned]:
+        yield given_back(spot, function, names)
+
+
+def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Change:
+    """The function returns these parameters, beside its result where it has one; calls bind them again."""
+    edits, own = spot.edits(), _is_checked(spot, function)
+    alone = signature.give_back(edits, function, names)
+    for call in _calls_of(spot.text, _qualified(spot, function)):
+        _bind_inside(spot, edits, call, function, names, alone=alone)
+    beside = "" if alone else " beside the result"
+    it, comes = ("it", "comes") if len(names) == 1 else ("them", "come")
+    title = f"return {listed(names)} from `{function.name}`{beside}, and bind {it} again where that is called"
+    if not own:
+        return Change(title, edits)
+    later = tuple(_bound_outside(Text(s), spot, function, names, alone=alone) for s in spot.later)
+    words = f"{listed(names)} {comes} back from the call"
+    claim = Claim("new", words, rebinds=tuple(_bound_again(spot, function, names)))
+    return Change(title, edits, later, claim=claim, cost=COST)
+
+
+def _bound_again(spot: Spot, function: FunctionNode, names: Sequence[str]) -> set[str]:
+    """Variables of the notebook that are passed for these parameters."""
+    texts = [spot.text, *map(Text, spot.later)]
+    given = [
+        _argument(text, call, function, name)
+        for text in texts
+        for call in _calls_of(text, _qualified(spot, function))
+        for name in names
+    ]
+    return {root(ast.unparse(node)) for node in given if node is not None}
+
+
+def given_back_arguments(spot: Spot) -> Iterator[Change]:
+    """An argument of the caller's that jax copies (a list, dict or registered object), into which the function only
+    stores: it is returned, beside the result if there is one, and bound again."""
+    function = spot.text.definition(spot.function)
+    name = root(next(iter(spot.names), ""))
+    if function is None or name not in scope.parameters_of(function):
+        return
+    if not only_stored(function, name) and not any(w.path.startswith(f"{name}.") for w in spot.writes):
+        return
+    returned = [n.value for n in spot.text.own(function, ast.Return) if n.value is not None]
+    if not any(isinstance(v, ast.Name) and v.id == name for v in returned):  # it is not given back already
+        yield given_back(spot, function, [name])
+
+
+def returned_state(spot: Spot) -> Iterator[Change]:
+    """State that the function writes and `--dyn` cannot take (`f.n`, an entry that is not there yet, an array of
+    NumPy's) is an argument that it takes and returns."""
+    written = {w.path for w in spot.writes if w.origin != "argument"}
+    function = spot.text.definition(spot.function)
+    if (
+        function is None
+        or len(written) != 1
+        or function not in spot.text.tree.body
+        or function.decorator_list
+    ):
+        return
+    (place,) = written
+    new = replace(spot, text=Text(updated(spot, function, [place], [place]).result()))
+    function = new.text.definition(spot.function)
+    assert function is not None
+    name, edits = _own_name(new, function, place), new.edits()
+    for use in new.text.within(function, ast.Name, ast.Attribute, ast.Subscript, ast.Global):
+        if isinstance(use, ast.Global):
+            kept = [n for n in use.names if n != place]
+            edits.replace(use, f"global {', '.join(kept)}") if kept else edits.remove(use)
+        elif ast.unparse(use) == place != name:
+            edits.replace(use, name)
+    keyword = signature.add_parameter(edits, function, name)
+    alone, later = signature.give_back(edits, function, [name]), []
+    for inside in (edits, *(Edits(Text(source)) for source in spot.later)):
+        for call in _calls_of(inside.text, spot.function):
+            signature.pass_to(inside, call, name, place, keyword=keyword)
+            signature.bind_again(inside, call, [place], alone=alone)
+        later.append(inside.result())
+    claim = Claim("new", f"`{place}` comes back from the call")
+    yield Change(f"take `{place}` as an argument and return it", edits, tuple(later[1:]), claim=claim)
+
+
+def copied_arguments(spot: Spot) -> Iterator[Change]:
+    """A function works on a copy of the dict or list that it writes into; of what that holds too, where it must."""
+    names = {root(w.path) for w in spot.writes if w.origin == "argument"}
+    function = spot.text.definition(spot.function)
+    if function is not None and len(names) == 1:
+        (name,) = names
+        kept = tuple(_bound_again(spot, function, [name]))
+        claim = Claim("same", f"what the caller passes as `{name}` stays as it is", rebinds=kept)
+        for copy in ("$name.copy()", "jax.tree.map(lambda leaf: leaf, $name)"):
+            head = spot.write(f"$$name = {copy}", name=name)
+            yield Change(
+                f"work on a copy of `{name}`",
+                spot.edits().before(signature.first_statement(function), head),
+                claim=claim,
+            )
+
+
+# --- what is changed, and where it is bound -----------------------------------------------------------
+
+
+def _arguments(spot: Spot, function: FunctionNode) -> list[str]:
+    """Parameters without the receiver of a method."""
+    return scope.parameters_of(function)[isinstance(spot.text.parents[function], ast.ClassDef) :]
+
+
+def _changed(spot: Spot, function: FunctionNode) -> set[str]:
+    """Names into whose items or attributes the function stores."""
+    places = spot.text.own(function, ast.Subscript, ast.Attribute)
+    found = {spot.code(p) for p in places if isinstance(getattr(p, "ctx", None), ast.Store)}
+    for statement in spot.text.own(function, ast.Expr):
+        stores = stores_of(spot, statement)
+        found |= {stores_into(statement), *(stores.values if stores is not None else ())}
+    return {root(place) for place in found}
+
+
+def _qualified(spot: Spot, function: FunctionNode) -> str:
+    kind = spot.text.parents[function]
+    return f"{kind.name}.{function.name}" if isinstance(kind, ast.ClassDef) else function.name
+
+
+def _is_checked(spot: Spot, function: FunctionNode) -> bool:
+    return not spot.function or spot.text.definition(spot.function) is function
+
+
+def _calls_of(text: Text, function: str) -> list[ast.Call]:
+    """Its calls, in the order in which they run."""
+    return sorted(text.calls(function), key=lambda c: text.span(c)[1])
+
+
+def _bind_inside(
+    spot: Spot, edits: Edits, call: ast.Call, function: FunctionNode, names: Sequence[str], *, alone: bool
+) -> None:
+    """A call in the cell: what it gives is bound to what it was passed, of whatever that is a part."""
+    statement, places, below = spot.text.statement(call), [], []
+    for name in names:
+        node = _argument(spot.text, call, function, name)
+        whole = whole_of(spot, node) if node is not None else ""
+        if node is None or whole in ("", spot.code(node)):
+            places.append(whole or "_")
+            continue
+        only = alone and len(names) == 1
+        part = edits.code(call) if only else edits.fresh("part", taken=spot.modules.names)
+        code = " = ".join(become(spot, node, part, {whole}) or ())
+        if only:
+            put(edits, statement, code)
+            return
+        places.append(part)
+        below.append(code)
+    if places != ["_"] or not alone:
+        signature.bind_again(edits, call, places, alone=alone)
+    if below:
+        edits.after(statement, "\n".join(below))
+
+
+def _bound_outside(
+    text: Text, spot: Spot, function: FunctionNode, names: Sequence[str], *, alone: bool
+) -> str:
+    """A source that calls the function, with what it gives bound to the variables that it was passed."""
+    edits = Edits(text)
+    for call in _calls_of(text, _qualified(spot, function)):
+        nodes = [_argument(text, call, function, name) for name in names]
+        kept = (ast.Name, ast.Attribute, ast.Subscript)
+        places = [text.code(n) if isinstance(n, kept) else "_" for n in nodes]
+        if places != ["_"] or not alone:
+            signature.bind_again(edits, call, places, alone=alone)
+    return edits.result()
+
+
+def _argument(text: Text, call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+    bound = isinstance(call.func, ast.Attribute)
+    return signature.argument_of(call, function, name, bound=bound)
+
+
+def _own_name(spot: Spot, function: FunctionNode, place: str) -> str:
+    """A parameter's name for a place: `n` for `f.n` and `seen['n']`."""
+    name = signature.name_for(place)
+    taken = {n.id for n in spot.text.within(function, ast.Name)} - {place}
+    return name if name and name not in taken else spot.fresh("state", "new_state")

@@ -1,0 +1,226 @@
+"""Stores into arrays that cannot be changed: every one in the function, as an update that gives a new array."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Sequence
+
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.stores.buffers import made_by_jax
+from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
+from jitmagic.fixes.stores.selected_updates import AFTER, masked
+from jitmagic.rules.base import root
+from jitmagic.rules.words import listed
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits, FunctionNode
+from jitmagic.source.signature import first_statement
+from jitmagic.source.tree import updated_array
+from jitmagic.tracing import messages
+
+TITLE = "update with `.at[...]`, which gives a new array"
+
+
+def updates(spot: Spot) -> Iterator[Change]:
+    """`x[i] = v` as `x = x.at[i].set(v)`, for every store into the array in its function; a NumPy array that is passed
+    becomes one of jax first, a buffer is made by jax."""
+    function, statement = spot.innermost, spot.here(ast.stmt)
+    here = stores_of(spot, statement) if statement is not None else None
+    if function is None or here is None:
+        return
+    names = list(here.values)
+    made = spot.edits()
+    buffers = [n for n in names if made_by_jax(spot, function, n)]
+    for name in buffers:
+        made.add(made_by_jax(spot, function, name))
+    views = [n for n in names if start_of(spot, function, n) is not None]
+    others = [n for n in names if n not in buffers]
+    wholes = [line.partition(" = ")[0] for n in views for line in _put_back(spot, function, n)]
+    forms: list[Sequence[str]] = [(), others] if others else [()]
+    if any(_is_numpy(spot, n) for n in (*others, *wholes)):
+        forms.reverse()
+    title = TITLE if ".at[" in here.code else f"bind the new array to {listed(names)} again"
+    for wrapped in forms:
+        yield Change(title, updated(spot, function, names, wrapped).add(made))
+    if views:
+        put_back = updated(spot, function, names, forms[0], views).add(made)
+        yield Change(f"{title}, and put {listed(views)} back into {listed(wholes)}", put_back)
+    for name in names:
+        yield from _replaced_field(spot, function, name, title)
+    outside = [n for n in names if root(n) == "self" or _declaration(spot, function, root(n)) == "global"]
+    if dyn := tuple(map(spot.from_outside, outside)):
+        edits = updated(spot, function, names, ()).add(made)
+        yield Change(f"{title}, and {listed(dyn)} dynamic", edits, dyn=dyn, sure=False)
+
+
+def changed_views(spot: Spot) -> Iterator[Change]:
+    """`col *= s` of `col = m[:, 0]`, or of `col = m`, puts the new array into `m` too."""
+    function, statement = spot.innermost, spot.here(ast.AugAssign)
+    if function is None or statement is None or not isinstance(statement.target, ast.Name):
+        return
+    name = statement.target.id
+    start, edits = start_of(spot, function, name), spot.edits()
+    if start is not None:
+        for update in spot.text.own(function, ast.AugAssign):
+            if spot.code(update.target) == name:
+                edits.after(update, "\n".join(_put_back(spot, function, name)))
+        yield Change(f"put the new `{name}` back into `{whole_of(spot, start)}`", edits)
+
+
+def discarded_updates(spot: Spot) -> Iterator[Change]:
+    """`x.at[i].set(v)` as a statement of its own changes nothing: the result is bound."""
+    function, statement = spot.innermost, spot.here(ast.Expr)
+    if function is None or statement is None or not updated_array(statement.value):
+        return
+    edits = spot.edits()
+    found = [s for s in spot.text.own(function, ast.Expr) if updated_array(s.value)]
+    for update in found:
+        _bound(spot, edits, update, function)
+    title = f"bind the new array to {listed(dict.fromkeys(updated_array(s.value) for s in found))} again"
+    yield Change(title, edits, claim=Claim("new", "the update is part of the result"))
+
+
+def _bound(spot: Spot, edits: Edits, update: ast.Expr, function: FunctionNode) -> None:
+    """`x = ...`, and `p = {**p, 'w': ...}` for an entry of an argument: the caller's dict stays as it is."""
+    first, last = spot.text.span(update)
+    match update.value:
+        case ast.Call(
+            ast.Attribute(
+                ast.Subscript(ast.Attribute(ast.Subscript(ast.Name(whole), ast.Constant(str(key)))))
+            )
+        ) if whole in scope.parameters_of(function):
+            edits.insert(first, f"{whole} = {{**{whole}, {key!r}: ").insert(last, "}")
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(array)))):
+            edits.insert(first, f"{spot.code(array)} = ")
+
+
+def rows_by_number(spot: Spot) -> Iterator[Change]:
+    """`for row in grid: row[0] = v` as a loop over the numbers of rows, which are then known to be parts of `grid`."""
+    statement = spot.here(ast.stmt)
+    here = stores_of(spot, statement) if statement is not None else None
+    changed = here.values.keys() if here is not None else ()
+    for loop in (n for n in spot.path if isinstance(n, ast.For)):
+        row, rows = spot.code(loop.target), spot.code(loop.iter)
+        if row in changed and whole_of(spot, loop.iter) == rows:
+            number, edits = spot.fresh("i", "j", "k", "row"), spot.edits()
+            edits.replace(loop.target, number).replace(loop.iter, spot.write("range(len($$rows))", rows=rows))
+            edits.before(loop.body[0], f"{row} = {rows}[{number}]")
+            yield Change(f"loop over the numbers of rows of `{rows}`", edits)
+
+
+def masked_updates(spot: Spot) -> Iterator[Change]:
+    """`x.at[mask].set(y[mask])` as `jnp.where(mask, y, x)`."""
+    for call in spot.on_line(ast.Call):
+        match call:
+            case ast.Call(
+                ast.Attribute(ast.Subscript(ast.Attribute(x, "at"), index), method), [value], []
+            ) if method in AFTER and (mask := masked(spot, x, index, ask=True)) is not None:
+                new = mask.updated(spot, spot.code(x), method, spot.code(value), value)
+                title = "choose with `jnp.where` in place of an update by mask"
+                yield Change(title, spot.edits().replace(call, new))
+
+
+def list_indices(spot: Spot) -> Iterator[Change]:
+    """`x[[i, j]]`, which jax does not take as an index, with an array of the list."""
+    edits = spot.edits()
+    if spot.outermost is not None and messages.is_index_by_list(spot.message):
+        for subscript in spot.text.within(spot.outermost, ast.Subscript):
+            if isinstance(subscript.slice, ast.List):
+                edits.replace(subscript.slice, spot.write("jnp.array($i)", i=subscript.slice))
+    if edits:
+        yield Change("index with an array in place of a list", edits)
+
+
+def arrays_without_at(spot: Spot) -> Iterator[Change]:
+    """A NumPy array that has no `.at` is made by jax, or turned into an array of jax there."""
+    if spot.innermost is None or not messages.has_no_at(spot.message):
+        return
+    for node in spot.on_line(ast.Attribute):
+        if node.attr == "at":
+            name = spot.code(node.value)
+            if made := made_by_jax(spot, spot.innermost, name):
+                yield Change(TITLE, made)
+            yield Change(TITLE, spot.edits().replace(node.value, spot.write("jnp.asarray($x)", x=name)))
+
+
+# --- where an array comes from and where its changes have to go ---------------------------------------
+
+
+def start_of(spot: Spot, function: FunctionNode, name: str) -> ast.expr | None:
+    """The name, or the part or view of one, that a function once assigns to this name."""
+    assigns = spot.text.own(function, ast.Assign)
+    starts = [a.value for a in assigns if any(spot.code(t) == name for t in a.targets)]
+    return starts[0] if len(starts) == 1 and whole_of(spot, starts[0]) else None
+
+
+def updated(
+    spot: Spot, function: FunctionNode, names: Collection[str], wrapped: Collection[str],
+    views: Collection[str] = (),
+) -> Edits:  # fmt: skip
+    """The stores into these arrays as rebindings; those that are `wrapped` become arrays of jax with the first."""
+    every = [(s, stores_of(spot, s)) for s in spot.text.own(function, ast.stmt)]
+    stores = [
+        (s, found) for s, found in every if found is not None and not found.values.keys().isdisjoint(names)
+    ]
+    edits, left = spot.edits(), set(wrapped)
+    free = [n for n in names if n.isidentifier() and n not in _declared(spot, function)]
+    head = [f"{word} {name}" for name in free if (word := _declaration(spot, function, name))]
+    for name in [p for p in scope.parameters_of(function) if p in left]:
+        first = next(s for s, found in stores if name in found.values)
+        if first not in function.body:
+            head.append(spot.write("$$x = jnp.asarray($$x)", x=name))
+            left.remove(name)
+    for statement, found in stores:
+        code = (stores_of(spot, statement, left) or found).code
+        left -= {n for n in found.values if n.isidentifier() and statement in function.body}
+        back = [line for n in found.values if n in views for line in _put_back(spot, function, n)]
+        put(edits, statement, "\n".join([code, *back]))
+    return edits.before(first_statement(function), "\n".join(head)) if head else edits
+
+
+def _put_back(spot: Spot, function: FunctionNode, name: str, known: Collection[str] = ()) -> Iterator[str]:
+    """What is stored into `row` is put into `grid` too, as NumPy does where one is a view of the other."""
+    start = start_of(spot, function, name)
+    if start is not None and name not in known:
+        whole = whole_of(spot, start)
+        yield " = ".join(become(spot, start, name, {whole}) or ())
+        yield from _put_back(spot, function, whole, (*known, name))
+
+
+def _replaced_field(spot: Spot, function: FunctionNode, name: str, title: str) -> Iterator[Change]:
+    """`ring.buf[i] = v` in a NamedTuple or frozen dataclass that was passed, whose fields cannot be bound anew."""
+    whole, _, field = name.partition(".")
+    method = isinstance(spot.text.parents[function], ast.ClassDef)
+    if not field.isidentifier() or whole not in scope.parameters_of(function)[method:]:
+        return
+    for template in (
+        "$$whole = $$whole._replace($$field=$new)",
+        "$$whole = dataclasses.replace($$whole, $$field=$new)",
+    ):
+        edits = spot.edits()
+        for statement in spot.text.own(function, ast.stmt):
+            found = stores_of(spot, statement, {name})
+            if found is not None and name in found.values:
+                new = found.values[name]
+                put(edits, statement, found.head + spot.write(template, whole=whole, field=field, new=new))
+        yield Change(f"{title}, in a new `{whole}`", edits)
+
+
+def _is_numpy(spot: Spot, name: str) -> bool:
+    """A call passed a NumPy array as this, or as an entry of this dict or list."""
+    path = name.replace('"', "'")
+    entry = f"{path.rpartition('[')[0]}[" if path.endswith("]") else path
+    return any(p == path or entry != path and p.startswith(entry) for p in spot.numpy_arguments)
+
+
+def _declaration(spot: Spot, function: FunctionNode, name: str) -> str:
+    """How a function declares a variable that is not its own: `nonlocal`, or `global` for one of the notebook."""
+    for around in (function, *(n for n in spot.text.ancestors(function) if isinstance(n, FunctionNode))):
+        bound = {*scope.parameters_of(around), *(n for s in around.body for n in scope.stores(s))}
+        if name in bound - _declared(spot, around):
+            return "" if around is function else "nonlocal"
+    return "global"
+
+
+def _declared(spot: Spot, function: FunctionNode) -> set[str]:
+    said = [s for s in spot.text.own(function, ast.stmt) if isinstance(s, ast.Global | ast.Nonlocal)]
+    return {name for statement in said for name in statement.names}

@@ -1,0 +1,145 @@
+"""What a function takes and gives, changed with its calls: a parameter more, a result more that the calls bind."""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword as words
+import tokenize
+from collections.abc import Mapping, Sequence
+
+from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, shifted
+from jitmagic.source.pattern import in_brackets
+
+_OFTEN = (
+    ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp, ast.While
+)  # fmt: skip
+"""What runs an expression in it as often as it likes."""
+
+
+def argument_of(call: ast.Call, function: FunctionNode, name: str, *, bound: bool = False) -> ast.expr | None:
+    """What a call passes for a parameter; `bound`: the receiver of a method is not among its arguments."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][bound:]
+    index = order.index(name) if name in order else len(call.args)
+    if any(isinstance(a, ast.Starred) for a in call.args[: index + 1]):
+        return None
+    return call.args[index] if index < len(call.args) else None
+
+
+def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
+    """One parameter more; True where calls have to pass it by name."""
+    a, text = function.args, edits.text
+    opening = text.plain.index("(", text.offset(function.lineno, function.col_offset))
+    keyword = bool(a.defaults or a.vararg or a.kwonlyargs or a.kwarg)
+    new = f"*, {name}" if keyword and not (a.vararg or a.kwonlyargs) else name
+    if a.kwarg is not None:
+        edits.insert(text.plain.rindex("**", opening, text.span(a.kwarg)[0]), f"{new}, ")
+    else:
+        _insert_last(edits, opening, new)
+    return keyword
+
+
+def take_first(edits: Edits, function: FunctionNode, names: Sequence[str]) -> None:
+    """Parameters more, before those that there are."""
+    text = edits.text
+    opening = text.plain.index("(", text.offset(function.lineno, function.col_offset)) + 1
+    others = any(isinstance(n, ast.arg) for n in ast.walk(function.args))
+    edits.insert(opening, ", ".join(names) + ", " * others)
+
+
+def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: bool = False) -> None:
+    """One argument more for a call: the last one, by name where others are given by name too."""
+    pass_all(edits, call, {name: argument}, keyword=keyword)
+
+
+def pass_all(edits: Edits, call: ast.Call, given: Mapping[str, str], *, keyword: bool = False) -> None:
+    """As `pass_to`, for several parameters."""
+    opening = edits.text.plain.index("(", edits.text.span(call.func)[1])
+    by_name = keyword or call.keywords
+    _insert_last(edits, opening, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
+
+
+def name_for(place: str) -> str:
+    """A parameter's name for a place: `n` for `f.n`, `seen['n']` and `n`, `n_seen` for `len(seen)`; nothing where
+    it has none."""
+    node = ast.parse(place, mode="eval").body
+    if isinstance(node, ast.Call) and node.args:
+        return f"n_{name_for(ast.unparse(node.args[0]))}"
+    key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else ""
+    name = str(getattr(node, "attr", getattr(node, "id", key))).lstrip("_")
+    return name if name.isidentifier() and not words.iskeyword(name) else ""
+
+
+def replace_argument(edits: Edits, call: ast.Call, node: ast.expr, new: Mapping[str, str]) -> None:
+    """Other arguments, by the names of their parameters, in the place of one."""
+    keyword = next((k for k in call.keywords if k.value is node), None)
+    codes = [f"{name}={code}" if keyword is not None else code for name, code in new.items()]
+    edits.replace(keyword or node, codes[0])
+    edits.insert(edits.text.bracketed(node)[1], "".join(f", {code}" for code in codes[1:]))
+
+
+def _insert_last(edits: Edits, opening: int, new: str) -> None:
+    """One part more before the bracket that closes the one at a position."""
+    code, depth, last = edits.text.plain[opening:], 0, "("
+    lines, end = code.splitlines(keepends=True), 0
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.OP:
+            depth += (token.string in "([{") - (token.string in ")]}")
+        if not depth:
+            break
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            (row, column), last = token.end, token.string
+            end = sum(map(len, lines[: row - 1])) + column
+    edits.insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
+
+
+def give_back(edits: Edits, function: FunctionNode, names: Sequence[str]) -> bool:
+    """The function returns these names too, beside its result; True where it had none, and they are all it returns."""
+    if edits.text.own(function, ast.Yield, ast.YieldFrom):
+        raise CannotEdit("it returns more than once")
+    returns, given = edits.text.own(function, ast.Return), ", ".join(names)
+    alone = all(r.value is None for r in returns)
+    for leave in returns:
+        value = edits.code(leave).removeprefix("return").strip() or "None"
+        if isinstance(leave.value, ast.Tuple) and not in_brackets(value):
+            value = f"({value})"
+        edits.replace(leave, f"return {given}" if alone else f"return {value}, {given}")
+    last = function.body[-1]
+    if not isinstance(last, ast.Return | ast.Raise):
+        edits.after(last, f"return {given}" if alone else f"return None, {given}")
+    return alone
+
+
+def bind_again(edits: Edits, call: ast.Call, places: Sequence[str], *, alone: bool) -> None:
+    """The statement of a call binds these places to what it gives beside its result: `y, a = f(a)`; the result has a
+    name of its own where it is part of an expression."""
+    text, given = edits.text, ", ".join(places)
+    statement = text.statement(call)
+    if isinstance(statement, ast.Expr) and statement.value is call and alone:
+        edits.insert(text.span(call)[0], f"{given} = ")
+    elif (
+        not alone
+        and isinstance(statement, ast.Assign)
+        and statement.value is call
+        and len(statement.targets) == 1
+    ):
+        target = edits.code(statement.targets[0])
+        bare = isinstance(statement.targets[0], ast.Tuple) and not in_brackets(target)
+        edits.replace(statement.targets[0], f"({target}), {given}" if bare else f"{target}, {given}")
+    else:
+        for node in (n for n in text.ancestors(call) if isinstance(n, _OFTEN)):
+            if text.statement(node) is statement:
+                raise CannotEdit("the call may run more than once, or not at all")
+        code = shifted(edits.code(call), " " * statement.col_offset, "")
+        out = edits.fresh("out")
+        edits.before(statement, f"{given} = {code}" if alone else f"{out}, {given} = {code}")
+        edits.replace(call, "None" if alone else out)
+
+
+def first_statement(function: FunctionNode) -> ast.stmt:
+    """The first statement of a function behind its docstring."""
+    body = function.body
+    return body[1] if len(body) > 1 and ast.get_docstring(function, clean=False) is not None else body[0]

@@ -1,0 +1,286 @@
+"""What lies below a variable: what can be dynamic, what else decides a trace, and the form of it all."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import types
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jitmagic.state import values
+from jitmagic.state.adapters import (
+    INTERNAL,
+    OWN_NAME,
+    Adapter,
+    adapter_for,
+    framework_classes,
+    is_variable,
+    keeps_numbers,
+)  # fmt: skip
+from jitmagic.state.paths import LIMIT, Place
+from jitmagic.state.values import MISSING, is_a
+
+_DEPTH = 60
+_FUNCTIONS_WITHIN = 8
+"""Functions within functions that are compared by what they hold."""
+_SETTINGS = 50
+
+
+class Same:
+    """Equal to itself alone: what is compared by identity in the form of a variable."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
+    """The places of all arrays and Python or numpy numbers in a variable, itself included, in order.
+
+    Items of dicts and lists, attributes of objects and framework variables are looked into; a tuple of
+    numbers, such as the state of an optimizer, counts as one value. Bools count only where the path names them itself.
+    """
+    found = Below(limit=limit)
+    found.look(place)
+    return found.leaves
+
+
+@dataclass(eq=False)
+class Below:
+    """One look at everything below some places.
+
+    Python numbers in the objects of libraries are settings, but for those that the function writes: their attributes
+    are among `stored`, or their paths among `counted`. Those with paths among `constant` are settings anyway. `is_log`
+    tells the containers that are only added to."""
+
+    numbers: bool = True
+    stored: Collection[str] = ()
+    counted: Collection[str] = ()
+    constant: Collection[str] = ()
+    is_log: Callable[[Place], bool] | None = None
+    limit: int = LIMIT
+    leaves: list[Place] = field(default_factory=list)
+    settings: list[Place] = field(default_factory=list)
+    """Strings, bools and the like in the user's own objects: a program holds for the values that they had."""
+    logs: list[Place] = field(default_factory=list)
+    nodes: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    """Containers and objects, each with its keys that lead to what is dynamic."""
+    _met: dict[int, int] = field(default_factory=dict)
+
+    def look(self, place: Place) -> Hashable:
+        """The form of what lies there: equal for variables that differ in the values of their leaves alone."""
+        if is_a(place.look(), bool):
+            self.leaves.append(place)
+            return "leaf"
+        return self._form(place, self.numbers, 0)
+
+    def _form(self, place: Place, numbers: bool, depth: int) -> Hashable:
+        value = place.look()
+        if values.is_number(value) or values.is_leaf(value):
+            return self._leaf(place, value, numbers)
+        if is_a(value, values.FUNCTIONS):
+            return _function(value, _FUNCTIONS_WITHIN)
+        if id(value) in self._met:
+            return "again", self._met[id(value)]
+        if value is MISSING or len(self.leaves) >= self.limit or depth > _DEPTH:
+            return Same(value)
+        self._met[id(value)] = len(self._met)
+        adapter = adapter_for(value)
+        if adapter is not None:
+            return self._variable(place, value, adapter)
+        if is_a(value, tuple) and _holds_numbers(value, numbers) and _is_one_value(value):
+            self.leaves.append(place)  # whole: nothing can be put into a tuple
+            return "leaf"
+        if is_a(value, set | frozenset):
+            return self._set(place, value)
+        if is_a(value, list | collections.deque) and self.is_log is not None and self.is_log(place):
+            self.logs.append(place)
+            return "log"
+        return self._inside(place, value, numbers, depth)
+
+    def _leaf(self, place: Place, value: Any, numbers: bool) -> Hashable:
+        array = values.is_array(value)
+        number = values.is_number(value) and not is_a(value, bool)
+        written = place.path in self.counted or (place.kind == "attribute" and place.key in self.stored)
+        if number and place.path not in self.constant and (array or numbers or written):
+            self.leaves.append(place)
+            return "leaf"
+        array = array or is_a(value, values.np.ndarray)
+        self._setting(place, numbers and not array)
+        return Same(value) if array else (type(value), value)
+
+    def _setting(self, place: Place, own: bool) -> None:
+        if place.path in self.constant or (own and len(self.settings) < _SETTINGS):
+            self.settings.append(place)
+
+    def _variable(self, place: Place, value: Any, adapter: Adapter) -> Hashable:
+        inside = place.inside(adapter)
+        held = inside.look()
+        if held is not MISSING and (values.is_number(held) or _is_one_value(held)):
+            self.leaves.append(inside)
+            return type(value), "leaf"
+        return type(value), Same(held)
+
+    def _set(self, place: Place, value: Any) -> Hashable:
+        if is_a(value, set) and self.is_log is not None and self.is_log(place):
+            self.logs.append(place)
+            return "log"
+        self.nodes.append((value, ()))
+        self._setting(place, True)
+        return type(value), frozenset(value)
+
+    def _inside(self, place: Place, value: Any, numbers: bool, depth: int) -> Hashable:
+        if is_a(value, types.MethodType):
+            below = place.below("attribute", "__self__")
+            return (
+                "method",
+                self._form(below, numbers, depth + 1),
+                _function(value.__func__, _FUNCTIONS_WITHIN),
+            )
+        container = is_a(value, dict | list | tuple | collections.deque)
+        if not container and not values.is_walkable(value):
+            return Same(value)
+        own = numbers and (container or _is_users_own(value))
+        fields = None if container or not own else _fields(value)
+        parts, dynamic = list[tuple[str, Any, Hashable]](), []
+        found = list(values.children(value))
+        if framework_classes(type(value)):  # which bind attributes anew, in another order
+            found.sort(key=lambda child: str(child[1]))
+        for kind, key, child in found:
+            if str(key).startswith(INTERNAL) or (key == OWN_NAME and framework_classes(type(value))):
+                continue
+            if is_a(value, tuple) and values.is_number(child):  # nothing can be put into a tuple
+                parts.append((kind, key, Same(child) if values.is_array(child) else (type(child), child)))
+                continue
+            count = len(self.leaves)
+            counts = own and (fields is None or key in fields)
+            form = self._form(place.below(kind, key), counts, depth + 1)  # type: ignore[arg-type]
+            parts.append((kind, key, form))
+            if form == "leaf" and len(self.leaves) > count:
+                dynamic.append((kind, key))
+        self._node(value, tuple(dynamic))
+        return type(value), tuple(parts)
+
+    def _node(self, value: Any, dynamic: tuple[Any, ...]) -> None:
+        if is_a(value, dict | list | collections.deque):
+            self.nodes.append((value, tuple(key for kind, key in dynamic if kind == "item")))
+        if not is_a(value, tuple) and values.raw_attributes(value):
+            held = values.own_dict(value)
+            plain = held is not None and len(held) == len(values.raw_attributes(value))
+            keys = tuple(key for kind, key in dynamic if kind == "attribute")
+            self.nodes.append((held if plain else value, keys))
+
+
+def _is_users_own(value: Any) -> bool:
+    cls = type(value)
+    if keeps_numbers(cls):
+        return False
+    return values.is_user_class(cls) or not framework_classes(cls) and values.is_pytree_leaf(value)
+
+
+def _fields(value: Any) -> Collection[str] | None:
+    """The attributes of a registered pytree that are among its children; None for other objects."""
+    if values.is_pytree_leaf(value):
+        return None
+    jax: Any = sys.modules["jax"]
+    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda v: v is not value)[0]
+    named: set[Any] = {getattr(path[0], "name", None) for path, _ in children}
+    held = {id(child) for _, child in children}
+    return (
+        named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}
+        if None in named
+        else named
+    )
+
+
+def _is_one_value(value: Any) -> bool:
+    return _all_numbers(value) or _is_pytree_of_numbers(value)
+
+
+def _holds_numbers(value: tuple[Any, ...], numbers: bool) -> bool:
+    """An array, or where they count a number, lies in the tuple itself or in one in it: nothing can be put there."""
+    return any(
+        _holds_numbers(v, numbers)
+        if is_a(v, tuple)
+        else values.is_array(v) or (numbers and values.is_number(v))
+        for v in value
+    )
+
+
+def _is_pytree_of_numbers(value: Any) -> bool:
+    # A quantity with a unit, or whatever else jax takes apart.
+    tree = getattr(sys.modules.get("jax"), "tree", None)
+    if tree is None or values.is_leaf(value):
+        return False
+    leaves = tree.leaves(value, is_leaf=is_variable)
+    return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)
+
+
+def _all_numbers(value: Any, depth: int = 0) -> bool:
+    # The whole value must be a pytree with numbers at its leaves.
+    if type(value) in (dict, list) or is_a(value, tuple):
+        below = list(value.values()) if is_a(value, dict) else list(value)
+        return bool(below) and depth < 20 and all(v is None or _all_numbers(v, depth + 1) for v in below)
+    return values.is_number(value) and not is_a(value, bool)
+
+
+def _function(fn: Any, depth: int) -> Hashable:
+    """Code, defaults and what its closure holds: functions made twice by the same factory are the same."""
+    if not is_a(fn, types.FunctionType) or not depth:
+        return Same(fn)
+    held = (*values.cell_values(fn), *(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values())
+    return fn.__code__, tuple(_constant(v, depth - 1) for v in held)
+
+
+def _constant(value: Any, depth: int) -> Hashable:
+    if type(value) in values.SCALARS:
+        return type(value), value
+    if is_a(value, types.FunctionType):
+        return _function(value, depth)
+    if is_a(value, tuple) and depth:
+        return type(value), tuple(_constant(v, depth - 1) for v in value)
+    return Same(value)
+
+
+# What a call looks at to see that nothing but the leaves is different.
+
+
+class AsBefore:
+    """Some containers and objects as they were: `now == then` as long as only what is dynamic in them differs."""
+
+    def __init__(self, nodes: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+        self.now = [held if not keys and _compares(held) else _Partly(held, keys) for held, keys in nodes]
+        self.then = [part.copy() for part in self.now]
+
+
+def _compares(held: Any) -> bool:
+    plain = (dict, list, set, frozenset, collections.deque)
+    return type(held) in plain
+
+
+class _Partly:
+    """A container without the items that are dynamic, or an object that has slots."""
+
+    def __init__(self, held: Any, besides: Collection[Any]) -> None:
+        self.held, self.besides = held, besides
+
+    def copy(self) -> dict[Any, Any]:
+        """What is in it now."""
+        held = self.held
+        if is_a(held, list | collections.deque):
+            pairs: Any = enumerate(held)
+        else:
+            pairs = dict.items(held) if is_a(held, dict) else values.raw_attributes(held).items()
+        return {k: MISSING if k in self.besides else v for k, v in pairs}
+
+    def __eq__(self, then: object) -> bool:
+        return self.copy() == then
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,74 @@
+"""What other threads of the user's can reach while they run: what they write meanwhile is not ours to put back."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from jitmagic.state import values
+from jitmagic.state.values import is_a
+
+_LIMIT = 5000
+
+
+def reached() -> frozenset[int]:
+    """Mutable objects, by `id`, that the code of the user's in other threads names; empty where none runs."""
+    todo = [v for thread in _others() for v in _begins(thread)]
+    found: dict[int, Any] = {}
+    while todo and len(found) < _LIMIT:
+        value = todo.pop()
+        atom = values.is_leaf(value) and not is_a(value, np.ndarray)
+        if not atom and not is_a(value, types.ModuleType | type) and id(value) not in found:
+            found[id(value)] = value
+            todo += _next(value)
+    return frozenset(found)
+
+
+def is_at_work(besides: Collection[int]) -> bool:
+    """A thread runs code of the user's, besides these."""
+    return any(thread.ident not in besides and any(True for _ in _begins(thread)) for thread in _others())
+
+
+def _others() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t is not threading.current_thread()]
+
+
+def _begins(thread: threading.Thread) -> Iterator[Any]:
+    """What a thread will call, and what the functions of the user's that it is in know by a name."""
+    yield from (
+        v for v in vars(thread).values() if is_a(v, types.FunctionType | types.MethodType) and _is_users(v)
+    )
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if values.is_user_file(frame.f_code.co_filename):
+            yield from frame.f_locals.values()
+            yield from _named(frame.f_code, frame.f_globals)
+        frame = frame.f_back
+
+
+def _is_users(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and values.is_user_file(code.co_filename)
+
+
+def _named(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[Any]:
+    yield from (namespace[n] for n in code.co_names if n in namespace)
+    for inner in code.co_consts:
+        if is_a(inner, types.CodeType):
+            yield from _named(inner, namespace)
+
+
+def _next(value: Any) -> Iterator[Any]:
+    if is_a(value, types.FunctionType):
+        if _is_users(value):
+            yield from values.cell_values(value)
+            yield from _named(value.__code__, value.__globals__)
+    elif is_a(value, types.MethodType | types.BuiltinFunctionType):
+        yield from (value.__self__, getattr(value, "__func__", None))
+    else:
+        yield from (child for _, _, child in values.children(value))

@@ -1,0 +1,89 @@
+"""The items of the user's dicts, lists, deques and sets as they are stored: read and put back past methods of their
+own, and only where they differ, so that order, links and what others write meanwhile stay."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from jitmagic.state.values import MISSING, is_a, is_tracer
+
+
+def dict_type(holder: dict[Any, Any]) -> Any:
+    """The class of Python's own that stores the items: an `OrderedDict` keeps links between them."""
+    return collections.OrderedDict if is_a(holder, collections.OrderedDict) else dict
+
+
+def items_of(holder: dict[Any, Any]) -> dict[Any, Any]:
+    """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
+    return {k: v for k, v in dict_type(holder).items(holder) if not is_tracer(k)}
+
+
+def put_item(holder: dict[Any, Any], key: Any, value: Any) -> None:
+    """Store or, where the value is MISSING, delete one item."""
+    if value is not MISSING:
+        dict_type(holder).__setitem__(holder, key, value)
+    elif dict.__contains__(holder, key):
+        dict_type(holder).__delitem__(holder, key)
+
+
+def put_items(holder: dict[Any, Any], wanted: dict[Any, Any]) -> None:
+    """Make these the items, in this order."""
+    for key in items_of(holder).keys() - wanted.keys():
+        put_item(holder, key, MISSING)
+    for key, value in wanted.items():
+        if dict.get(holder, key, MISSING) is not value:
+            put_item(holder, key, value)
+    late = _apart(list(items_of(holder)), list(wanted))[0]
+    for key in list(wanted)[late:]:
+        if is_a(holder, collections.OrderedDict):
+            collections.OrderedDict.move_to_end(holder, key)  # type: ignore[arg-type]
+        else:
+            dict.__setitem__(holder, key, dict.pop(holder, key))
+
+
+def sequence_of(holder: list[Any] | collections.deque[Any]) -> list[Any]:
+    """The items of a list or deque."""
+    return list.copy(holder) if is_a(holder, list) else list(collections.deque.__iter__(holder))  # type: ignore[arg-type]
+
+
+def put_sequence(holder: list[Any] | collections.deque[Any], wanted: list[Any]) -> None:
+    """Make these the items; those at both ends that are there stay untouched."""
+    now = sequence_of(holder)
+    start, end = _apart(now, wanted)
+    new = wanted[start : len(wanted) - end]
+    if is_a(holder, list):
+        list.__setitem__(holder, slice(start, len(now) - end), new)  # type: ignore[arg-type,index]
+        return
+    deque: Any = collections.deque
+    for _ in range(len(now) - end - start):
+        deque.__delitem__(holder, start)
+    for value in reversed(new):
+        deque.insert(holder, start, value)
+
+
+def put_members(holder: set[Any], wanted: set[Any]) -> None:
+    """Make these the members."""
+    for value in set(set.__iter__(holder)) - wanted:
+        set.discard(holder, value)
+    for value in wanted - set(set.__iter__(holder)):
+        set.add(holder, value)
+
+
+def without(now: list[Any], old: list[Any], wrong: Callable[[Any], bool]) -> list[Any]:
+    """The items of now, where what is new and wrong is as it was, or left out where there was none."""
+    kept = []
+    for i, value in enumerate(now):
+        before = old[i] if i < len(old) else MISSING
+        value = before if value is not before and wrong(value) else value
+        kept += [] if value is MISSING else [value]
+    return kept
+
+
+def _apart(a: list[Any], b: list[Any]) -> tuple[int, int]:
+    """How many items are the same objects at the beginning, and at the end."""
+    shorter = min(len(a), len(b))
+    start = next((i for i in range(shorter) if a[i] is not b[i]), shorter)
+    end = next((i for i in range(shorter - start) if a[-1 - i] is not b[-1 - i]), shorter - start)
+    return start, end

@@ -1,0 +1,166 @@
+"""What a function changes is changed once, whatever it is: files, queues, iterators, caches, arrays, settings.
+
+Each row is a set-up, the body of a function that is called once, and what is there afterwards. It runs as a plain cell,
+then under the magics: what is left, printed and raised has to be the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
+
+FILES = {
+    "r+, read": ("p = tmp + '/a'; open(p, 'w').write('1\\n2\\n3\\n'); h = open(p, 'r+')", "h.readline()", "h.tell(), h.read(), open(p).read()"),
+    "w+, read": ("p = tmp + '/a'; h = open(p, 'w+'); h.write('1\\n2\\n'); h.flush(); h.seek(0)", "h.readline()", "h.read(), open(p).read()"),
+    "a+, read": ("p = tmp + '/a'; open(p, 'w').write('12'); h = open(p, 'a+'); h.seek(0)", "h.read(1)", "h.read(), open(p).read()"),
+    "rb+, passed on": ("p = tmp + '/a'; open(p, 'wb').write(b'12'); h = open(p, 'rb+')\ndef g(o): return o.read(1)", "g(h)", "h.read()"),
+    "print to": ("p = tmp + '/a'; h = open(p, 'w')\ndef put(v): print(v, file=h)", "put('a')", "h.close() or open(p).read()"),
+    "csv.writer": ("import csv\np = tmp + '/a'; h = open(p, 'w'); w = csv.writer(h)", "w.writerow([1, 2])", "h.close() or open(p).read()"),
+    "csv.DictWriter": ("import csv, io\nh = io.StringIO(); w = csv.DictWriter(h, ['a'])", "w.writerow({'a': 1})", "h.getvalue()"),
+    "gzip": ("import gzip\np = tmp + '/a'; h = gzip.open(p, 'wt')", "h.write('a')", "h.close() or gzip.open(p, 'rt').read()"),
+    "zip": ("import zipfile\nh = zipfile.ZipFile(tmp + '/a', 'w')", "h.writestr('a', 'b')", "h.namelist()"),
+    "temporary": ("import tempfile\nh = tempfile.TemporaryFile('w+')", "h.write('a')", "h.seek(0), h.read()"),
+    "lines": ("p = tmp + '/a'; open(p, 'w').write('1\\n2\\n3\\n'); h = open(p)", "next(h)", "list(h)"),
+    "map over lines": ("p = tmp + '/a'; open(p, 'w').write('1\\n2\\n3\\n'); m = map(int, open(p))", "next(m)", "list(m)"),
+    "closed": ("p = tmp + '/a'; open(p, 'w').write('1\\n2\\n'); h = open(p)", "with h: h.readline()", "h.closed"),
+    "in memory": ("import io\nb = io.BytesIO(b'abc')", "b.read(1); b.write(b'Z'); b.truncate()", "b.tell(), b.getvalue()"),
+    "pickler": ("import io, pickle\nb = io.BytesIO(); k = pickle.Pickler(b)", "k.dump([1])", "len(b.getvalue())"),
+    "memmap": ("p = tmp + '/m'; m = np.memmap(p, float, 'w+', shape=(4,))", "m[0] += 1", "m[0]"),
+    "mmap": ("import mmap\nopen(tmp + '/m', 'wb').write(b'ab'); h = open(tmp + '/m', 'r+b'); m = mmap.mmap(h.fileno(), 2)", "m[0] = m[0] + 1", "bytes(m)"),
+    "os.open": ("p = tmp + '/a'", "fd = os.open(p, os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.write(fd, b'a'); os.close(fd)", "open(p).read()"),
+    "os.write": ("p = tmp + '/a'; fd = os.open(p, os.O_RDWR | os.O_CREAT)", "os.write(fd, b'a')", "os.close(fd), open(p).read()"),
+    "os.read": ("p = tmp + '/a'; open(p, 'w').write('abc'); fd = os.open(p, os.O_RDONLY)", "os.read(fd, 1)", "os.read(fd, 9), os.close(fd)"),
+    "touch": ("import pathlib\np = pathlib.Path(tmp) / 'a'", "p.touch(exist_ok=False)", "p.exists()"),
+    "mkstemp": ("import tempfile", "os.close(tempfile.mkstemp(dir=tmp)[0])", "len(os.listdir(tmp))"),
+    "symlink": ("", "os.symlink('/nowhere', f'{tmp}/l{len(os.listdir(tmp))}')", "os.listdir(tmp)"),
+    "truncate": ("p = tmp + '/a'; open(p, 'w').write('abc')", "os.truncate(p, os.path.getsize(p) - 1)", "open(p).read()"),
+    "under a name of its own": ("from os import mkdir", "mkdir(tmp + '/d')", "os.listdir(tmp)"),
+    "posix_spawn": ("p = tmp + '/a'", "os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'echo a >> ' + p], os.environ), 0)", "open(p).read()"),
+    "a database": ("import sqlite3\ndb = sqlite3.connect(':memory:'); db.execute('create table t(x)')", "db.execute('insert into t values (1)')", "db.execute('select * from t').fetchall()"),
+    "a database's file": ("import sqlite3\np = tmp + '/x'", "with sqlite3.connect(p) as db: db.execute('create table t(x)')", "os.path.getsize(p) > 0"),
+    "shelve": ("import shelve\ns = shelve.open(tmp + '/s')", "s['a'] = s.get('a', 0) + 1", "s['a'], s.close()"),
+    "a socket": ("import socket\na, b = socket.socketpair(); a.send(b'abc')", "b.recv(1)", "b.recv(9), a.close(), b.close()"),
+    "a process": ("import subprocess\np = subprocess.Popen(['cat'], stdin=-1, stdout=-1)", "p.stdin.write(b'a'); p.stdin.flush()", "p.communicate()[0]"),
+    "kept stream": ("out = sys.stdout", "print('hello', file=out)", "1"),
+    "the terminal": ("import io\nold, sys.__stderr__ = sys.__stderr__, io.StringIO()", "print('hello', file=sys.__stderr__)", "sys.__stderr__.getvalue(), setattr(sys, '__stderr__', old)"),
+}  # fmt: skip
+
+CONTAINERS = {
+    "OrderedDict": ("import collections\nd = collections.OrderedDict(a=1, b=2, c=3)", "d['a'] = 5; d['z'] = 1; d.move_to_end('a'); d.popitem(False)", "list(d.items()), list(reversed(d)), len(d), d.popitem()"),
+    "order of a dict": ("d = dict(a=1, b=2, c=3)", "d['a'] = d.pop('a') + 1", "list(d.items())"),
+    "Counter": ("import collections\nd = collections.Counter('abca')", "d.update('ab'); d['q'] += 1", "list(d.items()), type(d).__name__"),
+    "a dict's subclass": ("class D(dict):\n    n = 0\n    def __setitem__(self, k, v): dict.__setitem__(self, k, v); self.n += 1\nd = D(a=1)", "d['b'] = 2", "dict(d), d.n"),
+    "a list's subclass": ("class L(list):\n    n = 0\n    def append(self, v): list.append(self, v); self.n += 1\nl = L([1])", "l.append(2)", "list(l), l.n"),
+    "sorted, inserted": ("import heapq\nl = [3, 1, 2]", "l.sort(); heapq.heappush(l, 0); l.insert(2, 9)", "l"),
+    "bounded deque": ("import collections\nd = collections.deque([1, 2], maxlen=2)", "d.append(3)", "list(d)"),
+    "rotated deque": ("import collections\nd = collections.deque([1, 2, 3])", "d.rotate(1); d.popleft()", "list(d)"),
+    "a bound method": ("l = []\nput = l.append", "put(1)", "l"),
+    "partial": ("import functools\nl = []\np = functools.partial(l.append)", "p(1)", "l"),
+    "mapping proxy": ("import types\nd = {}; m = types.MappingProxyType(d)\ndef g(): d['a'] = d.get('a', 0) + 1", "g(); m['a']", "d"),
+    "slots": ("class S:\n    __slots__ = ('n', 'l')\ns = S(); s.n = 1; s.l = []", "s.n += 1; s.l.append(1)", "s.n, s.l"),
+    "a descriptor": ("class D:\n    def __get__(self, o, t=None): return self if o is None else o.__dict__.get('_v', 0)\n    def __set__(self, o, v): o.__dict__['_v'] = v\nclass A:\n    v = D()\na = A()", "a.v += 1", "a.v"),
+    "a long list": ("l = [0] * 300_000", "l[5] += 1; l.append(1)", "l[5], len(l)"),
+    "WeakValueDictionary": ("import weakref\nclass A: pass\nk = A(); d = weakref.WeakValueDictionary()", "d[f'n{len(d)}'] = k", "sorted(d)"),
+    "WeakKeyDictionary": ("import weakref\nclass A: pass\nk = A(); d = weakref.WeakKeyDictionary()", "d[k] = d.get(k, 0) + 1", "d[k]"),
+    "WeakSet": ("import weakref\nclass A: pass\nk = A(); d = weakref.WeakSet(); n = []", "n.append(len(d)); d.add(k)", "len(d), n"),
+    "singledispatch": ("import functools\n@functools.singledispatch\ndef g(v): return 0\nn = []", "n.append(len(g.registry)); g.register(complex, lambda v: 1)", "n, len(g.registry)"),
+    "abc": ("import abc\nclass B(abc.ABC): pass\nclass A: pass\nn = []", "n.append(issubclass(A, B)); B.register(A)", "n"),
+}  # fmt: skip
+
+BUFFERS = {
+    "bytearray": ("b = bytearray(b'abc')", "b[0] = b[0] + 1; b.extend(b'z')", "bytes(b)"),
+    "memoryview": ("b = bytearray(b'abc'); m = memoryview(b)", "m[0] = m[0] + 1", "bytes(b)"),
+    "array": ("import array\nb = array.array('i', [1, 2])", "b[0] += 1; b.append(3)", "b.tolist()"),
+    "ctypes": ("import ctypes\nv = (ctypes.c_int * 3)()", "v[0] += 1", "v[0]"),
+    "objects in an array": ("a = np.empty(3, object); a[:] = [1, [2], 3]", "a[0] = a[0] + 1; a[1].append(3)", "a.tolist()"),
+    "records": ("a = np.zeros(2, [('x', float), ('o', object)])", "a['x'][0] += 1; a['o'][1] = 4", "a.tolist()"),
+    "out=": ("a = np.zeros(400_000)", "np.add(a, 1, out=a)", "a[0]"),
+    "fill": ("a = np.zeros(400_000)", "a.fill(a[0] + 1)", "a[0]"),
+    "a helper": ("a = np.zeros(400_000)\ndef g(v): v += 1", "g(a)", "a[0]"),
+    "a view": ("a = np.zeros(400_000); v = a[::2]", "v[...] = v + 1", "a[0]"),
+    "shuffled": ("np.random.seed(0); a = np.arange(400_000)", "np.random.shuffle(a)", "a[:3].tolist()"),
+    "made read-only": ("a = np.zeros(3)", "a[...] = a + 1; a.setflags(write=False)", "a.tolist(), a.flags.writeable"),
+}  # fmt: skip
+
+ITERATORS = {
+    "list": ("it = iter([1, 2, 3])", "next(it)", "list(it)"),
+    "used up": ("it = iter([1]); m = map(str, it)", "next(m)", "list(it), list(m)"),
+    "map over a named one": ("it = iter([1, 2, 3, 4]); m = map(str, it)", "next(m); next(it)", "list(it), list(m)"),
+    "enumerate": ("it = iter('abcd'); m = enumerate(it)", "next(m)", "next(it), next(m), list(m)"),
+    "zip with itself": ("it = iter('abcd'); m = zip(it, it)", "next(m)", "list(m)"),
+    "chain": ("import itertools\nit = iter([1, 2]); m = itertools.chain(it, [7])", "next(m)", "list(it), list(m)"),
+    "islice": ("import itertools\nit = iter([1, 2, 3, 4]); m = itertools.islice(it, 3)", "next(m)", "list(m), list(it)"),
+    "cycle": ("import itertools\nm = itertools.cycle([1, 2, 3])", "next(m)", "next(m)"),
+    "flat": ("it = np.arange(4).flat", "next(it)", "[int(v) for v in it]"),
+    "callable": ("l = [1, 2, 3]; it = iter(l.pop, 1)", "next(it)", "list(it), l"),
+    "coroutine": ("l = []\nasync def co(): l.append(1)\ng = co()", "try: g.send(None)\nexcept StopIteration: pass", "l"),
+    "cache": ("import functools\nn = []\n@functools.cache\ndef g(k): n.append(k); return k * 2\ng(1); g(2)", "g(3); g(1)", "n, g.cache_info()"),
+    "bounded cache": ("import functools\nn = []\n@functools.lru_cache(maxsize=2)\ndef g(k): n.append(k); return k * 2\ng(1); g(2)", "g(3); g(1)", "n, g.cache_info()"),
+    "a method's cache": ("import functools\nn = []\nclass A:\n    @functools.lru_cache\n    def g(self, k): n.append(k); return k * 2\na = A(); a.g(1)", "a.g(3); a.g(1)", "n, A.g.cache_info()"),
+    "SimpleQueue": ("import queue\nq = queue.SimpleQueue(); q.put(1)", "q.get()", "q.qsize()"),
+    "Queue": ("import queue\nq = queue.Queue(); q.put(1)", "q.get(); q.task_done()", "q.qsize(), q.unfinished_tasks"),
+    "asyncio.Queue": ("import asyncio\nq = asyncio.Queue()", "q.put_nowait(1)", "q.qsize()"),
+    "Future": ("import concurrent.futures as cf\nq = cf.Future()", "q.set_result(1)", "q.result()"),
+}  # fmt: skip
+
+SETTINGS = {
+    "Event": ("import threading\ne = threading.Event(); n = []", "n.append(e.is_set()); e.set()", "e.is_set(), n"),
+    "Lock": ("import threading\nl = threading.Lock(); n = []", "n.append(l.acquire(blocking=False))", "l.locked(), n"),
+    "Semaphore": ("import threading\ns = threading.Semaphore(2); n = []", "n.append(s.acquire(blocking=False))", "s._value, n"),
+    "a thread's own": ("import threading\nt = threading.local(); t.n = 0", "t.n += 1", "t.n"),
+    "a context variable": ("import contextvars\nv = contextvars.ContextVar('v')", "v.set(v.get(0) + 1)", "v.get()"),
+    "decimal": ("import decimal\ndecimal.getcontext().prec = 20", "decimal.getcontext().prec += 1", "decimal.getcontext().prec"),
+    "a logger": ("import logging\nlg = logging.getLogger('jm'); lg.setLevel(10); lg.handlers[:] = []", "lg.setLevel(lg.level + 10); lg.addHandler(logging.NullHandler())", "lg.level, len(lg.handlers)"),
+    "warnings": ("import warnings\nn = []", "n.append(len(warnings.filters)); warnings.filterwarnings('ignore', 'jm')", "n[0] == len(warnings.filters) - 1, warnings.filters.pop(0)[0]"),
+    "errors of NumPy": ("n = []", "n.append(np.geterr()['divide']); np.seterr(divide='raise')", "n, np.seterr(divide='warn')['divide']"),
+    "jax.config": ("n = []", "n.append(jax.config.jax_debug_nans); jax.config.update('jax_debug_nans', True)", "n, jax.config.update('jax_debug_nans', False)"),
+    "a module of Python's": ("import math\nmath.jm = 0", "math.jm += 1", "math.jm"),
+    "a hook": ("n = []\ndef hook(*a): pass\nold = sys.excepthook", "n.append(sys.excepthook is hook); sys.excepthook = hook", "n, setattr(sys, 'excepthook', old)"),
+    "a module without a file": ("import types\nm = types.ModuleType('m')\nexec('n = 0\\nl = []\\ndef g():\\n    global n\\n    n += 1\\n    l.append(n)', m.__dict__)", "m.g()", "m.n, m.l"),
+    "imported inside": ("open(tmp + '/umod.py', 'w').write('print(\"umod runs\")\\nn = 0\\n'); sys.path.insert(0, tmp); sys.modules.pop('umod', None)", "import umod\numod.n += 1", "sys.path.remove(tmp), sys.modules['umod'].n"),
+    "a registry of signals": ("import signal\nn = []\nold = signal.getsignal(signal.SIGUSR1)\ndef h(*a): pass", "n.append(signal.getsignal(signal.SIGUSR1) is h); signal.signal(signal.SIGUSR1, h)", "n, signal.signal(signal.SIGUSR1, old) is h"),
+    "the notebook": ("made = 0", "get_ipython().user_ns['made'] += 1", "made"),
+    "a finalizer": ("l = []\nclass A:\n    def __del__(self): l.append(1)", "a = A(); del a", "l"),
+    "a pool of its own": ("import concurrent.futures as cf\nl = []", "with cf.ThreadPoolExecutor(1) as pool: pool.submit(l.append, 1).result()", "l"),
+    "a pool that is there": ("import concurrent.futures as cf\nl = []; pool = cf.ThreadPoolExecutor(1)", "pool.submit(l.append, 1).result()", "l, pool.shutdown()"),
+    "a thread of its own": ("import threading\nl = []", "t = threading.Thread(target=lambda: (l.append(1), print('in thread'))); t.start(); t.join()", "l"),
+    "a thread that is there": ("import threading\nl = []; t = threading.Thread(target=l.append, args=(1,))", "t.start(); t.join()", "l"),
+}  # fmt: skip
+
+ROWS = {**FILES, **CONTAINERS, **BUFFERS, **ITERATORS, **SETTINGS}
+
+
+@pytest.fixture
+def run(notebook, tmp_path):
+    """Runs a row under a magic, in a directory of its own: what is there afterwards, what was raised and printed."""
+    notebook.ok("import os, sys; sys.dont_write_bytecode = True")
+
+    def ran(row, magic, number):
+        setup, body, after = row
+        notebook.ns["tmp"] = str(tmp_path / f"{number}")
+        os.mkdir(notebook.ns["tmp"])
+        notebook.ok(setup)
+        body = body.replace("\n", "\n    ")
+        lines = [magic, "def f(x):", f"    {body}", "    return x"]
+        if magic == MAGICS[1]:  # a check of the call alone comes before
+            notebook.ok("\n".join(lines[1:]))
+            notebook.ok("%jitcheck -q f(1.0)")
+        result = notebook.run("\n".join([*lines, "f(1.0);"]))
+        printed = "\n".join(line for line in notebook.text.splitlines() if "Out[" not in line)
+        error = result.error_in_exec or result.error_before_exec
+        return repr(notebook.ok(after)), type(error).__name__, printed
+
+    return ran
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_left_is_what_a_plain_cell_leaves(run, name):
+    plain = run(ROWS[name], "", 0)
+    assert plain[1] == "NoneType", plain
+    for number, magic in enumerate(MAGICS, 1):
+        assert run(ROWS[name], magic, number) == plain, magic
+    sys.path[:] = [p for p in sys.path if "test_what_is_left" not in p]

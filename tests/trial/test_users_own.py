@@ -1,0 +1,231 @@
+"""What the user's own calls, threads and later cells meet after a magic is what they would meet without one."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+
+import jax
+import pytest
+
+from jitmagic.checking import subject
+from jitmagic.measure import peak
+
+MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
+THREADS = """
+import threading, time
+made, errors, stop = [], [], threading.Event()
+def write():
+    while not stop.is_set():
+        try:
+            with open(f"{tmp}/{len(made)}", "w") as h: h.write("x")
+            made.append(1)
+            D[len(D)] = 1
+        except BaseException as e: errors.append(e)
+        time.sleep(0.001)
+D = {}
+t = threading.Thread(target=write)
+"""
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("body", ["return x * len(made)", "D['k'] = 1\n    return x", "return x * len(D)"])
+def test_what_threads_of_the_users_write_stays(notebook, tmp_path, magic, body):
+    notebook.ns["tmp"] = str(tmp_path)
+    notebook.ok(THREADS)
+    notebook.ok("t.start()")
+    try:
+        notebook.ok(
+            f"{magic}\ndef f(x):\n    time.sleep(0.02)\n    {body}\nfor n in range(1, 4): f(jnp.ones(n))"
+        )
+    finally:
+        notebook.ok("stop.set(); t.join()")
+    assert notebook.ok("errors") == []
+    made = notebook.ok("len(made)")
+    assert made > 10 and len(list(tmp_path.iterdir())) == made
+    assert len(notebook.ns["D"].keys() - {"k"}) >= made - 1
+
+
+LEAKS = {
+    "global": ("N = 0", "global N\n    N = N + jnp.sum(x)", "N"),
+    "attribute": ("class A: n = 0\na = A()", "a.n = a.n + jnp.sum(x)", "a.n"),
+    "list": ("L = []", "L.append(jnp.sum(x))", "len(L)"),
+    "module without a file": (
+        "import types\nm = types.ModuleType('m')\nm.n = 0\n"
+        "exec('def up(x):\\n    global n\\n    n = n + x.sum()', m.__dict__)",
+        "m.up(x)",
+        "m.n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_no_traced_value_stays_after_a_later_trace(notebook, name):
+    setup, body, left = LEAKS[name]
+    notebook.ok(setup)
+    notebook.ok(f"%%jit -q --no-time\ndef f(x):\n    {body}\n    return x\nf(jnp.ones(3))")
+    for size in (4, 5):
+        notebook.ok(f"f(jnp.ones({size}))")
+        assert notebook.ok(left) == 0
+
+
+def test_no_traced_value_stays_after_a_later_call_that_fails(notebook):
+    notebook.ok(
+        "%%jit -q --no-time\nN = 0\ndef f(x, n=0):\n    global N\n    N = N + jnp.sum(x)\n"
+        "    if n: return x if x.sum() > 0 else 0\n    return x\nf(jnp.ones(3))"
+    )
+    notebook.error("f(jnp.ones(4), 1)")
+    assert notebook.ok("N") == 0
+
+
+INNER = {
+    "checkpoint": ("@jax.checkpoint\ndef g(x):\n    {}\n    return x * 2", "g(x)"),
+    "jit": ("@jax.jit\ndef g(x):\n    {}\n    return x * 2", "g(x)"),
+    "scan": ("def g(c, x):\n    {}\n    return c + x, x", "jax.lax.scan(g, 0.0, x)[0]"),
+    "cond": ("def g(x):\n    {}\n    return x", "jax.lax.cond(x.sum() > 0, g, lambda x: x, x)"),
+    "fori_loop": ("def g(i, x):\n    {}\n    return x + 1", "jax.lax.fori_loop(0, 3, g, x)"),
+}
+
+
+@pytest.mark.parametrize("magic", [MAGICS[1], ""])
+@pytest.mark.parametrize("name", INNER)
+def test_what_jax_remembers_of_our_traces_is_not_what_the_users_call_reads(notebook, name, magic):
+    inner, call = INNER[name]
+    inner = inner.format("print('inside'); L.append(np.random.rand())")
+    notebook.ok("jax.clear_caches(); L = []; np.random.seed(0); first = np.random.rand(); np.random.seed(0)")
+    notebook.ok(f"{magic}\n{inner}\ndef f(x):\n    return {call}")
+    if not magic:
+        notebook.ok("%jitcheck -q f(jnp.ones(3))")
+    notebook.run("f(jnp.ones(3));")
+    assert notebook.text.count("inside") == 1
+    assert notebook.ok("L == [first]")
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_key_is_used_once(notebook, magic):
+    notebook.ok("jax.config.update('jax_debug_key_reuse', True); key = jax.random.key(0)")
+    try:
+        test = "if jax.random.normal(k) > 9: return 1.0" if magic == MAGICS[1] else "jax.random.normal(k)"
+        notebook.ok(f"{magic}\ndef f(k):\n    {test}\n    return 2.0\nf(key)")
+    finally:
+        notebook.ok("jax.config.update('jax_debug_key_reuse', False)")
+
+
+def test_a_wrapper_is_checked_itself(notebook):
+    notebook.ok("%%jit -q --no-time\ndef h(x):\n    return x * 2\nh(1.0)")
+    notebook.ok(
+        "import functools\n@functools.wraps(h)\ndef w(x):\n    if x > 3: return x\n    return h(x)\n%jitcheck -q w(2.0)"
+    )
+    [finding] = notebook.report().findings
+    assert finding.kind == "tracer-bool" and finding.function == "w"
+
+
+@pytest.mark.parametrize("magic", (*MAGICS, ""))
+def test_a_long_sum(notebook, magic):
+    notebook.ok(f"{magic}\ndef f(x):\n    return {' + '.join(['x'] * 900)}")
+    assert notebook.ok("float(f(1.0))") == 900.0
+    if magic:
+        assert "itself failed" not in notebook.ok("str(get_ipython().run_line_magic('jitcheck', '-o'))")
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_keys_without_an_order(notebook, magic):
+    result = notebook.run(f"{magic}\ndef f(d):\n    return d[1] + d['a']\nf({{1: 1.0, 'a': 2.0}})")
+    if magic == MAGICS[1]:
+        assert result.result == 3.0
+    else:
+        assert "keys without an order" in notebook.text
+    [finding] = [f for f in notebook.report().findings if f.severity == "error"]
+    assert finding.kind == "invalid-jax-type" and "keys" in finding.message
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "GeneratorExit", "Own"])
+def test_what_a_trace_of_ours_raises_does_not_keep_the_users_call(notebook, kind):
+    notebook.ok("class Own(BaseException): pass\nn = []")
+    notebook.ok(
+        f"%%jitcheck -q\ndef f(x):\n    if isinstance(x, jax.core.Tracer): raise {kind}()\n    n.append(x)\n    return x\n"
+        "f(1.0)"
+    )
+    assert notebook.ok("n") == [1.0]
+
+
+def test_after_unloading_nothing_is_told(notebook):
+    notebook.ok("%%jit --no-time\ndef f(x, n=0):\n    if n and x > 0: return x\n    return x + 1\ny = f(1.0)")
+    notebook.ok("%unload_ext jitmagic")
+    try:
+        notebook.ok("y = f(jnp.ones(3))")
+        assert notebook.text == "" and not notebook.outputs
+        assert type(notebook.error("f(1.0, 1)")) is jax.errors.TracerBoolConversionError
+        assert "The report" not in notebook.text
+    finally:
+        notebook.ok("%load_ext jitmagic")
+
+
+_OURS = {"__name__": "jitmagic.broken"}
+exec("def broken(*args, **kwargs): return 1 / 0", _OURS)
+_ENTRANCES = [
+    ("jitmagic.state.snapshot", "take"),
+    ("jitmagic.tracing.leaves", "call_leaves"),
+    ("jitmagic.silent.collect", "observe"),
+    ("jitmagic.checking.results", "run_without_jit"),
+    ("jitmagic.checking.results", "compare_results"),
+    ("jitmagic.rules", "run"),
+    ("jitmagic.checking.conclusions", "evidence_of"),
+    ("jitmagic.checking.plain_runs", "OwnRun"),
+    ("jitmagic.state.roots", "reach"),
+]
+
+
+@pytest.mark.parametrize("magic", ["%%jit --no-time", "%%jitcheck"])
+@pytest.mark.parametrize(("module", "name"), _ENTRANCES, ids=lambda v: v.rpartition(".")[2])
+def test_where_a_step_of_ours_fails_the_users_call_goes_on(notebook, monkeypatch, magic, module, name):
+    monkeypatch.setattr(subject, "RAISE", False)
+    original = getattr(importlib.import_module(module), name)
+    for held in [m for n, m in sys.modules.items() if n.startswith("jitmagic")]:
+        if getattr(held, name, None) is original:
+            monkeypatch.setattr(held, name, _OURS["broken"])
+    result = notebook.run(f"{magic}\ndef f(x):\n    return x * 2\nf(3.0)")
+    assert float(result.result) == 6.0
+
+
+def test_an_interrupt_while_the_report_is_made_ends_the_report_alone(notebook, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    from jitmagic.notebook import display
+
+    monkeypatch.setattr(display.Display, "end_of_cell", interrupted)
+    result = notebook.run("%%jit --no-time\ndef f(x):\n    return x * 2\nf(3.0)")
+    assert float(result.result) == 6.0 and "Traceback" not in notebook.text
+    assert "the report was interrupted" in notebook.text
+
+
+def test_nothing_of_ours_runs_on(notebook):
+    notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x\nf(1.0)")
+    assert not [t.name for t in threading.enumerate() if t.name == "jitmagic-budget"]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize(("free", "left_out"), [(9_000_000, True), (90_000_000, False), (None, False)])
+def test_a_run_without_jit_that_needs_most_of_the_memory_is_left_out(
+    notebook, monkeypatch, magic, free, left_out
+):
+    monkeypatch.setattr(peak, "free_bytes", lambda: free)
+    notebook.ok("runs = []")
+    notebook.ok(
+        f"{magic}\ndef f(x):\n    runs.append(isinstance(x, jax.core.Tracer))\n"
+        "    return (x[:, None] * x[None, :]).sum()\n"
+    )
+    notebook.ok("%jitcheck -q f(jnp.ones(2000, 'float32'))")
+    told = [n for n in notebook.report().functions[0].notes if "run without jit was left out" in n]
+    assert [("0.0 GB are free" in n) for n in told] == [True] * left_out
+
+
+def test_a_run_without_jit_that_takes_too_long_ends(notebook):
+    notebook.ok("%config JitMagics.budget = 0.2")
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x):\n    while not isinstance(x, jax.core.Tracer): pass\n    return x * 2"
+    )
+    assert float(notebook.ok("f(3.0)")) == 6.0
+    assert any("it took more than" in n for n in notebook.report().functions[0].notes)
