@@ -17,7 +17,11 @@ def dict_type(holder: dict[Any, Any]) -> Any:
 
 def items_of(holder: dict[Any, Any]) -> dict[Any, Any]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
-    return {k: v for k, v in dict_type(holder).items(holder) if not is_tracer(k)}
+    try:
+        items = list(dict_type(holder).items(holder))
+    except KeyError:  # the hash of a key is another one by now
+        items = list(dict.items(holder))
+    return {k: v for k, v in items if not is_tracer(k)}
 
 
 def put_item(holder: dict[Any, Any], key: Any, value: Any) -> None:

@@ -27,6 +27,7 @@ from jitmagic.state.values import MISSING, is_a, is_user_file, module_of, mro, o
 LARGEST = 64 * MEGABYTE
 """Bytes up to which a buffer is copied that may be written."""
 _LOCK = type(threading.Lock())
+REENTRANT = type(threading.RLock())
 _CDATA: Any = ctypes.c_int.__mro__[-2]
 READING = frozenset("read readline readlines tell seek readable writable seekable fileno isatty".split())
 """Methods of files after which they can be put back."""

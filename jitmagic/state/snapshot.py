@@ -134,6 +134,8 @@ class Snapshot:
             if self._reads(place):
                 return  # what changes it is the other thread
             self._lose(place.path, "something that another thread of yours uses")
+        if is_a(value, outside.REENTRANT):
+            return  # libraries hold some; who takes one gives it back
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
         if is_a(value, _CONTAINERS) or _is_open(value):
