@@ -24,7 +24,7 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     report.wait_for()
     words = " ".join(report.inner_text().split())
     assert "error[JM102] tracer-int" in words and "power fails to trace" in words
-    assert "proved: traced; equal to the run without jit on 1 call" in words
+    assert "proved: the cell re-run: same results and state" in words
     marked = report.locator("pre b", has_text="range(n)").first
     style = "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine]; }"
     background, line = marked.evaluate(style)
