@@ -38,7 +38,7 @@ class Checker(Subject):
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
             return self.original(*args, **kwargs)
-        return self.compiled_for(args, kwargs)(*self.rest(args), **kwargs)
+        return self.compiled_for(args)(*self.rest(args), **kwargs)
 
     def retire(self) -> None:
         """Nobody looks at the calls any more: they are made as they would be, and nothing is told."""
@@ -133,7 +133,7 @@ class Checker(Subject):
     def _without_us(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The user's call where a step of ours fails: compiled if that can be done."""
         try:
-            target = self.compiled_for(args, kwargs)
+            target = self.compiled_for(args)
         except Exception as exc:
             if not tracebacks.is_ours(exc):
                 raise
@@ -214,7 +214,7 @@ class Checker(Subject):
 
     def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
-        target = self.compiled_for(args, kwargs)
+        target = self.compiled_for(args)
         staged = self._trace(target, args, kwargs)
         if self.settings.trace_only:
             self.remember(args, kwargs, traced=True)
@@ -260,7 +260,7 @@ class Checker(Subject):
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.keep(args, kwargs)
         self.remember(args, kwargs, traced=True)
-        staged = self.compiled_for(args, kwargs).trace(*self.rest(args), **kwargs)
+        staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
         self._look_at(staged, args, kwargs)
 
     # -- the trace
@@ -379,7 +379,7 @@ class Checker(Subject):
         if jit_is_off():
             return
         before = self.seen.silent
-        traced = self.compiled_for(args, kwargs).trace(*self.rest(args), **kwargs)
+        traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
         collect.observe_result(self, traced, self.inputs(args, kwargs), out)
         if self.seen.silent != before:
             self.on_news(self)
@@ -434,7 +434,7 @@ class Checker(Subject):
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
         try:
             with quiet.undone(self.reach(args, kwargs)), quiet.held_back():
-                target = self.compiled_for(args, kwargs)
+                target = self.compiled_for(args)
                 staged = self._trace(target, args, kwargs)
             self.remember(args, kwargs, traced=True)
             self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))

@@ -112,13 +112,8 @@ class Subject:
 
     # -- the compiled form
 
-    def compiled_for(self, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Any:
-        """The compiled function for a call with these arguments: jax's own, where no variable has a part in it."""
-        made = self._made_for(args)
-        stateful = getattr(made, "__jitmagic__", None)
-        return stateful.plain if stateful and stateful.serves_plainly(args, kwargs or {}) else made
-
-    def _made_for(self, args: Sequence[Any]) -> Any:
+    def compiled_for(self, args: Sequence[Any]) -> Any:
+        """The compiled function for a call with these arguments."""
         from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
         from jitmagic.tracing.foreign import Filtered
 
@@ -185,7 +180,7 @@ class Subject:
 
     def stateful(self, args: Sequence[Any]) -> Any:
         """What knows the dynamic variables of the compiled function, or None where it has none."""
-        made = getattr(self._made_for(args), "__jitmagic__", None)
+        made = getattr(self.compiled_for(args), "__jitmagic__", None)
         if made is None:
             return None
         program = made.program_of(self.rest(args), {})

@@ -83,15 +83,15 @@ class Watched:
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).lower`."""
-        return self._checker.compiled_for(args, kwargs).lower(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).trace`."""
-        return self._checker.compiled_for(args, kwargs).trace(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """As `jax.jit(fn).eval_shape`."""
-        return self._checker.compiled_for(args, kwargs).eval_shape(*self._checker.rest(args), **kwargs)
+        return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
 
     def clear_cache(self) -> None:
         """As `jax.jit(fn).clear_cache`: the next call traces and compiles anew, with the values of then."""

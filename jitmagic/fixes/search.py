@@ -169,7 +169,7 @@ class Search:
             remaining = self._remaining(further, finding)
             if not verdict.left and remaining and self.verifier.keeps(attempt, claim):
                 verdict = replace(verdict, left=remaining)
-        if verdict.left:
+        if verdict.left or verdict.rest:
             yield Proved(steps, attempt, verdict)
 
     @property
@@ -433,7 +433,7 @@ def fix_of(proved: Proved, original: Attempt) -> Fix:
     dyn = [n for s in steps for n in s.dyn]
     cell = attempt.cell if attempt.cell != original.cell else None
     verdict, claim = proved.verdict, proved.claim
-    evidence = f"a first step: {_left(verdict)}" if verdict.left and not verdict.holds else verdict.words
+    evidence = verdict.words if verdict.holds else _first_step(verdict)
     static, before = (_static_options(a.magic) for a in (attempt, original))
     names, numbers = static if static != before else (None, None)
     return Fix(
@@ -452,9 +452,10 @@ def _static_options(line: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return option_of(line, "--static"), tuple(map(int, option_of(line, "--static-argnums")))
 
 
-def _left(verdict: Verdict) -> str:
+def _first_step(verdict: Verdict) -> str:
     kinds = ", ".join(dict.fromkeys(f.kind for f in verdict.left))
-    return f"{kinds} is left"
+    left = f"{kinds} is left" if kinds else verdict.rest
+    return f"a first step: {left}" if left else verdict.words
 
 
 def diff(old: str, new: str) -> str:

@@ -53,7 +53,10 @@ def sequence_of(holder: list[Any] | collections.deque[Any]) -> list[Any]:
 
 
 def put_sequence(holder: list[Any] | collections.deque[Any], wanted: list[Any]) -> None:
-    """Make these the items; those at both ends that are there stay untouched."""
+    """Make these the items, of which a bounded deque holds the last; those at both ends that are there stay
+    untouched."""
+    if (most := getattr(holder, "maxlen", None)) is not None:
+        wanted = wanted[max(0, len(wanted) - most) :]
     now = sequence_of(holder)
     start, end = _apart(now, wanted)
     new = wanted[start : len(wanted) - end]

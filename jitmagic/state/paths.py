@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jitmagic.state import values
+from jitmagic.state import contents, values
 from jitmagic.state.adapters import Adapter
 from jitmagic.state.values import MISSING, is_a, raw_get
 
@@ -256,7 +256,7 @@ def _put_item(holder: Any, key: Any, value: Any, path: str) -> None:
     if is_a(holder, tuple):
         raise PathError(f"`{path}` is an item of a tuple and cannot be replaced; name the whole tuple")
     if is_a(holder, dict):
-        dict.__setitem__(holder, key, value)
+        contents.put_item(holder, key, value)
     elif is_a(holder, list):
         list.__setitem__(holder, key, value)
     else:

@@ -13,6 +13,7 @@ from typing import Any
 from jitmagic.state import paths, values
 from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
 from jitmagic.state.below import leaves_below
+from jitmagic.state.contents import put_item, put_items, put_members, put_sequence
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
 
@@ -157,6 +158,8 @@ def put(value: Any, key: Key, child: Any) -> None:
             paths.delete_attribute(value, name)
         else:
             paths.put_attribute(value, name, child)
+    elif is_a(value, dict):
+        put_item(value, name, child)
     elif child is MISSING:
         del value[name]
     else:
@@ -165,11 +168,10 @@ def put(value: Any, key: Key, child: Any) -> None:
 
 def refill(value: Any, items: Any) -> None:
     """Let a list, deque or set hold these and nothing else."""
-    if is_a(value, list):
-        list.__setitem__(value, slice(None), items)
+    if is_a(value, set):
+        put_members(value, set(items))
     else:
-        value.clear()
-        value.update(items) if is_a(value, set) else value.extend(items)
+        put_sequence(value, list(items))
 
 
 Change = tuple[Place, Held | None, Key | None, Any, Any]
@@ -356,9 +358,7 @@ def _put_back_items(held: Held) -> None:
         return
     items = {k: v for (kind, k), v in old.items() if kind == "item"}
     if is_a(value, dict):
-        if list(items) != list(dict.keys(value)):
-            dict.clear(value)  # to keep the order
-        dict.update(value, items)
+        put_items(value, items)
     elif is_a(value, list | collections.deque):
         refill(value, list(items.values()))
     elif is_a(value, set):

@@ -403,6 +403,7 @@ class Stateful:
     def _staged(self, stage: str) -> Callable[..., Any]:
         def staged(*args: Any, **kwargs: Any) -> Any:
             if self.serves_plainly(args, kwargs):
+                args, kwargs = codegen.spelled(self.parameters, args, kwargs)
                 return getattr(self.plain, stage)(*args, **kwargs)
             for call, state in self._attempts(args, kwargs):
                 try:

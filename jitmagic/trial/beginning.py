@@ -18,6 +18,7 @@ from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import nodes_of
 from jitmagic.state import roots, snapshot
 from jitmagic.state.values import MISSING, is_user_file
+from jitmagic.tracing import compat
 
 _numbers = itertools.count(1)
 
@@ -31,6 +32,8 @@ class Beginning:
         self.names: dict[str, Any] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
+        self.compiled: list[Any] = []
+        """Functions of the user's own `jax.jit` in reach."""
         self.settings = jax_settings()
         self.add(tree)
 
@@ -42,6 +45,7 @@ class Beginning:
 
     def reached(self, reach: roots.Reach) -> None:
         """What else the run reaches: arguments of calls that were kept."""
+        self.compiled += [r.value for r in reach.roots if compat.is_jitted(r.value)]
         known = {id(v) for s in self.snapshots for v in s.objects}
         self.snapshots.append(snapshot.take(reach, known))
 
@@ -60,6 +64,7 @@ class Beginning:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
         now_bound, now_set = dict(self.namespace), jax_settings()
         now = [s.again() for s in self.snapshots]
+        new = compat.never_called(self.compiled)
         try:
             with deferred():
                 for s in reversed(self.snapshots):  # what a later cell reaches may have been bound by then
@@ -73,6 +78,8 @@ class Beginning:
         finally:
             with deferred():
                 set_jax(now_set)
+                for jitted in new:  # the user's own first call traces it
+                    jitted.clear_cache()
                 for s in now:
                     s.restore()
                 for name in [n for n in self.namespace if n not in now_bound]:

@@ -178,10 +178,10 @@ class Painter:
             node.parts = {values.step_text(k, key): self.draw(v) for k, key, v in values.children(value)}
         if not is_a(value, tuple) and values.is_walkable(value):
             framework = bool(adapters.framework_classes(type(value))) or adapters.is_module_class(type(value))
-            held = {
-                k: v for k, v in values.raw_attributes(value).items() if not (framework and k in _BOOKKEEPING)
-            }
-            node.parts |= {f".{k}": self.draw(v) for k, v in held.items() if isinstance(k, str)}
+            held = {k: v for k, v in values.raw_attributes(value).items() if isinstance(k, str)}
+            left_out = {k for k, v in held.items() if k in _BOOKKEEPING or _is_empty_memo(k, v)}
+            kept = held.keys() - left_out if framework else held.keys()
+            node.parts |= {f".{k}": self.draw(v) for k, v in held.items() if k in kept}
 
 
 _MAPS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
@@ -196,6 +196,12 @@ def _random_state(value: Any) -> Any:
     if is_a(value, random.Random) or value is random:
         return value.getstate()
     return value.get_state()[1:3] if value is np.random else None
+
+
+def _is_empty_memo(name: str, value: Any) -> bool:
+    """A place where a framework may keep something later, at the first call say."""
+    empty = is_a(value, dict | list | set | collections.deque) and not value
+    return name.startswith("_") and (value is None or empty)
 
 
 def _is_slot(value: Any) -> bool:

@@ -87,6 +87,8 @@ class Verdict:
     tested: Literal["cell", "calls", ""] = ""
     left: tuple[Finding, ...] = ()
     """What the corrected cell is told of that the cell was not: the next thing to mend."""
+    rest: str = ""
+    """What else is left of the problem, which no correction is about."""
     error: BaseException | None = None
     file: str = ""
     against: Literal["plain cell", "itself"] = "plain cell"
@@ -131,7 +133,7 @@ class Verifier:
         if gaps:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
             left = () if found.ran.error else self._told_elsewhere(gaps, finding, found.findings)
-            return Verdict(False, words, tested, left, found.ran.error, found.ran.file)
+            return Verdict(False, words, tested, left, error=found.ran.error, file=found.ran.file)
         if any(is_same(f, finding) for f in found.findings if f.severity in GRAVE):
             return Verdict(False, "it is still told", tested)
         if claim.fewer and not self._fewer(found, attempt, claim):
@@ -142,7 +144,8 @@ class Verifier:
         if left:
             return Verdict(False, f"then {left[0].kind} is told", tested, left)
         if self._differs_without_jit(attempt, found.ran, claim):
-            return Verdict(False, "the corrected cell gives other results without jit", tested)
+            words = "the compiled result then differs from the one without jit"
+            return Verdict(False, words, tested, rest=words if self.keeps(attempt, claim) else "")
         against: Literal["plain cell", "itself"] = "itself" if _cannot_run(plain) else "plain cell"
         return Verdict(True, _words(claim, plain, tested), tested, against=against)
 

@@ -36,7 +36,8 @@ def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     assert "error[JM102] tracer-int" in words and "`n` has no value" not in words
     assert "make n static" in words and "loop with jax.lax.fori_loop" in words and "proved: " in words
     assert "-%%jit\n+%%jit --static n" in words
-    assert tip.get_by_role("button", name="(read it first)").count() == 1
+    assert tip.get_by_role("button", name="Apply fix").count() == 2
+    assert tip.get_by_role("button", name="(read it first)").count() == 0
     shot(lab.page, "lab-hover-light")
     shot(lab.page, "docs-hover", clip=clip)
     lab.no_hover()

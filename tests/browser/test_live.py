@@ -44,9 +44,9 @@ def text_of(target: Any) -> str:
 def apply(live: driver.Lab, index: int, title: str) -> None:
     """Press the button of the fix of this title in the hover over a cell's finding."""
     tip = live.hover(live.cell(index).locator(".cm-lintRange-error"))
-    found = re.search(rf"fix (\d): {re.escape(title)}", tip.inner_text())
+    found = re.search(rf"fix(?: (\d))?: {re.escape(title)}", tip.inner_text())
     assert found, tip.inner_text()
-    tip.get_by_role("button", name=f"Apply fix {found[1]}").click()
+    tip.get_by_role("button", name=f"Apply fix {found[1]}" if found[1] else "Apply").click()
 
 
 def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
@@ -72,6 +72,15 @@ def test_a_fix_of_the_magic_line(live):
     assert live.source(FAILING) == cells.FAILING.replace("%%jit\n", "%%jit --static n\n")
     live.run(FAILING)
     live.output(FAILING).filter(has_text="power ok").first.wait_for()
+
+
+def test_a_fix_that_may_change_calls_says_so_on_its_button(live):
+    live.set_source(
+        FREE, "%%jit --no-time\nlog = []\ndef kept(x):\n    log.append(float(x))\n    return x\n\nkept(1.0)"
+    )
+    live.run(FREE)
+    tip = live.hover(live.cell(FREE).locator(".cm-lintRange-error"))
+    assert tip.get_by_role("button", name="(read it first)").count() >= 1
 
 
 def test_the_cell_that_defines_is_marked_when_another_cell_calls(live):

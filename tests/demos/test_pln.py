@@ -27,6 +27,16 @@ def numbers(text: str) -> list[float]:
     return [float(n) for n in re.findall(r"-?(?:inf|\d+\.?\d*(?:e[+-]\d+)?)", text)]
 
 
+def losses_of_the_compiler(pln: Any) -> tuple[float, float]:
+    compiled, plain = numbers(pln.text("check_compiler").splitlines()[0])
+    return compiled, plain
+
+
+def is_compiled_wrongly(pln: Any) -> bool:
+    compiled, plain = losses_of_the_compiler(pln)
+    return abs(compiled - plain) > 0.01 * plain
+
+
 def test_the_counts_are_whole_and_their_licence_is_there(pln: Any) -> None:
     assert "116 leaves, 114 species, 319,591 reads" in pln.text("data")
     for name in ("counts", "offsets"):
@@ -41,7 +51,13 @@ def test_the_determinant_overflows_at_the_fifth_step_and_slogdet_mends_it(pln: A
     found = one(pln, "check_det", "nan")
     assert "det(" in found["span"]["source"] and "slogdet" in found["help"] and "data" in found["culprits"]
     (fix, *_) = one(pln, "fix_det", "nan")["fixes"]
-    assert fix["verified"] and 'jnp.linalg.slogdet(data["Omega"])[1]' in fix["cell"]
+    assert 'jnp.linalg.slogdet(data["Omega"])[1]' in fix["cell"]
+    if is_compiled_wrongly(pln):
+        assert not fix["verified"] and fix["evidence"].startswith(
+            "a first step: the compiled result then differs"
+        )
+    else:
+        assert fix["verified"]
 
 
 def test_sizes_among_the_data_are_named(pln: Any) -> None:
@@ -51,8 +67,8 @@ def test_sizes_among_the_data_are_named(pln: Any) -> None:
 
 def test_a_compiled_loss_that_is_wrong_is_the_compilers_fault(pln: Any) -> None:
     """Where this jaxlib compiles it rightly there is nothing to tell, and nothing may be told."""
-    compiled, plain = numbers(pln.text("check_compiler").splitlines()[0])
-    wrong = abs(compiled - plain) > 0.01 * plain
+    compiled, plain = losses_of_the_compiler(pln)
+    wrong = is_compiled_wrongly(pln)
     assert ("jit-differs-from-eager" in pln.kinds("check_compiler")) == wrong
     if wrong:
         assert compiled / plain == pytest.approx(1.028, abs=0.002)

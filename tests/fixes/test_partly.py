@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.conftest import Notebook
 
 
@@ -42,7 +40,6 @@ def test_where_the_whole_is_corrected_there_is_no_first_step(notebook):
     assert fixes and all(x.verified for x in fixes)
 
 
-@pytest.mark.xfail(reason="dynamic variables are no registered family yet")
 def test_state_that_a_method_writes_is_dynamic_in_a_first_step(notebook):
     notebook.ok("%config JitMagics.budget = 60.0")
     notebook.error(

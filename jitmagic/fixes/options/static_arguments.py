@@ -73,7 +73,8 @@ def _made_static(spot: Spot, paths: Sequence[str], why: str = "") -> Change:
         for call in _evidence(spot).calls
     }
     count = f" ({len(values)} so far)" if len(values) > 1 and leaves else ""
-    return Change(f"make {listed(names)} static: {why}{AGAIN}{count}", static=names, sure=False)
+    sure = len(values) <= 1 and not _fractions(spot, paths)
+    return Change(f"make {listed(names)} static: {why}{AGAIN}{count}", static=names, sure=sure)
 
 
 def ordinary_arguments(spot: Spot) -> Iterator[Change]:
