@@ -24,9 +24,11 @@ def corrected(source: str, fix: Fix) -> str:
     if fix.cell is not None:
         body = fix.cell.removesuffix("\n") + ("\n" if body.endswith("\n") else "")
     if cell_magic and fix.magic is not None:
-        return fix.magic + (newline or "\n" if body else "") + body
+        first = with_calls(fix.magic, fix)
+    elif cell_magic:
+        first = with_calls(with_options(first, fix), fix)
     if cell_magic:
-        return with_calls(with_options(first, fix), fix) + (newline or "\n" if body else "") + body
+        return first + (newline or "\n" if body else "") + body
     lines = body.split("\n")
     at = next((i for i, line in enumerate(lines) if _MAGIC.match(line)), None)
     if at is not None:

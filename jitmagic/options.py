@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,11 +92,6 @@ class JitOptions:
         if self.given >= {f"{kind}_argnums", f"{kind}_argnames"}:
             return tuple(n if n >= 0 else n + len(plain) for n in numbers), names
         return _both(numbers, names, plain, known)
-
-    def static_by_name(self, names: Iterable[str]) -> JitOptions:
-        """The same with these parameters static and no others; jax infers their positions."""
-        given = self.given - {"static_argnums", "static_argnames"}
-        return replace(self, static_argnames=tuple(dict.fromkeys(names)), static_argnums=(), given=given)
 
     def without_names(self, names: Collection[str]) -> JitOptions:
         """The same where these names are neither static nor donated: they are those of other functions."""

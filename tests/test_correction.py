@@ -36,6 +36,13 @@ def test_the_body_keeps_the_magic_line_and_the_last_line_end():
     assert corrected("%%jit\ndef f(x): ...", fix) == "%%jit --static n\ndef f(x, n):\n    return n * x"
 
 
+def test_a_whole_new_magic_line_with_its_calls():
+    fix = Fix(title="", applicability="unsafe", magic="%%jit -f g f(x); g(x)", calls=("g(x)", "g(2 * x)"))
+    assert corrected("%%jit f(x); g(x)\ndef g(x): ...\n", fix) == "%%jit -f g f(x); g(x)\ndef g(x): ...\n"
+    one = Fix(title="", applicability="unsafe", magic="%%jit -f g g(x)", calls=("g(2 * x)",))
+    assert corrected("%%jit g(x)\ndef g(x): ...\n", one) == "%%jit -f g g(2 * x)\ndef g(x): ...\n"
+
+
 def test_a_magic_line_inside_the_cell():
     fix = Fix("t", static_argnames=("n",))
     assert corrected("a = 1\n%jit -q\n" + BODY, fix) == "a = 1\n%jit --static n -q\n" + BODY

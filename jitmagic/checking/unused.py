@@ -7,9 +7,9 @@ import inspect
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
@@ -145,53 +145,142 @@ def _function_of(value: ast.AST, assigned: Mapping[str, ast.expr], depth: int = 
 
 
 def _thrown_away(text: Text, namespace: Mapping[str, Any]) -> Iterator[Finding]:
-    """`step(state, x)` on a line of its own, or timed, where `step` returns the new `state`."""
+    """`step(state, x)` on a line of its own, or timed, and `loss = step(state, x)[1]`, where `step` returns the new
+    `state`."""
     from jitmagic.rules.unused_result import RULE
 
-    for node in text.tree.body:
-        if not isinstance(node, ast.Expr):
+    for statement in _statements(text.tree.body):
+        for call, kept in _taken(statement):
+            if not isinstance(call.func, ast.Name):
+                continue
+            name, fn = call.func.id, namespace.get(call.func.id)
+            given = _given(call, fn)
+            lost = [(p, given[p]) for at, p in returned_state(fn) if at not in kept and p in given]
+            if not lost:
+                continue
+            parameter, argument = lost[0]
+            timed = statement.lineno in text.timed or text.discards
+            again = (
+                "each repetition starts from the same one"
+                if timed
+                else "the next call starts from the old one"
+            )
+            yield RULE.finding(
+                Evidence(Function(name, "<notebook>", "", 0)),
+                f"the new `{parameter}` that `{name}` returns is thrown away: `{argument}` stays as it was, and "
+                f"{again}",
+                where=text.where(call),
+                culprits=[argument, parameter, name],
+                help=f"bind it (`..., {argument} = {name}(...)`)"
+                + (
+                    ", in a loop of your own where time is to be measured as the state moves" if timed else ""
+                ),
+            )
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that the cell itself runs, those of its loops and blocks included."""
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
-        call: Any = node.value
-        while (
-            isinstance(call, ast.Call) and ast.unparse(call.func).endswith("block_until_ready") and call.args
+        yield statement
+        for name in ("body", "orelse", "finalbody", "handlers"):
+            inner = getattr(statement, name, ())
+            yield from _statements(
+                [s for part in inner for s in getattr(part, "body", [])] if name == "handlers" else inner
+            )
+
+
+Kept = Container[int | None]
+
+
+def _taken(statement: ast.stmt) -> Iterator[tuple[ast.Call, Kept]]:
+    """Calls of which a part is thrown away, each with the parts of its result that are kept, by their numbers; None
+    stands for the result as a whole."""
+    if isinstance(statement, ast.Expr):
+        yield from ((call, ()) for call in _dropped(statement.value))
+    elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
+        for target in statement.targets:
+            if isinstance(target, ast.Tuple | ast.List) and not any(
+                isinstance(t, ast.Starred) for t in target.elts
+            ):
+                names = [t.id if isinstance(t, ast.Name) else "" for t in target.elts]
+                yield statement.value, {None, *(i for i, n in enumerate(names) if n != "_")}
+    value = getattr(statement, "value", None)
+    for node in walk(value) if isinstance(value, ast.expr) else ():
+        at = node.slice if isinstance(node, ast.Subscript) else None
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Call)
+            and isinstance(at, ast.Constant)
         ):
-            call = call.args[0]
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            continue
-        state = returned_state(namespace.get(call.func.id))
-        given = {p: a for p, a in _given(call, namespace.get(call.func.id)).items() if p in state}
-        if not given:
-            continue
-        parameter, argument = next(iter(given.items()))
-        name, timed = call.func.id, node.lineno in text.timed or text.discards
-        again = (
-            "each repetition starts from the same one" if timed else "the next call starts from the old one"
-        )
-        yield RULE.finding(
-            Evidence(Function(name, "<notebook>", "", 0)),
-            f"the new `{parameter}` that `{name}` returns is thrown away: `{argument}` stays as it was, and {again}",
-            where=text.where(call),
-            culprits=[argument, parameter, name],
-            help=f"bind it (`..., {argument} = {name}(...)`)"
-            + (", in a loop of your own where time is to be measured as the state moves" if timed else ""),
-        )
+            if not isinstance(statement, ast.Expr) or node is not statement.value:
+                yield node.value, {at.value, None} if isinstance(at.value, int) else {None}
 
 
-def returned_state(fn: Any) -> frozenset[str]:
-    """Parameters of a compiled function that it returns changed: `return y, model`."""
+def _dropped(value: ast.expr) -> Iterator[ast.Call]:
+    """Calls in an expression that is a statement, whose results nothing uses."""
+    if isinstance(value, ast.Tuple | ast.List):
+        for part in value.elts:
+            yield from _dropped(part)
+    elif isinstance(value, ast.ListComp | ast.GeneratorExp):
+        yield from _dropped(value.elt)
+    elif isinstance(value, ast.Subscript | ast.Attribute):
+        yield from _dropped(value.value)
+    elif isinstance(value, ast.Call) and ast.unparse(value.func).endswith("block_until_ready"):
+        inner = (
+            value.args[0]
+            if value.args
+            else value.func.value
+            if isinstance(value.func, ast.Attribute)
+            else None
+        )
+        yield from _dropped(inner) if inner is not None else ()
+    elif isinstance(value, ast.Call):
+        yield value
+
+
+def returned_state(fn: Any) -> list[tuple[int | None, str]]:
+    """Parameters of a compiled function that it returns changed, `return y, model` or `return x.at[0].set(1)`, each
+    with its number in the result; None where it is the result."""
     from jitmagic.silent.code import code_of
     from jitmagic.tracing.compat import is_jitted
 
     if not is_jitted(fn):
-        return frozenset()
+        return []
     inner: Any = inspect.unwrap(fn)
     code = code_of(inner) if hasattr(inner, "__code__") else None
     if code is None or isinstance(code.node, ast.Lambda):
-        return frozenset()
+        return []
     returned = [n.value for n in walk(code.node) if isinstance(n, ast.Return) and n.value is not None]
-    parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
-    names = {p.id for p in parts if isinstance(p, ast.Name)} & set(code.parameters)
-    return frozenset(n for n in names if _changes(code.node, n))
+    parts: list[tuple[int | None, ast.expr]] = []
+    for value in returned:
+        parts += list(enumerate(value.elts)) if isinstance(value, ast.Tuple) else [(None, value)]
+    found = []
+    for at, part in parts:
+        name = _root(part.func) if _is_changed_copy(part) else getattr(part, "id", "")
+        if name in code.parameters and (_is_changed_copy(part) or _changes(code.node, name)):
+            found.append((at, name))
+    return list(dict.fromkeys(found))
+
+
+_NEW_FORMS = frozenset(
+    "set add subtract multiply divide power min max replace _replace apply_gradients".split()
+)
+"""Methods that give the changed form of a thing: of `x.at[i]`, of a state."""
+
+
+def _is_changed_copy(value: ast.AST) -> TypeGuard[ast.Call]:
+    """`x.at[0].set(1)`, `state.replace(step=1)`."""
+    func = value.func if isinstance(value, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or func.attr not in _NEW_FORMS:
+        return False
+    indexed = func.value.value if isinstance(func.value, ast.Subscript) else None
+    return (
+        isinstance(func.value, ast.Name)
+        and func.attr in ("replace", "_replace", "apply_gradients")
+        or (isinstance(indexed, ast.Attribute) and indexed.attr == "at")
+    )
 
 
 def _changes(function: ast.AST, name: str) -> bool:

@@ -67,15 +67,6 @@ def constant_operations(closed_jaxpr: Any) -> ConstantOperations:
     return ConstantOperations(len(operations), share, tuple(found.constants[n] for n in used))
 
 
-def constant_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
-    """`(line, count)` of the operations of `constant_operations` that come from lines of `file`, in order."""
-    counts: dict[int, int] = {}
-    for op in _constant(walk(closed_jaxpr, file)):
-        if op.line is not None:
-            counts[op.line] = counts.get(op.line, 0) + 1
-    return tuple(sorted(counts.items()))
-
-
 def remaining_operations(hlo: str) -> float:
     """Operations left in the text of an optimised HLO module; infinite with a loop or a library call."""
     sizes: dict[str, tuple[int, ...]] = {}

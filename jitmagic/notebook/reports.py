@@ -39,15 +39,20 @@ def _shown(checkers: list[Checker]) -> list[Checker]:
 
 
 def _with_leftovers(session: Session, known: Report, sources: Sequence[str]) -> Report:
-    """The report with what these cells make and do not use."""
-    from jitmagic.checking import subject, unused
+    """The report with what these cells make and do not use, and with what functions of `jitmagic.jit` go on with."""
+    from jitmagic.checking import gone_stale, subject, unused
 
     try:
-        found = unused.findings(sources, session.sources, session.shell.user_ns)
+        found = (
+            *gone_stale.findings(),
+            *unused.findings(sources, session.sources, session.shell.user_ns),
+        )
     except Exception as exc:
         if subject.RAISE:
             raise
-        note = f"the search for results that nobody uses itself failed ({type(exc).__name__})"
+        note = (
+            f"the search for what was made and is not used, or has gone stale, failed ({type(exc).__name__})"
+        )
         return replace(known, notes=(*known.notes, note))
     return replace(known, findings=(*known.findings, *found)) if found else known
 

@@ -22,9 +22,6 @@ REMARKS = 8
 DETAILS = 12
 """Lines whose equations and instructions are shown."""
 
-SPREAD = 0.2
-"""Half the width of the picture of a distribution, relative to its median; wider where the batches are."""
-
 Cells = tuple[Cell, ...]
 
 

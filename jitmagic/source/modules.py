@@ -73,10 +73,6 @@ class Modules:
         """`full` of what a call calls; nothing for other nodes."""
         return self.full(node.func) if isinstance(node, ast.Call) else ""
 
-    def is_called(self, node: ast.AST, *full: str) -> bool:
-        """The node is a call of one of these."""
-        return isinstance(node, ast.Call) and self.full(node.func) in full
-
     def name(self, module: str) -> str:
         """How this notebook calls a module: `J` for `jax.numpy`, `jax.lax` where only `jax` is bound."""
         bound = [k for k, v in self.names.items() if v == module]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, paths, region, taken_out
+from jitmagic.state import adapters, codegen, made, paths, region, taken_out
 from jitmagic.state.declared import Declared, Subject, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
@@ -94,9 +94,15 @@ def compile_function(
         declared = Declared(dyn_vars, subject)
         if not declared.leaves(subject) and not _may_get_variables(subject, declared):
             if not (lifts and adapters.any_installed()) or codegen.parameters_of(fn) == []:
-                return options.jit(fn)
+                return _as_jax_does(subject, options) if warn and made.is_asked_for() else options.jit(fn)
             return Stateful(subject, dyn_vars, options, warn=warn, plain=True).call
     return Stateful(subject, dyn_vars, options, warn=warn, lifts=lifts).call
+
+
+def _as_jax_does(subject: Subject, options: JitOptions) -> Any:
+    """jax's own compiled function, of which a notebook is told what it holds as constants."""
+    fn, note = made.noting(subject)
+    return made.remember(options.jit(fn), note)
 
 
 def _may_get_variables(subject: Subject, declared: Declared) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.adapters import adapter_for
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import LeafValue, Reach
 from jitmagic.state.reads import reads_of, seen_from_cell
@@ -209,9 +208,3 @@ def _equal(value: Any, array: np.ndarray) -> bool:
             return bool(np.array_equal(given.astype(array.dtype), array, equal_nan=array.dtype.kind in "fc"))
     except Exception:
         return False
-
-
-def is_dynamic_by_itself(value: Any) -> bool:
-    """Is this a framework's variable, which follows its value without being declared?"""
-    found = adapter_for(value)
-    return found is not None and found.is_state

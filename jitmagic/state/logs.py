@@ -13,7 +13,6 @@ from typing import Any
 
 from jitmagic.state.active import TraceAgain
 from jitmagic.state.paths import Place
-from jitmagic.state.values import is_a
 
 _ADDING = ("append", "extend", "add", "update", "__iadd__", "__ior__")
 _OF_ALL = frozenset(
@@ -69,11 +68,6 @@ def _stand_ins() -> dict[type, type]:
 def can_be_noted(value: Any) -> bool:
     """A plain list, deque or set."""
     return type(value) in (list, collections.deque, set)
-
-
-def is_stand_in(value: Any) -> bool:
-    """Does this stand for a list in the middle of a trace?"""
-    return is_a(value, _StandIn)
 
 
 class Notes:

@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.tree import walk
 from jitmagic.state import values
 from jitmagic.state.below import leaves_below
 from jitmagic.state.paths import Path, PathError, Place, parse
-from jitmagic.state.uses import MUTATORS, Use, facts_of
+from jitmagic.state.uses import Use, facts_of
 
 Function = types.FunctionType
 _ADDING = ("append", "extend", "add", "update", "+=")
@@ -174,87 +173,3 @@ def _is_parameter(fn: Function, name: str) -> bool:
 
 def _is_receiver(fn: Function, name: str) -> bool:
     return bool(fn.__code__.co_argcount) and fn.__code__.co_varnames[0] == name and "." in fn.__qualname__
-
-
-def rebound_in(source_of_cells: Iterable[str], path: Path | str, *, bound_already: bool = False) -> bool:
-    """Does notebook code bind a path anew, outside functions?
-
-    The cells are those that ran, the one that binds the name first included: one plain assignment is that
-    binding, unless `bound_already`. An update of itself, a binding in a loop and a change in place count
-    alone.
-    """
-    wanted = parse(path) if isinstance(path, str) else path
-    plain, changed = 0, False
-    for source in dict.fromkeys(source_of_cells):
-        try:
-            tree = ast.parse(source)
-        except SyntaxError:
-            continue
-        finder = _Bindings(wanted)
-        finder.visit(tree)
-        plain += finder.plain
-        changed |= finder.changed
-    return changed or plain > (0 if bound_already else 1)
-
-
-class _Bindings(ast.NodeVisitor):
-    """Counts what code outside functions does to a path."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.plain, self.changed, self.loops = path, 0, False, 0
-
-    def visit_FunctionDef(self, node: ast.AST) -> None:
-        return
-
-    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef
-
-    def _loop(self, node: Any) -> None:
-        if isinstance(node, ast.For) and self._names(node.target):
-            self.changed = True
-        self.loops += 1
-        self.generic_visit(node)
-        self.loops -= 1
-
-    visit_For = visit_While = visit_AsyncFor = _loop
-
-    def _is_path(self, node: ast.AST) -> bool:
-        return ast.unparse(node) == str(self.path)
-
-    def _names(self, target: ast.AST) -> bool:
-        elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-        inner = [e.value if isinstance(e, ast.Starred) else e for e in elements]
-        return any(self._names(e) if isinstance(e, ast.Tuple | ast.List) else self._is_path(e) for e in inner)
-
-    def _reads(self, node: ast.AST) -> bool:
-        return any(self._is_path(n) for n in walk(node) if isinstance(n, ast.expr))
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        if any(map(self._names, node.targets)):
-            self.changed |= bool(self.loops) or self._reads(node.value)
-            self.plain += 1
-        elif any(self._below(t) for t in node.targets):
-            self.changed = True
-        self.generic_visit(node)
-
-    def _below(self, target: ast.AST) -> bool:
-        while isinstance(target, ast.Subscript):
-            target = target.value
-            if self._is_path(target):
-                return True
-        return False
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.plain += node.value is not None and self._is_path(node.target)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self.plain += self._is_path(node.target)
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.changed |= self._is_path(node.target) or self._below(node.target)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        f = node.func
-        if isinstance(f, ast.Attribute) and f.attr in MUTATORS and self._is_path(f.value):
-            self.changed = True
-        self.generic_visit(node)

@@ -22,6 +22,7 @@ from jitmagic.state.below import AsBefore, Same
 from jitmagic.state.declared import Subject
 from jitmagic.state.errors import StateError
 from jitmagic.state.logs import Notes
+from jitmagic.state.made import Made
 from jitmagic.state.paths import Place
 from jitmagic.tracing import compat, messages
 
@@ -61,6 +62,8 @@ class Owner(Protocol):
     parameters: codegen.Parameters
     everything: bool
     touched: dict[str, Write]
+    note: Made | None
+    """Where it is noted what the program holds as constants."""
 
     def taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> taken_out.Taken: ...
     def bound(self) -> Callable[..., Any]: ...
@@ -201,6 +204,8 @@ class StateProgram:
                     held.restore(leave_effects=leave)
 
                 _surely(put_back)
+                if done and owner.note is not None:
+                    owner.note.note([*(p.path for p in (*self.places, *self.tops)), *owner.touched])
 
     def _look_around(self) -> None:
         """jax traces on a call of the generated wrapper, which has not looked where it is called, nor told with

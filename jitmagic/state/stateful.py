@@ -14,7 +14,19 @@ from typing import Any
 
 from jitmagic.evidence import Write
 from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, guards, inside, paths, reads, region, taken_out, values, wrapper
+from jitmagic.state import (
+    adapters,
+    codegen,
+    guards,
+    inside,
+    made,
+    paths,
+    reads,
+    region,
+    taken_out,
+    values,
+    wrapper,
+)  # fmt: skip
 from jitmagic.state.active import TraceAgain, active, tracing
 from jitmagic.state.below import AsBefore, Below
 from jitmagic.state.declared import Declared, Subject, unique
@@ -78,6 +90,9 @@ class Stateful:
         self.touched: dict[str, Write] = {}
         """What traces changed as a side effect, by path: no frozen values."""
         self.call = self._public()
+        self.note = made.Made(subject) if warn and receiver is None and made.is_asked_for() else None
+        if self.note is not None:
+            made.remember(self.call, self.note)
         found = self.survey({})
         self._check_options(found)
         self.program = self._program(found, {})
@@ -93,7 +108,10 @@ class Stateful:
             __tracebackhide__ = True
             if self.taken(args, kwargs)[0]:
                 raise TraceAgain(self)
-            return self.fn(*args, **kwargs)
+            out = self.fn(*args, **kwargs)
+            if self.note is not None:
+                self.note.note()
+            return out
 
         return watched
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from jitmagic.evidence import Op, Problem, Where
+from jitmagic.evidence import Op, Problem
 from jitmagic.source.expressions import (
     called_object,
     callee_of,
@@ -73,16 +73,6 @@ def is_user_file(filename: str) -> bool:
         )
     # Compiled extensions give frames of sources that are not there (`bit_generator.pyx`).
     return not _is_library_path(filename) and (os.path.exists(filename) or bool(linecache.getlines(filename)))
-
-
-def where_of(code: types.CodeType, lasti: int) -> Where | None:
-    """Span of the expression at byte offset `lasti` of `code`: columns in characters, text from linecache.
-
-    Where a test (`if`, `while`, `assert`, a conditional expression, a comprehension's `if`) is asked, the
-    span is that of the operand whose truth was asked. None where not even a line is known.
-    """
-    found = site_of(code, lasti)
-    return found.where if found else None
 
 
 def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:

@@ -6,11 +6,10 @@ import ast
 import builtins
 import inspect
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic.source.expressions import last_name
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
 
@@ -31,29 +30,14 @@ _FUNCTIONS = (types.FunctionType, types.MethodType)
 _MISSING = object()
 
 
-class Unsafe(ValueError):
-    """A statement that the run cannot do without may not run again."""
-
-
 @dataclass
 class Again:
-    """Judges calls by what their names stand for in the notebook.
-
-    `own`: functions whose calls are what the run is for; a statement is cut down to these where the rest of it may
-    not run again. `once`: names that the program binds in one place, so that the notebook has their value already.
-    """
+    """Judges calls by what their names stand for in the notebook; `own` are functions and objects that the cell itself
+    makes."""
 
     namespace: Mapping[str, Any]
     own: Collection[str] = ()
-    whole: str = ""
-    """The function itself, which stays as it is: `f` or `Model.step`."""
-    once: Collection[str] = ()
     known: dict[int, bool] = field(default_factory=dict)
-
-    def program(self, tree: ast.Module) -> ast.Module:
-        """The statements that may run again, and of others the calls that matter. Raises Unsafe."""
-        body = [new for s in tree.body for new in self._statement(s)]
-        return ast.fix_missing_locations(ast.Module(body, []))
 
     def obstacle(self, tree: ast.Module) -> str:
         """The call of a whole cell, functions that it defines included, that may not be made again; empty where every
@@ -64,94 +48,6 @@ class Again:
             if isinstance(node, ast.Call) and not self._call(node):
                 return f"it calls `{ast.unparse(node.func)[:60]}`"
         return ""
-
-    # -- statements
-
-    def _statement(self, node: ast.stmt, *, inside: bool = False) -> Iterator[ast.stmt]:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            yield self._definition(node)
-        elif isinstance(node, (ast.For, ast.While, ast.If, ast.With, ast.Try)):
-            yield from self._block(node, inside)
-        elif isinstance(node, (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith)):
-            raise Unsafe("it waits")
-        elif self.expression(node):
-            yield node
-        elif isinstance(node, ast.Expr):
-            yield from (ast.copy_location(ast.Expr(c), node) for c in self._own_calls(node))
-        elif inside or self._own_calls(node) or not self._is_bound_already(node):
-            raise Unsafe(f"{ast.unparse(node)[:60]!r} may not run again")
-
-    def _definition(self, node: ast.FunctionDef | ast.ClassDef, within: str = "") -> ast.stmt:
-        """A function that holds calls of ours is cut down too; where that cannot be done, calling it fails."""
-        name = within + node.name
-        if not self._mentions(node) or name == self.whole:
-            return node
-        if isinstance(node, ast.ClassDef):
-            body = [
-                self._definition(s, f"{name}.") if isinstance(s, (ast.FunctionDef, ast.ClassDef)) else s
-                for s in node.body
-            ]
-        else:
-            try:
-                body = self._body(node.body)
-            except Unsafe:
-                body = list(ast.parse("raise RuntimeError('may not run again')").body)
-        return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), "body": body}), node)
-
-    def _block(self, node: ast.stmt, inside: bool) -> Iterator[ast.stmt]:
-        bodies = {
-            k: v for k, v in ast.iter_fields(node) if k in ("body", "orelse", "finalbody", "handlers") and v
-        }
-        header = [v for k, v in ast.iter_fields(node) if k in ("iter", "test", "target")]
-        header += [i.context_expr for i in getattr(node, "items", ())]
-        if not all(self.expression(h) for h in header):
-            if inside or self._mentions(node) or not self._is_bound_already(node):
-                raise Unsafe(f"{ast.unparse(node).splitlines()[0]!r} may not run again")
-            return
-        new: dict[str, Any] = {}
-        for name, body in bodies.items():
-            if name == "handlers":
-                new[name] = [
-                    ast.copy_location(ast.ExceptHandler(h.type, h.name, self._body(h.body)), h) for h in body
-                ]
-            else:
-                new[name] = self._body(body)
-        yield ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **new}), node)
-
-    def _body(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        return [new for s in body for new in self._statement(s, inside=True)] or [ast.Pass()]
-
-    def _own_calls(self, node: ast.AST) -> list[ast.Call]:
-        """The outermost calls of the functions that matter."""
-        found: list[ast.Call] = []
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Call) and last_name(child.func) in self.own:
-                if not self.expression(child):
-                    raise Unsafe(f"{ast.unparse(child)[:60]!r} may not run again")
-                found.append(child)
-            else:
-                found += self._own_calls(child)
-        return found
-
-    def _mentions(self, node: ast.AST) -> bool:
-        return any(
-            last_name(n) in self.own for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))
-        )
-
-    def _is_bound_already(self, node: ast.stmt) -> bool:
-        """The notebook has what the statement binds, and nothing else binds it."""
-        stored = [n for n in ast.walk(node) if isinstance(getattr(n, "ctx", None), (ast.Store, ast.Del))]
-        names = {n.id for n in stored if isinstance(n, ast.Name)}
-        plain = all(isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.Starred)) for n in stored)
-        return plain and names <= set(self.once) and names <= set(self.namespace)
-
-    # -- expressions
-
-    def expression(self, node: ast.AST) -> bool:
-        """Every call in it makes values, or changes what is put back."""
-        if any(isinstance(n, (ast.Await, ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
-            return False
-        return all(self._call(n) for n in ast.walk(node) if isinstance(n, ast.Call))
 
     def _call(self, call: ast.Call) -> bool:
         root: Any = call.func

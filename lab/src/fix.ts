@@ -6,8 +6,8 @@ const MAGIC = /^(\s*%%?(?:jitcheck|jit))(?=\s|$)/;
 
 /** Whether a button may offer this fix: it was applied and run again, and says by itself what to write. */
 export function canApply(fix: Fix): boolean {
-  const says = fix.cell !== null || fix.static_argnames !== null || fix.static_argnums !== null || fix.dyn !== null;
-  return fix.verified && says && fix.applicability !== 'display';
+  const said = [fix.magic, fix.cell, fix.static_argnames, fix.static_argnums, fix.dyn];
+  return fix.verified && said.some(part => part !== null) && fix.applicability !== 'display';
 }
 
 /** The cell's text after the fix: the body of `fix.cell`, the magic line kept, its options changed. */
@@ -17,6 +17,9 @@ export function applied(text: string, fix: Fix): string {
   let body = cellMagic ? lines.slice(1).join('\n') : text;
   if (fix.cell !== null) {
     body = fix.cell.replace(/\n$/, '') + (body.endsWith('\n') ? '\n' : '');
+  }
+  if (cellMagic && fix.magic) {
+    return `${withCalls(fix.magic, fix)}\n${body}`;
   }
   if (cellMagic) {
     return `${withCalls(withOptions(lines[0], fix), fix)}\n${body}`;

@@ -24,6 +24,8 @@ export interface Fix {
   static_argnames: string[] | null;
   static_argnums: number[] | null;
   dyn: string[] | null;
+  /** The whole new magic line. */
+  magic: string | null;
   cell: string | null;
   calls: string[] | null;
 }
@@ -146,6 +148,7 @@ function readFix(raw: Raw): Fix {
     static_argnames: strings(raw.static_argnames),
     static_argnums: Array.isArray(raw.static_argnums) ? numbers(raw.static_argnums) : null,
     dyn: strings(raw.dyn),
+    magic: typeof raw.magic === 'string' ? raw.magic : null,
     cell: typeof raw.cell === 'string' ? raw.cell : null,
     calls: strings(raw.calls)
   };

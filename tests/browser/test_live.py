@@ -83,6 +83,16 @@ def test_a_fix_that_may_change_calls_says_so_on_its_button(live):
     assert tip.get_by_role("button", name="(read it first)").count() >= 1
 
 
+def test_a_fix_that_takes_other_functions(live):
+    body = "def init(n):\n    return jnp.ones((n, n))\ndef mlp(p, x):\n    return jnp.tanh(x @ p)\n\np = init(3)\np = init(4)\nmlp(p, jnp.ones((2, 4)))"
+    live.set_source(FREE, f"%%jit --no-time\n{body}")
+    live.run(FREE)
+    apply(live, FREE, "leave init out of what is compiled")
+    assert live.source(FREE) == f"%%jit -f mlp --no-time\n{body}"
+    live.run(FREE)
+    live.output(FREE).filter(has_text="mlp ok").first.wait_for()
+
+
 def test_the_cell_that_defines_is_marked_when_another_cell_calls(live):
     live.run(DEFINES)
     assert live.cell(DEFINES).locator(".cm-lintRange").count() == 0

@@ -45,6 +45,38 @@ def test_a_new_state_that_nobody_binds(notebook: Any, call: str) -> None:
     assert found.span.source in call and found.span.line == len(call.splitlines())
 
 
+UPDATE = "@jax.jit\ndef put(x, i):\n    return x.at[i].set(1.0)\nx = jnp.zeros(3)\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "for i in range(3):\n    advance(cell, 0.3)", "spikes = advance(cell, 0.3)[0]", "_ = [advance(cell, 0.3)[0]]",
+        "spikes, _ = advance(cell, 0.3)", "[advance(cell, 0.1 * i) for i in range(3)]", "1, advance(cell, 0.3)",
+        "if True:\n    advance(cell, 0.3)[0]", "jax.block_until_ready((advance(cell, 0.3), 2))",
+        "print(advance(cell, 0.3)[0])", "advance(cell, 0.3)[1]['v']",
+    ],
+)  # fmt: skip
+def test_a_new_state_that_is_lost_on_the_way(notebook: Any, statement: str) -> None:
+    (found,) = told(notebook, STEP, statement)
+    assert found.culprits == ("cell", "advance") and "stays as it was" in found.message
+
+
+def test_a_changed_copy_that_nobody_binds(notebook: Any) -> None:
+    (found,) = told(notebook, UPDATE, "for i in range(3):\n    put(x, i)")
+    assert found.culprits == ("x", "put") and found.span.line == 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["cell = advance(cell, 0.3)[1]", "for i in range(3):\n    spikes, cell = advance(cell, 0.3)",
+     "cells = [advance(cell, 0.3)[1] for i in range(2)]", "def g(cell):\n    advance(cell, 0.3)", "y = put(x, 1)[0]",
+     "_, a, b = put(x, 1)", "print(advance(cell, 0.3))"],
+)  # fmt: skip
+def test_a_state_that_is_kept(notebook: Any, statement: str) -> None:
+    assert not told(notebook, STEP, UPDATE, statement)
+
+
 def test_a_state_that_is_bound_or_an_argument_that_is_only_passed_on(notebook: Any) -> None:
     passed = "@jax.jit\ndef scaled(x, w):\n    return x * w, w\n"
     assert not told(

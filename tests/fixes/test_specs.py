@@ -16,7 +16,6 @@ from jitmagic.fixes.options.declarations import (
     title,
     written,
 )
-from jitmagic.options import JitOptions
 from jitmagic.source.edits import Text
 from jitmagic.source.modules import Modules
 from tests.silent.cells import finding
@@ -69,11 +68,6 @@ def test_what_is_tried_is_written_as_it_was(declared: str, fits: bool, tried: li
         for d in declarations(text)
     ]
     assert made == ([] if tried is None else [[f"{CELL}g = {t}\n" for t in tried]])
-
-
-def test_static_arguments_by_name_leave_positions_to_jax() -> None:
-    by_name = JitOptions.of(static_argnums=1).static_by_name(["n"])
-    assert by_name.kwargs() == {"static_argnames": ("n",)}
 
 
 def test_settings_of_a_dict_become_arguments_of_the_cells_own_jit(notebook: Any) -> None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.state.reads import reads_of, rebound_in, writes_of
+from jitmagic.state.reads import reads_of, writes_of
 from jitmagic.state.roots import reach
 
 
@@ -283,32 +283,6 @@ use, set_a = setup()
 """)
     assert [w.text for w in writes_of("seen", [ns["outer"]])] == ["seen.append(x)"]
     assert [w.text for w in writes_of("a", [ns["set_a"]])] == ["a = v"]
-
-
-@pytest.mark.parametrize(
-    ("cells", "path", "expected"),
-    [
-        (["w = 1"], "w", False),
-        (["w = 1", "w = 2"], "w", True),
-        (["w = 1", "w = w - 1"], "w", True),
-        (["w = 1", "w += 1"], "w", True),
-        (["w = 1\nfor i in r:\n    w = f(w)"], "w", True),
-        (["l = L()", "l.w = 3", "l.w -= 1"], "l.w", True),
-        (["p = {}", "p['a'] = 1"], "p", True),
-        (["p = {}", "p['a'] -= 1"], "p['a']", True),
-        (["def f():\n    w = 2", "w = 1"], "w", False),
-        (["a, (w, b) = t", "w, c = u"], "w", True),
-        (["log = []", "log.append(1)"], "log", True),
-        (["w = 1", "this is no code", "print(w)"], "w", False),
-        (["w = 1", "w = 1"], "w", False),
-    ],
-)
-def test_rebound(cells, path, expected):
-    assert rebound_in(cells, path) is expected
-
-
-def test_rebound_after_a_binding_elsewhere():
-    assert rebound_in(["step = 0.01"], "step", bound_already=True)
 
 
 def test_cached_functions_are_noted(cell):

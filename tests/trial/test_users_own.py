@@ -203,7 +203,10 @@ def test_an_interrupt_while_the_report_is_made_ends_the_report_alone(notebook, m
 
 def test_nothing_of_ours_runs_on(notebook):
     notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x\nf(1.0)")
-    assert not [t.name for t in threading.enumerate() if t.name == "jitmagic-budget"]
+    watching = [t for t in threading.enumerate() if t.name == "jitmagic-budget"]
+    for thread in watching:  # told to end, it needs a moment
+        thread.join(5)
+    assert not [t for t in watching if t.is_alive()]
 
 
 @pytest.mark.parametrize("magic", MAGICS)

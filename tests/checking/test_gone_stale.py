@@ -1,0 +1,64 @@
+"""Functions of `jitmagic.jit`, made anywhere in the notebook: `%jitcheck` tells what they go on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jitmagic.state import made
+from jitmagic.state.declared import Subject
+
+MADE = {
+    "a decorator": "@jitmagic.jit\ndef g(x):\n    return x * gain\n",
+    "a name": "def g(x):\n    return x * gain\ng = jitmagic.jit(g)\n",
+    "with a static argument": "@jitmagic.jit(static_argnames='n')\ndef g(x, n=2):\n    return n * x * gain\n",
+    "beside a dynamic variable": "w = jnp.ones(2)\n@jitmagic.jit(dyn_vars='w')\ndef g(x):\n    return x * w[0] * gain\n",
+    "through a helper": "def h(x):\n    return x * gain\n@jitmagic.jit\ndef g(x):\n    return h(x)\n",
+}
+
+
+def stale(notebook: Any) -> list[tuple[str, ...]]:
+    return [f.culprits[:1] for f in notebook.report().findings if f.kind == "stale-constant"]
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.filterwarnings("ignore:.*has changed since")
+def test_a_constant_that_has_changed_since(notebook: Any, name: str) -> None:
+    notebook.ok("import jitmagic\ngain = 2.0")
+    notebook.ok(MADE[name])
+    notebook.ok("g(3.0)")
+    assert stale(notebook) == []
+    notebook.ok("gain = 5.0\nold = g(3.0)")
+    assert stale(notebook) == [("gain",)]
+    (found,) = (f for f in notebook.report().findings if f.kind == "stale-constant")
+    assert '`dyn_vars="gain"`' in found.help
+    notebook.ok("new = g(jnp.ones(2))")  # jax traces it anew, with the value of now
+    assert stale(notebook) == []
+
+
+def test_a_helper_that_was_redefined(notebook: Any) -> None:
+    notebook.ok("import jitmagic\ndef h(x):\n    return x + 1")
+    notebook.ok("g = jitmagic.jit(lambda x: h(x))\ng(1.0)")
+    notebook.ok("def h(x):\n    return x + 2")
+    (found,) = (f for f in notebook.report().findings if f.kind == "stale-constant")
+    assert "`h` was redefined" in found.message
+    notebook.ok("del g")
+    assert stale(notebook) == []
+
+
+def test_what_is_no_constant_is_not_told(notebook: Any) -> None:
+    notebook.ok("import jitmagic\nw = jnp.ones(2)\n@jitmagic.jit(dyn_vars='w')\ndef g(x):\n    return x * w")
+    notebook.ok("g(1.0)\nw = jnp.zeros(2)\nassert (g(1.0) == 0).all()")
+    assert stale(notebook) == []
+
+
+def test_what_is_noted_of_one_function_is_noted_in_one_place() -> None:
+    """So that two `jit` of one function share their programs, as they do in jax."""
+
+    def f(x: Any) -> Any:
+        return x
+
+    (fn, one), (again, other) = made.noting(Subject(f)), made.noting(Subject(f))
+    assert fn is again and one is other and one.frozen is None
+    assert fn(1.0) == 1.0 and one.frozen is not None
