@@ -130,7 +130,7 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
 def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     if not findings:
         return []
-    title = (Run(counted(len(findings), "note"), "note"), Run(f", nothing to mend: {_gist(findings)}"))
+    title = (Run(counted(len(findings), "note"), "note"), Run(f", no action needed: {_gist(findings)}"))
     inner = tuple(
         replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f, telling)
         for f in findings

@@ -81,14 +81,14 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
 
 
 def question(problem: Problem) -> str:
-    """What needs the integer: "`range(n)` needs to know how often to turn"."""
+    """What needs the integer: "`range(n)` needs to know how many iterations the loop has"."""
     text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
     if _of_real_arrays(problem):
         return (
             f"{quoted(text) if text else 'the function'} asks for something that only an array in memory has"
         )
     if problem.construct == "range" or callee == "range":
-        return f"{quoted(text or 'range')} needs to know how often the loop turns"
+        return f"{quoted(text or 'range')} needs to know how many iterations the loop has"
     if problem.construct == "subscript":
         return (
             f"{quoted(text or 'the index')} needs a definite integer to pick one element of a Python sequence"

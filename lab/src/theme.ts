@@ -70,7 +70,7 @@ export const theme = EditorView.theme({
     borderRadius: '2px'
   },
   '.jm-tip-row': { marginTop: '6px' },
-  '.jm-tip-code': { padding: '4px 8px', margin: '3px 0', overflowX: 'auto', lineHeight: '1.35' },
+  '.jm-tip-code': { padding: '4px 8px', margin: '3px 0', maxHeight: '40vh', overflow: 'auto', lineHeight: '1.35' },
   '.jm-gone': { color: WORDS.error[0] },
   '.jm-come, .jm-fix-word': { color: FIXED[0] },
   '.jm-error-word': { color: WORDS.error[0] },

@@ -5,7 +5,6 @@ import { applied, canApply } from './fix';
 import { Finding, Fix } from './report';
 
 const MESSAGE = 800;
-const DIFF_LINES = 14;
 
 export function tooltip(finding: Finding, text: string): HTMLElement {
   const dom = element('div', 'jm-tip');
@@ -38,15 +37,11 @@ function described(fix: Fix, name: string, text: string): HTMLElement[] {
   return [title, changes(text, applied(text, fix)), element('div', 'jm-tip-proof', proof + caution)];
 }
 
-/** The lines that go and come. */
+/** All lines that go and come: nothing is applied that was not shown. */
 function changes(before: string, after: string): HTMLElement {
   const pre = element('pre', 'jm-tip-code');
-  const lines = diff(before, after);
   const classes = { '-': 'jm-gone', '+': 'jm-come', '…': '' };
-  pre.append(...lines.slice(0, DIFF_LINES).map(([sign, text]) => element('div', classes[sign], sign + text)));
-  if (lines.length > DIFF_LINES) {
-    pre.append(element('div', '', `… ${lines.length - DIFF_LINES} more lines`));
-  }
+  pre.append(...diff(before, after).map(([sign, text]) => element('div', classes[sign], sign + text)));
   return pre;
 }
 
@@ -54,8 +49,19 @@ function changes(before: string, after: string): HTMLElement {
 function prose(className: string, text: string): HTMLElement {
   const dom = element('div', className);
   const short = text.length > MESSAGE ? `${text.slice(0, MESSAGE)}…` : text;
-  short.split(/`([^`\n]+)`/).forEach((piece, i) => dom.append(i % 2 ? element('code', '', piece) : piece));
+  short.split(/`([^`\n]+)`/).forEach((piece, i) => dom.append(i % 2 ? element('code', '', piece) : visible(piece)));
   return dom;
+}
+
+/** What a reader would not see, or would see elsewhere: control characters, marks of direction. */
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** The text with what can't be seen as an escape of Python's. */
+function visible(text: string): string {
+  return text.replace(UNSEEN, char => {
+    const code = char.charCodeAt(0);
+    return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`;
+  });
 }
 
 function element(tag: string, className: string, text = ''): HTMLElement {
@@ -63,6 +69,6 @@ function element(tag: string, className: string, text = ''): HTMLElement {
   if (className) {
     dom.className = className;
   }
-  dom.textContent = text;
+  dom.textContent = visible(text);
   return dom;
 }

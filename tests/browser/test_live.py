@@ -93,6 +93,17 @@ def test_a_fix_that_takes_other_functions(live):
     live.output(FREE).filter(has_text="mlp ok").first.wait_for()
 
 
+def test_the_whole_change_is_shown_with_what_hides(live):
+    lines = "".join(f"    x[{i}] = {i}  # \u202e{i}\n" for i in range(20))
+    body = f"def long(x):\n{lines}    return x\n\nlong(jnp.zeros(30))"
+    live.set_source(FREE, f"%%jit --no-time\n{body}")
+    live.run(FREE)
+    tip = live.hover(live.cell(FREE).locator(".cm-lintRange-error").first)
+    assert all(f"+    x = x.at[{i}].set({i})  # \\u202e{i}" in tip.inner_text() for i in range(20))
+    box, page = tip.bounding_box(), live.page.viewport_size
+    assert box["y"] >= 0 and box["y"] + box["height"] <= page["height"]
+
+
 def test_the_cell_that_defines_is_marked_when_another_cell_calls(live):
     live.run(DEFINES)
     assert live.cell(DEFINES).locator(".cm-lintRange").count() == 0

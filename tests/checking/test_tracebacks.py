@@ -26,7 +26,7 @@ def test_beside_a_report_the_error_has_its_own_words(notebook):
     name, own = type(error).__name__, str(error).split("\n")[0]
     assert shown.endswith(f"{name}: {own}\nThe report tells why, and what to do: error[JM102]")
     told = notebook.outputs[0].data["text/plain"]
-    assert "needs to know how often the loop turns" in told and "needs to know" not in shown
+    assert "needs to know how many iterations the loop has" in told and "needs to know" not in shown
     assert "static" not in shown
 
 
@@ -34,7 +34,7 @@ def test_without_a_report_it_tells_what_the_report_would(notebook):
     notebook.error(POWER.format(flags=" -q"))
     assert notebook.outputs == []
     shown = traceback_of(notebook)
-    assert "`range(n)` needs to know how often the loop turns" in shown
+    assert "`range(n)` needs to know how many iterations the loop has" in shown
     assert "\nhelp: " in shown  # corrections are looked for when the cell has ended
     notebook.error("power(jnp.arange(3.0), 4)")
     assert "needs to know" in traceback_of(notebook)

@@ -103,7 +103,7 @@ PROBLEMS = [
      ["x"],
      "`max(…)`"),
     ("tracer-int", "for i in range(x):", dict(op="index", construct="range", text="range(x)"), ["x"],
-     "`range(x)` needs to know how often"),
+     "`range(x)` needs to know how many iterations"),
     ("tracer-int", "return fs[x](y)", dict(op="index", construct="subscript", text="fs[x]"),
      ["x"], "one element"),
     ("tracer-int", "n = int(jnp.ceil(x))",
