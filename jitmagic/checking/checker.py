@@ -395,7 +395,7 @@ class Checker(Subject):
             self.seen.writes.setdefault(write.path, write)
 
     def _container(self, path: str) -> ev.Variable | None:
-        """A list or tuple whose items are told one by one, as a variable of its own."""
+        """A list or tuple whose items are told one by one, or a compiled function, as a variable of its own."""
         from jitmagic.state.reads import reads_of, seen_from_cell
 
         reach = self.reach()
@@ -403,7 +403,8 @@ class Checker(Subject):
         if root is None:
             return None
         reads = seen_from_cell(path, reads_of(path, reach.functions), reach.functions)
-        return ev.Variable(path, root.origin, "object", reads=reads)  # type: ignore[arg-type]
+        kind = "function" if callable(root.value) else "object"
+        return ev.Variable(path, root.origin, kind, reads=reads)  # type: ignore[arg-type]
 
     def _stale(self, frozen: Any, changed: Sequence[tuple[str, str, str]]) -> None:
         for path, before, after in changed:

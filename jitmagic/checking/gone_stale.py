@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import re
-import types
 from dataclasses import replace
 
 from jitmagic.evidence import Evidence, Variable
@@ -31,7 +30,7 @@ def findings() -> tuple[Finding, ...]:
 def _variable(one: made.Made, path: str, before: str, after: str) -> Variable:
     reach = one.subject.reach()
     root = next((r for r in reach.roots if r.path == path), None)
-    is_function = root is not None and isinstance(root.value, types.FunctionType)
+    is_function = root is not None and callable(root.value)
     return Variable(
         path, "global", "function" if is_function else "object", stale=True, before=before, after=after,
         reads=seen_from_cell(path, reads_of(path, reach.functions), reach.functions),

@@ -127,6 +127,7 @@ class Session:
 
     def open(self) -> None:
         """Hook into the shell."""
+        _forget_made()
         _sessions.append(self)
         self.compilations.arrival.wait()
         self.shell.events.register("pre_run_cell", self.before_cell)
@@ -138,6 +139,7 @@ class Session:
 
     def close(self) -> None:
         """Leave the shell as it was; functions that were compiled stay compiled, unwatched."""
+        _forget_made()
         for checker in tuple(self.checkers):
             checker.retire()
         self.compilations.stop()
@@ -233,7 +235,7 @@ class Session:
         chosen = targets.chosen(request, after, names)
         targets.check_paths(request, after, names)
         targets.check_names(request, after, chosen)
-        if not request.quiet and (line := targets.none_taken(request, after, chosen)):
+        if not request.quiet and (line := targets.none_taken(request, after, chosen, names)):
             print(line)
         earlier = self.earlier.of(request, running.place(chosen))
         if self.last is not None:
@@ -309,6 +311,12 @@ def _source_of(running: Running, request: Request) -> CellSource:
     return CellSource(
         text, cells.body_of(text), None, running.id, cells.magic_line_of(text), tuple(request.calls)
     )
+
+
+def _forget_made() -> None:
+    """What `jitmagic.jit` has made before is none of this notebook's."""
+    if made := sys.modules.get("jitmagic.state.made"):
+        made.forget()
 
 
 def _settled() -> None:

@@ -15,7 +15,7 @@ from jitmagic.source import cell as cells
 
 
 def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tuple[str, ...]:
-    """The functions that the magic takes of a cell. Raises UsageError where there are none, or not those it names."""
+    """The functions that the magic takes of a cell, none maybe. Raises UsageError where it names others."""
     found = cells.definitions(tree)
     usable = [d.name for d in found if not d.is_generator and not d.is_async]
     bound = cells.top_level_names(tree)
@@ -26,22 +26,30 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
             near = difflib.get_close_matches(name, [*usable, *bound], 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it defines {_listing(usable)}"
             raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
-    functions = taken(request, tree)
-    compiles = cells.uses_jit(tree) or compiled_in_use(names, tree)
-    if not functions and cells.not_for_jit(tree).isdisjoint(usable) and not request.calls and not compiles:
-        methods = [n for n in usable if "." in n]
-        hint = f"; methods are chosen by name, as in -f {methods[0]}" if methods else ""
-        raise UsageError(f"this cell defines no function to compile{hint}")
-    return functions
+    return taken(request, tree)
 
 
-def none_taken(request: Request, tree: ast.Module, functions: Collection[str]) -> str:
-    """One line for a cell that only makes functions out of others; empty where there is something to look at."""
-    makers = sorted(cells.factories(tree) & {d.name for d in cells.definitions(tree)})
-    if functions or request.calls or not makers or cells.uses_jit(tree):
+def none_taken(
+    request: Request, tree: ast.Module, functions: Collection[str], names: Mapping[str, Any]
+) -> str:
+    """One line for a cell without a function to take, which runs as it is; empty where there is one to look at."""
+    if functions or request.calls or cells.uses_jit(tree):
         return ""
-    done = "compiled" if request.kind == "jit" else "checked"
-    return f"nothing is {done}: {makers[0]} gives functions; bind one of them, and name it: %%{request.kind} -f NAME"
+    done, found = "compiled" if request.kind == "jit" else "checked", cells.definitions(tree)
+    if makers := sorted(cells.factories(tree) & {d.name for d in found}):
+        how = f"bind one of them, and name it: %%{request.kind} -f NAME"
+        return f"nothing is {done}: {makers[0]} gives functions; {how}"
+    usable = [d.name for d in found if not d.is_generator and not d.is_async]
+    if not cells.not_for_jit(tree).isdisjoint(usable) or compiled_in_use(names, tree):
+        return ""
+    methods = [n for n in usable if "." in n and not _is_special(n.rpartition(".")[2])]
+    hint = f"; a method is {done} by its name, %%{request.kind} -f {methods[0]}" if methods else ""
+    return f"nothing is {done}: the cell defines no function, and runs as it is{hint}"
+
+
+def _is_special(method: str) -> bool:
+    """What Python calls by itself, and computes nothing: `__init__`, `__repr__`."""
+    return method.startswith("__") and method.endswith("__") and method != "__call__"
 
 
 def check_names(request: Request, tree: ast.Module, functions: Collection[str]) -> None:

@@ -19,7 +19,8 @@ from jitmagic.state.constants import is_input, size_of
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach
 from jitmagic.state.snapshot import sample
-from jitmagic.state.values import MISSING, is_a, is_tracer, short
+from jitmagic.state.values import MISSING, is_a, is_tracer, is_user_file, short
+from jitmagic.state.wrappers import unwrap
 
 _SMALL = 1 << 20
 _ELEMENTS = 100_000
@@ -59,6 +60,9 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
         if type(value) in (list, tuple, dict, set, frozenset):
             if any(not u.steps for u in root.uses) and all(u.action == "read" for u in root.uses):
                 found.append(_Measured(root.path, root.place, value))
+        elif (function := _wrapped_function(value)) is not None:
+            if all(u.action == "read" for u in root.uses):
+                found.append(_Wrapped(root.path, root.place, value, function))
         elif is_a(value, enum.Enum) or _is_of_library(value):
             if all(u.action == "read" for u in root.uses):
                 found.append(_Baked(root.path, root.place, value))
@@ -67,6 +71,15 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
             if not told and all(u.action != "write" for u in root.uses):
                 found.append(_Baked(root.path, root.place, value))
     return found
+
+
+def _wrapped_function(value: Any) -> types.FunctionType | None:
+    """The user's function in one that is compiled: by `jax.jit`, or by the magic of its own cell."""
+    if is_a(value, types.FunctionType | type | types.MethodType) or not callable(value):
+        return None
+    receiver, function = unwrap(value)
+    user = function is not None and is_user_file(function.__code__.co_filename)
+    return function if user and receiver is None else None
 
 
 def _is_of_library(value: Any) -> bool:
@@ -174,6 +187,24 @@ class _Measured(_Baked):
     def text_now(self, now: Any) -> str:
         """Short text of the container now."""
         return short(now) or "gone"
+
+
+class _Wrapped(_Baked):
+    """A compiled function, held against the code that it was made of."""
+
+    def __init__(self, path: str, place: Place, value: Any, function: types.FunctionType) -> None:
+        super().__init__(path, place, value)
+        self.text, self.mutable = short(function), False
+        self.sample = _identity(function, _DEPTH)
+
+    def same(self, now: Any) -> bool:
+        """Is it made of the same code?"""
+        function = now if is_a(now, types.FunctionType) else _wrapped_function(now)
+        return is_tracer(now) or (function is not None and _identity(function, _DEPTH) == self.sample)
+
+    def text_now(self, now: Any) -> str:
+        """Short text of the function now."""
+        return f"another {self.text}" if callable(now) else short(now) or "gone"
 
 
 def _reader(place: Place) -> Callable[[], Any]:

@@ -48,6 +48,12 @@ def known() -> list[Made]:
     return list(_made.values())
 
 
+def forget() -> None:
+    """A notebook begins: functions of before are not its own."""
+    _made.clear()
+    _noting.clear()
+
+
 def noting(subject: Subject) -> tuple[Callable[..., Any], Made]:
     """The function, which has what it reads noted wherever jax traces it: one for each, as jax shares its programs."""
     fn = subject.fn

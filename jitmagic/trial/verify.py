@@ -164,10 +164,12 @@ class Verifier:
         self, gaps: Sequence[Gap], finding: Finding, now: Sequence[Finding]
     ) -> tuple[Finding, ...]:
         """Other findings that the differences belong to, of the cell as it was or is now; none where one is not
-        told of."""
+        told of. A result may be wrong for whatever is still told."""
         others = [f for f in (*now, *self.findings) if f.severity in GRAVE and not is_same(f, finding)]
+        still = next((f for f in others if f in now), None)
         about = [
             next((f for f in others if any(name_one_place(c, g.path) for c in f.culprits)), None)
+            or (still if g.path.startswith("result ") and not g.structure else None)
             for g in gaps
         ]
         return tuple(dict.fromkeys(f for f in about if f is not None)) if None not in about else ()
@@ -261,11 +263,12 @@ def _flat(nodes: Sequence[Node]) -> list[np.ndarray]:
 
 
 def is_same(a: Finding, b: Finding) -> bool:
-    """Two findings tell the same: the kind, and the line or the first culprit."""
+    """Two findings tell the same: the kind, and the place or the first culprit."""
     if a.kind != b.kind:
         return False
-    same_line = a.span is not None and b.span is not None and a.span.source == b.span.source
-    return same_line or (bool(a.culprits) and a.culprits[:1] == b.culprits[:1])
+    places = [(f.span.source, f.span.column) if f.span is not None else None for f in (a, b)]
+    same_place = places[0] is not None and places[0] == places[1]
+    return same_place or (bool(a.culprits) and a.culprits[:1] == b.culprits[:1])
 
 
 def name_one_place(culprit: str, path: str) -> bool:

@@ -179,10 +179,28 @@ def test_bad_input_is_one_line_and_runs_nothing(notebook, line, words):
     assert len(notebook.text.strip().splitlines()) == 1, notebook.text
 
 
-@pytest.mark.parametrize("body", ["x = 1\n", "class A:\n    def step(self): pass\n"])
-def test_a_cell_without_a_function(notebook, body):
-    error = notebook.error("%%jit\n" + body)
-    assert "no function" in str(error)
+ENCODER = "class Encoder:\n    def __init__(self):\n        self.w = 2\n    def encode(self, x): return self.w * x\n"
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("x = 1\n", ""),
+        (ENCODER, "-f Encoder.encode"),
+        ("import os\n# nothing else\n", ""),
+        ("# a comment\n", ""),
+    ],
+)
+def test_a_cell_without_a_function_runs_as_it_is(notebook, magic, body, hint):
+    notebook.ok(f"{magic}\n{body}")
+    (line,) = notebook.text.strip().splitlines()
+    assert "the cell defines no function, and runs as it is" in line and line.endswith(hint)
+    notebook.ok(f"{magic}\nran = True\n{body}after = 3")
+    assert notebook.ns["ran"] and notebook.ns["after"] == 3
+    notebook.ok(f"{magic} -q\n{body}")
+    assert notebook.text == ""
+    assert isinstance(notebook.error(f"{magic}\n{body}raise KeyError"), KeyError)
 
 
 def test_calls_on_the_magic_line(notebook):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Variable
@@ -23,13 +24,33 @@ def dynamic_constants(spot: Spot) -> Iterator[Change]:
 
 
 def dynamic_state(spot: Spot) -> Iterator[Change]:
-    """All that the function writes, or what is told of alone."""
+    """All that the function writes, with the numbers that it reads beside it in the same objects, which later calls
+    may find changed; then what it writes alone, and what is told of alone."""
     writes = spot.evidence.writes if spot.evidence is not None else ()
     # What the function adds is not there before its first call, when the declaration is read; the list is.
     added = _container if spot.declared_dyn else (lambda path: "")
     paths = {w.path: w.path if w.action != "added" else added(w.path) for w in writes}
     every = [p for p in paths.values() if p]
-    yield from _declared(spot, every, [p for path, p in paths.items() if p and path in spot.names])
+    beside = [p for p in _read_beside(spot, every) if p not in every]
+    yield from _declared(
+        spot, every + beside, every, [p for path, p in paths.items() if p and path in spot.names]
+    )
+
+
+def _read_beside(spot: Spot, written: Sequence[str]) -> list[str]:
+    """Attributes that the function takes from the objects that it writes to, but for methods; and the numbers in them
+    that are known."""
+    objects = {p.rpartition(".")[0] for p in written if "." in p}
+    known = {v.path: is_number(v) for v in _variables(spot)}
+    found = [p for p, number in known.items() if number and p.rpartition(".")[0] in objects]
+    function = spot.text.definition(spot.function)
+    nodes = list(ast.walk(function)) if function is not None else []
+    called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and spot.code(node.value) in objects and id(node) not in called:
+            found += [spot.code(node)] if known.get(spot.code(node), True) else []
+    holders = {p for p in found for w in written if w.startswith((f"{p}.", f"{p}["))}
+    return [p for p in dict.fromkeys(found) if p not in holders]
 
 
 def dynamic_containers(spot: Spot) -> Iterator[Change]:

@@ -61,7 +61,11 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
             elif _is_stored(attribute) or isinstance(parent, ast.Return | ast.Tuple):
                 edits.replace(attribute, f"{code}.value")
     if edits:
-        yield Change(f"make {listed(f'self.{n}' for n in names)} a `{made}`, whose value is followed", edits)
+        yield Change(
+            f"make {listed(f'self.{n}' for n in names)} a `{made}`, whose value is followed",
+            edits,
+            sure=False,
+        )
 
 
 def _decorated(spot: Spot, function: FunctionNode, decorator: str) -> Edits:

@@ -102,25 +102,33 @@ def _settings(spot: Spot) -> list[tuple[str, ...]]:
 
 def functions_left_out(spot: Spot) -> Iterator[Change]:
     """A function that prepares something, from settings alone, is not compiled; the others of the cell are."""
-    defined = [n.name for n in spot.text.tree.body if isinstance(n, FunctionNode)]
-    taken = functions_of(spot.attempt.magic) or defined
-    others = tuple(n for n in taken if n != spot.function)
-    leaves = _leaves(_evidence(spot))
-    settings = bool(leaves) and not any(x.kind in ("array", "numpy") and not _is_key(x) for x in leaves)
-    function = spot.text.definition(spot.function)
-    if not others or function not in spot.text.tree.body or not settings or _called_by(spot, others):
+    defined = [n for n in spot.text.tree.body if isinstance(n, FunctionNode)]
+    taken = functions_of(spot.attempt.magic) or [n.name for n in defined]
+    around = next((n.name for n in defined if n.lineno <= spot.line <= (n.end_lineno or 0)), spot.function)
+    function = spot.text.definition(around)
+    others = tuple(n for n in taken if n != around)
+    own = around == spot.function  # of another one it is not known what it is called with: the proof tells
+    if not others or around not in taken or function not in defined or _called_by(spot, around, others):
         return
-    title = f"leave `{spot.function}` out of what is compiled: it only prepares"
+    if own and not _only_settings(spot):
+        return
+    title = f"leave `{around}` out of what is compiled: it only prepares"
     yield Change(title, functions=others, sure=False)
+
+
+def _only_settings(spot: Spot) -> bool:
+    """It is called without arrays, but for a key."""
+    leaves = _leaves(_evidence(spot))
+    return bool(leaves) and not any(x.kind in ("array", "numpy") and not _is_key(x) for x in leaves)
 
 
 def _is_key(leaf: Leaf) -> bool:
     return leaf.dtype.startswith("key") or (leaf.dtype, leaf.shape) == ("uint32", (2,))
 
 
-def _called_by(spot: Spot, functions: Collection[str]) -> bool:
+def _called_by(spot: Spot, name: str, functions: Collection[str]) -> bool:
     """One of the functions calls it, which then traces it in any case."""
-    calls = spot.text.calls(spot.function)
+    calls = spot.text.calls(name)
     around = [spot.text.outermost(c) for c in calls]
     return any(f is not None and f.name in functions for f in around)
 
