@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -159,7 +161,10 @@ class JitMagics(Magics):
         """The parsed line and what it asks for. Raises UsageError for what can't be meant."""
         tokens = [m.group() for m in _TOKEN.finditer(line)]
         parser = getattr(self, kind).parser
-        args = parser.parse_args([_unquoted(t) if t[:1] in "'\"" else t for t in tokens])
+        try:
+            args = parser.parse_args([_unquoted(t) if t[:1] in "'\"" else t for t in tokens])
+        except UsageError as exc:
+            raise UsageError(_with_nearest(str(exc), tokens, parser.format_help())) from None
         calls: tuple[str, ...] = ()
         if args.call:
             text = line[-_tail(line, args.call) :]
@@ -233,6 +238,19 @@ class JitMagics(Magics):
         except (KeyError, ValueError) as exc:
             raise UsageError(str(exc.args[0] if exc.args else exc)) from None
         display({"text/markdown": text, "text/plain": text}, raw=True)
+
+
+def _with_nearest(message: str, tokens: Sequence[str], known: str) -> str:
+    """What argparse says of words that are no options: all of them, each with the option that is most like it."""
+    head, unknown, words = message.partition("unrecognized arguments: ")
+    options = sorted({"--cell", *re.findall(r"(?<!\w)--?[a-zA-Z][\w-]*", known)})
+    told = []
+    for word in dict.fromkeys((*words.split(), *(t for t in tokens if t.startswith("--")))):
+        name = word.partition("=")[0]
+        if not any(o.startswith(name) for o in options):
+            near = difflib.get_close_matches(name, options, 1) if word.startswith("-") else []
+            told.append(f"{word} (did you mean {near[0]}?)" if near else word)
+    return f"{head}{unknown}{', '.join(told)}" if told and unknown else message
 
 
 def _options(value: Any) -> JitOptions:

@@ -43,7 +43,7 @@ def freeze(
             leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
-    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf))]
+    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf) or is_tracer(leaf.value))]
     whole = _whole(reach, {leaf.path for leaf in kept}, without)
     return Frozen([*(_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
 

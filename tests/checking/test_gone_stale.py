@@ -62,3 +62,12 @@ def test_what_is_noted_of_one_function_is_noted_in_one_place() -> None:
     (fn, one), (again, other) = made.noting(Subject(f)), made.noting(Subject(f))
     assert fn is again and one is other and one.frozen is None
     assert fn(1.0) == 1.0 and one.frozen is not None
+
+
+def test_what_is_noted_keeps_no_traced_value(notebook: Any) -> None:
+    notebook.ok("import jitmagic, gc, weakref\nlast = 0.0\nN = None")
+    notebook.ok(
+        "@jitmagic.jit\ndef g(x):\n    global last, N\n    N = last\n    last = x * 2\n    return x\ng(1.0)"
+    )
+    notebook.ok("traced = weakref.ref(last)\nlast = 0.0\ngc.collect()")
+    assert notebook.ok("traced()") is None

@@ -167,6 +167,10 @@ class TestWhichFunctions:
         ("%%jit --device moon:1", "moon:1"),
         ("%%jit f(1", "f(1"),
         ("%%jit --explain JM1", "JM1"),
+        (
+            "%%jit --dynamic w --statik n",
+            "--dynamic (did you mean --dyn?), --statik (did you mean --static?)",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_runs_nothing(notebook, line, words):
