@@ -6,12 +6,10 @@ lasts `BATCH_S`. Batches without and with jit alternate, so that a slow spell of
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +18,7 @@ import jax
 from jitmagic import units
 from jitmagic.measure import noise
 from jitmagic.report import Sample, Timing
+from jitmagic.source.tree import uncollected
 
 BATCH_S = 0.2
 """Seconds that one batch lasts at least, where the budget allows it (as in `timeit`)."""
@@ -127,7 +126,7 @@ class _Bench:
     def batch(self, call: Callable[[], Any], loops: int) -> float:
         """Seconds that `loops` calls took."""
         try:
-            with _no_gc():
+            with uncollected():
                 return self._each(call, loops) if self.restore_each else self._together(call, loops)
         finally:
             self.put_back()
@@ -288,14 +287,3 @@ def _autorange() -> Iterator[int]:
         for step in (1, 2, 5):
             yield step * scale
         scale *= 10
-
-
-@contextmanager
-def _no_gc() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from jitmagic.report import Finding, Report
 
 
-def of_notebook(session: Session) -> Report:
-    """Everything known since the last cell with a magic."""
+def of_notebook(session: Session, *, whole: bool = True) -> Report:
+    """Everything known since the last cell with a magic; with `whole`, of functions of `jitmagic.jit` too."""
     from jitmagic.checking import conclusions, corrections
 
     run = session.last
     if run is None:
-        return _with_leftovers(session, conclusions.assemble([]), session.sources)
+        return _with_leftovers(session, conclusions.assemble([]), session.sources, whole)
     checkers = _shown(list(run.checkers.values()))
     start = max((i for i, s in enumerate(session.sources) if s == run.source.text), default=0)
-    known = _with_leftovers(session, corrections.report_of(checkers, run.source), session.sources[start:])
+    known = corrections.report_of(checkers, run.source)
+    known = _with_leftovers(session, known, session.sources[start:], whole)
     return _with_compilations(session, known, checkers)
 
 
@@ -38,13 +39,13 @@ def _shown(checkers: list[Checker]) -> list[Checker]:
     return [c for c in checkers if c.seen.count or c.fn not in called]
 
 
-def _with_leftovers(session: Session, known: Report, sources: Sequence[str]) -> Report:
+def _with_leftovers(session: Session, known: Report, sources: Sequence[str], whole: bool) -> Report:
     """The report with what these cells make and do not use, and with what functions of `jitmagic.jit` go on with."""
     from jitmagic.checking import gone_stale, subject, unused
 
     try:
         found = (
-            *gone_stale.findings(),
+            *(gone_stale.findings() if whole else ()),
             *unused.findings(sources, session.sources, session.shell.user_ns),
         )
     except Exception as exc:
@@ -106,7 +107,7 @@ def of_call(session: Session, text: str, request: Request) -> Report:
     checker.call_source = lambda: (text, session.running.id)
     checker.guarded(checker.check, args, kwargs)
     session.last = Run(request, checker.cell, (name,), {name: checker})
-    return of_notebook(session)
+    return of_notebook(session, whole=False)
 
 
 def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -303,11 +303,29 @@ def frames_for(tree: ast.AST) -> int:
 def uncollected() -> Iterator[None]:
     """While many small objects are made that all stay, garbage is not looked for: each time it would be, Python
     reads through all of the modules loaded."""
-    was_on = gc.isenabled()
-    gc.disable()
+    _pauses.append(looks_for_garbage())
     try:
+        gc.disable()
         yield
     finally:
+        if _pauses and _pauses.pop() and not _pauses:
+            gc.enable()
+
+
+_pauses: list[bool] = []
+"""For each pause under way, in whatever thread, whether garbage was looked for before the first."""
+
+
+def looks_for_garbage() -> bool:
+    """Whether Python does, but for pauses of ours."""
+    return _pauses[0] if _pauses else gc.isenabled()
+
+
+def end_pauses() -> None:
+    """At the border of a cell: no pause is under way, whatever an interrupt has cut short."""
+    if _pauses:
+        was_on = _pauses[0]
+        _pauses.clear()
         if was_on:
             gc.enable()
 

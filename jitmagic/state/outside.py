@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import iterators
 from jitmagic.state.entries import MEGABYTE, Change, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
 from jitmagic.state.values import MISSING, is_a, is_user_file, module_of, mro, own_dict
@@ -198,7 +199,7 @@ def process() -> list[Entry]:
         setting("np.geterr()", np.geterr, lambda old: np.seterr(**old)),
         setting("np.get_printoptions()", np.get_printoptions, lambda old: np.set_printoptions(**old)),
         setting("sys.getrecursionlimit()", sys.getrecursionlimit, sys.setrecursionlimit),
-        setting("gc.isenabled()", gc.isenabled, lambda old: gc.enable() if old else gc.disable()),
+        setting("gc.isenabled()", looks_for_garbage, lambda old: gc.enable() if old else gc.disable()),
         Sequence(sys.path, "sys.path"),
         Sequence(warnings.filters, "warnings.filters"),  # type: ignore[arg-type]
         Keyed(logging.root, "logging.root", "attribute", "global"),

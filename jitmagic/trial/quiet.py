@@ -26,6 +26,7 @@ from typing import Any
 
 from jitmagic import patches
 from jitmagic.interrupts import deferred
+from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
 from jitmagic.trial import budget
 from jitmagic.trial.whose_run import STATE, plainly
@@ -468,6 +469,7 @@ def is_held() -> bool:
 def reset() -> None:
     """At the boundary of a cell: nothing of ours is in force any more, whatever an interrupt has cut short."""
     budget.cancel()
+    end_pauses()
     if _streams.users or _streams.holders or STATE.plain or patches.any_left():
         with deferred():
             _streams.reset()

@@ -8,6 +8,7 @@ import gc
 import pytest
 
 from jitmagic.source import cell
+from jitmagic.source import tree as tree_
 
 SOURCE = """\
 get_ipython().run_line_magic("jit", "--cell")
@@ -73,3 +74,20 @@ def test_a_cell_with_nothing_to_hook_stays_as_it_is(source):
     tree = ast.parse(source)
     before = ast.dump(tree, include_attributes=True)
     assert ast.dump(cell.instrument(tree), include_attributes=True) == before
+
+
+def test_garbage_is_looked_for_again_whatever_ends_a_pause():
+    pauses = [tree_.uncollected(), tree_.uncollected()]
+    for pause in pauses:
+        pause.__enter__()  # cut short by an interrupt: nothing leaves it
+    assert tree_.looks_for_garbage() and not gc.isenabled()
+    tree_.end_pauses()
+    assert gc.isenabled() and tree_.looks_for_garbage()
+    gc.disable()
+    try:
+        with tree_.uncollected(), tree_.uncollected():
+            assert not tree_.looks_for_garbage()
+        tree_.end_pauses()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
