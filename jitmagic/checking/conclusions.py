@@ -46,7 +46,7 @@ def told_of(subject: Subject) -> tuple[report.Finding, ...]:
     """The findings, without a search for corrections."""
     evidence = evidence_of(subject)
     try:
-        found = rules.run(evidence, rules.Settings(large_constant=subject.settings.large_constant))
+        found = rules.run(evidence, rules.Thresholds(large_constant=subject.settings.large_constant))
         return tuple(confirmed(f, evidence.lost) for f in found)
     except Exception as exc:
         subject.failed_inside("the search for findings", exc)

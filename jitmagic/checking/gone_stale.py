@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding
-from jitmagic.rules import Settings, stale_constant
+from jitmagic.rules import Thresholds, stale_constant
 from jitmagic.state import made
 from jitmagic.state.definition import function_facts
 from jitmagic.state.reads import reads_of, seen_from_cell
@@ -23,7 +23,7 @@ def findings() -> tuple[Finding, ...]:
         if changes := one.changed():
             function = function_facts(one.subject.fn, getattr(one.subject.fn, "__name__", "the function"))
             variables = tuple(_variable(one, *change) for change in changes)
-            found += stale_constant.find(Evidence(function, variables=variables), Settings())
+            found += stale_constant.find(Evidence(function, variables=variables), Thresholds())
     return tuple(replace(f, help=re.sub(r"`--dyn (.*?)`", r'`dyn_vars="\1"`', f.help)) for f in found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Loss
 from jitmagic.trial import budget
-from jitmagic.trial.picture import Comparison, Gap, Painter
+from jitmagic.trial.picture import Differences, Gap, Painter
 from jitmagic.trial.verify import Verifier, name_one_place
 
 BUDGET = 1.0
@@ -39,8 +39,8 @@ def look(
     return [s for s in asked if s.seen.lost]
 
 
-def _comparison() -> Comparison:
-    return Comparison(more=True)
+def _comparison() -> Differences:
+    return Differences(more=True)
 
 
 def _places(subject: Subject) -> list[str]:

@@ -63,7 +63,7 @@ def report_of(
         if donor is not None
         else _evidence(error, problem, site, sources)
     )
-    found = rules.run(evidence, rules.Settings())
+    found = rules.run(evidence, rules.Thresholds())
     cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
     if namespace is not None and cell:
         found = with_fixes(found, evidence, cell, sources, namespace, verifier)

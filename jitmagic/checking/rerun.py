@@ -139,7 +139,7 @@ class CellReruns:
         with self.in_time(), recording(_Checkers(run)), stages.counted() as counted:
             ran = self._play(attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run))
             checkers = list(run.checkers.values())
-            large = rules.Settings(large_constant=request.settings.large_constant)
+            large = rules.Thresholds(large_constant=request.settings.large_constant)
             found = [f for c in checkers for f in rules.run(evidence_of(c), large)]
         return Examined(
             ran, rules.select(found), sum(c.seen.traces for c in checkers),

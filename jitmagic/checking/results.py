@@ -82,7 +82,7 @@ def compare_results(subject: Subject, eager: Eager, out: Any, staged: Any, input
     jaxpr, terms = staged.traced.jaxpr, reference.largest_reduction(staged.traced.jaxpr)
     found = first = compare.compare(eager.value, out, terms=terms)
     if found:
-        program = reference.Program(jaxpr, inputs, subject.budget / 4)
+        program = reference.TracedProgram(jaxpr, inputs, subject.budget / 4)
         leading = reference.Leading(program, len(jax.tree.leaves(out)))
         found = compare.compare(eager.value, out, reference=leading, terms=terms)
         suspected = any(d.compiler for d in found) or not program.evaluated

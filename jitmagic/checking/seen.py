@@ -12,7 +12,7 @@ from jitmagic.evidence import root
 
 
 @dataclass
-class Sample:
+class KeptCall:
     """One call that is kept so that a fix can be tried on it."""
 
     args: tuple[Any, ...]
@@ -28,7 +28,7 @@ class Seen:
     """What the calls so far have shown; turned into frozen evidence when somebody asks."""
 
     calls: list[ev.Call] = field(default_factory=list)
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[KeptCall] = field(default_factory=list)
     problems: list[ev.Problem] = field(default_factory=list)
     diagnosed: set[Any] = field(default_factory=set)
     """Forms of calls with the place where they failed, once they were looked into."""

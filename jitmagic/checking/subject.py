@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.checking import tracebacks
-from jitmagic.checking.seen import Sample, Seen
+from jitmagic.checking.seen import KeptCall, Seen
 from jitmagic.checking.variants import Variants
 from jitmagic.checking.watched import Shim, checker_of, of_custom_derivative, unwrap_jitted
 from jitmagic.options import JitOptions
@@ -301,7 +301,7 @@ class Subject:
             return
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
-            self.seen.samples.append(Sample(args, dict(kwargs), *self.call_source(), self._around()))
+            self.seen.samples.append(KeptCall(args, dict(kwargs), *self.call_source(), self._around()))
         elif size > MAX_SAMPLE_BYTES:
             self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
 

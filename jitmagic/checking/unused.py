@@ -21,7 +21,7 @@ _WHOLE_CELL = re.compile(r"^%%(timeit|time|jit|jitcheck|capture|prun)\b")
 
 
 @dataclass(frozen=True)
-class Text:
+class BlankedText:
     """A cell's source with its magics blanked out: lines and columns are those of the cell."""
 
     source: str
@@ -39,7 +39,7 @@ class Text:
         return Where("<notebook>", node.lineno, node.col_offset, node.lineno, end, line.strip(), text)
 
 
-def parse(source: str) -> Text | None:
+def parse(source: str) -> BlankedText | None:
     """None for cells of another language and cells that are no Python."""
     lines, timed = source.splitlines(), set[int]()
     if lines and lines[0].startswith("%%") and not _WHOLE_CELL.match(lines[0]):
@@ -60,7 +60,7 @@ def parse(source: str) -> Text | None:
         tree = ast.parse("\n".join(lines) if not timed else text)
     except SyntaxError:
         return None
-    return Text(source, _moved(tree, sorted(timed)), whole, frozenset(timed))
+    return BlankedText(source, _moved(tree, sorted(timed)), whole, frozenset(timed))
 
 
 def _strings(lines: list[str]) -> set[int]:
@@ -100,7 +100,7 @@ def _read(tree: ast.AST) -> Iterator[str]:
     yield from (n.id for n in walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
-def _never_called(text: Text, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
+def _never_called(text: BlankedText, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
     """`compiled = jax.jit(f).lower(x).compile()` whose name no cell reads."""
     import jax
 
@@ -144,7 +144,7 @@ def _function_of(value: ast.AST, assigned: Mapping[str, ast.expr], depth: int = 
     return _function_of(found, assigned, depth - 1) if found is not None and depth else ""
 
 
-def _thrown_away(text: Text, namespace: Mapping[str, Any]) -> Iterator[Finding]:
+def _thrown_away(text: BlankedText, namespace: Mapping[str, Any]) -> Iterator[Finding]:
     """`step(state, x)` on a line of its own, or timed, and `loss = step(state, x)[1]`, where `step` returns the new
     `state`."""
     from jitmagic.rules.unused_result import RULE

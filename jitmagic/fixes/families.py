@@ -46,7 +46,14 @@ from jitmagic.fixes.numerics.wide_types import (
     narrow_types,
     wide_arithmetic,
 )
-from jitmagic.fixes.objects import forms, hashes, parts, registered, returned_values, settings
+from jitmagic.fixes.objects import (
+    forms,
+    hashes,
+    parts_as_arguments,
+    registered,
+    returned_values,
+    settings_objects,
+)
 from jitmagic.fixes.options.declarations import (
     mended_declarations,
     mended_options,
@@ -94,12 +101,12 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (hashes.hashes, "unhashable-static"),
     (registered.registered_classes, _OBJECT),
     (registered.static_fields, _REFUSED_TYPE),
-    (settings.static_settings, "invalid-jax-type"),
-    (settings.own_jit, "invalid-jax-type"),
-    (settings.static_objects, _REFUSED_TYPE),
-    (settings.fields_as_arrays, "recompile-static"),
+    (settings_objects.static_settings, "invalid-jax-type"),
+    (settings_objects.own_jit, "invalid-jax-type"),
+    (settings_objects.static_objects, _REFUSED_TYPE),
+    (settings_objects.fields_as_arrays, "recompile-static"),
     (forms.lists_of_items, _REFUSED_TYPE),
-    (parts.parts_of_objects, _OBJECT),
+    (parts_as_arguments.parts_of_objects, _OBJECT),
     (forms.hashable_forms, f"{_REFUSED_TYPE} unhashable-static"),
     (forms.functions_as_partials, _REFUSED_TYPE),
     (returned_values.returned_functions, "invalid-jax-type"),
@@ -204,7 +211,10 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (host_draws, "hidden-rng"),
     (objects_made_once, "hidden-rng"),
     (functions_left_out, _CONCRETE),
-    (parts.numbers_in_containers, "tracer-bool tracer-int tracer-array-conversion dynamic-shape tracer-hash"),
+    (
+        parts_as_arguments.numbers_in_containers,
+        "tracer-bool tracer-int tracer-array-conversion dynamic-shape tracer-hash",
+    ),
     (static_settings, _CONCRETE),
 )
 

@@ -53,7 +53,7 @@ def mended(closed_jaxpr: Any, flat_args: Sequence[Any]) -> list[Any]:
 class Leading:
     """The first `count` leaves of what a program gives: its own result, without the variables it writes."""
 
-    def __init__(self, program: Program, count: int) -> None:
+    def __init__(self, program: TracedProgram, count: int) -> None:
         self._program, self._count = program, count
 
     def __call__(self) -> list[Any]:
@@ -65,7 +65,7 @@ class Leading:
         return self._program.noisy()[: self._count]
 
 
-class Program:
+class TracedProgram:
     """A traced program with the leaves of one call; called, it gives the leaves of the result.
 
     `budget_s` bounds the seconds of each evaluation; CannotEvaluate is raised beyond it."""
@@ -107,7 +107,7 @@ def op_by_op(closed_jaxpr: Any, *flat_args: Any) -> list[Any]:
     """Leaves of the result of `closed_jaxpr` at `flat_args`, one operation at a time.
 
     Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
-    return Program(closed_jaxpr, flat_args)()
+    return TracedProgram(closed_jaxpr, flat_args)()
 
 
 def largest_reduction(jaxpr: Any) -> int:

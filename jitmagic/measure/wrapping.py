@@ -35,7 +35,7 @@ def first_wrapping(
 ) -> int | None:
     """Line of `file` of the first operation whose signed whole numbers do not fit; None where all do, or where that
     takes longer than `budget_s` seconds or cannot be tried."""
-    watch = _Watch(file, clock() + budget_s, clock)
+    watch = _WrapWatch(file, clock() + budget_s, clock)
     try:
         watch.run(closed_jaxpr, list(flat_args))
     except (CannotEvaluate, _Found):
@@ -47,7 +47,7 @@ class _Found(Exception):
     """The operation that was looked for."""
 
 
-class _Watch(_Evaluator):
+class _WrapWatch(_Evaluator):
     def __init__(self, file: str, deadline: float, clock: Callable[[], float]) -> None:
         super().__init__(False, deadline, clock)
         self.file = file

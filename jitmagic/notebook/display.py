@@ -10,13 +10,13 @@ from jitmagic.notebook import reports
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
-    from jitmagic.notebook.session import Session
+    from jitmagic.notebook.session import NotebookSession
 
 
 class Display:
     """The display of the running cell."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: NotebookSession) -> None:
         self.session = session
 
     def news(self, checker: Checker) -> None:

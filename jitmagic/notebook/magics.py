@@ -17,7 +17,7 @@ from traitlets import Bool, Float, Int, Unicode
 
 from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, options_at_end, reports
-from jitmagic.notebook.session import Session
+from jitmagic.notebook.session import NotebookSession
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings, WhatIfs
 from jitmagic.source import cell as cells
@@ -99,7 +99,7 @@ class JitMagics(Magics):
     fix = Bool(False, help="default of --fix").tag(config=True)
     widget = Bool(False, help="default of -w").tag(config=True)
 
-    session: Session
+    session: NotebookSession
     shell: Any
 
     @no_var_expand
@@ -318,7 +318,7 @@ def load(shell: Any) -> None:
     """Register magics, events, completion and configuration."""
     magics = JitMagics(shell)
     shell.register_magics(magics)
-    magics.session = Session(shell, magics.request_of)
+    magics.session = NotebookSession(shell, magics.request_of)
     magics.session.open()
     if getattr(shell, "Completer", None) is not None:
         shell.Completer.custom_matchers.append(completion.matcher(magics))

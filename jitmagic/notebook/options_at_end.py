@@ -9,7 +9,7 @@ from jitmagic.checking.request import Request, Run
 from jitmagic.notebook import frontend, reports
 
 if TYPE_CHECKING:
-    from jitmagic.notebook.session import Session
+    from jitmagic.notebook.session import NotebookSession
     from jitmagic.report import Report
 
 
@@ -23,7 +23,7 @@ def keep(shell: Any, report: Report, request: Request) -> None:
         save(report, request.save)
 
 
-def hand_out(session: Session, run: Run, result: Any) -> None:
+def hand_out(session: NotebookSession, run: Run, result: Any) -> None:
     """What the cell's magic asks for besides the display: `-o`, `-v`, `--save`, `--fix`."""
     request = run.request
     if not (request.give_back or request.store_in or request.save or request.fix):
@@ -38,7 +38,7 @@ def hand_out(session: Session, run: Run, result: Any) -> None:
             session.shell.displayhook(report)
 
 
-def _put_below(session: Session, run: Run, report: Report, failed: bool) -> None:
+def _put_below(session: NotebookSession, run: Run, report: Report, failed: bool) -> None:
     """`--fix`: the corrected cell, without that option, in a new cell below."""
     from jitmagic.correction import corrected
 
@@ -53,7 +53,7 @@ def _put_below(session: Session, run: Run, report: Report, failed: bool) -> None
             frontend.insert_below(run.source.id, source, text)
 
 
-def show_panels(session: Session, run: Run) -> None:
+def show_panels(session: NotebookSession, run: Run) -> None:
     """`-w`: a panel, in a display of its own, for each function that was called."""
     if not run.request.widget:
         return

@@ -15,11 +15,11 @@ from jitmagic.settings import CellSource
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
-    from jitmagic.notebook.session import Session
+    from jitmagic.notebook.session import NotebookSession
     from jitmagic.report import Finding, Report
 
 
-def of_notebook(session: Session, *, whole: bool = True) -> Report:
+def of_notebook(session: NotebookSession, *, whole: bool = True) -> Report:
     """Everything known since the last cell with a magic; with `whole`, of functions of `jitmagic.jit` too."""
     from jitmagic.checking import conclusions, corrections
 
@@ -39,7 +39,7 @@ def _shown(checkers: list[Checker]) -> list[Checker]:
     return [c for c in checkers if c.seen.count or c.fn not in called]
 
 
-def _with_leftovers(session: Session, known: Report, sources: Sequence[str], whole: bool) -> Report:
+def _with_leftovers(session: NotebookSession, known: Report, sources: Sequence[str], whole: bool) -> Report:
     """The report with what these cells make and do not use, and with what functions of `jitmagic.jit` go on with."""
     from jitmagic.checking import gone_stale, subject, unused
 
@@ -58,7 +58,7 @@ def _with_leftovers(session: Session, known: Report, sources: Sequence[str], who
     return replace(known, findings=(*known.findings, *found)) if found else known
 
 
-def _with_compilations(session: Session, known: Report, checkers: list[Checker]) -> Report:
+def _with_compilations(session: NotebookSession, known: Report, checkers: list[Checker]) -> Report:
     """The report with the places that make compiled functions again and again."""
     from jitmagic.checking import remade
 
@@ -70,7 +70,7 @@ def _with_compilations(session: Session, known: Report, checkers: list[Checker])
     return replace(known, findings=tuple([*kept, *found])) if found else known
 
 
-def _corrected(session: Session, finding: Finding) -> Finding:
+def _corrected(session: NotebookSession, finding: Finding) -> Finding:
     """A finding about a function that nobody watches, with fixes tried on the whole cell."""
     from jitmagic import evidence as ev
     from jitmagic.checking.postmortem import with_fixes
@@ -85,7 +85,7 @@ def _corrected(session: Session, finding: Finding) -> Finding:
     )[0]  # fmt: skip
 
 
-def of_call(session: Session, text: str, request: Request) -> Report:
+def of_call(session: NotebookSession, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
     from jitmagic.checking.checker import Checker
 
@@ -125,7 +125,7 @@ def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...],
     return value(node.func), tuple(args), kwargs
 
 
-def of_error(session: Session, error: BaseException | None) -> Report | None:
+def of_error(session: NotebookSession, error: BaseException | None) -> Report | None:
     """The report of an exception, where jax raised it while tracing."""
     if error is None:
         return None

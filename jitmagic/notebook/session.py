@@ -1,7 +1,7 @@
 """What this notebook knows: the cell that runs, the last cell with a magic, the last exception.
 
-One `Session` per shell, made when the extension is loaded. It hears when a cell begins and ends; which functions are
-watched, what is shown and what a report holds is decided in the modules here.
+One `NotebookSession` per shell, made when the extension is loaded. It hears when a cell begins and ends; which
+functions are watched, what is shown and what a report holds is decided in the modules here.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 MOST_LATER = 40
 """Cells behind one with a magic that are run again with it."""
 
-_sessions: list[Session] = []
+_sessions: list[NotebookSession] = []
 
 
-def current() -> Session:
+def current() -> NotebookSession:
     """The session of the loaded extension; raises LookupError where it is not loaded."""
     if not _sessions:
         raise LookupError("the jitmagic extension is not loaded")
@@ -103,7 +103,7 @@ _SHORT = 1200
 """Cells with so few characters are not nested too deeply."""
 
 
-class Session:
+class NotebookSession:
     """The state of the extension in one shell."""
 
     def __init__(self, shell: Any, request_of: Callable[[str], Request]) -> None:

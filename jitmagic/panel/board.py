@@ -17,7 +17,7 @@ import ipywidgets as widgets
 from jitmagic.checking import corrections
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.watched import Watched
-from jitmagic.panel import words
+from jitmagic.panel import markup
 from jitmagic.panel.rows import Rows
 from jitmagic.report import Fix, Report
 from jitmagic.trial import quiet
@@ -50,7 +50,7 @@ class Panel:
             self._button("code", "the same as a %%jit line and in Python, to copy", self.show_code),
         ]
         title = widgets.HTML(
-            f"<b>{words.code(checker.name)}</b>: what is static, dynamic or constant, and what follows"
+            f"<b>{markup.code(checker.name)}</b>: what is static, dynamic or constant, and what follows"
         )
         buttons = widgets.HBox(self.buttons, layout=widgets.Layout(flex_flow="row wrap"))
         self.widget = widgets.VBox([title, self.rows.table, buttons, self.verdict, self.code, self.details])
@@ -112,22 +112,22 @@ class Panel:
         def work() -> None:
             self.checker.options, self.checker.dyn = self.rows.settings()
             self.checker.clear_cache()
-            self.verdict.value = words.line("applied: the next call compiles with these settings", "ok")
-            self.code.value = words.into_cell(self.checker.cell, [self._as_it_is_set()])
+            self.verdict.value = markup.line("applied: the next call compiles with these settings", "ok")
+            self.code.value = markup.into_cell(self.checker.cell, [self._as_it_is_set()])
 
         self._run("applying", work)
 
     def show_code(self) -> None:
         """The settings as code to copy, and the cell's own magic line with them."""
-        own = words.into_cell(self.checker.cell, [self._as_it_is_set()])
-        self.code.value = words.to_copy(self.as_code()) + own
+        own = markup.into_cell(self.checker.cell, [self._as_it_is_set()])
+        self.code.value = markup.to_copy(self.as_code()) + own
 
     def as_code(self) -> str:
         """The settings as a `%%jit` line and as Python."""
-        return words.as_code(self.checker.name, *self.rows.settings())
+        return markup.as_code(self.checker.name, *self.rows.settings())
 
     def _as_it_is_set(self) -> tuple[str, Fix]:
-        return "as it is set here", words.as_fix(*self.rows.settings(), self.checker.options)
+        return "as it is set here", markup.as_fix(*self.rows.settings(), self.checker.options)
 
     # -- running
 
@@ -142,7 +142,7 @@ class Panel:
     def _run(self, what: str, work: Callable[[], None]) -> None:
         if self._cell_runs or not self._busy.acquire(blocking=False):
             busy = "a cell has run" if self._cell_runs else "the last step is done"
-            self.verdict.value = words.line(f"busy: wait until {busy}", "warning")
+            self.verdict.value = markup.line(f"busy: wait until {busy}", "warning")
             return
         try:
             with self._disabled():
@@ -150,13 +150,13 @@ class Panel:
                     old = (
                         f"{self.checker.name} was defined anew since: run its cell with -w for a panel of it"
                     )
-                    self.verdict.value = words.line(old, "warning")
+                    self.verdict.value = markup.line(old, "warning")
                     return
-                self.verdict.value = words.line(f"{what} …")
+                self.verdict.value = markup.line(f"{what} …")
                 work()
         except Exception as exc:
             message = " ".join(str(exc).split())[:300]
-            self.verdict.value = words.line(f"{type(exc).__name__}: {message}", "error")
+            self.verdict.value = markup.line(f"{type(exc).__name__}: {message}", "error")
         finally:
             self._busy.release()
 
@@ -200,19 +200,19 @@ class Panel:
         self._before_busy = self.verdict.value
         self._enable(False)
         busy = "the kernel is busy with a cell: the panel waits for its end"
-        self.verdict.value = words.line(busy, "warning")
+        self.verdict.value = markup.line(busy, "warning")
 
     # -- results
 
     def _show(self, checker: Checker) -> None:
         self.report = corrections.report_of([checker])
         self.rows.grow(checker)
-        said, tone = words.verdict(self.report)
+        said, tone = markup.verdict(self.report)
         needed, kinds = self.rows.compilations()
         if kinds and tone == "ok":
             said += f"; {counted(needed, 'compilation')} for the {counted(kinds, 'kind')} of call seen"
-        buttons = words.into_cell(checker.cell, words.proved(self.report))
-        self.verdict.value = words.line(said, tone) + buttons
+        buttons = markup.into_cell(checker.cell, markup.proved(self.report))
+        self.verdict.value = markup.line(said, tone) + buttons
         opened = " open" if "<details open" in self.details.value else ""
         summary = '<summary style="cursor:pointer">the report with these settings</summary>'
         self.details.value = f"<details{opened}>{summary}{self.report.to_html()}</details>"

@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from jitmagic.checking.checker import Checker
-from jitmagic.panel.words import code
+from jitmagic.panel.markup import code
 from jitmagic.state import paths
 from jitmagic.state.values import short
 from jitmagic.tracing import leaves

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from jitmagic import units
 from jitmagic.render.escape import brief
-from jitmagic.render.parts import Listing, Part, Row, Run, Section, runs
-from jitmagic.render.source import cell_rows, in_cell
+from jitmagic.render.listing import cell_rows, in_cell
+from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
 from jitmagic.report import Finding, FunctionReport, Report, State
 
 NAMES = 3
@@ -32,7 +32,7 @@ def source_sections(
     if not here:
         count = units.counted(len(lines), "line")
         words = "what it takes from outside" + (", what it costs" if shares else "")
-        title = (Run("the cell, line by line:", "strong"), *runs(f" {words} ({count})"))
+        title = (Phrase("the cell, line by line:", "strong"), *runs(f" {words} ({count})"))
         return [Section(title, (Listing(rows),), fold=True, medium="html")]
     return [Section((), tuple(_interleaved(rows, here)), medium="html")]
 

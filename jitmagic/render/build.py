@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jitmagic.render import session as timeline
+from jitmagic.render import timeline
 from jitmagic.render.annotated import source_sections
 from jitmagic.render.escape import brief
 from jitmagic.render.findings import Telling, brief_note, finding_section
 from jitmagic.render.functions import elsewhere, notes, sections, verdict
+from jitmagic.render.listing import in_cell, split
 from jitmagic.render.parts import (
     SEVERITIES,
     Document,
     Inline,
     Para,
     Part,
-    Run,
+    Phrase,
     Section,
     Tone,
-    Verdict,
+    VerdictLine,
     runs,
 )
 from jitmagic.render.shared import shared_state
-from jitmagic.render.source import in_cell, split
 from jitmagic.report import Finding, FunctionReport, Report
 from jitmagic.units import counted, listed
 
@@ -90,25 +90,25 @@ def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     return ordered[:FULL], ordered[FULL:]
 
 
-def _verdicts(report: Report) -> tuple[Verdict, ...]:
+def _verdicts(report: Report) -> tuple[VerdictLine, ...]:
     made = [verdict(f, _about(f, report)) for f in report.functions]
     names = {f.name for f in report.functions}
     alone = len(report.functions) == 1
     others = [] if alone else [f for f in report.findings if f.function not in names]
     apart = (elsewhere(others),) if others else ()
     if not made and not apart:
-        return (Verdict("·", "note", "nothing to report", (Run("no function was checked"),)),)
+        return (VerdictLine("·", "note", "nothing to report", (Phrase("no function was checked"),)),)
     return (*_worst(made), *apart)
 
 
-def _worst(made: list[Verdict]) -> tuple[Verdict, ...]:
+def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:
     """The verdicts, or, of too many, the worst and a line about the others."""
     if len(made) <= FULL:
         return tuple(made)
     ranked = sorted(made, key=lambda v: list(REST).index(v.tone))
     kinds = Counter(v.tone for v in ranked[FULL:])
     rest = ", ".join(f"{count:,} {REST[tone]}" for tone, count in kinds.items())
-    more = Verdict("·", "note", counted(len(made) - FULL, "more function"), (Run(rest),))
+    more = VerdictLine("·", "note", counted(len(made) - FULL, "more function"), (Phrase(rest),))
     return (*ranked[:FULL], more)
 
 
@@ -124,13 +124,13 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
     kinds = Counter(f"{f.severity}[{f.code}] {f.kind}" for f in findings)
     words = listed([f"{count:,} × {kind}" for kind, count in kinds.items()], 12)
     text = f"{counted(len(findings), 'more finding')} not shown here, but in the report's data: {words}"
-    return [Para((Run(text),), "left out")]
+    return [Para((Phrase(text),), "left out")]
 
 
 def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     if not findings:
         return []
-    title = (Run(counted(len(findings), "note"), "note"), Run(f", no action needed: {_gist(findings)}"))
+    title = (Phrase(counted(len(findings), "note"), "note"), Phrase(f", no action needed: {_gist(findings)}"))
     inner = tuple(
         replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f, telling)
         for f in findings
@@ -159,11 +159,11 @@ def _functions(report: Report, lines: Sequence[str]) -> list[Part]:
                 (len(function.state), "variable"),
             )
             words = ", ".join(counted(n, noun) for n, noun in counts)
-            title = (Run("about "), Run(brief(function.name), "code"), Run(f": {words}"))
+            title = (Phrase("about "), Phrase(brief(function.name), "code"), Phrase(f": {words}"))
             made.append(Section(title, inner, fold=True))
     if len(report.functions) > FUNCTIONS:
         more = counted(len(report.functions) - FUNCTIONS, "function")
-        made.append(Para((Run(f"state, timing and cost of {more} are in the report's data"),), "left out"))
+        made.append(Para((Phrase(f"state, timing and cost of {more} are in the report's data"),), "left out"))
     return made
 
 

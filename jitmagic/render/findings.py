@@ -10,8 +10,8 @@ from typing import Literal
 
 from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
-from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Row, Run, Section, Tone, runs
-from jitmagic.render.source import around, in_cell, left_out, marked, split
+from jitmagic.render.listing import around, in_cell, left_out, marked, split
+from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
 from jitmagic.report import Finding, Fix, Report, Span
 from jitmagic.units import counted, listed
 
@@ -57,7 +57,7 @@ class Telling:
 
 def finding_section(finding: Finding, telling: Telling) -> Section:
     """The finding with its place, its culprits, the help and every fix."""
-    title = (Run(f"{finding.severity}[{finding.code}]", finding.severity), Run(f" {finding.kind}: "),
+    title = (Phrase(f"{finding.severity}[{finding.code}]", finding.severity), Phrase(f" {finding.kind}: "),
              *_prose(finding.message, "strong"))  # fmt: skip
     parts = [*_place(finding, telling)]
     proved = any(fix.verified for fix in finding.fixes)
@@ -69,7 +69,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
         parts.append(replace(section, fold=number > 1 and bool(section.parts)))
     more = _more(finding, proved)
     if more and telling.medium == "html":
-        parts.append(Section((Run("more about it", "dim"),), more, fold=True))
+        parts.append(Section((Phrase("more about it", "dim"),), more, fold=True))
     else:
         parts += more
     fold = finding.severity == "note"
@@ -78,9 +78,9 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
 
 def brief_note(finding: Finding, telling: Telling) -> Part:
     """A neutral finding with nothing to do about it, in one paragraph."""
-    title = (Run(f"note[{finding.code}]", "note"), Run(f" {finding.kind}: "))
+    title = (Phrase(f"note[{finding.code}]", "note"), Phrase(f" {finding.kind}: "))
     line = f" (line {finding.span.line}{_other_cell(finding.span)})" if finding.span else ""
-    return Para((*title, *_prose(finding.message), Run(line, "dim")))
+    return Para((*title, *_prose(finding.message), Phrase(line, "dim")))
 
 
 def _place(finding: Finding, telling: Telling) -> list[Part]:
@@ -130,7 +130,7 @@ def where(finding: Finding) -> Inline:
     words = f"in {function}"
     if finding.span:
         words += f", line {finding.span.line}{_other_cell(finding.span)}"
-    return (Run("--> ", "dim"), *runs(words))
+    return (Phrase("--> ", "dim"), *runs(words))
 
 
 def _other_cell(span: Span) -> str:
@@ -150,20 +150,20 @@ def _prose(text: str, tone: Tone = "plain") -> Inline:
 def _detail(text: str) -> Part:
     lines = text.strip().split("\n")
     if len(lines) == 1:
-        return Para((Run(shorten(lines[0], MESSAGE), "dim"),), "detail")
+        return Para((Phrase(shorten(lines[0], MESSAGE), "dim"),), "detail")
     shown = tuple(Row(None, line) for line in lines[:DETAIL_LINES])
     if len(lines) > DETAIL_LINES:
         shown += (Row(None, left_out(len(lines) - DETAIL_LINES)),)
-    return Section((Run("detail:", "dim"),), (Listing(shown, gutter=False),))
+    return Section((Phrase("detail:", "dim"),), (Listing(shown, gutter=False),))
 
 
 def _fix_section(fix: Fix, name: str, finding: Finding, telling: Telling) -> Section:
-    title = (Run(f"{name}: ", "ok" if fix.verified else "strong"), *_prose(fix.title))
+    title = (Phrase(f"{name}: ", "ok" if fix.verified else "strong"), *_prose(fix.title))
     proof: Part = Para(runs(_proof(fix), "dim"))
     key = (fix.cell, fix.diff, fix.static_argnames, fix.static_argnums, fix.dyn, fix.calls)
     earlier = telling.told.get(key) if any(part is not None for part in key) else None
     if earlier:
-        return Section((title[0], Run(f"the same change as {earlier}")))
+        return Section((title[0], Phrase(f"the same change as {earlier}")))
     place = f", line {finding.span.line}" if finding.span else ""
     telling.told[key] = f"{name} of {finding.code}{place}"
     return Section(title, (proof, *_change(fix, telling)))
@@ -190,7 +190,7 @@ def _change(fix: Fix, telling: Telling) -> list[Part]:
         calls = [Row(None, line) for call in fix.calls[:CALLS] for line in call.split("\n")]
         if len(fix.calls) > CALLS:
             calls.append(Row(None, f"… {counted(len(fix.calls) - CALLS, 'call')} more"))
-        parts += [Para((Run("call it so:"),)), Listing(tuple(calls), gutter=False)]
+        parts += [Para((Phrase("call it so:"),)), Listing(tuple(calls), gutter=False)]
     return parts
 
 

@@ -13,11 +13,11 @@ from jitmagic.render.parts import (
     Inline,
     Para,
     Part,
-    Run,
+    Phrase,
     Section,
     Table,
     Tone,
-    Verdict,
+    VerdictLine,
     runs,
     worst,
 )
@@ -47,7 +47,7 @@ HOW = {
 Cells = tuple[Cell, ...]
 
 
-def verdict(function: FunctionReport, findings: Sequence[Finding]) -> Verdict:
+def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLine:
     """The one line about `function`, which `findings` are about."""
     errors = [f for f in findings if f.severity == "error"]
     warnings = [f for f in findings if f.severity == "warning"]
@@ -89,12 +89,12 @@ def _fails(function: FunctionReport) -> str:
     return "has a problem" if function.verdict == "ok" else "fails to trace"
 
 
-def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> Verdict:
-    words: Inline = (Run(how, tone), *((Run(joint + more),) if more else ()))
-    return Verdict(SIGNS[tone], tone, brief(name), words)
+def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> VerdictLine:
+    words: Inline = (Phrase(how, tone), *((Phrase(joint + more),) if more else ()))
+    return VerdictLine(SIGNS[tone], tone, brief(name), words)
 
 
-def elsewhere(findings: Sequence[Finding]) -> Verdict:
+def elsewhere(findings: Sequence[Finding]) -> VerdictLine:
     """The one line about findings that belong to no function of the report."""
     tone = worst({f.severity for f in findings})
     counts = [units.counted(n, word) for severity, word in (("error", "problem"), ("warning", "warning"),
@@ -150,15 +150,15 @@ def notes(texts: Sequence[str]) -> Section | None:
         return None
     shown = tuple(Para(runs(shorten(text, WORDS)), "-") for text in texts[:NOTES])
     if len(texts) > NOTES:
-        shown += (Para((Run(f"… {units.counted(len(texts) - NOTES, 'remark')} more"),)),)
-    return Section((Run("left out:", "strong"),), shown, fold=True)
+        shown += (Para((Phrase(f"… {units.counted(len(texts) - NOTES, 'remark')} more"),)),)
+    return Section((Phrase("left out:", "strong"),), shown, fold=True)
 
 
 def _signature(function: FunctionReport) -> Section | None:
     if "->" not in function.signature:  # without types it only repeats the `def` line
         return None
-    text = Run(shorten(function.signature, WORDS), "code")
-    return Section((Run("signature:", "strong"),), (Para((text,)),), fold=True)
+    text = Phrase(shorten(function.signature, WORDS), "code")
+    return Section((Phrase("signature:", "strong"),), (Para((text,)),), fold=True)
 
 
 def _state(state: Sequence[State], rows: int) -> Section | None:
@@ -172,8 +172,8 @@ def _state(state: Sequence[State], rows: int) -> Section | None:
     parts: tuple[Part, ...] = (table,)
     if hidden := ranked[rows:]:
         size = units.size(sum(s.bytes or 0 for s in hidden))
-        parts += (Para((Run(f"… {units.counted(len(hidden), 'variable')} more, {size}"),)),)
-    return Section((Run("state:", "strong"), Run(counted)), parts, fold=True)
+        parts += (Para((Phrase(f"… {units.counted(len(hidden), 'variable')} more, {size}"),)),)
+    return Section((Phrase("state:", "strong"), Phrase(counted)), parts, fold=True)
 
 
 def _state_row(state: State) -> tuple[Inline, ...]:
@@ -182,14 +182,14 @@ def _state_row(state: State) -> tuple[Inline, ...]:
         kind = units.array_type(state.dtype, state.shape)
     if state.value:
         kind += f" = {brief(state.value, 24)}"
-    stale = [Run("stale", "warning")] if state.stale else []
-    written = [Run("written", "strong")] if state.written else []
-    declared = [Run("declared")] if state.declared else []
-    marks = [run for mark in stale + written + declared for run in (Run(", "), mark)][1:]
+    stale = [Phrase("stale", "warning")] if state.stale else []
+    written = [Phrase("written", "strong")] if state.written else []
+    declared = [Phrase("declared")] if state.declared else []
+    marks = [run for mark in stale + written + declared for run in (Phrase(", "), mark)][1:]
     size = units.size(state.bytes) if state.bytes is not None else ""
     read = units.listed([str(n) for n in sorted(state.lines)], 6)
-    return ((Run(brief(state.path, 40), "code"),), (Run(state.role),), (Run(kind, "code"),), (Run(size),),
-            (Run(f"line {read}" if read else ""),), (Run(state.origin),), tuple(marks))  # fmt: skip
+    return ((Phrase(brief(state.path, 40), "code"),), (Phrase(state.role),), (Phrase(kind, "code"),), (Phrase(size),),
+            (Phrase(f"line {read}" if read else ""),), (Phrase(state.origin),), tuple(marks))  # fmt: skip
 
 
 def _stages(function: FunctionReport) -> Section | None:
@@ -201,11 +201,11 @@ def _stages(function: FunctionReport) -> Section | None:
     if not known and not function.traces:
         return None
     total = f", {units.seconds(sum(s for _, s in known))} in all" if known else ""
-    title = (Run("stages:", "strong"), Run(f" {counts}{total}" if function.calls else total[1:]))
+    title = (Phrase("stages:", "strong"), Phrase(f" {counts}{total}" if function.calls else total[1:]))
     most = max((s for _, s in known), default=0.0) or 1.0
-    rows = tuple(((Run(name),), (Run(units.seconds(s)),), Bar(s / most)) for name, s in known)
+    rows = tuple(((Phrase(name),), (Phrase(units.seconds(s)),), Bar(s / most)) for name, s in known)
     parts: tuple[Part, ...] = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
     if stages.cached is not None:
         served = "served by the persistent compilation cache, so this is no time of compiling"
-        parts += (Para((Run(served if stages.cached else "not in the persistent compilation cache"),)),)
+        parts += (Para((Phrase(served if stages.cached else "not in the persistent compilation cache"),)),)
     return Section(title, parts, fold=True)

@@ -20,13 +20,13 @@ from jitmagic.render.parts import (
     Listing,
     Para,
     Part,
+    Phrase,
     Picture,
     Row,
-    Run,
     Section,
     Table,
     Tone,
-    Verdict,
+    VerdictLine,
     crop,
     segments,
     shown,
@@ -115,7 +115,7 @@ def _block(content: str, style: str = "") -> str:
     return f'<div style="{style}">{content}</div>' if style else f"<div>{content}</div>"
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: VerdictLine) -> str:
     tone: Tone = verdict.tone if verdict.tone in TINTS else "plain"
     head = f'<b style="{color(tone)}">{for_html(verdict.sign)} {for_html(one_line(verdict.name))}</b>'
     style = f"border-left:4px solid {EDGES[tone]};{_tint(tone)};padding:4px 10px;margin:2px 0"
@@ -167,7 +167,7 @@ def _inline(inline: Inline) -> str:
     return "".join(map(_run, inline))
 
 
-def _run(run: Run) -> str:
+def _run(run: Phrase) -> str:
     text = one_line(run.text)
     head = " " if run.text[:1].isspace() else ""
     tail = " " if text and run.text[-1:].isspace() else ""

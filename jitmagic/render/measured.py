@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from jitmagic import units
 from jitmagic.render.escape import brief, shorten
-from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Row, Run, Section, Table, runs
+from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Phrase, Row, Section, Table, runs
 from jitmagic.render.strips import Stretch, Strip
 from jitmagic.report import Bound, Comparison, Cost, FunctionReport, LineCost, Peak, Sample, Timing
 
@@ -31,8 +31,8 @@ def remarks(function: FunctionReport) -> Section | None:
         return None
     shown = tuple(Para(runs(shorten(r.text, WORDS)), "-") for r in function.remarks[:REMARKS])
     if len(function.remarks) > REMARKS:
-        shown += (Para((Run(f"… {units.counted(len(function.remarks) - REMARKS, 'remark')} more"),)),)
-    return Section((Run("read the numbers with care:", "strong"),), shown)
+        shown += (Para((Phrase(f"… {units.counted(len(function.remarks) - REMARKS, 'remark')} more"),)),)
+    return Section((Phrase("read the numbers with care:", "strong"),), shown)
 
 
 def timing(function: FunctionReport) -> Section | None:
@@ -50,13 +50,13 @@ def timing(function: FunctionReport) -> Section | None:
         parts.append(Para(runs(against(function.against))))
     left_out = runs(shorten(timed.left_out or "", WORDS))
     if not parts:
-        return Section((Run("timing: ", "strong"), *left_out)) if left_out else None
+        return Section((Phrase("timing: ", "strong"), *left_out)) if left_out else None
     parts += [Para(left_out)] if left_out else []
     device = f" on {timed.device}" if timed.device else ""
     medians = " → ".join(
         units.seconds(s.median_s, timed.digits) for s in (timed.eager, timed.jit) if s is not None
     )
-    title = (Run(f"timing{device}:", "strong"), Run(f" {medians}" if medians else ""))
+    title = (Phrase(f"timing{device}:", "strong"), Phrase(f" {medians}" if medians else ""))
     return Section(title, tuple(parts), fold=True)
 
 
@@ -97,7 +97,7 @@ def _distributions(samples: Sequence[tuple[str, Sample]], digits: int) -> list[P
     half = _half_width([sample for _, sample in samples])
     drawn = [(name, sample, distribution(sample, half)) for name, sample in samples]
     rows = tuple(
-        ((Run(name),), _seconds(min(s.batches_s), digits), picture, _seconds(max(s.batches_s), digits))
+        ((Phrase(name),), _seconds(min(s.batches_s), digits), picture, _seconds(max(s.batches_s), digits))
         for name, s, picture in drawn
         if isinstance(picture, Strip)
     )
@@ -106,7 +106,7 @@ def _distributions(samples: Sequence[tuple[str, Sample]], digits: int) -> list[P
 
 
 def _seconds(value: float, digits: int) -> Inline:
-    return (Run(units.seconds(value, digits)),)
+    return (Phrase(units.seconds(value, digits)),)
 
 
 def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
@@ -114,7 +114,7 @@ def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
     count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
     best = units.seconds(sample.best_s, digits) if sample.best_s is not None else ""
     words = (name, units.seconds(sample.median_s, digits), spread, best, count)
-    return (*((Run(word),) for word in words), Bar((sample.median_s or 0.0) / most))
+    return (*((Phrase(word),) for word in words), Bar((sample.median_s or 0.0) / most))
 
 
 def distribution(sample: Sample, half: float) -> Cell:
@@ -155,7 +155,7 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
     parts += _line_costs(function.lines, lines, rows)
     if not words and not parts:
         return None
-    title = (Run("cost of one compiled call:", "strong"), Run(f" {', '.join(words)}" if words else ""))
+    title = (Phrase("cost of one compiled call:", "strong"), Phrase(f" {', '.join(words)}" if words else ""))
     return Section(title, tuple(parts), fold=bool(parts))
 
 
@@ -204,11 +204,11 @@ def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> l
     head = ("line", "source", "equations", "flop", "bytes", "share", "", "fused with, reads")
     table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4, 5}))]
     if len(costs) > rows:
-        table.append(Para((Run(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
+        table.append(Para((Phrase(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
     detailed = sorted((c for c in ranked[:DETAILS] if c.jaxpr or c.hlo), key=lambda c: c.line)
     if detailed:
         inner = tuple(_detail(c, _source(c.line, lines)) for c in detailed)
-        title = (Run("equations and compiled instructions of each line:"),)
+        title = (Phrase("equations and compiled instructions of each line:"),)
         table.append(Section(title, inner, fold=True, medium="html"))
     return table
 
@@ -220,7 +220,13 @@ def _cost_row(cost: LineCost, source: str, share: float, part: float) -> Cells:
     fused = f"line {units.listed(others, 4, cost.fused_more)}" if others else ""
     names = units.listed([f"`{brief(n, 20)}`" for n in cost.constants], 3)
     more = runs(", ".join(filter(None, (fused, names))))
-    return ((Run(str(cost.line)),), (Run(source, "code"),), *((Run(w),) for w in words), Bar(share), more)
+    return (
+        (Phrase(str(cost.line)),),
+        (Phrase(source, "code"),),
+        *((Phrase(w),) for w in words),
+        Bar(share),
+        more,
+    )
 
 
 def _detail(cost: LineCost, source: str) -> Section:
@@ -229,10 +235,10 @@ def _detail(cost: LineCost, source: str) -> Section:
     parts: list[Part] = []
     for name, text in (("as traced", cost.jaxpr), ("as compiled", cost.hlo)):
         if text:
-            parts.append(Para((Run(name, "dim"),)))
+            parts.append(Para((Phrase(name, "dim"),)))
             parts.append(Listing(tuple(Row(None, line) for line in text.split("\n")), gutter=False))
     return Section(
-        (Run(f"line {cost.line} "), Run(source, "code"), Run(ended, "dim")), tuple(parts), fold=True
+        (Phrase(f"line {cost.line} "), Phrase(source, "code"), Phrase(ended, "dim")), tuple(parts), fold=True
     )
 
 

@@ -21,14 +21,14 @@ SEVERITIES: tuple[Tone, ...] = ("error", "warning", "note")
 
 
 @dataclass(frozen=True)
-class Run:
+class Phrase:
     """A run of text in one tone. Line breaks in it count as spaces."""
 
     text: str
     tone: Tone = "plain"
 
 
-Inline = tuple[Run, ...]
+Inline = tuple[Phrase, ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ Part = Para | Listing | Diff | Table | Picture | Section
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictLine:
     """The one line that says how a function fares: a sign, its name, the words."""
 
     sign: str
@@ -138,7 +138,7 @@ class Verdict:
 class Document:
     """A whole report."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[VerdictLine, ...]
     parts: tuple[Part, ...]
     foot: Inline = ()
 
@@ -146,7 +146,7 @@ class Document:
 def runs(text: str, tone: Tone = "plain") -> Inline:
     """`text` as runs: what stands between two backticks is code."""
     pieces = re.split(r"`([^`\n]+)`", text)
-    return tuple(Run(piece, "code" if i % 2 else tone) for i, piece in enumerate(pieces) if piece)
+    return tuple(Phrase(piece, "code" if i % 2 else tone) for i, piece in enumerate(pieces) if piece)
 
 
 def worst(tones: set[Tone]) -> Tone:

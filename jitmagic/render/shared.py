@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jitmagic.render.escape import brief, for_html, one_line
-from jitmagic.render.parts import Para, Part, Picture, Run, Section, Table
+from jitmagic.render.parts import Para, Part, Phrase, Picture, Section, Table
 from jitmagic.report import FunctionReport, State
 from jitmagic.units import counted
 
@@ -27,7 +27,7 @@ STYLE = (
 
 
 @dataclass(frozen=True)
-class Use:
+class VariableUse:
     """One function's part in one variable."""
 
     function: str
@@ -55,9 +55,9 @@ def shared_state(functions: Sequence[FunctionReport]) -> Section | None:
         _table(ranked[:MOST], names, uses),
     ]
     if len(paths) > MOST:
-        parts.append(Para((Run(f"… {counted(len(paths) - MOST, 'variable')} more"),)))
+        parts.append(Para((Phrase(f"… {counted(len(paths) - MOST, 'variable')} more"),)))
     count = f" {counted(len(paths), 'variable')} of {counted(len(names), 'function')}"
-    return Section((Run("shared state:", "strong"), Run(count)), tuple(parts), fold=True)
+    return Section((Phrase("shared state:", "strong"), Phrase(count)), tuple(parts), fold=True)
 
 
 def _matters(users: Sequence[tuple[str, State]]) -> bool:
@@ -66,26 +66,26 @@ def _matters(users: Sequence[tuple[str, State]]) -> bool:
     return several and any(state.role == "dynamic" or state.written for _, state in users)
 
 
-def _use(name: str, state: State) -> Use:
-    return Use(name, state.path, reads=bool(state.lines) or not state.written, writes=state.written)
+def _use(name: str, state: State) -> VariableUse:
+    return VariableUse(name, state.path, reads=bool(state.lines) or not state.written, writes=state.written)
 
 
-def _words(use: Use) -> str:
+def _words(use: VariableUse) -> str:
     how = "reads and writes" if use.reads and use.writes else "writes" if use.writes else "reads"
     return f"{use.function} {how} {use.path}"
 
 
-def _table(paths: Sequence[str], names: Sequence[str], uses: Sequence[Use]) -> Table:
+def _table(paths: Sequence[str], names: Sequence[str], uses: Sequence[VariableUse]) -> Table:
     at = {(use.path, use.function): use for use in uses}
     rows = []
     for path in paths:
         cells = [at.get((path, name)) for name in names]
         words = [_words(use).split(" ", 1)[1].removesuffix(f" {path}") if use else "" for use in cells]
-        rows.append(((Run(brief(path, 40), "code"),), *((Run(word),) for word in words)))
+        rows.append(((Phrase(brief(path, 40), "code"),), *((Phrase(word),) for word in words)))
     return Table(("variable", *(brief(name, 24) for name in names)), tuple(rows))
 
 
-def _draw(names: Sequence[str], paths: Sequence[str], uses: Sequence[Use]) -> str:
+def _draw(names: Sequence[str], paths: Sequence[str], uses: Sequence[VariableUse]) -> str:
     """Functions at the left, variables at the right; a dashed arrow is read, a full one is written."""
     height = ROW * max(len(names), len(paths)) + ROW + 12
     tops = _tops(len(names), len(paths))
@@ -124,7 +124,7 @@ def _box(x: float, middle: float, width: float, text: str) -> str:
     )
 
 
-def _arrows(use: Use, left: float, right: float) -> list[str]:
+def _arrows(use: VariableUse, left: float, right: float) -> list[str]:
     shift = 4 if use.reads and use.writes else 0
     out = []
     if use.reads:  # from the variable to the function

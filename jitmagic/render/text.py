@@ -14,13 +14,13 @@ from jitmagic.render.parts import (
     Listing,
     Para,
     Part,
+    Phrase,
     Picture,
     Row,
-    Run,
     Section,
     Table,
     Tone,
-    Verdict,
+    VerdictLine,
     crop,
     runs,
     segments,
@@ -75,11 +75,11 @@ def _paint(line: Line, color: bool) -> str:
     return "".join(painted)
 
 
-def _head(verdict: Verdict) -> str:
+def _head(verdict: VerdictLine) -> str:
     return f"{verdict.sign} {one_line(verdict.name)}"
 
 
-def _verdict(verdict: Verdict, names: int, width: int) -> list[Line]:
+def _verdict(verdict: VerdictLine, names: int, width: int) -> list[Line]:
     head = _head(verdict)
     pad = " " * max(names - columns(head), 0)
     room = width - columns(head + pad) - 2
@@ -111,7 +111,7 @@ def _para(part: Para, width: int) -> list[Line]:
     if not part.label:
         return wrap(part.runs, width)
     label = "-" if part.label == "-" else f"{part.label}:"
-    return wrap((Run(label, "strong"), Run(" "), *part.runs), width, hang=2)
+    return wrap((Phrase(label, "strong"), Phrase(" "), *part.runs), width, hang=2)
 
 
 def _section(part: Section, width: int) -> list[Line]:
@@ -155,7 +155,7 @@ def _diff(part: Diff, width: int) -> list[Line]:
 
 
 def _table(part: Table, width: int) -> list[Line]:
-    head = tuple((Run(name, "dim"),) for name in part.head)
+    head = tuple((Phrase(name, "dim"),) for name in part.head)
     grid = [[_pieces(_cell(cell), ticks=False) for cell in row] for row in (head, *part.rows)]
     used = [i for i in range(len(part.head)) if any(grid_row[i] for grid_row in grid[1:])]
     widest = [max(_columns(row[i]) for row in grid) for i in used]
@@ -197,9 +197,9 @@ def _beside(cells: list[list[Line]], widths: list[int], right: list[bool]) -> li
 def _cell(cell: Cell) -> Inline:
     match cell:
         case Bar():
-            return (Run(bar(cell.share), cell.tone),)
+            return (Phrase(bar(cell.share), cell.tone),)
         case Strip():
-            return (Run(as_text(cell)),)
+            return (Phrase(as_text(cell)),)
         case _:
             return cell
 

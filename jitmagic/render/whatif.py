@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jitmagic import units
 from jitmagic.render.escape import shorten
-from jitmagic.render.parts import Cell, Inline, Para, Part, Run, Section, Table, runs
+from jitmagic.render.parts import Cell, Inline, Para, Part, Phrase, Section, Table, runs
 from jitmagic.report import Cost, WhatIf
 
 WORDS = 400
@@ -34,11 +34,11 @@ def section(answers: Sequence[WhatIf]) -> Section | None:
         parts.append(Table(head, tuple(rows), frozenset({1, 2, 3, 4, 5})))
     for answer in answers:
         parts += _remarks(answer)
-    return Section((Run("what if:", "strong"),), tuple(parts))
+    return Section((Phrase("what if:", "strong"),), tuple(parts))
 
 
 def _plain(cost: Cost) -> tuple[Cell, ...]:
-    return ((Run("as it is"),), *_costs(cost, cost), (Run(""),), (Run(""),))
+    return ((Phrase("as it is"),), *_costs(cost, cost), (Phrase(""),), (Phrase(""),))
 
 
 def _rows(answer: WhatIf) -> list[tuple[Cell, ...]]:
@@ -46,7 +46,7 @@ def _rows(answer: WhatIf) -> list[tuple[Cell, ...]]:
     stages = answer.stages
     compiling = sum(s or 0.0 for s in (stages.lower_s, stages.compile_s)) if stages.compile_s else None
     times = (units.seconds(s) if s is not None else "" for s in (stages.trace_s, compiling))
-    return [(runs(title), *_costs(answer.cost, answer.plain), *((Run(t),) for t in times))]
+    return [(runs(title), *_costs(answer.cost, answer.plain), *((Phrase(t),) for t in times))]
 
 
 def _costs(cost: Cost, plain: Cost) -> list[Inline]:
@@ -55,7 +55,7 @@ def _costs(cost: Cost, plain: Cost) -> list[Inline]:
         (cost.bytes, plain.bytes, "B"),
         (cost.peak_bytes, plain.peak_bytes, "B"),
     )
-    return [(Run(_beside(value, before, unit)),) for value, before, unit in pairs]
+    return [(Phrase(_beside(value, before, unit)),) for value, before, unit in pairs]
 
 
 def _beside(value: float | None, before: float | None, unit: str) -> str:

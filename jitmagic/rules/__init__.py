@@ -47,7 +47,7 @@ from jitmagic.rules import (
     unused_result,
     user_error,
 )
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.select import select
 
 RULES: tuple[Rule, ...] = tuple(
@@ -68,9 +68,9 @@ RULES: tuple[Rule, ...] = tuple(
 """All rules by code."""
 
 
-def run(evidence: Evidence, settings: Settings | None = None) -> tuple[Finding, ...]:
+def run(evidence: Evidence, settings: Thresholds | None = None) -> tuple[Finding, ...]:
     """What all rules find, one finding for each cause, by line and then by severity; without fixes."""
-    chosen = settings or Settings()
+    chosen = settings or Thresholds()
     return select(f for rule in RULES for f in rule.find(evidence, chosen))
 
 
@@ -90,4 +90,4 @@ def page(code_or_kind: str) -> str:
     raise ValueError(f"no rule is called {code_or_kind!r}{hint}")
 
 
-__all__ = ["RULES", "Rule", "Settings", "page", "run"]
+__all__ = ["RULES", "Rule", "Thresholds", "page", "run"]

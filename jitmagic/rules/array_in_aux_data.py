@@ -76,14 +76,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.source import FunctionNode, parse_cell
+from jitmagic.rules.parsed_text import FunctionNode, parse_cell
 from jitmagic.rules.words import agree, listed, quoted
 from jitmagic.source.tree import walk
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each refusal; the field's declaration is the place, where the cell has it."""
     failed = list(of_kind(evidence, RULE.kind))
     for fact in evidence.silent.arrays_in_aux if evidence.silent else ():

@@ -53,16 +53,16 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Where
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, of_kind
-from jitmagic.rules.source import FunctionNode, parse
+from jitmagic.rules.parsed_text import FunctionNode, parse
 from jitmagic.rules.words import listed
 from jitmagic.source.tree import walk
 
 FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each refused declaration; the parameter that was probably meant is the culprit."""
     for problem in of_kind(evidence, RULE.kind):
         parameters = evidence.function.parameters

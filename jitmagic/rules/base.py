@@ -12,7 +12,7 @@ from jitmagic.report import Finding, Severity, Span
 
 
 @dataclass(frozen=True)
-class Settings:
+class Thresholds:
     """Thresholds that the user may change. `large_constant` is in bytes."""
 
     large_constant: int = 1_000_000
@@ -25,7 +25,7 @@ class Rule:
     code: str
     kind: str
     severity: Severity
-    find: Callable[[Evidence, Settings], Iterable[Finding]]
+    find: Callable[[Evidence, Thresholds], Iterable[Finding]]
 
     @property
     def page(self) -> str:

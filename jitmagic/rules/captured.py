@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from jitmagic.evidence import Evidence, Variable, Where
-from jitmagic.rules.base import Settings, covers
+from jitmagic.rules.base import Thresholds, covers
 from jitmagic.rules.words import agree, listed
 
 
@@ -18,7 +18,7 @@ def constants(evidence: Evidence, *types: str) -> list[Variable]:
     ]
 
 
-def quiet(evidence: Evidence, settings: Settings, *types: str) -> list[Variable]:
+def quiet(evidence: Evidence, settings: Thresholds, *types: str) -> list[Variable]:
     """Constants that no finer kind speaks of: not stale, not large, not written by the function."""
     changed = [w.path for w in evidence.writes]
     return [
@@ -29,7 +29,7 @@ def quiet(evidence: Evidence, settings: Settings, *types: str) -> list[Variable]
     ]
 
 
-def is_large(variable: Variable, settings: Settings) -> bool:
+def is_large(variable: Variable, settings: Thresholds) -> bool:
     """Whether the array takes `settings.large_constant` bytes or more."""
     return variable.type == "array" and (variable.bytes or 0) >= settings.large_constant
 

@@ -61,12 +61,12 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding, Severity
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.captured import as_inputs, everything_is_constant, first_read, paths, quiet
 from jitmagic.rules.words import agree, listed
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """At most a warning for those that change elsewhere, and a note for the others."""
     arrays = quiet(evidence, settings, "array", "object")
     alone = everything_is_constant(evidence) and any(v.type == "array" for v in arrays)

@@ -58,12 +58,12 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding, Severity
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.captured import as_inputs, first_read, paths, quiet
 from jitmagic.rules.words import agree
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """At most a warning for those that change elsewhere, and a note for the others."""
     scalars = quiet(evidence, settings, "scalar")
     if harmful := [v for v in scalars if v.rebound]:

@@ -56,14 +56,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import quoted
 
 BRANCHES = ("cond", "switch")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each loop or branch whose types do not fit."""
     for problem in of_kind(evidence, RULE.kind):
         # what the state is called inside is to blame before the arguments that it was computed with

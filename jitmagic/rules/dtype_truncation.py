@@ -55,17 +55,17 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Difference, Evidence, Leaf
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.jit_differs_from_eager import last_return, type_test
-from jitmagic.rules.source import first_use, loaded_names, parse
+from jitmagic.rules.parsed_text import first_use, loaded_names, parse
 from jitmagic.rules.words import agree, listed, quoted, short
 
 WIDE = ("int64", "uint64", "float64", "complex128")
 LIMIT = 2**31
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding where values differ and numbers of more than 32 bits took part."""
     yield from _facts(evidence)
     wrong = [d for d in evidence.differences if d.reason == "values" and not d.compiler]

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import advice, expression, listed, parsed, quoted, unknown
 from jitmagic.source.tree import walk
@@ -73,7 +73,7 @@ UPDATES = frozenset("set add subtract multiply divide power min max apply".split
 """Methods of `x.at[mask]`, which picks nothing but changes what is there."""
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each array whose size depends on a traced value."""
     for problem in of_kind(evidence, RULE.kind):
         names = _mask_first(problem, culprits(evidence, problem))

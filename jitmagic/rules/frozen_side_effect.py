@@ -62,8 +62,8 @@ from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root
-from jitmagic.rules.source import bound_names, loaded_names, parse
+from jitmagic.rules.base import Rule, Thresholds, root
+from jitmagic.rules.parsed_text import bound_names, loaded_names, parse
 from jitmagic.rules.words import quoted
 from jitmagic.source.tree import walk
 
@@ -101,7 +101,7 @@ WORDS = {
 """What the function does, and what to do instead; {0} is the call, {1} what it is about."""
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each question to the world outside, in the function or in what it calls."""
     if evidence.silent is not None:
         for fact in evidence.silent.effects:

@@ -60,9 +60,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, HiddenRandom, Problem, Where, Write
 from jitmagic.report import Finding, Severity
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.source import Source, bound_names, loaded_names, parse
+from jitmagic.rules.parsed_text import ParsedText, bound_names, loaded_names, parse
 from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
 from jitmagic.rules.words import expression, quoted
 from jitmagic.source.tree import walk
@@ -72,7 +72,7 @@ DERIVERS = frozenset("split fold_in key PRNGKey clone key_data wrap_key_data key
 HOST_MODULES = ("numpy.random.", "random.")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """Draws outside JAX, keys with a fixed seed, keys and generators from outside."""
     told: set[tuple[str, int]] = set()
     frozen = [w for w in evidence.writes if _is_frozen_state(evidence, w)]
@@ -243,7 +243,7 @@ def is_draw(name: str) -> bool:
     return name.startswith("jax.random.") and name.rsplit(".", 1)[-1] not in DERIVERS
 
 
-def _host(evidence: Evidence, source: Source, call: ast.Call) -> Finding:
+def _host(evidence: Evidence, source: ParsedText, call: ast.Call) -> Finding:
     name = ast.unparse(call.func)
     return RULE.finding(
         evidence,
@@ -257,7 +257,7 @@ def _host(evidence: Evidence, source: Source, call: ast.Call) -> Finding:
     )
 
 
-def _fixed_seed(evidence: Evidence, source: Source, own: ast.AST, call: ast.Call) -> Iterator[Finding]:
+def _fixed_seed(evidence: Evidence, source: ParsedText, own: ast.AST, call: ast.Call) -> Iterator[Finding]:
     if any(name.endswith(".fold_in") for name, _ in source.calls(own)):
         return  # the numbers vary with what is folded in
     names = [
@@ -277,7 +277,7 @@ def _fixed_seed(evidence: Evidence, source: Source, own: ast.AST, call: ast.Call
     )
 
 
-def _outside(evidence: Evidence, source: Source, call: ast.Call, local: set[str]) -> Iterator[Finding]:
+def _outside(evidence: Evidence, source: ParsedText, call: ast.Call, local: set[str]) -> Iterator[Finding]:
     """A draw whose key comes from a name of the surroundings."""
     names = [n for n in loaded_names(call.args[0]) if n not in local] or _attributes_of_self(call.args[0])
     if not names:

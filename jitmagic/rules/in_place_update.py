@@ -57,9 +57,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.source import FunctionNode, Source, only_stored, parse, stores_into
+from jitmagic.rules.parsed_text import FunctionNode, ParsedText, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
 from jitmagic.source.tree import nodes_of, updated_array, walk
 
@@ -67,7 +67,7 @@ VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """Assignments to elements of arrays, and updates of arguments that nobody gets to see."""
     for problem in of_kind(evidence, RULE.kind):
         yield _assignment(evidence, problem)
@@ -121,7 +121,7 @@ def _target(problem: Problem) -> ast.Subscript | None:
     return None
 
 
-def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _discarded(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     """`x.at[i].set(v)` as a statement, in the function or in one that it calls: the new array is thrown away."""
     found = {
         (where.line, where.text): (where, base)
@@ -143,7 +143,7 @@ def _discarded(evidence: Evidence, source: Source) -> Iterator[Finding]:
         )
 
 
-def _not_returned(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _not_returned(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     """A function that binds its parameters anew and returns nothing: all its work is left out."""
     node = source.own()
     if not isinstance(node, FunctionNode) or evidence.writes or "callback" in evidence.function.source:
@@ -181,7 +181,7 @@ def _may_reach_the_caller(
     return any((_updates(n) - _names_bound(n)) & parameters for n in updates)
 
 
-def _for_the_caller(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _for_the_caller(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     """A list or dict of the caller's that the function only stores into."""
     node, function = source.own(), evidence.function.name
     written = dict.fromkeys(root(w.path) for w in evidence.writes if w.origin == "argument")
@@ -199,7 +199,7 @@ def _for_the_caller(evidence: Evidence, source: Source) -> Iterator[Finding]:
             )
 
 
-def _through_another_name(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _through_another_name(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     """What NumPy does in place and jax does not, where the results differ: `x.sort()`, and `row += 1` of a view."""
     node = source.own()
     arrays = {x.path: x.path for c in evidence.calls for x in c.leaves if x.kind == "numpy" and x.shape}

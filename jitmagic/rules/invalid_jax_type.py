@@ -58,7 +58,7 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Leaf, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind, offenders
 from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
@@ -84,7 +84,7 @@ NAMED = {
 }  # fmt: skip
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each problem with arguments or results that are no arrays."""
     for problem in of_kind(evidence, RULE.kind):
         leaves = offenders(evidence, problem)

@@ -61,15 +61,15 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Difference, Evidence, Where
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.source import Source, loaded_names, parse
+from jitmagic.rules.base import Rule, Thresholds
+from jitmagic.rules.parsed_text import ParsedText, loaded_names, parse
 from jitmagic.rules.words import quoted, short
 from jitmagic.source.tree import walk
 
 TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """At most one error, at the test of a type where there is one; differences of type alone are a note."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
@@ -184,7 +184,7 @@ def parameters_read(evidence: Evidence) -> list[str]:
     return [p for p in evidence.function.parameters if p in read]
 
 
-def _test_around(source: Source, call: ast.Call) -> Where:
+def _test_around(source: ParsedText, call: ast.Call) -> Where:
     """The comparison that the call stands in, or the call itself."""
     around = [n for n in walk(source.own()) if isinstance(n, ast.Compare) and call in walk(n)]
     return source.where(around[-1] if around else call)

@@ -60,9 +60,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, KeyReuse
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.hidden_rng import is_draw
-from jitmagic.rules.source import FunctionNode, Source, definitions, parse
+from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, parse
 from jitmagic.rules.words import quoted
 from jitmagic.source.tree import walk
 
@@ -70,7 +70,7 @@ Uses = dict[str, ast.Call]
 """For each key (its text) the call that used it up."""
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each draw whose key was used before, following the order of statements."""
     if evidence.silent is not None and evidence.silent.program:
         for fact in evidence.silent.keys:
@@ -118,7 +118,7 @@ def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
 class _Draws:
     """Follows the statements of a function; what was used up is passed along and given back."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ParsedText) -> None:
         self.source = source
         self.found: list[tuple[ast.Call, str, ast.Call]] = []
 

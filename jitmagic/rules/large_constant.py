@@ -58,13 +58,13 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.captured import as_inputs, constants, first_read, is_large, paths
 from jitmagic.rules.words import agree, listed
 from jitmagic.units import size
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for all large constants, the largest first."""
     large = [v for v in constants(evidence, "array") if is_large(v, settings) and not v.stale]
     large.sort(key=lambda v: -(v.bytes or 0))

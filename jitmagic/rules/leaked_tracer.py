@@ -61,13 +61,13 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Write
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.state_write import is_dynamic
 from jitmagic.rules.words import quoted
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that stores a placeholder: an error where it was used afterwards."""
     leaks = list(of_kind(evidence, RULE.kind))
     writes = [w for w in evidence.writes if w.tracer and not is_dynamic(evidence, w.path)]

@@ -77,13 +77,13 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, LossyPytree
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.source import FunctionNode, Source, parse_cell
+from jitmagic.rules.base import Rule, Thresholds
+from jitmagic.rules.parsed_text import FunctionNode, ParsedText, parse_cell
 from jitmagic.rules.words import agree, listed
 from jitmagic.source.tree import walk
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each class of the cell whose `tree_flatten` leaves out a field that is read."""
     if evidence.silent is not None:
         for fact in evidence.silent.lossy:
@@ -126,7 +126,7 @@ def _dropped(evidence: Evidence, fact: LossyPytree) -> Finding:
     )
 
 
-def _class(evidence: Evidence, source: Source, node: ast.ClassDef) -> Iterator[Finding]:
+def _class(evidence: Evidence, source: ParsedText, node: ast.ClassDef) -> Iterator[Finding]:
     methods = {m.name: m for m in node.body if isinstance(m, FunctionNode)}
     flatten, init = methods.get("tree_flatten"), methods.get("__init__")
     if (
@@ -181,7 +181,7 @@ def _attributes(node: ast.AST) -> set[str]:
     return {n.attr for n in walk(node) if isinstance(n, ast.Attribute)}
 
 
-def _is_read(source: Source, name: str, outside: list[FunctionNode]) -> bool:
+def _is_read(source: ParsedText, name: str, outside: list[FunctionNode]) -> bool:
     skipped = {id(n) for f in outside for n in walk(f)}
     return any(
         isinstance(n, ast.Attribute)
@@ -192,7 +192,7 @@ def _is_read(source: Source, name: str, outside: list[FunctionNode]) -> bool:
     )
 
 
-def _holders(source: Source, name: str) -> list[str]:
+def _holders(source: ParsedText, name: str) -> list[str]:
     """Names in the function on which the field is read: `s` of `s.power`."""
     return [
         n.value.id

@@ -59,12 +59,12 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, NotFinite
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.jit_differs_from_eager import last_return, parameters_read, takes_another_branch
 from jitmagic.rules.words import quoted
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding where NaN came up in the comparison with the run without jit."""
     if takes_another_branch(evidence):
         return  # a consequence: the run without jit took another path

@@ -68,16 +68,16 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root, traced_calls
+from jitmagic.rules.base import Rule, Thresholds, root, traced_calls
+from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
 from jitmagic.rules.recompile import is_function, signature, without_address
-from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
 from jitmagic.rules.words import quoted, short
 from jitmagic.source.tree import statements, walk
 
 COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """Static functions that are new at each call, and `jax.jit` in a loop."""
     for path, text in new_functions(evidence).items():
         yield RULE.finding(
@@ -113,7 +113,7 @@ def new_functions(evidence: Evidence) -> dict[str, str]:
     return found
 
 
-def _jit_in_loops(evidence: Evidence, source: Source) -> Iterator[Finding]:
+def _jit_in_loops(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     for function in definitions(source.tree):
         for loop in statements(function):
             if isinstance(loop, ast.For | ast.While):
@@ -121,7 +121,7 @@ def _jit_in_loops(evidence: Evidence, source: Source) -> Iterator[Finding]:
                     yield _in_loop(evidence, source, function, loop, call)
 
 
-def _compiling_calls(source: Source, loop: ast.For | ast.While) -> Iterator[ast.Call]:
+def _compiling_calls(source: ParsedText, loop: ast.For | ast.While) -> Iterator[ast.Call]:
     """`jax.jit(...)` of a function made anew at each turn: a call, a lambda, or one defined in the loop."""
     inside = {n.name for n in walk(loop) if isinstance(n, FunctionNode)}
     for statement in loop.body:
@@ -135,7 +135,7 @@ def _compiling_calls(source: Source, loop: ast.For | ast.While) -> Iterator[ast.
 
 
 def _in_loop(
-    evidence: Evidence, source: Source, function: FunctionNode, loop: ast.For | ast.While, call: ast.Call
+    evidence: Evidence, source: ParsedText, function: FunctionNode, loop: ast.For | ast.While, call: ast.Call
 ) -> Finding:
     inside = [n.id for n in walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     used = [n for n in loaded_names(call) if n in inside]

@@ -62,14 +62,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root, traced_calls
+from jitmagic.rules.base import Rule, Thresholds, root, traced_calls
 from jitmagic.rules.recompile import histories
 from jitmagic.rules.words import listed, quoted
 
 MANY = 3
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for all arrays that had three or more shapes over the calls that were traced."""
     shapes = {
         path: list(dict.fromkeys(x.shape for x in forms))

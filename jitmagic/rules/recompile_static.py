@@ -66,14 +66,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.base import Rule, Thresholds, root
 from jitmagic.rules.recompile import histories, is_function, without_address
 from jitmagic.rules.words import quoted, short
 
 MANY = 3
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each static argument that took three or more values over the calls that were traced."""
     yield from _counted(evidence)
     for path, forms in histories(evidence).items():

@@ -65,12 +65,12 @@ from itertools import combinations
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules.base import Rule, Thresholds, root
 from jitmagic.rules.recompile import histories
 from jitmagic.rules.words import agree, listed, quoted
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for all leaves that differ between traces by nothing but the weak type."""
     names = [
         path

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Problem, Where
-from jitmagic.rules.source import FunctionNode, Source, definitions, loaded_names, parse_cell
+from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
 from jitmagic.source.tree import walk
 
 _RETURNED = re.compile(
@@ -45,7 +45,7 @@ def returned(evidence: Evidence, problem: Problem) -> Returned | None:
     return Returned(name, component, source.where(value[0]), names, users)
 
 
-def _value(source: Source, name: str, line: int, component: str) -> tuple[ast.AST, ast.AST] | None:
+def _value(source: ParsedText, name: str, line: int, component: str) -> tuple[ast.AST, ast.AST] | None:
     """The statement that returns (of several the one whose value has such a part) and the part itself."""
     nodes = [n for n in definitions(source.tree) if n.name == name]
     nodes = [n for n in nodes if _first_line(n) + source.lines_before == line] or nodes

@@ -54,14 +54,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Leaf
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, traced_calls
+from jitmagic.rules.base import Rule, Thresholds, traced_calls
 from jitmagic.rules.words import agree, listed, quoted
 
 SMALLEST = 3
 """Numbers below are settings (a power, an axis) more often than sizes."""
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One note with all numbers that are sizes in the first call that was traced."""
     blamed = {x for p in evidence.problems for x in p.leaves} | set(evidence.static_verified or ())
     leaves = next(traced_calls(evidence), ())

@@ -67,12 +67,12 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Variable
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.captured import constants, everything_is_constant, first_read, paths
 from jitmagic.rules.words import agree, listed, quoted, short
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for all that changed; it also names what the notebook changes elsewhere."""
     stale = [v for v in evidence.variables if v.stale and v.role != "dynamic" and not _only_written(v)]
     if not stale:

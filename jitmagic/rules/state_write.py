@@ -65,9 +65,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Variable, Where, Write
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, covers, culprits, exception_detail, root
+from jitmagic.rules.base import Rule, Thresholds, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.source import only_stored, parse
+from jitmagic.rules.parsed_text import only_stored, parse
 from jitmagic.rules.words import agree, listed, quoted, short
 
 GENERATORS = frozenset("RandomState Random Generator SystemRandom".split())
@@ -89,7 +89,7 @@ def is_generator(evidence: Evidence, write: Write) -> bool:
     )
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that writes, and for writes that a framework refused."""
     writes = [
         w

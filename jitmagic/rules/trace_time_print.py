@@ -68,15 +68,22 @@ from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.source import FunctionNode, Source, depends_on_values, loaded_names, parse, parse_cell
+from jitmagic.rules.base import Rule, Thresholds
+from jitmagic.rules.parsed_text import (
+    FunctionNode,
+    ParsedText,
+    depends_on_values,
+    loaded_names,
+    parse,
+    parse_cell,
+)
 from jitmagic.rules.words import quoted
 from jitmagic.source.tree import walk
 
 PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each `print` of values; prints of shapes and plain text are notes."""
     if evidence.silent is not None:
         yield from _told(evidence)
@@ -150,13 +157,13 @@ def _of_something(evidence: Evidence) -> Finding:
     )
 
 
-def _prints(source: Source | None, within: ast.AST | None = None) -> list[tuple[Source, ast.Call]]:
+def _prints(source: ParsedText | None, within: ast.AST | None = None) -> list[tuple[ParsedText, ast.Call]]:
     if source is None:
         return []
     return [(source, call) for name, call in source.calls(within or source.own()) if name in PRINTERS]
 
 
-def _helpers(source: Source | None, evidence: Evidence) -> list[tuple[Source, ast.Call]]:
+def _helpers(source: ParsedText | None, evidence: Evidence) -> list[tuple[ParsedText, ast.Call]]:
     """Prints in functions of the cell whose names the function's text mentions."""
     if source is None:
         return []

@@ -54,8 +54,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import asked
-from jitmagic.rules.base import Rule, Settings, root
+from jitmagic.rules import value_asked
+from jitmagic.rules.base import Rule, Thresholds, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted
 
@@ -63,10 +63,10 @@ BUILTINS = ("float", "complex", "int", "round")
 CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its numbers."""
     for problem in of_kind(evidence, RULE.kind):
-        yield asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
+        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:

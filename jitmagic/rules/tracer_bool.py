@@ -55,8 +55,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import asked
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules import value_asked
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, parsed, quoted
 
@@ -79,7 +79,7 @@ REWRITE = {
 }
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its truth."""
     matched: set[tuple[str, ...]] = set()
     for problem in of_kind(evidence, RULE.kind):
@@ -89,7 +89,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
                 continue
             matched.add(subject)
         rewrite = REWRITE.get(problem.construct, SELECT)
-        yield asked.finding(RULE, evidence, problem, question(problem), rewrite)
+        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite)
 
 
 def question(problem: Problem) -> str:

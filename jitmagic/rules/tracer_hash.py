@@ -59,13 +59,13 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules import asked
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules import value_asked
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that uses a traced value as a key."""
     for problem in of_kind(evidence, RULE.kind):
         text = expression(problem)
@@ -79,7 +79,7 @@ def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
         else:
             head = f"{quoted(text) if text else 'this'} uses a value as a key and needs it"
             rewrite = "use shapes or static values as keys"
-        yield asked.finding(RULE, evidence, problem, head, rewrite)
+        yield value_asked.finding(RULE, evidence, problem, head, rewrite)
 
 
 RULE = Rule("JM105", "tracer-hash", "error", find)

@@ -63,8 +63,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import asked
-from jitmagic.rules.base import Rule, Settings
+from jitmagic.rules import value_asked
+from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import SIZE_BY_NUMBER, of_kind
 from jitmagic.rules.words import expression, parsed, quoted
 
@@ -74,10 +74,10 @@ SHAPE_MATH = (
 )
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for an integer."""
     for problem in of_kind(evidence, RULE.kind):
-        yield asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
+        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:

@@ -52,14 +52,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Leaf, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind
 from jitmagic.rules.words import agree, listed, quoted, static_help
 
 ARRAYS = ("ndarray", "ArrayImpl", "Array", "Variable")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each refusal of a static value; all unhashable static arguments are named."""
     for problem in of_kind(evidence, RULE.kind):
         leaves = unhashable(evidence)

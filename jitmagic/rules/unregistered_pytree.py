@@ -67,14 +67,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, class_handed_on, is_users_object, of_kind, offenders
 from jitmagic.rules.invalid_jax_type import SOURCES_OF_DATA, blamed
 from jitmagic.rules.returned import Returned, returned
 from jitmagic.rules.words import quoted
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each refusal of an object of a class that is not registered."""
     for problem in of_kind(evidence, RULE.kind):
         result = returned(evidence, problem)

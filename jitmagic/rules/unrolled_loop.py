@@ -57,8 +57,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Unrolled
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, leaf
-from jitmagic.rules.source import loaded_names, parse
+from jitmagic.rules.base import Rule, Thresholds, leaf
+from jitmagic.rules.parsed_text import loaded_names, parse
 from jitmagic.rules.words import quoted
 from jitmagic.source.tree import walk
 
@@ -71,7 +71,7 @@ LARGE = 400
 """Operations from which a loop of fewer turns, such as one over the layers of a model, takes long to compile too."""
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each outermost loop of many turns in a program that got large."""
     if evidence.silent is not None and evidence.silent.program:
         for fact in evidence.silent.unrolled:

@@ -61,8 +61,8 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings
-from jitmagic.rules.source import parse_cell
+from jitmagic.rules.base import Rule, Thresholds
+from jitmagic.rules.parsed_text import parse_cell
 from jitmagic.rules.words import quoted, short
 from jitmagic.source.tree import statements
 
@@ -77,7 +77,7 @@ MAKERS = (
 )
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """A warning for each call in the function whose result is thrown away; a note for each `jax.jit(f)` (or `vmap`,
     `grad`) of the cell that stands alone and is not the last line."""
     yield from _thrown_away(evidence)

@@ -51,14 +51,14 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, TypeTest
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Settings, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind, several_results
 from jitmagic.rules.words import expression, quoted, short
 
 INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
 
 
-def find(evidence: Evidence, settings: Settings) -> Iterator[Finding]:
+def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each exception of the function's own."""
     for problem in of_kind(evidence, RULE.kind):
         yield RULE.finding(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jitmagic.evidence import Silent, root
-from jitmagic.silent import dropped, keys, loops, program, pytrees, source, widths
+from jitmagic.silent import dropped, in_program, in_source, keys, pytrees, widths, written_out
 from jitmagic.silent.code import Code, codes
 from jitmagic.silent.known import passed_known
 from jitmagic.source.tree import uncollected
@@ -89,7 +89,7 @@ def merge(old: Silent | None, new: Silent) -> Silent:
 
 
 def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
-    back = source.callback_functions(every)
+    back = in_source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
     static = subject.options.static_parameters(subject.fn)
     own = getattr(inspect.unwrap(subject.fn), "__code__", None)
@@ -108,11 +108,11 @@ def _of_source(subject: Subject, reach: Any, every: Sequence[Code]) -> Silent:
         return fact if first == fact.where else replace(fact, where=first, names=(*fact.names, first.text))
 
     return Silent(
-        random=_tried(lambda: (seen(x) for c in run for x in source.random(c))),
-        effects=_tried(lambda: (seen(x) for c in run for x in source.effects(c))),
-        prints=_tried(lambda: (x for c in run for x in source.prints(c, untraced))),
+        random=_tried(lambda: (seen(x) for c in run for x in in_source.random(c))),
+        effects=_tried(lambda: (seen(x) for c in run for x in in_source.effects(c))),
+        prints=_tried(lambda: (x for c in run for x in in_source.prints(c, untraced))),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
-        tests=_tried(lambda: (x for c in run for x in source.type_tests(c, static))),
+        tests=_tried(lambda: (x for c in run for x in in_source.type_tests(c, static))),
     )
 
 
@@ -120,7 +120,7 @@ def _of_program(
     subject: Subject, traced: Any, args: Any, kwargs: Any, reach: Any, every: Sequence[Code], found: Silent
 ) -> Silent:
     closed = traced.jaxpr
-    used = next(iter(_tried(lambda: [program.keys_of(closed)])), program.Keys())
+    used = next(iter(_tried(lambda: [in_program.keys_of(closed)])), in_program.Keys())
     names = {id(leaf.value): leaf.path for leaf in _tried(reach.leaves)}
     paths = input_paths(subject, closed, args, kwargs)
     file = source_file(subject.fn)
@@ -129,7 +129,7 @@ def _of_program(
         program=True,
         keys=_tried(lambda: keys.reused(used, paths)),
         random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
-        unrolled=_tried(lambda: loops.unrolled(closed)),
+        unrolled=_tried(lambda: written_out.unrolled(closed)),
         dropped=_tried(lambda: dropped.dropped(closed, every)),
     )
 

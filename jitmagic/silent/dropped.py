@@ -14,7 +14,7 @@ from jax.interpreters import partial_eval
 from jitmagic.evidence import Dropped
 from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
-from jitmagic.silent.program import all_equations
+from jitmagic.silent.in_program import all_equations
 from jitmagic.source.expressions import dotted_name
 from jitmagic.source.tree import line_of, nodes_of, updated_array, walk
 from jitmagic.tracing.locate import is_user_file

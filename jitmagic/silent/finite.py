@@ -13,8 +13,8 @@ import numpy as np
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, _Evaluator
+from jitmagic.silent.in_program import Stack, user_frames
 from jitmagic.silent.keys import _names
-from jitmagic.silent.program import Stack, user_frames
 from jitmagic.tracing.compat import is_unreduced
 from jitmagic.tracing.sites import site_of
 
@@ -46,7 +46,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
 
         with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
             return flagged.first_not_finite(closed, flat_args)
-    watch = _Watch(time.perf_counter() + budget_s)
+    watch = _NotFiniteWatch(time.perf_counter() + budget_s)
     results = watch.run(closed, list(flat_args))
     wrong = [r for r in results if not _finite(r)]
     if not wrong:
@@ -55,7 +55,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
     return blamed
 
 
-class _Watch(_Evaluator):
+class _NotFiniteWatch(_Evaluator):
     """Evaluates as the reference does, and remembers where the first NaN and the first infinity came up."""
 
     def __init__(self, deadline: float) -> None:

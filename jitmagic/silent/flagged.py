@@ -20,7 +20,7 @@ from jitmagic.measure.flops import FREE
 from jitmagic.measure.program import called_program, open_jaxpr, scan_split
 from jitmagic.measure.reference import CannotEvaluate, _Evaluator
 from jitmagic.silent.finite import fact, is_backward
-from jitmagic.silent.program import Stack, user_frames
+from jitmagic.silent.in_program import Stack, user_frames
 
 INFINITE, NAN = 1, 2
 _OPAQUE = ("while", "cond")
@@ -36,7 +36,7 @@ MOVES = FREE - {
 
 
 @dataclass(frozen=True)
-class Mark:
+class Flag:
     """What is known of one value: 0 for finite numbers, INFINITE or NAN, and what made it so."""
 
     code: int
@@ -57,8 +57,8 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
 
     told = jax.device_get(_jit(marked, closed, flat_args)(*flat_args))
     replay = _Replay(iter(told))
-    results = [replay.mark(r) for r in replay.run(closed, [Mark(0) for _ in flat_args])]
-    worst = max(results, key=lambda m: (m.code, m.cause is not None), default=Mark(0))
+    results = [replay.mark(r) for r in replay.run(closed, [Flag(0) for _ in flat_args])]
+    worst = max(results, key=lambda m: (m.code, m.cause is not None), default=Flag(0))
     if worst.cause is not None and worst.cause.operation in _OPAQUE:
         raise CannotEvaluate(f"it stops being finite inside a `{worst.cause.operation}`")
     return worst.cause
@@ -160,14 +160,14 @@ class _Replay(_Marking):
         super().__init__(False, None, time.perf_counter)
         self.told = told
         self.outer: list[Stack] = []
-        self.marks: dict[int, tuple[Any, Mark]] = {}
+        self.marks: dict[int, tuple[Any, Flag]] = {}
 
-    def mark(self, value: Any) -> Mark:
+    def mark(self, value: Any) -> Flag:
         """The mark of a value; constants of the program, which have none yet, are looked at once."""
-        if isinstance(value, Mark):
+        if isinstance(value, Flag):
             return value
         if id(value) not in self.marks:
-            self.marks[id(value)] = (value, Mark(int(_code(value))))
+            self.marks[id(value)] = (value, Flag(int(_code(value))))
         return self.marks[id(value)][1]
 
     def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -183,21 +183,21 @@ class _Replay(_Marking):
             return [_together(marks)] * len(eqn.outvars)
         return [self._followed(eqn, marks, int(code)) for code in next(self.told)]
 
-    def _followed(self, eqn: Any, args: list[Mark], code: int) -> Mark:
+    def _followed(self, eqn: Any, args: list[Flag], code: int) -> Flag:
         if code == 0:
-            return Mark(0)
+            return Flag(0)
         bad = [m for m in args if m.code]
         known = next((m.cause for m in bad if m.cause is not None), None)
         given = any(m.code == code for m in bad)
         cause = known or (None if given else fact(eqn, self.outer[-1], infinite=code != NAN))
-        return Mark(code, cause)
+        return Flag(code, cause)
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
         told, outer = next(self.told), self.told
         steps = range(eqn.params["length"])
-        columns: list[list[Mark]] = []
+        columns: list[list[Flag]] = []
         for step in reversed(steps) if eqn.params["reverse"] else steps:
             self.told = iter(jax.tree.map(lambda v, step=step: v[step], told))
             results = self.run(eqn.params["jaxpr"], [*fixed, *carry, *map(self.mark, rows)])
@@ -207,9 +207,9 @@ class _Replay(_Marking):
         return [*carry, *(_together(column) for column in zip(*columns, strict=True))]
 
 
-def _together(marks: Sequence[Mark]) -> Mark:
+def _together(marks: Sequence[Flag]) -> Flag:
     """The worst of several marks, the first of those that are as bad."""
-    return max(marks, key=lambda m: (m.code, m.cause is not None), default=Mark(0))
+    return max(marks, key=lambda m: (m.code, m.cause is not None), default=Flag(0))
 
 
 def _code(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
-from jitmagic.silent.program import Constant, Keys, Seed, Stack
+from jitmagic.silent.in_program import Constant, Keys, Seed, Stack
 from jitmagic.source.expressions import dotted_name
 from jitmagic.source.tree import walk
 from jitmagic.tracing.sites import Site, site_of

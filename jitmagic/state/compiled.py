@@ -16,7 +16,7 @@ from typing import Any
 
 from jitmagic.options import JitOptions
 from jitmagic.state import adapters, codegen, made, paths, region, taken_out
-from jitmagic.state.declared import Declared, Subject, flatten
+from jitmagic.state.declared import Declared, Inspected, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
 from jitmagic.state.stateful import Stateful
@@ -89,7 +89,7 @@ def compile_function(
     first = receiver_name(fn)
     if first is not None and _takes_receiver(fn, dyn_vars, first, as_in_jax):
         return StatefulMethod(fn, dyn_vars, options, first, namespace, warn=warn)
-    subject = Subject(fn, namespace)
+    subject = Inspected(fn, namespace)
     if dyn_vars is None or (isinstance(dyn_vars, str) and dyn_vars == "auto"):
         declared = Declared(dyn_vars, subject)
         if not declared.leaves(subject) and not _may_get_variables(subject, declared):
@@ -99,13 +99,13 @@ def compile_function(
     return Stateful(subject, dyn_vars, options, warn=warn, lifts=lifts).call
 
 
-def _as_jax_does(subject: Subject, options: JitOptions) -> Any:
+def _as_jax_does(subject: Inspected, options: JitOptions) -> Any:
     """jax's own compiled function, of which a notebook is told what it holds as constants."""
     fn, note = made.noting(subject)
     return made.remember(options.jit(fn), note)
 
 
-def _may_get_variables(subject: Subject, declared: Declared) -> bool:
+def _may_get_variables(subject: Inspected, declared: Declared) -> bool:
     """A function that it calls has variables of its own, or names that it reads are not bound yet."""
     reach = subject.reach()
     if reach.stateful:

@@ -19,7 +19,7 @@ from jitmagic.state.region import root_key, step_key
 
 
 @dataclass(frozen=True)
-class Subject:
+class Inspected:
     """A function whose variables are looked for: `receiver` is what its first parameter stands for, `given` are
     objects among its arguments, by path."""
 
@@ -66,7 +66,7 @@ def _is_users(fn: Any) -> bool:
 class Declared:
     """The declaration, settled: paths stay text, values given have become the places they are read from."""
 
-    def __init__(self, dyn_vars: Any, subject: Subject) -> None:
+    def __init__(self, dyn_vars: Any, subject: Inspected) -> None:
         self.everything = dyn_vars is None
         self.auto = any(v == "auto" for v in flatten(dyn_vars) if isinstance(v, str))
         self._items: list[str | Place] = []
@@ -80,14 +80,14 @@ class Declared:
                 reach = reach or subject.reach()
                 self._items.append(_read_from(item, reach, subject))
 
-    def tops(self, subject: Subject) -> list[Place]:
+    def tops(self, subject: Inspected) -> list[Place]:
         """The places declared, whatever they hold."""
         if not self._items:
             return []
         scope = subject.scope()
         return [paths.resolve(t, scope) if isinstance(t, str) else t for t in self._items]
 
-    def leaves(self, subject: Subject, look: Callable[[], Below] = Below) -> list[Place]:
+    def leaves(self, subject: Inspected, look: Callable[[], Below] = Below) -> list[Place]:
         """The places of all dynamic variables, each holding one array or number, in a stable order.
 
         `look` makes what looks below each of the declared ones. Raises ValueError for a path that leads to none."""
@@ -130,7 +130,7 @@ def _is_empty(value: Any) -> bool:
     return not (values.is_leaf(value) or values.is_a(value, values.FUNCTIONS)) and values.is_walkable(value)
 
 
-def _read_from(item: Any, reach: Reach, subject: Subject) -> Place:
+def _read_from(item: Any, reach: Reach, subject: Inspected) -> Place:
     for root in reach.values():
         if root.value is item and root.place is not None:
             return root.place

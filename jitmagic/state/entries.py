@@ -238,7 +238,7 @@ def random_state(generator: Any, path: str) -> Kept:
     )
 
 
-class Variable(Entry):
+class VariableEntry(Entry):
     """The value of a framework's variable."""
 
     def __init__(self, variable: Any, path: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.state import values
-from jitmagic.state.declared import Subject
+from jitmagic.state.declared import Inspected
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.values import MISSING, is_a, short
 
@@ -37,7 +37,7 @@ class Guard:
 class Guards:
     """The frozen values that a function reads besides its dynamic variables."""
 
-    def __init__(self, subject: Subject, without: Collection[str]) -> None:
+    def __init__(self, subject: Inspected, without: Collection[str]) -> None:
         self.all: list[Guard] = []
         seen: set[str] = set()
         parts: dict[int, set[Any] | None] = {}

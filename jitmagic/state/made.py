@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
-from jitmagic.state.declared import Subject
+from jitmagic.state.declared import Inspected
 from jitmagic.state.frozen import Frozen, freeze
 
 _noting: weakref.WeakKeyDictionary[Any, Made] = weakref.WeakKeyDictionary()
@@ -18,7 +18,7 @@ _made: weakref.WeakKeyDictionary[Any, Made] = weakref.WeakKeyDictionary()
 class Made:
     """What one compiled function holds as constants."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Inspected) -> None:
         self.subject = subject
         self.frozen: Frozen | None = None
 
@@ -54,7 +54,7 @@ def forget() -> None:
     _noting.clear()
 
 
-def noting(subject: Subject) -> tuple[Callable[..., Any], Made]:
+def noting(subject: Inspected) -> tuple[Callable[..., Any], Made]:
     """The function, which has what it reads noted wherever jax traces it: one for each, as jax shares its programs."""
     fn = subject.fn
     for known_as, known_one in list(_noting.items()):

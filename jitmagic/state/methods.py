@@ -10,7 +10,7 @@ from typing import Any
 
 from jitmagic.options import JitOptions
 from jitmagic.state import region, values
-from jitmagic.state.declared import Subject
+from jitmagic.state.declared import Inspected
 from jitmagic.state.stateful import Stateful
 
 
@@ -45,7 +45,7 @@ class StatefulMethod:
         return types.MethodType(call, receiver)
 
     def _compile(self, receiver: Any) -> Any:
-        subject = Subject(self.fn, self.namespace, receiver, self.receiver_as)
+        subject = Inspected(self.fn, self.namespace, receiver, self.receiver_as)
         if self.dyn_vars is None and _is_pytree(receiver) and not region.holds_state(receiver):
             self._plain = self._plain or self.options.jit(self.fn)
             return self._plain

@@ -24,7 +24,7 @@ _LIMIT = 20_000
 
 
 @dataclass(eq=False)
-class Node:
+class PathNode:
     """One step of the way to the variables. `whole`: everything below it is dynamic; `leaf`: its number; `log`: a list
     that is only added to."""
 
@@ -32,7 +32,7 @@ class Node:
     whole: bool = False
     leaf: int | None = None
     log: bool = False
-    children: dict[Key, Node] = field(default_factory=dict)
+    children: dict[Key, PathNode] = field(default_factory=dict)
 
 
 class Tree:
@@ -41,7 +41,7 @@ class Tree:
     def __init__(
         self, leaves: Sequence[Place], tops: Sequence[Place] = (), logs: Sequence[Place] = ()
     ) -> None:
-        self.roots: dict[Any, Node] = {}
+        self.roots: dict[Any, PathNode] = {}
         for i, place in enumerate(leaves):
             self._add(place).leaf = i
         for place in tops:
@@ -49,14 +49,14 @@ class Tree:
         for place in logs:
             self._add(place).log = True
 
-    def _add(self, place: Place) -> Node:
+    def _add(self, place: Place) -> PathNode:
         chain = [place]
         while (parent := chain[-1].parent) is not None:
             chain.append(parent)
         root = chain.pop()
-        node = self.roots.setdefault(root_key(root), Node(root))
+        node = self.roots.setdefault(root_key(root), PathNode(root))
         for step in reversed(chain):
-            node = node.children.setdefault(step_key(step), Node(step))
+            node = node.children.setdefault(step_key(step), PathNode(step))
         return node
 
 
@@ -178,7 +178,7 @@ Change = tuple[Place, Held | None, Key | None, Any, Any]
 
 
 @dataclass(eq=False)
-class Binding:
+class RootBinding:
     """What the root of a path was bound to, before the trace and with the tracers in."""
 
     place: Place
@@ -196,16 +196,16 @@ class Region:
         self.appeared = False
         """The trace has put variables where there were none."""
         self.held: dict[int, Held] = {}
-        self.bindings = [Binding(n.place, n.place.look(), True) for n in tree.roots.values()]
+        self.bindings = [RootBinding(n.place, n.place.look(), True) for n in tree.roots.values()]
         for node in tree.roots.values():
             self._walk(node.place, node.place.look(), node, node.whole, node.whole)
         known = set(tree.roots)
         for place in around:
             if root_key(place) not in known:
-                self.bindings.append(Binding(place, place.look(), False))
+                self.bindings.append(RootBinding(place, place.look(), False))
             self._walk(place, place.look(), None, True, False)
 
-    def _walk(self, place: Place, value: Any, node: Node | None, whole: bool, known: bool) -> None:
+    def _walk(self, place: Place, value: Any, node: PathNode | None, whole: bool, known: bool) -> None:
         old = self.held.get(id(value))
         if len(self.held) > _LIMIT or (old is not None and (old.keys is None or not whole)):
             return
@@ -304,7 +304,7 @@ def _items_came_or_went(held: Held, now: dict[Key, Any]) -> bool:
     return sequence and sum(k[0] == "item" for k in now) != sum(k[0] == "item" for k in held.seeded)
 
 
-def _is_container(value: Any, node: Node | None) -> bool:
+def _is_container(value: Any, node: PathNode | None) -> bool:
     if value is MISSING or values.is_number(value) or values.is_leaf(value):
         return False
     if node is not None and node.children:

@@ -38,7 +38,7 @@ from jitmagic.state.entries import (
     Sequence,
     Set,
     Suspended,
-    Variable,
+    VariableEntry,
     is_special,
     origin_of,
     random_state,
@@ -155,7 +155,7 @@ class Snapshot:
         if is_a(value, np.ndarray):
             self._numpy(value, place, depth)
         elif adapter_for(value) is not None:
-            self._entries.append(Variable(value, path))
+            self._entries.append(VariableEntry(value, path))
         elif (entry := outside.entry_of(value, path, origin)) is not None:
             self._entries.append(entry)
             if outside.is_locked(value):
@@ -293,7 +293,7 @@ class Snapshot:
         found: dict[str, Write] = {}
         known = {id(v) for v in besides}
         for entry in self._entries:
-            if isinstance(entry, Variable) and id(entry.variable) in known:
+            if isinstance(entry, VariableEntry) and id(entry.variable) in known:
                 continue
             for path, origin, action, old, new in _guarded(entry.changes):
                 if path not in found and len(found) < _WRITES:

@@ -29,7 +29,7 @@ from jitmagic.state import (
 )  # fmt: skip
 from jitmagic.state.active import TraceAgain, active, tracing
 from jitmagic.state.below import AsBefore, Below
-from jitmagic.state.declared import Declared, Subject, unique
+from jitmagic.state.declared import Declared, Inspected, unique
 from jitmagic.state.errors import StateError, warn_lost, warn_stale
 from jitmagic.state.logs import can_be_noted
 from jitmagic.state.paths import Place
@@ -51,7 +51,7 @@ class Stateful:
 
     def __init__(
         self,
-        subject: Subject,
+        subject: Inspected,
         dyn_vars: Any,
         options: JitOptions,
         *,
@@ -125,12 +125,12 @@ class Stateful:
         """The user's function without its receiver."""
         return self.fn if self.receiver is None else types.MethodType(self.fn, self.receiver_object())
 
-    def subject(self, objects: taken_out.Objects) -> Subject:
+    def subject(self, objects: taken_out.Objects) -> Inspected:
         """The function as paths and reads are looked up for it, called with these objects."""
         given = {taken_out.path_of(at): value for at, value in objects.items()}
         if self.receiver is None:
-            return Subject(self.fn, self.namespace, given=given)
-        return Subject(self.fn, self.namespace, self.receiver_object(), self.receiver_as, given)
+            return Inspected(self.fn, self.namespace, given=given)
+        return Inspected(self.fn, self.namespace, self.receiver_object(), self.receiver_as, given)
 
     def receiver_object(self) -> Any:
         """The object whose method this is; StateError where it is gone."""

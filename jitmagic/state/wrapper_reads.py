@@ -16,7 +16,7 @@ from jitmagic.state.codegen import NOT_GIVEN, Cells, is_spelled_out, parameter_l
 from jitmagic.state.guards import Guards
 from jitmagic.state.paths import Place
 from jitmagic.state.plan import build
-from jitmagic.state.region import Node, refill, root_key, step_key
+from jitmagic.state.region import PathNode, refill, root_key, step_key
 from jitmagic.state.state_program import Instance, Owner, StateProgram
 from jitmagic.state.taken_out import Location, path_of
 from jitmagic.state.values import is_a
@@ -205,7 +205,7 @@ class Reads:
         for node in self.program.tree.roots.values():
             self._root(node)
 
-    def _root(self, node: Node) -> None:
+    def _root(self, node: PathNode) -> None:
         place = node.place
         if place._holder is self.program.given:
             text = next(name for at, name in self.objects.items() if path_of(at) == place.path)
@@ -219,7 +219,7 @@ class Reads:
             text = self._bound(place)
         self._node(node, text, place.look())
 
-    def _node(self, node: Node, text: str, value: Any) -> None:
+    def _node(self, node: PathNode, text: str, value: Any) -> None:
         if node.leaf is not None:
             self.lines.append(f"_jm_s{node.leaf} = {text}")
             self.spelled[node.leaf] = text
@@ -234,7 +234,7 @@ class Reads:
         for child in node.children.values():
             self._node(child, self._step(name, value, child), child.place.look())
 
-    def _size_guard(self, node: Node, name: str, value: Any) -> None:
+    def _size_guard(self, node: PathNode, name: str, value: Any) -> None:
         """A container that is dynamic as a whole, or on the way: it may have grown."""
         if node.log or id(node) in self._below_given:
             return
@@ -245,7 +245,7 @@ class Reads:
             if type(value).__getattribute__ is object.__getattribute__ and adapter_for(value) is None:
                 self.sizes.append((f"{name}.__dict__", len(values.own_dict(value) or ())))
 
-    def _whole_above(self, node: Node) -> bool:
+    def _whole_above(self, node: PathNode) -> bool:
         return id(node) in self._below_whole
 
     @functools.cached_property
@@ -258,7 +258,7 @@ class Reads:
         """`id` of the nodes at and below what is dynamic as a whole."""
         return self._below(lambda node: node.whole or self.owner.everything)
 
-    def _below(self, counts: Callable[[Node], bool]) -> set[int]:
+    def _below(self, counts: Callable[[PathNode], bool]) -> set[int]:
         found: set[int] = set()
         todo = [(n, counts(n)) for n in self.program.tree.roots.values()]
         while todo:
@@ -268,7 +268,7 @@ class Reads:
             todo += [(c, whole or c.whole) for c in node.children.values()]
         return found
 
-    def _step(self, name: str, value: Any, child: Node) -> str:
+    def _step(self, name: str, value: Any, child: PathNode) -> str:
         place = child.place
         if place.adapter is not None:
             slot = place.adapter.slot(value)
@@ -375,7 +375,7 @@ class Reads:
         holder = place.parent.look()
         if place.adapter is None and place.kind == "item" and not plain_items(holder):
             return None
-        return self._step(above, holder, Node(place))
+        return self._step(above, holder, PathNode(place))
 
 
 def plain_items(value: Any) -> bool:

@@ -19,9 +19,9 @@ import numpy as np
 
 from jitmagic.evidence import Problem
 from jitmagic.tracing import compat
+from jitmagic.tracing.lax_loops import counting
 from jitmagic.tracing.leaves import map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
-from jitmagic.tracing.loops import counting
 from jitmagic.tracing.recorder import OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
 

@@ -238,7 +238,7 @@ _NARROW = {"float16": (2e-2, 2e-3), "bfloat16": (4e-2, 4e-3)}
 _CALLABLE = frozenset(("function", "opaque", "class"))
 
 
-class Comparison:
+class Differences:
     """Tells where one picture differs from another. `more`: the second may hold more names and attributes, as a
     corrected cell does; `values` False: numbers may differ, shapes and structure may not; `finite`: numbers may differ
     where the first is NaN or infinite."""

@@ -17,7 +17,7 @@ import numpy as np
 from jitmagic.report import Finding
 from jitmagic.tracing.messages import is_of_jax
 from jitmagic.trial.claims import Claim
-from jitmagic.trial.picture import Comparison, Gap, Node, numbers
+from jitmagic.trial.picture import Differences, Gap, Node, numbers
 from jitmagic.trial.play import Ran
 
 GRAVE = ("error", "warning")
@@ -216,8 +216,8 @@ def _cannot_run(plain: Ran) -> bool:
     return plain.error is not None and is_of_jax(plain.error) or bool(plain.error is None and plain.tracers)
 
 
-def _comparison(claim: Claim) -> Comparison:
-    return Comparison(
+def _comparison(claim: Claim) -> Differences:
+    return Differences(
         more=True, values=claim.results != "other random", finite=claim.results == "where finite"
     )
 

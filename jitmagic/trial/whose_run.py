@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 
-class State(threading.local):
+class CallMode(threading.local):
     """How calls of watched functions in a thread are taken."""
 
     plain = 0
@@ -19,7 +19,7 @@ class State(threading.local):
     """In a run of ours of a whole cell: the checkers that it is about; others note nothing."""
 
 
-STATE = State()
+STATE = CallMode()
 
 
 class plainly:  # noqa: N801  used as a function; a generator would touch the user's exception on its way out

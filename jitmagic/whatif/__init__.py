@@ -15,7 +15,7 @@ from jitmagic import report
 from jitmagic.checking.subject import Subject
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
-from jitmagic.whatif.call import Call, CannotAsk, Program, Values, batched, listed
+from jitmagic.whatif.call import CannotAsk, StagedFunction, TypedCall, Values, batched, listed
 from jitmagic.whatif.devices import on_devices
 
 _ARGUMENT = re.compile(r"^values\['(\w+)'\]")
@@ -24,7 +24,7 @@ _ARGUMENT = re.compile(r"^values\['(\w+)'\]")
 def consider(subject: Subject, args: Any, kwargs: Any) -> None:
     """Answer `--vmap`, `--grad` and `--devices` for one call, into `subject.seen.what_if`."""
     asked = subject.settings.what_if
-    call = Call.of(subject, args, kwargs)
+    call = TypedCall.of(subject, args, kwargs)
     made: list[report.WhatIf] = []
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(), plainly():
         base = _plain_cost(subject, call)
@@ -38,10 +38,10 @@ def consider(subject: Subject, args: Any, kwargs: Any) -> None:
     subject.seen.what_if = tuple(replace(w, notes=(*w.notes, *frozen)) if w.works else w for w in made)
 
 
-def _plain_cost(subject: Subject, call: Call) -> report.Cost:
+def _plain_cost(subject: Subject, call: TypedCall) -> report.Cost:
     """The cost of the function as it is; unknown where it does not trace, which the report tells elsewhere."""
     try:
-        return Program(subject, call.run, call.types).cost
+        return StagedFunction(subject, call.run, call.types).cost
     except Exception:
         return report.Cost()
 
@@ -86,17 +86,17 @@ def _diagnosed(subject: Subject, exc: Exception) -> tuple[str, int | None]:
     line = problem.where.line if problem.where is not None else None
     if problem.op not in ("user", "other"):
         facts = function_facts(subject.fn, subject.name, subject.cell.body)
-        found = rules.run(ev.Evidence(facts, problems=(problem,)), rules.Settings())
+        found = rules.run(ev.Evidence(facts, problems=(problem,)), rules.Thresholds())
         if found:
             return found[0].message, found[0].span.line if found[0].span else line
     first = next((text.strip() for text in str(exc).splitlines() if text.strip()), "")
     return f"{type(exc).__name__}: {first}"[:400], line
 
 
-def _vmap(subject: Subject, call: Call, base: report.Cost) -> report.WhatIf:
+def _vmap(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf:
     names = subject.settings.what_if.vmap
     fn, types, size, title, notes = batched(subject, call, 1)
-    program = Program(subject, fn, types)
+    program = StagedFunction(subject, fn, types)
     if base.flops and program.cost.flops:
         ratio = program.cost.flops / (base.flops * size)
         if ratio > 1.2 and "new axis" in title:
@@ -104,7 +104,7 @@ def _vmap(subject: Subject, call: Call, base: report.Cost) -> report.WhatIf:
     return program.told("vmap", title, base, arguments=names, size=size, notes=notes)
 
 
-def _grad(subject: Subject, call: Call, base: report.Cost) -> report.WhatIf:
+def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf:
     import jax
     import jax.numpy as jnp
 
@@ -122,12 +122,12 @@ def _grad(subject: Subject, call: Call, base: report.Cost) -> report.WhatIf:
         others = {n: values[n] for n in rest}
         return jax.value_and_grad(lambda v: total({**others, **v}))({n: values[n] for n in inner})
 
-    program = Program(subject, both, call.types)
+    program = StagedFunction(subject, both, call.types)
     title = f"value and gradient for {listed(names)}"
     return program.told("grad", title, base, arguments=names, notes=notes)
 
 
-def _scalar(call: Call) -> tuple[Callable[[Values], Any], tuple[str, ...]]:
+def _scalar(call: TypedCall) -> tuple[Callable[[Values], Any], tuple[str, ...]]:
     """The function as one that returns a number, and a note where its result had to be summed for that."""
     import jax
     import jax.numpy as jnp

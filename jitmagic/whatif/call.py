@@ -23,7 +23,7 @@ class CannotAsk(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class TypedCall:
     """One call of the function, its array arguments by name as types, the others held fixed."""
 
     fn: Callable[..., Any]
@@ -31,7 +31,7 @@ class Call:
     types: Values
 
     @classmethod
-    def of(cls, subject: Subject, args: Any, kwargs: Any) -> Call:
+    def of(cls, subject: Subject, args: Any, kwargs: Any) -> TypedCall:
         bound = inspect.signature(subject.fn).bind(*args, **kwargs)
         static = subject.options.static_parameters(subject.fn)
         types = {n: types_of(v) for n, v in bound.arguments.items() if n not in static and is_arrays(v)}
@@ -57,7 +57,7 @@ class Call:
                 raise CannotAsk(f"`{name}` is {how} in this call")
 
 
-class Program:
+class StagedFunction:
     """A function of named arguments taken through the stages, as far as the settings allow."""
 
     def __init__(self, subject: Subject, fn: Callable[[Values], Any], types: Values) -> None:
@@ -92,7 +92,7 @@ def _anonymous(fn: Callable[[Values], Any]) -> Callable[[Values], Any]:
 
 
 def batched(
-    subject: Subject, call: Call, multiple: int
+    subject: Subject, call: TypedCall, multiple: int
 ) -> tuple[Callable[[Values], Any], Values, int, str, tuple[str, ...]]:
     """The vmapped function, its types, the batch and what was chosen: the leading axis where that traces.
 

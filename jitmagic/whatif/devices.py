@@ -10,9 +10,9 @@ from typing import Any
 from jitmagic import report
 from jitmagic.checking.subject import Subject
 from jitmagic.whatif.call import (
-    Call,
     CannotAsk,
-    Program,
+    StagedFunction,
+    TypedCall,
     Values,
     batched,
     like,
@@ -25,7 +25,7 @@ from jitmagic.whatif.call import (
 AXIS = "devices"
 
 
-def on_devices(subject: Subject, call: Call) -> report.WhatIf:
+def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     """The answer to `--devices N`; CannotAsk where there are no such devices or nothing can be split."""
     import numpy as np
     from jax.sharding import Mesh
@@ -44,8 +44,8 @@ def on_devices(subject: Subject, call: Call) -> report.WhatIf:
     mesh = Mesh(np.array(devices), (AXIS,))
     placed = _place(types, shared, rows, mesh)
     with _unless_committed():
-        program = Program(subject, fn, placed)
-        one = Program(subject, fn, _place(types, shared, rows, Mesh(np.array(devices[:1]), (AXIS,))))
+        program = StagedFunction(subject, fn, placed)
+        one = StagedFunction(subject, fn, _place(types, shared, rows, Mesh(np.array(devices[:1]), (AXIS,))))
     whole = _whole(placed)
     constants, size = _constants(subject, program)
     words = f"{title}, on {count} devices" if title else f"on {count} devices"
@@ -124,7 +124,7 @@ def _unless_committed() -> Iterator[None]:
         ) from None
 
 
-def _per_device(program: Program, one: Program) -> report.Cost:
+def _per_device(program: StagedFunction, one: StagedFunction) -> report.Cost:
     """The part of one device: our count of the whole, by XLA's ratio of the shared program to that of one device."""
     before, after = _analysed_flops(one), _analysed_flops(program)
     known = one.cost.flops is not None and before and after is not None
@@ -132,14 +132,14 @@ def _per_device(program: Program, one: Program) -> report.Cost:
     return report.Cost(one.cost.flops * after / before if known else None, None, program.cost.peak_bytes)  # type: ignore[operator]
 
 
-def _analysed_flops(program: Program) -> float | None:
+def _analysed_flops(program: StagedFunction) -> float | None:
     try:
         return float(program.compiled.cost_analysis()["flops"])
     except Exception:
         return None
 
 
-def _collectives(program: Program) -> tuple[report.Collective, ...]:
+def _collectives(program: StagedFunction) -> tuple[report.Collective, ...]:
     from jitmagic.measure.collectives import collectives
 
     return collectives(program.compiled.as_text()) if program.compiled is not None else ()
@@ -150,7 +150,7 @@ def _whole(types: Values) -> list[tuple[str, Any]]:
     return [(k, t) for k, t in named_leaves(types) if not t.sharding.spec and t.shape]
 
 
-def _constants(subject: Subject, program: Program) -> tuple[list[str], int]:
+def _constants(subject: Subject, program: StagedFunction) -> tuple[list[str], int]:
     """Closed-over arrays by name, and the bytes of all."""
     from jitmagic.tracing import compat
 

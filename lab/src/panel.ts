@@ -1,4 +1,4 @@
-/** The buttons of the panel (jitmagic/panel/words.py) that a kernel can't serve: writing into a cell, and copying. */
+/** The buttons of the panel (jitmagic/panel/markup.py) that a kernel can't serve: writing into a cell, and copying. */
 
 import type { Cell, ICellModel } from '@jupyterlab/cells';
 import { NotebookPanel } from '@jupyterlab/notebook';

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jitmagic.state import made
-from jitmagic.state.declared import Subject
+from jitmagic.state.declared import Inspected
 
 MADE = {
     "a decorator": "@jitmagic.jit\ndef g(x):\n    return x * gain\n",
@@ -59,7 +59,7 @@ def test_what_is_noted_of_one_function_is_noted_in_one_place() -> None:
     def f(x: Any) -> Any:
         return x
 
-    (fn, one), (again, other) = made.noting(Subject(f)), made.noting(Subject(f))
+    (fn, one), (again, other) = made.noting(Inspected(f)), made.noting(Inspected(f))
     assert fn is again and one is other and one.frozen is None
     assert fn(1.0) == 1.0 and one.frozen is not None
 

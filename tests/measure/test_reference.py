@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jitmagic.measure.compare import compare
-from jitmagic.measure.reference import CannotEvaluate, Program, largest_reduction, mended, op_by_op
+from jitmagic.measure.reference import CannotEvaluate, TracedProgram, largest_reduction, mended, op_by_op
 
 
 def traced(f, *args):
@@ -25,7 +25,9 @@ def test_a_miscompiled_sum_is_the_compilers_fault(size):
     compiled = jax.jit(logs)(y)
     wrong = not np.isclose(float(compiled), truth, rtol=1e-3)
     program = traced(logs, y)
-    found = compare(logs(y), compiled, reference=Program(program, [y]), terms=largest_reduction(program))
+    found = compare(
+        logs(y), compiled, reference=TracedProgram(program, [y]), terms=largest_reduction(program)
+    )
     assert bool(found) == wrong
     assert all(d.compiler and d.reason == "values" for d in found)
     assert float(op_by_op(program, y)[0]) == pytest.approx(truth, rel=1e-4)
@@ -34,7 +36,7 @@ def test_a_miscompiled_sum_is_the_compilers_fault(size):
 def test_a_wrong_compiler_is_blamed_whatever_this_one_does():
     y = jnp.full(4096, 3.0)
     program = traced(logs, y)
-    (found,) = compare(logs(y), jnp.float32(8999.8), reference=Program(program, [y]), terms=4096)
+    (found,) = compare(logs(y), jnp.float32(8999.8), reference=TracedProgram(program, [y]), terms=4096)
     assert found.compiler and found.eager.startswith("118") and found.jit == "8999.8"
 
 
@@ -49,7 +51,7 @@ def test_the_remedy_gives_the_right_sum_and_is_not_tried_where_it_would_print_tw
 
 def test_an_impure_function_is_not_the_compilers_fault():
     program = traced(lambda x: x * 2, jnp.ones(3))
-    (found,) = compare(jnp.ones(3) * 3, jnp.ones(3) * 2, reference=Program(program, [jnp.ones(3)]))
+    (found,) = compare(jnp.ones(3) * 3, jnp.ones(3) * 2, reference=TracedProgram(program, [jnp.ones(3)]))
     assert not found.compiler
 
 
@@ -133,7 +135,7 @@ def test_the_budget_ends_a_long_evaluation():
     ticks = iter(range(10_000))
     program = traced(lambda x: jax.lax.fori_loop(0, 1000, lambda i, c: c * 1.5, x), 1.0)
     with pytest.raises(CannotEvaluate):
-        Program(program, [1.0], budget_s=20, clock=lambda: next(ticks))()
+        TracedProgram(program, [1.0], budget_s=20, clock=lambda: next(ticks))()
     assert next(ticks) < 100
 
 
@@ -144,21 +146,21 @@ def test_noise_is_small_where_rounding_is_harmless_and_large_where_it_is_not():
         return jax.lax.fori_loop(0, 60, lambda i, c: 3.9 * c * (1 - c), x)
 
     for f, harmless in ((lambda x: jnp.sin(x) * 2, True), (chaotic, False)):
-        program = Program(traced(f, x), [x])
+        program = TracedProgram(traced(f, x), [x])
         moved = abs(float(program()[0]) - float(program.noisy()[0]))
         assert (moved < 1e-5) == harmless
 
 
 def test_noise_leaves_exact_numbers_alone():
     x = jnp.array([0.0, 1.0, -3.0, jnp.inf, jnp.nan])
-    program = Program(traced(lambda x: (x + 1, jnp.int32(3)), x), [x])
+    program = TracedProgram(traced(lambda x: (x + 1, jnp.int32(3)), x), [x])
     np.testing.assert_array_equal(program.noisy()[0], x + 1)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32, jnp.complex64])
 def test_noise_moves_by_one_unit(dtype):
     x = jnp.linspace(0.3, 0.9, 5).astype(dtype)
-    (moved,) = Program(traced(lambda v: v, x), [x]).noisy()
+    (moved,) = TracedProgram(traced(lambda v: v, x), [x]).noisy()
     off = np.abs(np.asarray(moved, complex) - np.asarray(x, complex))
     assert (off > 0).all() and (off <= float(jnp.finfo(dtype).eps)).all()
 
@@ -205,7 +207,7 @@ def test_other_patterns_of_the_same_fault(name):
     f, x, truth = PATTERNS[name]
     compiled, program = jax.jit(f)(x), traced(f, x)
     wrong = not np.allclose(total(compiled), truth, rtol=1e-3)
-    found = compare(f(x), compiled, reference=Program(program, [x]), terms=largest_reduction(program))
+    found = compare(f(x), compiled, reference=TracedProgram(program, [x]), terms=largest_reduction(program))
     assert bool(found) == wrong and all(d.compiler for d in found)
 
 
@@ -235,7 +237,8 @@ def test_ordinary_rounding_is_not_blamed_on_anybody(name):
     f, x = ORDINARY[name][0], jnp.asarray(ORDINARY[name][1])
     program = traced(f, x)
     assert (
-        compare(f(x), jax.jit(f)(x), reference=Program(program, [x]), terms=largest_reduction(program)) == ()
+        compare(f(x), jax.jit(f)(x), reference=TracedProgram(program, [x]), terms=largest_reduction(program))
+        == ()
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitmagic.render import html, session, text
+from jitmagic.render import html, text, timeline
 from jitmagic.report import Compilation, Report, Session
 
 
@@ -107,4 +107,4 @@ def test_hostile_names_are_escaped():
     bad = '</svg><script>alert(1)</script>"'
     made = (Compilation(bad, argument=bad, before=bad, after=bad, reason="shape", compile_s=1.0),) * 100
     page = html(Report(session=Session(made)))
-    assert "<script" not in page and page.count("<tr") <= session.ROWS + 5
+    assert "<script" not in page and page.count("<tr") <= timeline.ROWS + 5

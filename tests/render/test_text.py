@@ -8,7 +8,7 @@ import pytest
 
 from jitmagic import render
 from jitmagic.render.escape import columns
-from jitmagic.render.parts import Document, Listing, Mark, Para, Row, Run, Table, runs
+from jitmagic.render.parts import Document, Listing, Mark, Para, Phrase, Row, Table, runs
 from jitmagic.render.text import bar, wrap
 from jitmagic.render.text import render as draw
 from jitmagic.report import CellText, Finding, FunctionReport, Report, Span, State
@@ -110,7 +110,7 @@ def test_empty_columns_of_a_table_are_left_out():
 
 
 def test_a_table_wraps_its_widest_cells():
-    table = Table(("a", "b"), (((Run("word " * 30),), (Run("12"),)),), frozenset({1}))
+    table = Table(("a", "b"), (((Phrase("word " * 30),), (Phrase("12"),)),), frozenset({1}))
     lines = draw(Document((), (table,)), width=40).split("\n")
     assert len(lines) > 3 and max(map(len, lines)) <= 40 and lines[1].endswith("12")
 

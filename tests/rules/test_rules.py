@@ -24,7 +24,7 @@ from jitmagic.evidence import (
     Write,
 )
 from jitmagic.report import Finding
-from jitmagic.rules import RULES, Settings, run
+from jitmagic.rules import RULES, Thresholds, run
 
 INTERNAL = re.compile(r"Tracer<|jaxpr|aval|ShapedArray|JitTracer|DynamicJaxpr")
 FILE = "<cell>"
@@ -300,7 +300,7 @@ def test_large_constant_follows_the_setting() -> None:
     read = "y = x @ w + b"
     evidence = state_evidence(variable("w", STATE, read, bytes=8_000_000))
     check(run(evidence), "large-constant", read, "w")
-    assert [f.severity for f in run(evidence, Settings(large_constant=10_000_000))] == ["note"]
+    assert [f.severity for f in run(evidence, Thresholds(large_constant=10_000_000))] == ["note"]
 
 
 def test_state_write_unless_declared_dynamic() -> None:

@@ -68,7 +68,7 @@ def test_a_while_loop_is_left_to_the_other_way() -> None:
 
 
 def test_long_programs_are_not_dispatched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finite, "_Watch", None)
+    monkeypatch.setattr(finite, "_NotFiniteWatch", None)
     program = jax.jit(turns).trace(jnp.ones(2)).jaxpr
     monkeypatch.setattr(finite, "MANY", 5)
     found = finite.first_not_finite(program, [jnp.ones(2)])

@@ -11,7 +11,7 @@ from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
 from jitmagic.fixes.stores.updates import updated
 from jitmagic.rules.base import root
-from jitmagic.rules.source import only_stored, stores_into
+from jitmagic.rules.parsed_text import only_stored, stores_into
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text

@@ -11,7 +11,7 @@ from typing import Any
 
 from jitmagic.evidence import Unrolled, Where
 from jitmagic.silent.code import is_repeating, names_in
-from jitmagic.silent.program import Stack, all_equations
+from jitmagic.silent.in_program import Stack, all_equations
 from jitmagic.source.tree import ByCode, Source, line_of, nodes_of, source_of, span_of, walk
 
 TURNS = 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jitmagic import units
 from jitmagic.render.escape import brief
-from jitmagic.render.parts import Cell, Inline, Para, Part, Run, Section, Table, Verdict, runs
+from jitmagic.render.parts import Cell, Inline, Para, Part, Phrase, Section, Table, VerdictLine, runs
 from jitmagic.render.strips import Stretch, Strip
 from jitmagic.report import Compilation, Session
 
@@ -50,12 +50,12 @@ def asked_for(session: Session) -> list[Compilation]:
     return [c for c in session.compilations if c.origin != "check"]
 
 
-def verdict(session: Session) -> Verdict:
+def verdict(session: Session) -> VerdictLine:
     """`3min 12s compiling, 80 % in cell 7: weak types`."""
     made = asked_for(session)
     total = sum(c.seconds for c in made)
     if not total:
-        return Verdict("·", "note", "session", (Run("nothing was traced or compiled yet"),))
+        return VerdictLine("·", "note", "session", (Phrase("nothing was traced or compiled yet"),))
     counted = units.counted(len(made), "program")
     words = f"{units.seconds(total)} of tracing and compiling for {counted}"
     cell, share, why = _most(made, total)
@@ -64,7 +64,9 @@ def verdict(session: Session) -> Verdict:
     avoidable = any(
         c.reason not in ("first", "redefined") for c in session.compilations if c.origin == "user"
     )
-    return Verdict("!" if avoidable else "·", "warning" if avoidable else "note", "session", (Run(words),))
+    return VerdictLine(
+        "!" if avoidable else "·", "warning" if avoidable else "note", "session", (Phrase(words),)
+    )
 
 
 def _most(compilations: Sequence[Compilation], total: float) -> tuple[int | None, float, str]:
@@ -106,8 +108,8 @@ def _groups(compilations: Sequence[Compilation], total: float) -> Section:
     inner: tuple[Part, ...] = (Table(head, rows, frozenset({0, 2, 3, 4})),)
     if rest := ranked[GROUPS:]:
         seconds = units.seconds(sum(g.seconds for g in rest))
-        inner += (Para((Run(f"… {units.counted(len(rest), 'row')} more, {seconds}"),)),)
-    return Section((Run("by cell and function:", "strong"),), inner)
+        inner += (Para((Phrase(f"… {units.counted(len(rest), 'row')} more, {seconds}"),)),)
+    return Section((Phrase("by cell and function:", "strong"),), inner)
 
 
 def _group_row(group: Group, total: float) -> tuple[Cell, ...]:
@@ -117,13 +119,13 @@ def _group_row(group: Group, total: float) -> tuple[Cell, ...]:
         words[reason] = words.get(reason, 0) + 1
     told = [f"{count} × {reason}" if count > 1 else reason for reason, count in words.items()]
     share = f"{group.seconds / total:.0%}".replace("%", " %")
-    return (*_where(group.cell, group.name, group.made[0]), (Run(str(len(group.made))),),
-            (Run(units.seconds(group.seconds)),), (Run(share),), runs(units.listed(told, 4)))  # fmt: skip
+    return (*_where(group.cell, group.name, group.made[0]), (Phrase(str(len(group.made))),),
+            (Phrase(units.seconds(group.seconds)),), (Phrase(share),), runs(units.listed(told, 4)))  # fmt: skip
 
 
 def _where(cell: int | None, name: str, made: Compilation) -> tuple[Inline, Inline]:
     number = str(cell) if cell is not None else ""
-    return (Run(number),), (Run(brief(name, 40), "plain" if made.origin in ORIGINS else "code"),)
+    return (Phrase(number),), (Phrase(brief(name, 40), "plain" if made.origin in ORIGINS else "code"),)
 
 
 def why(made: Compilation, values: bool = True) -> str:
@@ -164,10 +166,13 @@ def _timeline(compilations: Sequence[Compilation]) -> Section:
         rows.append(_row(made, at, total))
         at += made.seconds
     head = ("at", "cell", "function", "trace", "lower", "compile", "in turn", "why")
-    title = (Run("timeline:", "strong"), Run(" each program in order; the bars leave out the time between"))
+    title = (
+        Phrase("timeline:", "strong"),
+        Phrase(" each program in order; the bars leave out the time between"),
+    )
     inner: list[Part] = [Table(head, tuple(rows), frozenset({0, 1, 3, 4, 5}))] if rows else []
     if hidden := len(functions) - len(shown):
-        inner.append(Para((Run(f"… {units.counted(hidden, 'shorter one')} in the report's data"),)))
+        inner.append(Para((Phrase(f"… {units.counted(hidden, 'shorter one')} in the report's data"),)))
     return Section(title, tuple(inner), fold=len(rows) > 12)
 
 
@@ -178,13 +183,13 @@ def _row(made: Compilation, place: float, total: float) -> tuple[Cell, ...]:
             stages.append(Stretch(place / total, (place + seconds) / total, tone))
             place += seconds
     times = (
-        (Run(units.seconds(s) if s is not None else ""),)
+        (Phrase(units.seconds(s) if s is not None else ""),)
         for s in (made.trace_s, made.lower_s, made.compile_s)
     )
-    cached = [Run(" (from the persistent cache)")] if made.cached else []
+    cached = [Phrase(" (from the persistent cache)")] if made.cached else []
     strip = Strip(tuple(stages), words=f"{units.seconds(made.seconds)} of {units.seconds(total)}")
     number, name = _where(made.cell, made.function, made)
-    return ((Run(units.seconds(made.start_s)),), number, name, *times, strip, (*runs(why(made)), *cached))
+    return ((Phrase(units.seconds(made.start_s)),), number, name, *times, strip, (*runs(why(made)), *cached))
 
 
 def _remarks(session: Session) -> list[str]:

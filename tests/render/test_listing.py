@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jitmagic.render.listing import MOST, around, cell_rows, marked, split
 from jitmagic.render.parts import Mark, Row, crop, segments, shown
-from jitmagic.render.source import MOST, around, cell_rows, marked, split
 from jitmagic.report import Finding, Span
 
 CELL = """%%jit

@@ -25,7 +25,7 @@ STDLIB_RANDOM = frozenset("random gauss randrange seed sample choices getrandbit
 
 
 @dataclass(frozen=True)
-class Source:
+class ParsedText:
     """A parsed text, and how far its lines and columns are from those the user sees."""
 
     tree: ast.Module
@@ -110,7 +110,7 @@ def only_stored(function: ast.AST, name: str) -> list[ast.stmt]:
 
 
 @functools.lru_cache(maxsize=16)
-def parse(function: Function) -> Source | None:
+def parse(function: Function) -> ParsedText | None:
     """The definition of the function, or None where there is no source."""
     tree = _tree(function.source)
     if tree is None:
@@ -125,7 +125,7 @@ def parse(function: Function) -> Source | None:
 
 
 @functools.lru_cache(maxsize=16)
-def parse_cell(function: Function) -> Source | None:
+def parse_cell(function: Function) -> ParsedText | None:
     """The whole cell that defines the function; its definition alone where the cell is not known."""
     tree = _tree(function.cell)
     last = function.name.rsplit(".", 1)[-1]
@@ -172,7 +172,7 @@ def depends_on_values(node: ast.AST) -> bool:
     return any(depends_on_values(n) for n in ast.iter_child_nodes(node))
 
 
-def first_use(source: Source, name: str) -> Where | None:
+def first_use(source: ParsedText, name: str) -> Where | None:
     """The first place in the function's body that computes with `name`."""
     node = source.own()
     body = node.body if isinstance(node, FunctionNode) else [node]
@@ -183,12 +183,12 @@ def first_use(source: Source, name: str) -> Where | None:
     return None
 
 
-def _source(function: Function, tree: ast.Module, text: str, lines: int, columns: int) -> Source:
+def _source(function: Function, tree: ast.Module, text: str, lines: int, columns: int) -> ParsedText:
     names = dict(CONVENTIONS)
     for part in (function.cell, text):
         names.update(_imported(part))
     names.update((name, f"__main__.{name}") for name in function.own_names)
-    return Source(tree, tuple(text.splitlines()), function, lines, columns, names)
+    return ParsedText(tree, tuple(text.splitlines()), function, lines, columns, names)
 
 
 @functools.lru_cache(maxsize=8)
