@@ -11,7 +11,8 @@ from typing import Literal
 from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.listing import around, in_cell, left_out, marked, split
-from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
+from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
+from jitmagic.render.payload import FINDINGS
 from jitmagic.report import Finding, Fix, Report, Span
 from jitmagic.units import counted, listed
 
@@ -54,6 +55,12 @@ class Telling:
         """For the findings of `report`."""
         return cls(report, medium, split(report.cell.source))
 
+    def buttons(self, finding: Finding, fix: int) -> tuple[Buttons, ...]:
+        """The place for the buttons of a fix, where the report's data hold the findings in its own order."""
+        all_there = len(self.report.findings) <= FINDINGS
+        at = next((i for i, one in enumerate(self.report.findings) if one is finding), None)
+        return (Buttons(at, fix),) if self.medium == "html" and all_there and at is not None else ()
+
 
 def finding_section(finding: Finding, telling: Telling) -> Section:
     """The finding with its place, its culprits, the help and every fix."""
@@ -66,6 +73,8 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
     for number, fix in enumerate(finding.fixes, 1):
         name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
         section = _fix_section(fix, name, finding, telling)
+        if fix.verified and fix.applicability != "display" and section.parts:
+            section = replace(section, parts=(*section.parts, *telling.buttons(finding, number - 1)))
         parts.append(replace(section, fold=number > 1 and bool(section.parts)))
     more = _more(finding, proved)
     if more and telling.medium == "html":

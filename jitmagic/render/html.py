@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from jitmagic.render.escape import columns, for_html, one_line
 from jitmagic.render.parts import (
     Bar,
+    Buttons,
     Cell,
     Diff,
     Document,
@@ -142,6 +143,8 @@ def _part(part: Part) -> str:
             return _table(part)
         case Picture():
             return _picture(part)
+        case Buttons():
+            return f'<div class="jm-fix" data-fix="{part.finding}.{part.fix}"></div>'
 
 
 def _section(part: Section) -> str:

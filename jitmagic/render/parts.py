@@ -121,7 +121,15 @@ class Section:
     medium: Medium = "both"
 
 
-Part = Para | Listing | Diff | Table | Picture | Section
+@dataclass(frozen=True)
+class Buttons:
+    """Where the editor may put buttons for a fix: its finding and its number in the report's data, from 0."""
+
+    finding: int
+    fix: int
+
+
+Part = Para | Listing | Diff | Table | Picture | Section | Buttons
 
 
 @dataclass(frozen=True)

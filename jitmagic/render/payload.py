@@ -50,7 +50,7 @@ def _within(findings: list[Finding], left: list[str]) -> tuple[Finding, ...]:
         for fix in finding.fixes:
             room -= len(fix.cell or "") + len(fix.diff or "")
             dropped += room < 0 and fix.cell is not None
-            fixes.append(fix if room >= 0 else replace(fix, cell=None, diff=None))
+            fixes.append(fix if room >= 0 else replace(fix, cell=None, diff=None, applicability="display"))
         out.append(replace(finding, fixes=tuple(fixes)))
     _count(left, dropped, "corrected cell")
     return tuple(out)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from jitmagic.render.escape import columns, fit, one_line
 from jitmagic.render.parts import (
     Bar,
+    Buttons,
     Cell,
     Diff,
     Document,
@@ -105,6 +106,8 @@ def _part(part: Part, width: int) -> list[Line]:
             return _table(part, width)
         case Picture():
             return wrap(runs(part.words), width)
+        case Buttons():
+            return []
 
 
 def _para(part: Para, width: int) -> list[Line]:

@@ -41,7 +41,9 @@ def _others() -> list[threading.Thread]:
 def _begins(thread: threading.Thread) -> Iterator[Any]:
     """What a thread will call, and what the functions of the user's that it is in know by a name."""
     yield from (
-        v for v in vars(thread).values() if is_a(v, types.FunctionType | types.MethodType) and _is_users(v)
+        v
+        for v in vars(thread).copy().values()
+        if is_a(v, types.FunctionType | types.MethodType) and _is_users(v)
     )
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:

@@ -4,11 +4,11 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { openLintPanel } from '@codemirror/lint';
 
-import { apply, fixAt } from './layer';
-import { serveButtons, showButtons } from './panel';
+import { apply, fixAt, hasMarks } from './layer';
+import { addStyles, serveButtons } from './panel';
 import { listen } from './requests';
+import { openList } from './shown';
 import { NotebookWatch, Options, viewOf } from './watch';
 
 const ID = 'jitmagic:plugin';
@@ -35,7 +35,7 @@ function activate(
   const watches = new Set<NotebookWatch>();
   let settings: ISettingRegistry.ISettings | null = null;
 
-  showButtons();
+  addStyles();
   const redraw = () => watches.forEach(watch => watch.schedule());
   tracker.widgetAdded.connect((_, panel) => {
     const watch = new NotebookWatch(panel, () => options);
@@ -59,7 +59,7 @@ function activate(
   });
   app.commands.addCommand(FIX, {
     label: 'Apply the jitmagic Fix to the Cell',
-    caption: 'Write the proved fix of the finding at the cursor, or of the first one, into the active cell',
+    caption: 'Write the tested fix of the finding at the cursor, or of the first one, into the active cell',
     isEnabled: () => {
       const editor = view();
       return editor !== null && fixAt(editor) !== null;
@@ -74,11 +74,11 @@ function activate(
   });
   app.commands.addCommand(LIST, {
     label: "List the Cell's jitmagic Findings",
-    isEnabled: () => view() !== null,
+    isEnabled: () => view() !== null && hasMarks(view()!),
     execute: () => {
       const editor = view();
       if (editor) {
-        openLintPanel(editor);
+        openList(editor);
       }
     }
   });

@@ -1,12 +1,13 @@
 /** The marks in one CodeMirror editor. */
 
-import { Diagnostic, lintGutter, lintKeymap, setDiagnostics, setDiagnosticsEffect } from '@codemirror/lint';
+import { Diagnostic, setDiagnostics, setDiagnosticsEffect } from '@codemirror/lint';
 import { EditorState, Extension, RangeSetBuilder, StateEffect, StateField, Compartment } from '@codemirror/state';
-import { Decoration, DecorationSet, EditorView, GutterMarker, WidgetType, gutter, keymap } from '@codemirror/view';
+import { Decoration, DecorationSet, EditorView, GutterMarker, WidgetType, gutter } from '@codemirror/view';
 
 import { applied, canApply, change } from './fix';
 import { EndNote, Heat, Marks, Squiggle, isEmpty, noteWords } from './marks';
 import { Fix } from './report';
+import { Layer, icons, messages } from './shown';
 import { theme } from './theme';
 import { actionName, tooltip } from './tooltip';
 
@@ -45,6 +46,11 @@ function marksOf(state: EditorState): Marks {
   return state.field(drawn, false)?.marks ?? NONE;
 }
 
+/** Whether anything of a report is drawn in the editor. */
+export function hasMarks(view: EditorView): boolean {
+  return !isEmpty(marksOf(view.state));
+}
+
 /** Show `marks` in the editor, in the place of what was there. */
 export function show(view: EditorView, marks: Marks, withGutter: boolean): void {
   const known = view.state.field(drawn, false) !== undefined;
@@ -52,12 +58,12 @@ export function show(view: EditorView, marks: Marks, withGutter: boolean): void 
     return;
   }
   if (!known) {
-    view.dispatch({ effects: StateEffect.appendConfig.of([drawn, dropOnEdit, gutters.of([]), keymap.of(lintKeymap), theme]) });
+    view.dispatch({ effects: StateEffect.appendConfig.of([drawn, dropOnEdit, gutters.of([]), messages(LAYER), theme]) });
   }
   view.dispatch({
     effects: [setMarks.of(marks), gutters.reconfigure(withGutter && !isEmpty(marks) ? bars(marks) : [])]
   });
-  view.dispatch(setDiagnostics(view.state, marks.squiggles.map(diagnostic)));
+  view.dispatch(setDiagnostics(view.state, marks.squiggles.flatMap(s => segments(view.state, s).map(diagnostic))));
 }
 
 /** The first fix that can be applied in this editor, from the finding at the cursor where one is there. */
@@ -75,6 +81,25 @@ export function apply(view: EditorView, fix: Fix): void {
   if (after !== before) {
     view.dispatch({ changes: change(before, after), userEvent: 'input.jitmagic', scrollIntoView: true });
   }
+}
+
+const LAYER: Layer = { squiggles: state => marksOf(state).squiggles, apply };
+
+/** A stretch of several lines as one for each, without their indentation. */
+function segments(state: EditorState, squiggle: Squiggle): Squiggle[] {
+  const { from, to } = squiggle;
+  const made: Squiggle[] = [];
+  for (let line = state.doc.lineAt(from); line.from < to; line = state.doc.line(line.number + 1)) {
+    const start = Math.max(from, line.from + line.text.search(/\S|$/));
+    const end = Math.min(to, line.from + line.text.trimEnd().length);
+    if (start < end) {
+      made.push({ ...squiggle, from: start, to: end });
+    }
+    if (line.number === state.doc.lines) {
+      break;
+    }
+  }
+  return made;
 }
 
 function diagnostic(squiggle: Squiggle): Diagnostic {
@@ -149,14 +174,14 @@ class HeatMarker extends GutterMarker {
 
 /** Icons of the findings, and the heat of the lines where there is any. */
 function bars(marks: Marks): Extension {
-  const icons = marks.squiggles.length ? [lintGutter()] : [];
+  const found = marks.squiggles.length ? [icons(LAYER)] : [];
   if (!marks.heat.length) {
-    return icons;
+    return found;
   }
   const byLine = new Map(marks.heat.map(heat => [heat.line, new HeatMarker(heat)]));
   const heat = gutter({
     class: 'jm-heat-gutter',
     lineMarker: (view, block) => byLine.get(view.state.doc.lineAt(block.from).number) ?? null
   });
-  return [...icons, heat];
+  return [...found, heat];
 }

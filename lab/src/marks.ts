@@ -39,10 +39,12 @@ export interface Wanted {
   heat: boolean;
 }
 
-/** A report whose own cell this is, or one with findings that lie in it under the name `codeName`. */
+/** A report whose own cell this is, or one with findings that lie in it under the name of its code. */
 export interface Source {
   report: Report;
   own: boolean;
+  /** Made here, or signed: a stranger's report says what it will, and offers nothing to be written. */
+  trusted: boolean;
 }
 
 /** Shown as words behind their line. */
@@ -55,11 +57,11 @@ export function marksFor(text: string, sources: Source[], isHere: (name: string)
   const lines = text.split('\n');
   const marks: Marks = { squiggles: [], heat: [], notes: [] };
   const seen = new Set<string>();
-  for (const { report, own } of sources) {
+  for (const { report, own, trusted } of sources) {
     if (wanted.squiggles) {
       for (const finding of report.findings) {
         const here = finding.span && (finding.span.cell === null ? own : isHere(finding.span.cell));
-        const mark = here ? squiggle(finding, finding.span!, lines) : null;
+        const mark = here ? squiggle(withoutFixes(finding, own, trusted), finding.span!, lines) : null;
         const key = mark && `${mark.from} ${mark.to} ${finding.code} ${finding.function}`;
         const shown = mark?.severity !== 'note' || (wanted.notes && !(wanted.constants && TOLD_BEHIND.has(finding.kind)));
         if (mark && key && shown && !seen.has(key)) {
@@ -83,6 +85,15 @@ export function marksFor(text: string, sources: Source[], isHere: (name: string)
   marks.heat.sort((a, b) => a.line - b.line);
   marks.notes = [...notes.values()].sort((a, b) => a.line - b.line);
   return marks;
+}
+
+/** The finding without what can't be applied here: fixes are whole texts of the report's own cell. */
+function withoutFixes(finding: Finding, own: boolean, trusted: boolean): Finding {
+  if (own && trusted) {
+    return finding;
+  }
+  const help = trusted ? finding.help : [finding.help, 'saved report, not checked here'].filter(Boolean).join('; ');
+  return { ...finding, fixes: [], help };
 }
 
 export function isEmpty(marks: Marks): boolean {

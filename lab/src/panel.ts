@@ -4,15 +4,16 @@ import type { Cell, ICellModel } from '@jupyterlab/cells';
 import { NotebookPanel } from '@jupyterlab/notebook';
 
 import { change } from './fix';
+import { PAGE } from './theme';
 import { viewOf } from './watch';
 
 /** What we wrote last into a cell, which the kernel does not know yet. */
 const written = new WeakMap<ICellModel, string>();
 
-/** Show these buttons, which are hidden where nobody serves them. */
-export function showButtons(): void {
+/** Styles of what stands outside of the editors; the panel's buttons are hidden where nobody serves them. */
+export function addStyles(): void {
   const style = document.createElement('style');
-  style.textContent = 'button.jm-write[hidden], button.jm-copy[hidden] { display: inline-block; }';
+  style.textContent = `button.jm-write[hidden], button.jm-copy[hidden] { display: inline-block; }\n${PAGE}`;
   document.head.append(style);
 }
 

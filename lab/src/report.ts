@@ -72,6 +72,9 @@ export interface Report {
   findings: Finding[];
 }
 
+/** More than a report of ours holds (jitmagic/render/payload.py); a stranger's may hold anything. */
+const MOST = { findings: 200, fixes: 20, functions: 60, rows: 1000, characters: 1_000_000 };
+
 type Raw = Record<string, unknown>;
 
 /** The report in a MIME bundle, with only what is well formed in it; null where there is none. */
@@ -83,15 +86,15 @@ export function read(bundle: unknown): Report | null {
   }
   return {
     cell: { source: cell.source, id: typeof cell.id === 'string' ? cell.id : null },
-    functions: records(data.functions).map(readFunction),
-    findings: records(data.findings).map(readFinding)
+    functions: records(data.functions, MOST.functions).map(readFunction),
+    findings: records(data.findings, MOST.findings).map(readFinding)
   };
 }
 
 function readFunction(raw: Raw): FunctionReport {
   return {
     name: text(raw.name),
-    state: records(raw.state).map(s => ({
+    state: records(raw.state, MOST.rows).map(s => ({
       path: text(s.path),
       role: text(s.role) as State['role'],
       type: text(s.type),
@@ -101,7 +104,7 @@ function readFunction(raw: Raw): FunctionReport {
       stale: s.stale === true,
       value: typeof s.value === 'string' ? s.value : null
     })),
-    lines: records(raw.lines).map(c => ({
+    lines: records(raw.lines, MOST.rows).map(c => ({
       line: number(c.line) ?? 0,
       equations: number(c.equations) ?? 0,
       flops: number(c.flops),
@@ -119,7 +122,7 @@ function readFinding(raw: Raw): Finding {
     message: text(raw.message),
     span: readSpan(record(raw.span)),
     culprits: strings(raw.culprits) ?? [],
-    fixes: records(raw.fixes).map(readFix),
+    fixes: records(raw.fixes, MOST.fixes).map(readFix),
     help: text(raw.help)
   };
 }
@@ -158,16 +161,16 @@ function record(value: unknown): Raw | null {
   return value !== null && typeof value === 'object' && !Array.isArray(value) ? (value as Raw) : null;
 }
 
-function records(value: unknown): Raw[] {
-  return Array.isArray(value) ? value.map(record).filter((v): v is Raw => v !== null) : [];
+function records(value: unknown, most: number): Raw[] {
+  return Array.isArray(value) ? value.slice(0, most).map(record).filter((v): v is Raw => v !== null) : [];
 }
 
 function strings(value: unknown): string[] | null {
-  return Array.isArray(value) ? value.filter((v): v is string => typeof v === 'string') : null;
+  return Array.isArray(value) ? value.slice(0, MOST.rows).filter((v): v is string => typeof v === 'string') : null;
 }
 
 function numbers(value: unknown): number[] {
-  return Array.isArray(value) ? value.filter((v): v is number => typeof v === 'number') : [];
+  return Array.isArray(value) ? value.slice(0, MOST.rows).filter((v): v is number => typeof v === 'number') : [];
 }
 
 function number(value: unknown): number | null {
@@ -175,5 +178,5 @@ function number(value: unknown): number | null {
 }
 
 function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
+  return typeof value === 'string' ? value.slice(0, MOST.characters) : '';
 }

@@ -19,7 +19,13 @@ export const theme = EditorView.theme({
   '.cm-lintRange-info': { backgroundImage: wave('#4f86e8') },
   '.cm-gutter-lint': { width: '16px' },
   '.cm-gutter-lint .cm-gutterElement': { padding: '0 2px', display: 'flex', alignItems: 'center' },
-  '.cm-lint-marker': { width: '12px', height: '12px' },
+  '.cm-lint-marker': { width: '12px', textAlign: 'center', fontWeight: 'bold', lineHeight: '1.2', cursor: 'default' },
+  '.cm-lint-marker-error': { color: WORDS.error[0] },
+  '.cm-lint-marker-warning': { color: WORDS.warning[0] },
+  '.cm-lint-marker-info': { color: WORDS.note[0] },
+  [`${DARK} .cm-lint-marker-error`]: { color: WORDS.error[1] },
+  [`${DARK} .cm-lint-marker-warning`]: { color: WORDS.warning[1] },
+  [`${DARK} .cm-lint-marker-info`]: { color: WORDS.note[1] },
   '.jm-heat-gutter': { width: '14px' },
   '.jm-heat-gutter .cm-gutterElement': { padding: '2px 1px', display: 'flex', alignItems: 'stretch' },
   '.jm-heat': { backgroundColor: '#e8710a', borderRadius: '1px' },
@@ -58,10 +64,24 @@ export const theme = EditorView.theme({
     cursor: 'pointer',
     textAlign: 'left'
   },
-  '.cm-diagnosticAction:focus-visible': { outline: '2px solid var(--jp-brand-color1)', outlineOffset: '2px' },
+  '.jm-list': { color: 'var(--jp-ui-font-color0)', maxHeight: '40vh', overflowY: 'auto', fontFamily: 'var(--jp-ui-font-family)', whiteSpace: 'normal' },
+  '.jm-list ol': { margin: '0', padding: '0', listStyle: 'none' },
+  '.jm-list-head': { display: 'flex', flexDirection: 'row-reverse', padding: '2px 8px' },
+  '.cm-panels:has(.jm-list)': { backgroundColor: 'var(--jp-layout-color1)' },
+  '.jm-close, .jm-goto': {
+    fontFamily: 'var(--jp-ui-font-family)',
+    fontSize: 'var(--jp-ui-font-size1)',
+    color: 'var(--jp-content-link-color)',
+    backgroundColor: 'transparent',
+    border: 'none',
+    padding: '2px 0',
+    textDecoration: 'underline',
+    cursor: 'pointer'
+  },
+  '.cm-diagnosticAction:focus-visible, .jm-close:focus-visible, .jm-goto:focus-visible': { outline: '2px solid var(--jp-brand-color1)', outlineOffset: '2px' },
   '.jm-tip': { fontFamily: 'var(--jp-ui-font-family)', fontSize: 'var(--jp-ui-font-size1)', lineHeight: '1.45' },
   '.jm-tip-message': { fontWeight: '600', margin: '2px 0 4px' },
-  '.jm-tip-proof': { opacity: '0.8' },
+  '.jm-tip-proof': { opacity: '0.85' },
   '.jm-tip code, .jm-tip-code': {
     fontFamily: 'var(--jp-code-font-family)',
     fontSize: 'var(--jp-code-font-size)',
@@ -82,3 +102,15 @@ export const theme = EditorView.theme({
   [`${DARK} .jm-come, ${DARK} .jm-fix-word`]: { color: FIXED[1] },
   [`${DARK} .jm-note-word`]: { color: WORDS.note[1] }
 });
+
+/** For the whole page: what stands in a report. */
+export const PAGE = `
+.jm-action {
+  margin: 2px 0 2px 8px; padding: 2px 10px; cursor: pointer; border: none; border-radius: 3px;
+  font-family: var(--jp-ui-font-family); font-size: var(--jp-ui-font-size1); background-color: #1a5fb4; color: #ffffff;
+}
+.jm-action:focus-visible { outline: 2px solid var(--jp-brand-color1); outline-offset: 2px; }
+.jm-report-note {
+  padding: 2px 8px; font-family: var(--jp-ui-font-family); font-size: var(--jp-ui-font-size1); font-style: italic;
+  color: var(--jp-ui-font-color1); background-color: var(--jp-layout-color2);
+}`;

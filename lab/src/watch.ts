@@ -5,6 +5,7 @@ import type { CodeMirrorEditor } from '@jupyterlab/codemirror';
 import { NotebookPanel } from '@jupyterlab/notebook';
 import type { EditorView } from '@codemirror/view';
 
+import { Lying, serve } from './actions';
 import { isNameOf } from './codename';
 import { show } from './layer';
 import { Marks, Source, Wanted, marksFor } from './marks';
@@ -24,6 +25,14 @@ export class NotebookWatch {
   private last = new WeakMap<ICellModel, { key: string; view: EditorView; doc: unknown }>();
   private awaited = new WeakSet<Cell>();
 
+  /** A report's HTML is drawn some time after its output has come. */
+  private reports = new MutationObserver(changes => {
+    const come = changes.flatMap(change => [...change.addedNodes]);
+    if (come.some(node => node instanceof Element && (node.matches('.jm-fix') || node.querySelector('.jm-fix')))) {
+      this.schedule();
+    }
+  });
+
   constructor(
     private panel: NotebookPanel,
     private options: () => Options
@@ -31,10 +40,14 @@ export class NotebookWatch {
     void panel.context.ready.then(() => {
       if (!panel.isDisposed) {
         panel.content.modelContentChanged.connect(this.schedule, this);
+        this.reports.observe(panel.content.node, { childList: true, subtree: true });
         this.schedule();
       }
     });
-    panel.disposed.connect(() => window.clearTimeout(this.timer));
+    panel.disposed.connect(() => {
+      window.clearTimeout(this.timer);
+      this.reports.disconnect();
+    });
   }
 
   /** Draw soon; many changes at once are drawn once. */
@@ -50,17 +63,15 @@ export class NotebookWatch {
     const options = this.options();
     const cells = this.panel.content.widgets.filter(cell => cell.model.type === 'code');
     const texts = new Map(cells.map(cell => [cell, cell.model.sharedModel.getSource()]));
-    const owners = new Map<Report, Cell | null>();
-    for (const cell of options.enabled ? cells : []) {
-      reportsIn(cell.model as ICodeCellModel).forEach(report => owners.set(report, owner(report, cell, texts)));
-    }
-    const reports = [...owners.keys()];
+    const found = cells.flatMap(cell => reportsIn(cell, texts));
+    const shown = options.enabled ? found : [];
     for (const cell of cells) {
       const text = texts.get(cell)!;
-      const sources: Source[] = reports.map(report => ({ report, own: owners.get(report) === cell }));
-      const marks = reports.length ? marksFor(text, sources, name => isNameOf(name, text), options) : NOTHING;
+      const sources: Source[] = shown.map(({ report, owner, trusted }) => ({ report, own: owner === cell, trusted }));
+      const marks = shown.length ? marksFor(text, sources, name => isNameOf(name, text), options) : NOTHING;
       this.drawCell(cell, marks, options.gutter);
     }
+    found.forEach(lying => serve(this.panel, lying, viewOf));
   }
 
   private drawCell(cell: Cell, marks: Marks, gutter: boolean): void {
@@ -89,12 +100,13 @@ export function viewOf(cell: Cell | null): EditorView | null {
 }
 
 /** The reports among a cell's outputs; `%jitcheck` may have left several. */
-function reportsIn(model: ICodeCellModel): Report[] {
-  const found: Report[] = [];
-  for (let i = 0; i < model.outputs.length; i++) {
-    const report = read(model.outputs.get(i).data);
+function reportsIn(cell: Cell, texts: Map<Cell, string>): Lying[] {
+  const { outputs, trusted } = cell.model as ICodeCellModel;
+  const found: Lying[] = [];
+  for (let output = 0; output < outputs.length; output++) {
+    const report = read(outputs.get(output).data);
     if (report) {
-      found.push(report);
+      found.push({ report, shownBy: cell, output, owner: owner(report, cell, texts), trusted });
     }
   }
   return found;

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+
+import nbformat
+
 from tests.browser import cells
+from tests.browser.conftest import METADATA
 
 
 def test_a_saved_notebook_is_marked_without_a_kernel(lab, saved, shot):
@@ -28,7 +33,7 @@ def test_the_cell_that_defines_is_marked_when_another_calls(lab, saved):
 
 
 def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
-    lab.open(saved(), kernel=False)
+    lab.open(saved(trusted=True), kernel=False)
     lab.squiggles(cells.FAILING_AT)
     clip = lab.clip(cells.FAILING_AT, outputs=0, extra=425)
     tip = lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))
@@ -50,11 +55,129 @@ def test_gutter_icon_tells_the_same(lab, saved):
     lab.open(saved(), kernel=False)
     icon = lab.cell(cells.FAILING_AT).locator(".cm-lint-marker-error")
     icon.wait_for()
-    assert "JM102" in lab.hover(icon).inner_text()
+    tip = lab.hover(icon)
+    assert "JM102" in tip.inner_text() and inside_the_window(lab, tip)
+    assert icon.get_attribute("aria-label").startswith("error: ")
+    lab.no_hover()
+
+
+def inside_the_window(lab, element):
+    """Whether all of an element can be seen without scrolling the page."""
+    box, page = element.bounding_box(), lab.page.viewport_size
+    return (
+        box["x"] >= 0
+        and box["y"] >= 0
+        and box["x"] + box["width"] <= page["width"]
+        and box["y"] + box["height"] <= page["height"]
+    )
+
+
+def test_f8_goes_to_the_finding_and_shows_its_message(lab, saved):
+    lab.open(saved(trusted=True), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    lab.cell(cells.FAILING_AT).locator(".cm-line").first.click()
+    lab.page.keyboard.press("F8")
+    tip = lab.page.locator(".cm-tooltip-lint")
+    tip.wait_for()
+    assert "error[JM102] tracer-int" in tip.inner_text() and inside_the_window(lab, tip)
+    lab.page.keyboard.press("ArrowRight")
+    tip.wait_for(state="detached")
+
+
+def test_the_list_of_findings_by_keyboard_alone(lab, saved, shot):
+    lab.open(saved(trusted=True), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    before = lab.source(cells.FAILING_AT)
+    lab.cell(cells.FAILING_AT).locator(".cm-line").first.click()
+    lab.page.keyboard.press("ControlOrMeta+Shift+m")
+    found = lab.cell(cells.FAILING_AT).locator(".jm-list")
+    found.wait_for()
+    assert "error[JM102] tracer-int" in found.inner_text() and inside_the_window(lab, found)
+    shot(lab.page, "lab-list")
+    lab.page.keyboard.press("Escape")
+    found.wait_for(state="detached")
+    assert lab.source(cells.FAILING_AT) == before
+    lab.page.keyboard.press("ControlOrMeta+Shift+m")
+    found.wait_for()
+    focused = "() => document.activeElement.textContent"
+    for _ in range(6):
+        if lab.js(focused).startswith("Apply"):
+            break
+        lab.page.keyboard.press("Tab")
+    lab.page.keyboard.press("Enter")
+    found.wait_for(state="detached")
+    after = lab.source(cells.FAILING_AT)
+    assert after != before and ("--static n" in after or "fori_loop" in after)
+
+
+def test_apply_has_a_shortcut(lab, saved):
+    lab.open(saved(trusted=True), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    before = lab.source(cells.FAILING_AT)
+    lab.cell(cells.FAILING_AT).locator(".cm-line").first.click()
+    lab.page.keyboard.press("ControlOrMeta+Alt+Enter")
+    lab.no_marks(cells.FAILING_AT)
+    assert lab.source(cells.FAILING_AT) != before
+
+
+def test_a_report_that_is_not_trusted_offers_nothing(lab, saved):
+    lab.open(saved(), kernel=False)
+    tip = lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))
+    assert tip.get_by_role("button").count() == 0
+    assert "saved report, not checked here" in tip.inner_text()
+    assert "Saved report, not checked here" in lab.output(cells.FAILING_AT).first.inner_text()
+    assert lab.page.locator(".jm-action").count() == 0
+    before = lab.source(cells.FAILING_AT)
+    lab.select(cells.FAILING_AT)
+    lab.command("jitmagic:apply-fix")
+    assert lab.source(cells.FAILING_AT) == before
+
+
+def test_a_forged_report_puts_nothing_into_any_cell_and_stops_nothing(lab, server, executed):
+    forged = nbformat.from_dict({**copy.deepcopy(executed), "metadata": METADATA})
+    bundle = forged.cells[cells.FAILING_AT].outputs[0].data
+    report = bundle["application/vnd.jitmagic.v1+json"]
+    target = forged.cells[cells.DEFINES_AT]
+    report["cell"] = {"source": target.source, "id": target.id}
+    (finding,) = [f for f in report["findings"] if f["fixes"]]
+    finding["fixes"] = [{**fix, "cell": "import os; os.remove('x')"} for fix in finding["fixes"]]
+    report["findings"] = [{**finding, "message": f"{'`' * 99} {i}"} for i in range(20_000)]
+    places = f'data-jm-cell="{target.id}" data-jm-before="{target.source}" data-jm-after="1"'
+    bundle["text/html"] = (
+        f'<button class="jm-write" {places}>Apply</button><div class="jm-fix" data-fix="0.0"></div>'
+    )
+    nbformat.write(forged, server.root / "forged.ipynb")
+    lab.open("forged.ipynb", kernel=False)
+    lab.squiggles(cells.DEFINES_AT)
+    assert lab.page.locator(".jm-action, .cm-diagnosticAction").count() == 0
+    for button in lab.output(cells.FAILING_AT).get_by_role("button").all():
+        button.click()
+    assert lab.source(cells.DEFINES_AT) == target.source
+
+
+def test_buttons_in_the_report_write_the_fix_and_the_report_says_that_it_is_old(lab, saved, shot):
+    lab.open(saved(trusted=True), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    before = lab.source(cells.FAILING_AT)
+    report = lab.output(cells.FAILING_AT).first
+    shot(report, "report-buttons")
+    lab.select(cells.GOOD_AT)
+    report.get_by_role("button", name="Apply", exact=True).first.click()
+    report.get_by_role("note").wait_for()
+    assert "edited after this report" in report.inner_text()
+    assert lab.source(cells.FAILING_AT) != before
+    assert report.get_by_role("button").count() == 0
+    active = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
+    assert lab.js(active) == cells.FAILING_AT
+    undo = f"() => window.jupyterapp.shell.currentWidget.content.widgets[{cells.FAILING_AT}].editor.undo()"
+    lab.js(undo)
+    assert lab.source(cells.FAILING_AT) == before
+    report.get_by_role("note").wait_for(state="detached")
+    report.get_by_role("button", name="Apply", exact=True).first.wait_for()
 
 
 def test_the_fix_by_command_for_those_without_a_mouse(lab, saved):
-    lab.open(saved(), kernel=False)
+    lab.open(saved(trusted=True), kernel=False)
     lab.squiggles(cells.FAILING_AT)
     lab.select(cells.FAILING_AT)
     lab.command("jitmagic:apply-fix")

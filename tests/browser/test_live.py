@@ -65,6 +65,19 @@ def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
     assert live.source(FAILING) == cells.FAILING
 
 
+def test_apply_and_run_in_the_report(live, shot):
+    live.set_source(FAILING, cells.FAILING)
+    live.run(FAILING)
+    report = live.output(FAILING).first
+    report.get_by_role("button", name="Apply and run").first.wait_for()
+    shot(live.page, "lab-report-buttons")
+    live.select(FREE)
+    report.get_by_role("button", name="Apply and run").first.click()
+    live.output(FAILING).filter(has_text="power ok").first.wait_for()
+    assert live.source(FAILING) != cells.FAILING
+    assert live.js("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == FAILING
+
+
 def test_a_fix_of_the_magic_line(live):
     live.set_source(FAILING, cells.FAILING)
     live.run(FAILING)

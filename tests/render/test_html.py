@@ -21,7 +21,12 @@ EVERY = {
     "huge": samples.huge,
 }
 TAGS = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
-EXTRA = {"th": {"scope"}, "pre": {"tabindex"}, "div": {"tabindex"}, "img": {"src", "alt"}}
+EXTRA = {
+    "th": {"scope"},
+    "pre": {"tabindex"},
+    "div": {"tabindex", "class", "data-fix"},
+    "img": {"src", "alt"},
+}
 PICTURE = "data:image/svg+xml;base64,"
 PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
@@ -65,6 +70,9 @@ def test_only_known_tags_attributes_and_styles(name):
         assert tag in TAGS
         assert set(attributes) <= {"style"} | EXTRA.get(tag, set())
         assert attributes.get("src", PICTURE).startswith(PICTURE)
+        assert attributes.get("class", "jm-fix") == "jm-fix" and ("class" in attributes) == (
+            "data-fix" in attributes
+        )
         for rule in filter(None, (attributes.get("style") or "").split(";")):
             property_, _, value = rule.partition(":")
             assert property_ in PROPERTIES, rule
