@@ -17,7 +17,7 @@ from jax.extend.core import Literal
 
 from jitmagic.measure.compare import compare
 from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
-from jitmagic.measure.reference import CannotEvaluate, _Evaluator, largest_reduction
+from jitmagic.measure.reference import CannotEvaluate, Evaluator, largest_reduction
 
 MOST_BYTES = 1 << 28
 """Of the values kept; nothing is looked for beyond it."""
@@ -67,7 +67,7 @@ def _values(
     body = open_jaxpr(closed)
     values: dict[Any, Any] = dict(zip(body.constvars, constants_of(closed), strict=True))
     values.update(zip(body.invars, args, strict=True))
-    evaluator, size = _Evaluator(False, deadline, clock), 0
+    evaluator, size = Evaluator(deadline, clock), 0
     found: dict[int, list[Any]] = {}
     for index, eqn in enumerate(body.eqns):
         given = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.expressions import dotted_name, last_name
+from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import Function, Source, children, nodes_of, source_of, walk
 
 MISSING = object()
@@ -24,7 +24,7 @@ _LOOKED_AT = (
 
 def is_repeating(node: ast.AST) -> bool:
     """A call of Python's that calls a function over and over: `functools.reduce(f, xs)`, `map(f, xs)`."""
-    called = dotted_name(node.func) if isinstance(node, ast.Call) and len(node.args) > 1 else ""
+    called = dotted(node.func) if isinstance(node, ast.Call) and len(node.args) > 1 else ""
     return called in ("functools.reduce", "reduce", "map")
 
 
@@ -74,16 +74,16 @@ class Code:
 
     def value(self, node: ast.AST) -> Any:
         """What a name or a chain of attributes stands for; MISSING for local names and other expressions."""
-        dotted = dotted_name(node)
-        if not dotted:
+        path = dotted(node)
+        if not path:
             return MISSING
-        if dotted not in self._values:
-            root, *rest = dotted.split(".")
+        if path not in self._values:
+            root, *rest = path.split(".")
             value = self.name(root)
             for attribute in rest:
                 value = _attribute(value, attribute)
-            self._values[dotted] = value
-        return self._values[dotted]
+            self._values[path] = value
+        return self._values[path]
 
     @functools.cached_property
     def _values(self) -> dict[str, Any]:
@@ -109,20 +109,20 @@ class Code:
 
     def full_name(self, node: ast.AST) -> str:
         """`numpy.random.normal` for `np.random.normal`; empty where the name means nothing from outside."""
-        dotted = dotted_name(node)
-        if dotted not in self._full_names:
-            self._full_names[dotted] = self._full_name(dotted, node)
-        return self._full_names[dotted]
+        path = dotted(node)
+        if path not in self._full_names:
+            self._full_names[path] = self._full_name(path, node)
+        return self._full_names[path]
 
     @functools.cached_property
     def _full_names(self) -> dict[str, str]:
         return {"": ""}
 
-    def _full_name(self, dotted: str, node: ast.AST) -> str:
+    def _full_name(self, path: str, node: ast.AST) -> str:
         value = self.value(node)
         if value is MISSING:
             return ""
-        if "." in dotted:
+        if "." in path:
             owner = self.value(node.value)  # type: ignore[attr-defined]
             if isinstance(owner, types.ModuleType):
                 return f"{owner.__name__}.{node.attr}"  # type: ignore[attr-defined]
@@ -152,7 +152,7 @@ class Code:
         inner = {n.name: n for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         found: set[int] = set()
         for _, call in self.calls():
-            named = last_name(call.func) in CALLBACKS and dotted_name(call.func)
+            named = last_name(call.func) in CALLBACKS and dotted(call.func)
             if not named or not (call.args or call.keywords):
                 continue
             given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]

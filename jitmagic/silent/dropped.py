@@ -15,7 +15,7 @@ from jitmagic.evidence import Dropped
 from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
 from jitmagic.silent.in_program import all_equations
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import line_of, nodes_of, updated_array, walk
 from jitmagic.tracing.locate import is_user_file
 
@@ -107,7 +107,7 @@ def _returns(code: Code, called: ast.expr) -> bool:
         if isinstance(value, types.FunctionType) and is_user_file(value.__code__.co_filename)
         else None
     )
-    inner = (n for n in code.nodes if isinstance(n, ast.FunctionDef) and n.name == dotted_name(called))
+    inner = (n for n in code.nodes if isinstance(n, ast.FunctionDef) and n.name == dotted(called))
     function = known.node if known is not None else next(inner, None)
     if not isinstance(function, ast.FunctionDef):
         return False

@@ -12,7 +12,7 @@ from typing import Any
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.silent.known import known_names, read_values
-from jitmagic.source.expressions import dotted_name, last_name
+from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import walk
 
 CLOCK = frozenset(
@@ -70,7 +70,7 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
     name = code.full_name(call.func)
     if not name or (name.startswith("jax.") and name not in FILES):
         return
-    asked, where = dotted_name(call.func), code.where(call)
+    asked, where = dotted(call.func), code.where(call)
     if name in CLOCK:
         yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
     elif name in WAITS:
@@ -88,7 +88,7 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in PATH_METHODS
     ):
-        yield SideEffect("file", (dotted_name(call.func.value) or asked, asked), where, asked)
+        yield SideEffect("file", (dotted(call.func.value) or asked, asked), where, asked)
     elif name == "builtins.input" or asked == "input" and code.is_builtin("input"):
         yield SideEffect("input", ("input",), where, asked)
     elif name in PROCESS:
@@ -118,7 +118,7 @@ def _taken_from(code: Code, node: ast.expr) -> str:
     """What `next` takes from, where that is not made inside the call: its path as written."""
     if isinstance(node, ast.Call) and code.full_name(node.func) == "builtins.iter" and node.args:
         return ""  # a new iterator at each call starts at its beginning
-    path = dotted_name(node)
+    path = dotted(node)
     root = path.split(".")[0]
     if not path:
         return ""
@@ -138,7 +138,7 @@ def random(code: Code) -> Iterator[HiddenRandom]:
     for name, call in code.calls():
         if id(call) in skipped or name in NOT_SAMPLING or not name.startswith(SAMPLING):
             continue
-        asked, owner = dotted_name(call.func), code.value(getattr(call.func, "value", call.func))
+        asked, owner = dotted(call.func), code.value(getattr(call.func, "value", call.func))
         host = isinstance(owner, types.ModuleType) or isinstance(call.func, ast.Name)
         names = (asked, name) if host else (asked.rpartition(".")[0], asked)
         yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
@@ -149,17 +149,15 @@ def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Pr
     skipped = code.called_back
     for name, call in code.calls():
         if _is_bar(name) and id(call) not in skipped:
-            asked = dotted_name(call.func)
+            asked = dotted(call.func)
             yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
             continue
-        if last_name(call.func) == "write" and dotted_name(call.func).endswith(
-            ("stdout.write", "stderr.write")
-        ):
+        if last_name(call.func) == "write" and dotted(call.func).endswith(("stdout.write", "stderr.write")):
             owner = code.value(call.func.value)  # type: ignore[attr-defined]
             name = "sys.stdout.write" if owner in (sys.stdout, sys.stderr) else name
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         logs = logs or name in ("warnings.warn", "_warnings.warn")
-        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted_name(call.func))
+        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted(call.func))
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
         shown = [
@@ -186,7 +184,7 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
             target = code.value(node.func)
             if isinstance(target, types.FunctionType):
                 called.add(target)
-            if node.args and last_name(node.func) in CALLBACKS and dotted_name(node.func):
+            if node.args and last_name(node.func) in CALLBACKS and dotted(node.func):
                 given = code.value(node.args[0])
                 if isinstance(given, types.FunctionType):
                     handed.add(given)
@@ -210,7 +208,7 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             yield TypeTest(name, code.where(_whole(code, node)))
         elif isinstance(node, ast.Call) and (name := _dispatched_by(code, node)) and name not in left_out:
             yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Match) and (name := dotted_name(node.subject)) not in left_out:
+        elif isinstance(node, ast.Match) and (name := dotted(node.subject)) not in left_out:
             patterns = (c.pattern for c in node.cases if _matches_concrete(code, c.pattern))
             yield from (TypeTest(name, code.where(p, head=True)) for p in patterns)
         elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
@@ -236,7 +234,7 @@ def _dispatched_by(code: Code, call: ast.Call) -> str:
     by_key = code.full_name(call.func) == "builtins.type" and _looks_up(code.parent(call), call)
     if not by_key and not hasattr(code.value(call.func), "registry"):
         return ""
-    return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+    return dotted(call.args[0]) or next(iter(names_in(call.args[0])), "")
 
 
 def _looks_up(around: ast.AST | None, key: ast.expr) -> bool:
@@ -255,12 +253,12 @@ _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic
 def _isinstance_of(code: Code, call: ast.Call) -> str:
     """The name tested by `isinstance(x, float)`, `np.isscalar(x)`, `hasattr(x, '__array__')`, else ''."""
     if code.full_name(call.func) == "numpy.isscalar" and call.args:
-        return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+        return dotted(call.args[0]) or next(iter(names_in(call.args[0])), "")
     if not (
         isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")
     ):
         return ""
-    name = dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+    name = dotted(call.args[0]) or next(iter(names_in(call.args[0])), "")
     if call.func.id == "isinstance" and len(call.args) == 2:
         kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
         if any(_is_concrete(code.value(k), k) for k in kinds) and not any(
@@ -302,9 +300,9 @@ def _type_compared(code: Code, node: ast.Compare) -> str:
             and code.full_name(side.func) == "builtins.type"
             and len(side.args) == 1
         ):
-            return dotted_name(side.args[0])
+            return dotted(side.args[0])
         if isinstance(side, ast.Attribute) and side.attr == "__class__":
-            return dotted_name(side.value)
+            return dotted(side.value)
         if isinstance(side, ast.Attribute) and side.attr == "__name__" and "type(" in ast.unparse(side):
             return next(iter(names_in(side.value)), "")
     return ""
@@ -350,7 +348,7 @@ def _swallowing(node: ast.Try) -> ast.AST | None:
             if handler.type
             else []
         )
-        caught = {dotted_name(k).rpartition(".")[2] for k in kinds}
+        caught = {dotted(k).rpartition(".")[2] for k in kinds}
         takes = (
             not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
         )

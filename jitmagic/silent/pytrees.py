@@ -12,7 +12,7 @@ import numpy as np
 
 from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
 from jitmagic.state.values import is_user_class
 
@@ -209,7 +209,7 @@ def _registration(file: str, name: str, position: int) -> Where | None:
     tree = source_of(file).tree
     nodes = walk(tree) if tree else []
     for node in nodes:
-        if not isinstance(node, ast.Call) or dotted_name(node.func).rpartition(".")[2] not in _REGISTER:
+        if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] not in _REGISTER:
             continue
         if node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == name:
             given = node.args[position] if len(node.args) > position else node

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitmagic.evidence import Truncation
 from jitmagic.silent.code import Code, names_in
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 
 WIDE = frozenset("float64 int64 uint64 complex128 double longlong".split())
 _MOST = 5_000_000
@@ -108,4 +108,4 @@ def _is_wide(node: ast.expr) -> bool:
 def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value)
-    return dotted_name(node).rpartition(".")[2]
+    return dotted(node).rpartition(".")[2]

@@ -91,12 +91,12 @@ def test_every_construct_gives_the_compiled_result(f):
 
 
 def test_each_operation_runs_by_itself(monkeypatch):
-    from jitmagic.measure.reference import _Evaluator
+    from jitmagic.measure.reference import Evaluator
 
     ran = []
-    plain = _Evaluator.primitive
+    plain = Evaluator.primitive
     monkeypatch.setattr(
-        _Evaluator, "primitive", lambda self, e, args: ran.append(e.primitive.name) or plain(self, e, args)
+        Evaluator, "primitive", lambda self, e, args: ran.append(e.primitive.name) or plain(self, e, args)
     )
     program = traced(lambda x: jax.lax.scan(lambda c, _: (jax.jit(jnp.sin)(c), None), x, None, 3)[0], 1.0)
     op_by_op(program, jnp.float32(1.0))
