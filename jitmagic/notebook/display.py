@@ -6,6 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.notebook import reports
+from jitmagic.render import mime_bundle
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -119,7 +120,7 @@ class Display:
         running = self.session.running
         if line is None and running.report is None:
             return  # the report will stand there, or after_cell clears it
-        bundle = running.report._repr_mimebundle_() if running.report is not None else {"text/plain": ""}
+        bundle = mime_bundle(running.report) if running.report is not None else {"text/plain": ""}
         if line is not None:
             words = f'<div style="opacity:0.75">{html.escape(line)}</div>'
             bundle |= {"text/plain": f"{bundle['text/plain']}\n{line}".strip("\n"),

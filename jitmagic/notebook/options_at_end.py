@@ -10,7 +10,7 @@ from jitmagic.notebook import frontend, reports
 
 if TYPE_CHECKING:
     from jitmagic.notebook.session import NotebookSession
-    from jitmagic.report import Report
+    from jitmagic.render import Report
 
 
 def keep(shell: Any, report: Report, request: Request) -> None:

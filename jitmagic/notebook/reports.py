@@ -16,7 +16,8 @@ from jitmagic.settings import CellSource
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.notebook.session import NotebookSession
-    from jitmagic.report import Finding, Report
+    from jitmagic.render import Report
+    from jitmagic.report import Finding
 
 
 def of_notebook(session: NotebookSession, *, whole: bool = True) -> Report:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
     from jitmagic.checking.watching import Watching
-    from jitmagic.report import Report
+    from jitmagic.render import Report
 
 
 @dataclass

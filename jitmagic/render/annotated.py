@@ -8,7 +8,7 @@ from jitmagic import units
 from jitmagic.render.escape import brief
 from jitmagic.render.listing import cell_rows, in_cell
 from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
-from jitmagic.report import Finding, FunctionReport, Report, State
+from jitmagic.report import Finding, FunctionReport, ReportData, State
 
 NAMES = 3
 """Variables that are named behind one line."""
@@ -21,7 +21,7 @@ WORTH_WORDS = 0.1
 
 
 def source_sections(
-    report: Report, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
+    report: ReportData, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
 ) -> list[Part]:
     """The cell, with the sections of `told` under their lines; folded away where there are none."""
     labels, shares = line_labels(report.functions), line_shares(report.functions)

@@ -12,7 +12,7 @@ from jitmagic.correction import corrected
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.listing import around, in_cell, left_out, marked, split
 from jitmagic.render.parts import Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
-from jitmagic.report import Finding, Fix, Report, Span
+from jitmagic.report import Finding, Fix, ReportData, Span
 from jitmagic.units import counted, listed
 
 MESSAGE = 800
@@ -43,14 +43,14 @@ class Telling:
 
     In HTML a finding stands under its line in the cell's source; in text it brings its lines along."""
 
-    report: Report
+    report: ReportData
     medium: Literal["text", "html"] = "text"
     lines: tuple[str, ...] = ()
     """Lines of the cell, the magic line included."""
     told: dict[FixKey, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: Report, medium: Literal["text", "html"] = "text") -> Telling:
+    def of(cls, report: ReportData, medium: Literal["text", "html"] = "text") -> Telling:
         """For the findings of `report`."""
         return cls(report, medium, split(report.cell.source))
 
