@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from jitmagic.measure.compare import compare
-from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
+from jitmagic.measure.program import constants_of, inner_line
 from jitmagic.measure.reference import CannotEvaluate, Evaluator, largest_reduction
+from jitmagic.tracing.compat import jaxpr_of
 
 MOST_BYTES = 1 << 28
 """Of the values kept; nothing is looked for beyond it."""
@@ -36,7 +37,7 @@ def first_parting(
     if getattr(closed_jaxpr, "effects", None):
         return None
     deadline = clock() + budget_s
-    body = open_jaxpr(closed_jaxpr)
+    body = jaxpr_of(closed_jaxpr)
     try:
         wanted = _values(closed_jaxpr, flat_args, deadline, clock)
     except CannotEvaluate:
@@ -64,7 +65,7 @@ def _values(
     closed: Any, args: Sequence[Any], deadline: float, clock: Callable[[], float]
 ) -> dict[int, list[Any]]:
     """What each operation gives that gives rounded numbers, by its position."""
-    body = open_jaxpr(closed)
+    body = jaxpr_of(closed)
     values: dict[Any, Any] = dict(zip(body.constvars, constants_of(closed), strict=True))
     values.update(zip(body.invars, args, strict=True))
     evaluator, size = Evaluator(deadline, clock), 0
@@ -83,7 +84,7 @@ def _values(
 
 def _compiled(closed: Any, index: int, args: Sequence[Any]) -> list[Any]:
     """What the operation at `index` gives in a compiled program that ends with it."""
-    body = open_jaxpr(closed)
+    body = jaxpr_of(closed)
     constants = constants_of(closed)
 
     def prefix(*given: Any) -> list[Any]:

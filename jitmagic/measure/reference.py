@@ -18,7 +18,8 @@ import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from jitmagic.measure.flops import EXACT, FREE, terms
-from jitmagic.measure.program import called_program, constants_of, last_uses, open_jaxpr, scan_split, walk
+from jitmagic.measure.program import called_program, constants_of, last_uses, scan_split, walk
+from jitmagic.tracing.compat import jaxpr_of
 
 REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
@@ -128,7 +129,7 @@ class Evaluator:
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """Results of an open or closed jaxpr."""
-        body = open_jaxpr(jaxpr)
+        body = jaxpr_of(jaxpr)
         values: dict[Any, Any] = dict(zip(body.constvars, constants_of(jaxpr), strict=True))
         values.update(zip(body.invars, args, strict=True))
         last = last_uses(body)

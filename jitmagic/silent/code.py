@@ -12,7 +12,7 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.modules import dotted, last_name
-from jitmagic.source.tree import Function, Source, children, nodes_of, source_of, walk
+from jitmagic.source.tree import Function, Source, characters, children, nodes_of, source_of, walk
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
@@ -62,11 +62,11 @@ class Code:
         """The place of a node as the user sees it; `head`: only its first line."""
         line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
         first = self.lines[line - 1] if line <= len(self.lines) else ""
-        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
+        column = characters(first, node.col_offset)  # type: ignore[attr-defined]
         if head and end != line:
             end, last = line, len(first.rstrip())
         else:
-            last = _characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
+            last = characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
         qualname = self.fn.__qualname__.replace("<locals>.", "")
         return Where(
             self.fn.__code__.co_filename, line, column, end, last, first.strip(), ast.unparse(node), qualname
@@ -138,20 +138,16 @@ class Code:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
 
     @functools.cached_property
-    def named_calls(self) -> list[tuple[str, ast.Call]]:
+    def calls(self) -> list[tuple[str, ast.Call]]:
         """Every call in its body with its full name."""
         return [(self.full_name(n.func), n) for n in self.nodes if isinstance(n, ast.Call)]
-
-    def calls(self) -> Iterator[tuple[str, ast.Call]]:
-        """Every call in its body with its full name."""
-        return iter(self.named_calls)
 
     @functools.cached_property
     def called_back(self) -> set[int]:
         """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
         inner = {n.name: n for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         found: set[int] = set()
-        for _, call in self.calls():
+        for _, call in self.calls:
             named = last_name(call.func) in CALLBACKS and dotted(call.func)
             if not named or not (call.args or call.keywords):
                 continue
@@ -200,6 +196,14 @@ def qualified(value: Any) -> str:
     return f"{module}.{name}" if name else ""
 
 
+def whole_line(file: str, node: ast.AST, function: str = "") -> Where:
+    """The line of a file on which a node begins, without its margins."""
+    line = node.lineno  # type: ignore[attr-defined]
+    text = source_of(file).lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip(), function)
+
+
 def names_in(node: ast.AST) -> list[str]:
     """Names that an expression reads, in the order of the text."""
     found = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
@@ -237,7 +241,3 @@ def _attribute(value: Any, name: str) -> Any:
 _SAFE = frozenset(
     "random os datetime time queue logging _io io collections _collections builtins itertools".split()
 )
-
-
-def _characters(line: str, offset: int) -> int:
-    return len(line.encode()[:offset].decode(errors="ignore"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.silent.code import names_in
+from jitmagic.silent.code import names_in, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
@@ -296,9 +296,4 @@ def place_of(maker: Maker, source: Source) -> Where:
     node = maker.node
     if isinstance(node, ast.FunctionDef):
         node = next(d for d in node.decorator_list if _jits(d))
-    line = node.lineno  # type: ignore[attr-defined]
-    text = source.lines[line - 1].rstrip()
-    start = len(text) - len(text.lstrip())
-    return Where(
-        maker.file, line, start, line, len(text), text.strip(), text.strip(), scope_name(source, maker)
-    )
+    return whole_line(maker.file, node, scope_name(source, maker))

@@ -16,10 +16,11 @@ from jax.extend.core import Literal
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.flops import FREE
-from jitmagic.measure.program import called_program, open_jaxpr, scan_split
+from jitmagic.measure.program import called_program, scan_split
 from jitmagic.measure.reference import CannotEvaluate, Evaluator, PlacedEvaluator
 from jitmagic.silent.in_program import Stack, user_frames
 from jitmagic.silent.keys import names_at
+from jitmagic.tracing.compat import jaxpr_of
 from jitmagic.tracing.sites import site_of
 
 INFINITE, NAN = 1, 2
@@ -98,7 +99,7 @@ class _Marking(Evaluator):
         self.inside = False
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
-        self.leaving |= {id(eqn): eqn for eqn in _leaving(open_jaxpr(jaxpr))}
+        self.leaving |= {id(eqn): eqn for eqn in _leaving(jaxpr_of(jaxpr))}
         return super().run(jaxpr, args)
 
     def equation(self, eqn: Any, args: list[Any]) -> list[Any]:

@@ -77,7 +77,7 @@ def dtypes(code: Code) -> Iterator[Truncation]:
 
     if jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return
-    for name, call in code.calls():
+    for name, call in code.calls:
         method = isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "view") and not name
         of_jax = name.startswith("jax.") or method
         asked = [a for a in call.args if _is_wide(a)] + [

@@ -244,7 +244,7 @@ def test_ordinary_rounding_is_not_blamed_on_anybody(name):
 
 def test_the_first_line_that_goes_wrong(monkeypatch):
     from jitmagic.measure import parting
-    from jitmagic.measure.program import open_jaxpr
+    from jitmagic.tracing.compat import jaxpr_of
 
     def f(x):
         y = x * 2 + 1
@@ -259,7 +259,7 @@ def test_the_first_line_that_goes_wrong(monkeypatch):
 
     def broken(closed, index, args):
         """A compiler that gets every sum wrong, and with it what is made of it."""
-        names = [e.primitive.name for e in open_jaxpr(closed).eqns[: index + 1]]
+        names = [e.primitive.name for e in jaxpr_of(closed).eqns[: index + 1]]
         return [v * 1.5 if "reduce_sum" in names else v for v in honest(closed, index, args)]
 
     monkeypatch.setattr(parting, "_compiled", broken)
