@@ -142,6 +142,12 @@ def scan_split(eqn: Any) -> tuple[int, int]:
     return len(eqn.invars) - rows - carries, carries
 
 
+def argument_names(body: Any) -> dict[Any, str]:
+    """Names of the inputs of an open jaxpr, where jax knows them."""
+    names = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
+    return {var: name for var, name in zip(body.invars, names, strict=False) if name}
+
+
 def inner_line(eqn: Any, file: str) -> int | None:
     """Innermost line of `file` that the equation comes from; None where none is known."""
     traceback: Any = getattr(eqn.source_info, "traceback", None)

@@ -59,7 +59,8 @@ class Leading:
 class TracedProgram:
     """A traced program with the leaves of one call; called, it gives the leaves of the result.
 
-    `budget_s` bounds the seconds of each evaluation; CannotEvaluate is raised beyond it."""
+    `budget_s` bounds the seconds of each evaluation; CannotEvaluate is raised beyond it, and where the program
+    writes to the outside. What it prints is not printed again."""
 
     def __init__(
         self,
@@ -92,13 +93,6 @@ class TracedProgram:
         results = evaluator.run(self._jaxpr, evaluator.inputs(self._args))
         self.evaluated = True
         return results
-
-
-def op_by_op(closed_jaxpr: Any, *flat_args: Any) -> list[Any]:
-    """Leaves of the result of `closed_jaxpr` at `flat_args`, one operation at a time.
-
-    Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
-    return TracedProgram(closed_jaxpr, flat_args)()
 
 
 def largest_reduction(jaxpr: Any) -> int:

@@ -27,15 +27,11 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 def first_wrapping(
-    closed_jaxpr: Any,
-    flat_args: Sequence[Any],
-    file: str,
-    budget_s: float = 2.5,
-    clock: Callable[[], float] = time.perf_counter,
+    closed_jaxpr: Any, flat_args: Sequence[Any], file: str, budget_s: float = 2.5
 ) -> int | None:
     """Line of `file` of the first operation whose signed whole numbers do not fit; None where all do, or where that
     takes longer than `budget_s` seconds or cannot be tried."""
-    watch = _WrapWatch(file, clock() + budget_s, clock)
+    watch = _WrapWatch(file, time.perf_counter() + budget_s)
     try:
         watch.run(closed_jaxpr, list(flat_args))
     except (CannotEvaluate, _Found):
@@ -48,8 +44,8 @@ class _Found(Exception):
 
 
 class _WrapWatch(PlacedEvaluator):
-    def __init__(self, file: str, deadline: float, clock: Callable[[], float]) -> None:
-        super().__init__(deadline, clock)
+    def __init__(self, file: str, deadline: float) -> None:
+        super().__init__(deadline)
         self.file = file
         self.line: int | None = None
 

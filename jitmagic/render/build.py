@@ -132,7 +132,7 @@ def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
         return []
     title = (Phrase(counted(len(findings), "note"), "note"), Phrase(f", no action needed: {_gist(findings)}"))
     inner = tuple(
-        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f, telling)
+        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f)
         for f in findings
     )
     return [Section(title, inner, fold=True)]

@@ -76,7 +76,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
     return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
 
 
-def brief_note(finding: Finding, telling: Telling) -> Part:
+def brief_note(finding: Finding) -> Part:
     """A neutral finding with nothing to do about it, in one paragraph."""
     title = (Phrase(f"note[{finding.code}]", "note"), Phrase(f" {finding.kind}: "))
     line = f" (line {finding.span.line}{_other_cell(finding.span)})" if finding.span else ""

@@ -57,7 +57,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
         flags.run(closed, list(leaves))
         return flags.found
 
-    told = jax.device_get(_jit(marked, closed, flat_args)(*flat_args))
+    told = jax.device_get(_jit(marked, flat_args)(*flat_args))
     replay = _Replay(iter(told))
     results = [replay.mark(r) for r in replay.run(closed, [Flag(0) for _ in flat_args])]
     worst = max(results, key=lambda m: (m.code, m.cause is not None), default=Flag(0))
@@ -66,7 +66,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
     return worst.cause
 
 
-def _jit(marked: Any, closed: Any, flat_args: Sequence[Any]) -> Any:
+def _jit(marked: Any, flat_args: Sequence[Any]) -> Any:
     """Compiled in haste where the compiler knows how to: it runs once."""
     hasty = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     try:

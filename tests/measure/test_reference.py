@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from jitmagic.measure.compare import compare
-from jitmagic.measure.reference import CannotEvaluate, TracedProgram, largest_reduction, mended, op_by_op
+from jitmagic.measure.reference import CannotEvaluate, TracedProgram, largest_reduction, mended
 
 
 def traced(f, *args):
     return jax.jit(f).trace(*args).jaxpr
+
+
+def op_by_op(program, *args):
+    return TracedProgram(program, args)()
 
 
 def logs(y):
