@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.notebook import reports
+from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import mime_bundle
 
@@ -100,7 +100,6 @@ class Display:
 
     def progress(self, name: str) -> Any:
         """Makes the context that shows a stage of this function while it takes long."""
-        from jitmagic.notebook import progress
 
         def shown(stage: str) -> Any:
             last = self.notebook.compilations.last_s(name, stage)
