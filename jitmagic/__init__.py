@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jitmagic.checking.asked import check
-    from jitmagic.report import Report
+    from jitmagic.render import Report
     from jitmagic.rules import page as explain
     from jitmagic.state.compiled import jit
 
@@ -31,7 +31,7 @@ __all__ = [
 
 # No submodule may bear one of these names: importing it would put the module in the function's place.
 _HOMES = {
-    "Report": ("jitmagic.report", "Report"),
+    "Report": ("jitmagic.render", "Report"),
     "check": ("jitmagic.checking.asked", "check"),
     "explain": ("jitmagic.rules", "page"),
     "jit": ("jitmagic.state.compiled", "jit"),

@@ -199,7 +199,6 @@ class Function:
     defaults: tuple[str, ...] = ()
     cell: str = ""
     """Body of the cell that defines it, without the magic line."""
-    is_method: bool = False
     own_names: tuple[str, ...] = ()
     """Names of Python's own functions (`input`, `print`) by which it reads something of the notebook's."""
 

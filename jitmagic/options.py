@@ -58,12 +58,6 @@ class JitOptions:
                 warnings.simplefilter("ignore", DeprecationWarning)
             return jax.jit(fn, **self.kwargs(), **more)
 
-    def trial(self, fn: Callable[..., Any]) -> Any:
-        """The same for a run that judges a rewrite: without what this compiler is known to get wrong by itself."""
-        from jitmagic.measure.reference import remedy
-
-        return self.jit(fn, compiler_options=remedy() or None)
-
     def shifted(
         self, by: int, parameters: Sequence[inspect.Parameter] | None, donate_state: Sequence[int] = ()
     ) -> JitOptions:

@@ -1,6 +1,6 @@
 """The plain data that every check ends in.
 
-A `Report` holds strings, numbers and tuples only: no array, tracer, frame or function stays alive
+A report holds strings, numbers and tuples only: no array, tracer, frame or function stays alive
 because somebody keeps one. `to_dict` and `from_dict` are inverse to each other, and the JSON form is
 the MIME payload that the front end reads.
 """
@@ -15,10 +15,9 @@ import sys
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 SCHEMA = 1
-MIME_TYPE = "application/vnd.jitmagic.v1+json"
 
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "wrong", "fails", "untraced"]
@@ -376,8 +375,8 @@ class CellText:
 
 
 @dataclass(frozen=True)
-class Report:
-    """The result of a check; renders as plain text, HTML and JSON."""
+class ReportData:
+    """The result of a check; `render.Report` is one that displays itself."""
 
     functions: tuple[FunctionReport, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -419,35 +418,11 @@ class Report:
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False)
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Report:
+    def from_dict(cls, data: dict[str, Any]) -> Self:
         """Inverse of `to_dict`. Unknown keys are ignored; raises ValueError for another schema."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"a report of schema {data.get('schema')!r}; this version reads {SCHEMA}")
         return _load(cls, data)
-
-    # Rendering is the one look upwards: an object displays itself, whoever holds it.
-    def to_text(self, *, width: int = 88, color: bool = False) -> str:
-        """The whole report as plain text of `width` columns."""
-        from jitmagic.render import text
-
-        return text(self, width=width, color=color)
-
-    def to_html(self) -> str:
-        """The whole report as an HTML fragment without scripts, ids or outside links."""
-        from jitmagic.render import html
-
-        return html(self)
-
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(self.to_text())
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        from jitmagic.render import payload
-
-        return {"text/plain": self.to_text(), "text/html": self.to_html(), MIME_TYPE: payload(self)}
 
 
 @functools.cache

@@ -63,9 +63,9 @@ def times(ratio: float) -> str:
     return f"{plain(ratio)}×"
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def counted(count: int, noun: str) -> str:
     """`1 call`, `1,200 calls`."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def listed(items: Sequence[str], most: int = 8, left_out: int = 0) -> str:

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from jitmagic.report import MIME_TYPE, Cost, Finding, Fix, FunctionReport, Report, Sample, Timing
+from jitmagic.render import MIME_TYPE, Report
+from jitmagic.report import Cost, Finding, Fix, FunctionReport, Sample, Timing
 from tests.render import samples
 
 EVERY = {**samples.TYPICAL, "hostile": samples.hostile, "empty": Report}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitmagic import report
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.corrections import report_of
 from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
+from jitmagic.render import Report
 from jitmagic.settings import Settings
 
 
@@ -21,7 +21,7 @@ class _Check:
     ):
         self._options, self._dyn, self._settings = options, dyn, settings
 
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> report.Report:
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
         """Diagnose one call of `fn` and return the `Report`; the call itself is not made.
 
         Nothing is compiled and every variable is put back. Exceptions of `fn` become findings.

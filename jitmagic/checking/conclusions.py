@@ -15,6 +15,7 @@ from jitmagic import report, rules
 from jitmagic.checking.seen import Seen
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import noise
+from jitmagic.render import Report
 from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
 from jitmagic.state.paths import split_paths
@@ -129,11 +130,11 @@ def assemble(
     notes: Sequence[str] = (),
     *,
     findings: Callable[[Subject], Sequence[report.Finding]] = told_of,
-) -> report.Report:
+) -> Report:
     """One report about several functions; its findings have no corrections, unless `findings` gives some."""
     cell = cell or (subjects[0].cell if subjects else CellSource())
     found = [f for s in subjects for f in findings(s)]
-    return report.Report(
+    return Report(
         functions=tuple(function_report(s) for s in subjects),
         findings=rules.select(found),
         backend=compat.started_backend(),

@@ -10,6 +10,7 @@ from jitmagic import fixes, report
 from jitmagic.checking.conclusions import assemble, evidence_of, told_of
 from jitmagic.checking.rerun import verifier_of_function
 from jitmagic.checking.subject import Subject
+from jitmagic.render import Report
 from jitmagic.settings import CellSource
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
@@ -43,7 +44,7 @@ def findings_of(
 
 def report_of(
     subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
-) -> report.Report:
+) -> Report:
     """One report about several functions, with corrections."""
     deadline = budget.clock() + max((s.budget for s in subjects), default=0.0)
     verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)

@@ -14,7 +14,8 @@ from jitmagic import rules
 from jitmagic.checking import conclusions
 from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
-from jitmagic.report import CellText, Finding, Report
+from jitmagic.render import Report
+from jitmagic.report import CellText, Finding
 from jitmagic.rules.base import covers, root
 from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jitmagic.source.modules import last_name
+
 CLOCKS = frozenset(
     "time perf_counter monotonic process_time perf_counter_ns time_ns monotonic_ns default_timer".split()
 )
@@ -87,7 +89,7 @@ def _stretches(body: list[ast.stmt], name: str) -> Iterator[tuple[int, int, bool
 
 def _reads_clock(statement: ast.stmt) -> bool:
     return not isinstance(statement, (ast.FunctionDef, ast.ClassDef)) and any(
-        isinstance(n, ast.Call) and _last(n.func) in CLOCKS for n in ast.walk(statement)
+        isinstance(n, ast.Call) and last_name(n.func) in CLOCKS for n in ast.walk(statement)
     )
 
 
@@ -95,12 +97,12 @@ def _waits(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute) and node.attr == _WAITS:
         return True
     # a print of the elapsed time reads no result
-    return isinstance(node, ast.Call) and _last(node.func) in _READS - {"print"}
+    return isinstance(node, ast.Call) and last_name(node.func) in _READS - {"print"}
 
 
 def _calls(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Call) and (
-        ast.unparse(node.func) == name or _last(node.func) == name.rpartition(".")[2]
+        ast.unparse(node.func) == name or last_name(node.func) == name.rpartition(".")[2]
     )
 
 
@@ -110,7 +112,3 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             yield child
             yield from _outside_functions(child)
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

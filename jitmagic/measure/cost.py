@@ -93,11 +93,6 @@ def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def equation_count(closed_jaxpr: Any) -> int:
-    """Operations in the traced program, inner programs included, each counted once."""
-    return len(walk(closed_jaxpr).operations)
-
-
 def peak_bytes(compiled: Any) -> int | None:
     """Bytes that one call holds at most: arguments, results and scratch, buffers shared among them once.
 

@@ -8,19 +8,20 @@ from typing import Any
 from jax.extend.core import Literal
 from jax.interpreters import partial_eval
 
-from jitmagic.measure.program import Operation, open_jaxpr, walk
-from jitmagic.tracing.compat import subjaxprs
+from jitmagic.measure.program import Operation, walk
+from jitmagic.tracing.compat import jaxpr_of, subjaxprs
+from jitmagic.tracing.stages import equation_count
 
 
 def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
     """`(line, count)` of operations that compute and reach no result, of lines of `file`, in order.
 
     What writes to the outside (a print, a callback) is used by itself."""
-    body = open_jaxpr(closed_jaxpr)
+    body = jaxpr_of(closed_jaxpr)
     if _all_used(body):  # looks once at each equation, where jax's way writes the program anew
         return ()
     alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
-    if _size(alive) == _size(body):
+    if equation_count(alive) == equation_count(body):
         return ()
     before = _counts(walk(closed_jaxpr, file).operations)
     after = _counts(walk(alive, file).operations)
@@ -37,11 +38,6 @@ def _all_used(body: Any) -> bool:
     used = {atom for eqn in body.eqns for atom in eqn.invars if not isinstance(atom, Literal)}
     used.update(atom for atom in body.outvars if not isinstance(atom, Literal))
     return all(
-        used.issuperset(eqn.outvars) and all(_all_used(open_jaxpr(inner)) for inner in subjaxprs(eqn))
+        used.issuperset(eqn.outvars) and all(_all_used(jaxpr_of(inner)) for inner in subjaxprs(eqn))
         for eqn in body.eqns
     )
-
-
-def _size(body: Any) -> int:
-    """Equations, those of inner programs included."""
-    return sum(1 + sum(map(_size, subjaxprs(eqn))) for eqn in open_jaxpr(body).eqns)

@@ -10,7 +10,8 @@ from typing import Any
 from jax.extend.core import Literal
 
 from jitmagic import units
-from jitmagic.measure.program import open_jaxpr, walk
+from jitmagic.measure.program import argument_names, walk
+from jitmagic.tracing.compat import jaxpr_of
 
 EQUATIONS = 8
 WIDTH = 120
@@ -28,9 +29,8 @@ _TOLD = (
 
 def equations_by_line(closed_jaxpr: Any, file: str) -> dict[int, str]:
     """The first equations of each line of `file`; names are consistent over all lines."""
-    body = open_jaxpr(closed_jaxpr)
-    known = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
-    names: dict[Any, str] = {v: n for v, n in zip(body.invars, known, strict=False) if n}
+    body = jaxpr_of(closed_jaxpr)
+    names = argument_names(body)
     fresh = _letters(set(names.values()))
     found: dict[int, list[str]] = {}
     for operation in walk(closed_jaxpr, file).operations:

@@ -163,10 +163,6 @@ def _windows(eqn: Any) -> float:
     return max(0, window - 1) * max(_size(v) for v in (*eqn.outvars, eqn.invars[0]))
 
 
-def _cumulative(eqn: Any) -> float:
-    return _size(eqn.invars[0])
-
-
 def _sort(eqn: Any) -> float:
     length = _shape(eqn.invars[0])[eqn.params["dimension"]]
     return _size(eqn.invars[0]) * math.ceil(math.log2(length)) if length > 1 else 0
@@ -185,53 +181,33 @@ def _fft(eqn: Any) -> float:
     return rows * 5 * length * math.log2(max(1, length)) / (2 if real else 1)
 
 
-def _matrix(eqn: Any) -> tuple[float, int, int, int]:
-    """Matrices in the batch (complex ones weighted), and the longer, the shorter side and the columns."""
+def _matrix(eqn: Any) -> tuple[float, int, int]:
+    """Matrices in the batch (complex ones weighted), and the longer and the shorter side."""
     *batch, rows, columns = _shape(eqn.invars[0])
-    return math.prod(batch) * _complex(eqn.invars[0]), max(rows, columns), min(rows, columns), columns
+    return math.prod(batch) * _complex(eqn.invars[0]), max(rows, columns), min(rows, columns)
 
 
-def _cholesky(eqn: Any) -> float:
-    batch, n, _, _ = _matrix(eqn)
-    return batch * n**3 / 3
+def _dense(terms: Callable[[int, int], float]) -> Callable[[Any], float]:
+    """A formula in the longer and the shorter side of a matrix, for all matrices of a batch."""
 
+    def of(eqn: Any) -> float:
+        batch, m, n = _matrix(eqn)
+        return batch * terms(m, n)
 
-def _lu(eqn: Any) -> float:
-    batch, m, n, _ = _matrix(eqn)
-    return batch * (m * n**2 - n**3 / 3)
-
-
-def _qr(eqn: Any) -> float:
-    batch, m, n, _ = _matrix(eqn)
-    return batch * (2 * m * n**2 - 2 * n**3 / 3)
-
-
-def _qr_with_q(eqn: Any) -> float:
-    return 2 * _qr(eqn)
+    return of
 
 
 def _svd(eqn: Any) -> float:
-    batch, m, n, _ = _matrix(eqn)
+    batch, m, n = _matrix(eqn)
     if not eqn.params.get("compute_uv", True):
         return batch * (4 * m * n**2 - 4 * n**3 / 3)
     return batch * (14 * m * n**2 + 8 * n**3)
 
 
-def _eigh(eqn: Any) -> float:
-    # There is no parameter that asks for values alone: vectors always come along.
-    batch, n, _, _ = _matrix(eqn)
-    return batch * 9 * n**3
-
-
 def _eig(eqn: Any) -> float:
-    batch, n, _, _ = _matrix(eqn)
+    batch, n, _ = _matrix(eqn)
     vectors = any(v for k, v in eqn.params.items() if k.endswith("_eigenvectors"))
     return batch * (25 if vectors else 10) * n**3
-
-
-def _hessenberg(eqn: Any) -> float:
-    batch, n, _, _ = _matrix(eqn)
-    return batch * 10 * n**3 / 3
 
 
 def _triangular(eqn: Any) -> float:
@@ -243,29 +219,31 @@ def _tridiagonal(eqn: Any) -> float:
     return 8 * _size(eqn.outvars[0])
 
 
+_QR = _dense(lambda m, n: 2 * m * n**2 - 2 * n**3 / 3)
+_HESSENBERG = _dense(lambda n, _: 10 * n**3 / 3)
+
 _FORMULAS: dict[str, Callable[[Any], float]] = {
     "dot_general": _dot,
     "conv_general_dilated": _conv,
-    "cumsum": _cumulative,
-    "cumprod": _cumulative,
-    "cummax": _cumulative,
-    "cummin": _cumulative,
-    "cumlogsumexp": _cumulative,
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), lambda eqn: _size(eqn.invars[0])
+    ),
     "sort": _sort,
     "top_k": _top_k,
     "fft": _fft,
-    "cholesky": _cholesky,
-    "lu": _lu,
-    "geqrf": _qr,
-    "geqp3": _qr,
-    "householder_product": _qr,
-    "qr": _qr_with_q,
+    "cholesky": _dense(lambda n, _: n**3 / 3),
+    "lu": _dense(lambda m, n: m * n**2 - n**3 / 3),
+    "geqrf": _QR,
+    "geqp3": _QR,
+    "householder_product": _QR,
+    "qr": _dense(lambda m, n: 4 * m * n**2 - 4 * n**3 / 3),
     "svd": _svd,
-    "eigh": _eigh,
+    # there is no parameter that asks for values alone: vectors always come along
+    "eigh": _dense(lambda n, _: 9 * n**3),
     "eig": _eig,
     "schur": _eig,
-    "hessenberg": _hessenberg,
-    "tridiagonal": _hessenberg,
+    "hessenberg": _HESSENBERG,
+    "tridiagonal": _HESSENBERG,
     "triangular_solve": _triangular,
     "tridiagonal_solve": _tridiagonal,
 }

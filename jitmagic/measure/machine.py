@@ -72,23 +72,16 @@ def _peak_bandwidth(a: Any) -> Any:
     return a + 1
 
 
-_known: set[Any] = set()
-
-
-def machine(device: Any = None) -> Machine:
-    """The rates of a device, jax's default one where none is given; measured at the first call."""
+def machine() -> Machine:
+    """The rates of jax's default device, measured at the first call."""
     import jax
 
-    device = device or jax.devices()[0]
-    _known.add(device)
-    return _measured(device)
+    return _measured(jax.devices()[0])
 
 
-def is_known(device: Any = None) -> bool:
+def is_known() -> bool:
     """The rates were measured already."""
-    import jax
-
-    return (device or jax.devices()[0]) in _known
+    return _measured.cache_info().currsize > 0
 
 
 @functools.cache

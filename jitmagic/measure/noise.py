@@ -20,9 +20,7 @@ WIDTH = 1.5
 """Interquartile ranges that count as chance: of normal noise, two standard deviations of one batch."""
 
 
-def compare_runs(
-    now: Timing, before: Timing, earlier: str, changed: str = "", floor: float = FLOOR
-) -> Comparison | None:
+def compare_runs(now: Timing, before: Timing, earlier: str, changed: str = "") -> Comparison | None:
     """The compiled calls of two runs beside each other; None where one was not timed.
 
     `changed` says why they can't be compared, where the caller knows; another device is found here."""
@@ -35,7 +33,7 @@ def compare_runs(
     if changed or before.jit.median_s <= 0:
         return Comparison("incomparable", earlier, before.jit.median_s, why=changed)
     ratio = now.jit.median_s / before.jit.median_s
-    noise = max(floor, math.hypot(spread(now.jit), spread(before.jit)))
+    noise = max(FLOOR, math.hypot(spread(now.jit), spread(before.jit)))
     # the same factor up or down is the same difference
     distance = max(ratio, 1 / ratio) - 1 if ratio > 0 else math.inf
     verdict = "same" if distance <= noise else "faster" if ratio < 1 else "slower"

@@ -8,7 +8,7 @@ returning what its last operation gives, and the shortest one that goes wrong is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,29 +16,26 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from jitmagic.measure.compare import compare
-from jitmagic.measure.program import constants_of, inner_line, open_jaxpr
-from jitmagic.measure.reference import CannotEvaluate, _Evaluator, largest_reduction
+from jitmagic.measure.program import constants_of, inner_line
+from jitmagic.measure.reference import CannotEvaluate, Evaluator, largest_reduction
+from jitmagic.tracing.compat import jaxpr_of
 
 MOST_BYTES = 1 << 28
 """Of the values kept; nothing is looked for beyond it."""
 
 
 def first_parting(
-    closed_jaxpr: Any,
-    flat_args: Sequence[Any],
-    file: str,
-    budget_s: float = 2.5,
-    clock: Callable[[], float] = time.perf_counter,
+    closed_jaxpr: Any, flat_args: Sequence[Any], file: str, budget_s: float = 2.5
 ) -> int | None:
     """Line of `file` of the first operation whose compiled value is not that of the operations one by one.
 
     None where the whole program agrees, no line is known, or it takes longer than `budget_s` seconds."""
     if getattr(closed_jaxpr, "effects", None):
         return None
-    deadline = clock() + budget_s
-    body = open_jaxpr(closed_jaxpr)
+    deadline = time.perf_counter() + budget_s
+    body = jaxpr_of(closed_jaxpr)
     try:
-        wanted = _values(closed_jaxpr, flat_args, deadline, clock)
+        wanted = _values(closed_jaxpr, flat_args, deadline)
     except CannotEvaluate:
         return None
     places = [i for i in range(len(body.eqns)) if i in wanted]
@@ -53,21 +50,19 @@ def first_parting(
         return None
     low, high = 0, len(places) - 1
     while low < high:
-        if clock() > deadline:
+        if time.perf_counter() > deadline:
             return None
         middle = (low + high) // 2
         low, high = (low, middle) if wrong(middle) else (middle + 1, high)
     return inner_line(body.eqns[places[low]], file)
 
 
-def _values(
-    closed: Any, args: Sequence[Any], deadline: float, clock: Callable[[], float]
-) -> dict[int, list[Any]]:
+def _values(closed: Any, args: Sequence[Any], deadline: float) -> dict[int, list[Any]]:
     """What each operation gives that gives rounded numbers, by its position."""
-    body = open_jaxpr(closed)
+    body = jaxpr_of(closed)
     values: dict[Any, Any] = dict(zip(body.constvars, constants_of(closed), strict=True))
     values.update(zip(body.invars, args, strict=True))
-    evaluator, size = _Evaluator(False, deadline, clock), 0
+    evaluator, size = Evaluator(deadline), 0
     found: dict[int, list[Any]] = {}
     for index, eqn in enumerate(body.eqns):
         given = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
@@ -83,7 +78,7 @@ def _values(
 
 def _compiled(closed: Any, index: int, args: Sequence[Any]) -> list[Any]:
     """What the operation at `index` gives in a compiled program that ends with it."""
-    body = open_jaxpr(closed)
+    body = jaxpr_of(closed)
     constants = constants_of(closed)
 
     def prefix(*given: Any) -> list[Any]:

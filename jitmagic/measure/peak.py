@@ -14,8 +14,9 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
-from jitmagic.measure.program import constants_of, inner_line, last_uses, open_jaxpr
+from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
+from jitmagic.tracing.compat import jaxpr_of
 
 SHOWN = 8
 
@@ -27,11 +28,11 @@ def peak(
 
     `constants` names constant objects by their `id`, `dynamic` the variables that are passed as `_dyn0`, `_dyn1`, ...
     """
-    body = open_jaxpr(closed_jaxpr)
+    body = jaxpr_of(closed_jaxpr)
     paths = {f"_dyn{i}": path for i, path in enumerate(dynamic)}
     names = {
         var: re.sub(r"^_dyn\d+", lambda m: paths.get(m[0], m[0]), name)
-        for var, name in _argument_names(body).items()
+        for var, name in argument_names(body).items()
     }
     held = {v: _alive(v, names.get(v, "an argument")) for v in body.invars}
     for var, value in zip(body.constvars, constants_of(closed_jaxpr), strict=False):
@@ -99,7 +100,7 @@ def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Aliv
     at, best = line, list[Alive]()
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
-            body = open_jaxpr(item)
+            body = jaxpr_of(item)
             if not hasattr(body, "eqns"):
                 continue
             passed = set(body.invars) | set(body.constvars)
@@ -120,11 +121,6 @@ def _literals(body: Any, names: dict[int, str]) -> dict[Any, Alive]:
             if isinstance(atom, Literal) and bool(getattr(atom.val, "shape", ())):
                 found.setdefault(id(atom.val), _alive(atom, names.get(id(atom.val), "a constant")))
     return found
-
-
-def _argument_names(body: Any) -> dict[Any, str]:
-    names = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
-    return dict(zip(body.invars, names, strict=False))
 
 
 def _alive(var: Any, name: str, line: int | None = None) -> Alive:

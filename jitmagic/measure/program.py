@@ -18,6 +18,7 @@ from jax.extend.core import Literal
 
 from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.source.tree import line_of
+from jitmagic.tracing.compat import jaxpr_of
 
 Flow = frozenset[int] | None
 """The constants (by number) that a value is computed from, or None where it depends on an input."""
@@ -104,13 +105,8 @@ def walk(jaxpr: Any, file: str | None = None) -> Walk:
 
 def _walk(jaxpr: Any, file: str | None) -> Walk:
     found = Walk()
-    _program(jaxpr, [None] * len(open_jaxpr(jaxpr).invars), _At(file), found, found.operations)
+    _program(jaxpr, [None] * len(jaxpr_of(jaxpr).invars), _At(file), found, found.operations)
     return found
-
-
-def open_jaxpr(jaxpr: Any) -> Any:
-    """The jaxpr without its constants' values."""
-    return getattr(jaxpr, "jaxpr", jaxpr)
 
 
 def constants_of(jaxpr: Any) -> list[Any]:
@@ -130,7 +126,7 @@ def called_program(eqn: Any) -> tuple[Any, list[int]] | None:
         return eqn.params["jaxprs"].solve, consts + operands[sum(lengths) :]
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         inner = eqn.params.get(name)
-        if inner is not None and len(open_jaxpr(inner).invars) == len(operands):
+        if inner is not None and len(jaxpr_of(inner).invars) == len(operands):
             return inner, operands
     return None
 
@@ -140,10 +136,16 @@ def scan_split(eqn: Any) -> tuple[int, int]:
 
     Told by rank, which needs no name that changes between versions: rows and stacked results have one
     dimension more outside the loop than inside."""
-    body = open_jaxpr(eqn.params["jaxpr"])
+    body = jaxpr_of(eqn.params["jaxpr"])
     rows = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, body.invars, strict=True))
     carries = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, body.outvars, strict=True))
     return len(eqn.invars) - rows - carries, carries
+
+
+def argument_names(body: Any) -> dict[Any, str]:
+    """Names of the inputs of an open jaxpr, where jax knows them."""
+    names = getattr(getattr(body, "debug_info", None), "arg_names", None) or ()
+    return {var: name for var, name in zip(body.invars, names, strict=False) if name}
 
 
 def inner_line(eqn: Any, file: str) -> int | None:
@@ -162,7 +164,7 @@ def inner_line(eqn: Any, file: str) -> int | None:
 
 
 def _program(jaxpr: Any, inputs: Sequence[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
-    body = open_jaxpr(jaxpr)
+    body = jaxpr_of(jaxpr)
     flows: dict[Any, Flow] = dict(zip(body.invars, inputs, strict=True))
     for var, value in zip(body.constvars, constants_of(jaxpr), strict=False):
         flows[var] = found.number(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +18,8 @@ import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
 from jitmagic.measure.flops import EXACT, FREE, terms
-from jitmagic.measure.program import called_program, constants_of, last_uses, open_jaxpr, scan_split, walk
+from jitmagic.measure.program import called_program, constants_of, last_uses, scan_split, walk
+from jitmagic.tracing.compat import jaxpr_of
 
 REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
@@ -30,16 +31,6 @@ _WRITES = ("WriteEffect", "AccumEffect", "IOEffect", "OrderedIOEffect", "_Ordere
 
 class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
-
-
-@cache
-def remedy() -> dict[str, str]:
-    """REMEDY where jax runs on a CPU and its compiler has the option, else no option at all."""
-    try:
-        jax.jit(lambda: 0, compiler_options=REMEDY).lower().compile()
-    except Exception:
-        return {}
-    return REMEDY if jax.default_backend() == "cpu" else {}
 
 
 def mended(closed_jaxpr: Any, flat_args: Sequence[Any]) -> list[Any]:
@@ -68,7 +59,8 @@ class Leading:
 class TracedProgram:
     """A traced program with the leaves of one call; called, it gives the leaves of the result.
 
-    `budget_s` bounds the seconds of each evaluation; CannotEvaluate is raised beyond it."""
+    `budget_s` bounds the seconds of each evaluation; CannotEvaluate is raised beyond it, and where the program
+    writes to the outside. What it prints is not printed again."""
 
     def __init__(
         self,
@@ -97,17 +89,10 @@ class TracedProgram:
 
     def _run(self, noisy: bool) -> list[Any]:
         deadline = None if self._budget_s is None else self._clock() + self._budget_s
-        evaluator = _Evaluator(noisy, deadline, self._clock)
+        evaluator = Evaluator(deadline, self._clock, noisy=noisy)
         results = evaluator.run(self._jaxpr, evaluator.inputs(self._args))
         self.evaluated = True
         return results
-
-
-def op_by_op(closed_jaxpr: Any, *flat_args: Any) -> list[Any]:
-    """Leaves of the result of `closed_jaxpr` at `flat_args`, one operation at a time.
-
-    Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
-    return TracedProgram(closed_jaxpr, flat_args)()
 
 
 def largest_reduction(jaxpr: Any) -> int:
@@ -115,19 +100,30 @@ def largest_reduction(jaxpr: Any) -> int:
     return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr).operations), default=1)
 
 
-class _Evaluator:
-    def __init__(self, noisy: bool, deadline: float | None, clock: Callable[[], float]) -> None:
+class Evaluator:
+    """Runs a program operation by operation; what it does with an equation is a method, to be overridden.
+
+    Raises CannotEvaluate where the deadline, by this clock, is over; `noisy` moves each rounded value."""
+
+    def __init__(
+        self,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        *,
+        noisy: bool = False,
+    ) -> None:
         self.noisy = noisy
         self.deadline = deadline
         self.clock = clock
         self.count = 0
 
     def inputs(self, args: Sequence[Any]) -> list[Any]:
+        """The arguments that a program begins with."""
         return [self.moved(jnp.asarray(a)) for a in args] if self.noisy else list(args)
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """Results of an open or closed jaxpr."""
-        body = open_jaxpr(jaxpr)
+        body = jaxpr_of(jaxpr)
         values: dict[Any, Any] = dict(zip(body.constvars, constants_of(jaxpr), strict=True))
         values.update(zip(body.invars, args, strict=True))
         last = last_uses(body)
@@ -143,6 +139,7 @@ class _Evaluator:
         return [read(v) for v in body.outvars]
 
     def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+        """Results of one equation; inner programs are entered."""
         name = eqn.primitive.name
         if name in _SILENT:
             return []
@@ -159,6 +156,7 @@ class _Evaluator:
         return self.primitive(eqn, args)
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+        """Results of an equation that is an operation by itself."""
         if any(type(e).__name__ in _WRITES for e in eqn.effects):
             raise CannotEvaluate(f"{eqn.primitive.name} changes something outside the program")
         if self.deadline is not None and self.clock() > self.deadline:
@@ -171,6 +169,7 @@ class _Evaluator:
         return [self.moved(r) for r in results] if self.noisy and rounds else results
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+        """Results of a loop of known length."""
         params = eqn.params
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
@@ -185,6 +184,7 @@ class _Evaluator:
         return [*carry, *(_stack(column) for column in zip(*stacked, strict=True))]
 
     def loop(self, eqn: Any, args: list[Any]) -> list[Any]:
+        """Results of a `while`."""
         params = eqn.params
         split = params["cond_nconsts"]
         end = split + params["body_nconsts"]
@@ -208,6 +208,26 @@ class _Evaluator:
         if jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize > 1:
             return _neighbour(value, self.count)
         return value
+
+
+class PlacedEvaluator(Evaluator):
+    """Knows where each equation stands, in `places[-1]`: in its own place, or in that of the call around it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.places: list[Any] = [None]
+
+    def place(self, eqn: Any) -> Any:
+        """The equation's own place, nothing where that is not known."""
+        raise NotImplementedError
+
+    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+        """As without places."""
+        self.places.append(self.place(eqn) or self.places[-1])
+        try:
+            return super().equation(eqn, args)
+        finally:
+            self.places.pop()
 
 
 @partial(jax.jit, donate_argnums=())

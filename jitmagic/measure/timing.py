@@ -78,11 +78,6 @@ def time_pair(
     return _timing(slow, fast, device, compile_s, notes)
 
 
-def block(value: Any) -> Any:
-    """Wait until every array in `value` is computed, and return it."""
-    return jax.block_until_ready(value)
-
-
 def summarize(batches_s: list[float], loops: int) -> Sample:
     """Statistics per call of batches of `loops` calls that lasted `batches_s` seconds."""
     calls = [b / loops for b in batches_s]
@@ -144,7 +139,7 @@ class _Bench:
             if index:
                 self.put_back()
             start = self.clock()
-            block(call())
+            jax.block_until_ready(call())
             total += self.clock() - start
         return total
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.measure.program import inner_line
-from jitmagic.measure.reference import CannotEvaluate, _Evaluator
+from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
 
 EXACT: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -27,15 +27,11 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 def first_wrapping(
-    closed_jaxpr: Any,
-    flat_args: Sequence[Any],
-    file: str,
-    budget_s: float = 2.5,
-    clock: Callable[[], float] = time.perf_counter,
+    closed_jaxpr: Any, flat_args: Sequence[Any], file: str, budget_s: float = 2.5
 ) -> int | None:
     """Line of `file` of the first operation whose signed whole numbers do not fit; None where all do, or where that
     takes longer than `budget_s` seconds or cannot be tried."""
-    watch = _WrapWatch(file, clock() + budget_s, clock)
+    watch = _WrapWatch(file, time.perf_counter() + budget_s)
     try:
         watch.run(closed_jaxpr, list(flat_args))
     except (CannotEvaluate, _Found):
@@ -47,24 +43,19 @@ class _Found(Exception):
     """The operation that was looked for."""
 
 
-class _WrapWatch(_Evaluator):
-    def __init__(self, file: str, deadline: float, clock: Callable[[], float]) -> None:
-        super().__init__(False, deadline, clock)
+class _WrapWatch(PlacedEvaluator):
+    def __init__(self, file: str, deadline: float) -> None:
+        super().__init__(deadline)
         self.file = file
         self.line: int | None = None
-        self.around: list[int | None] = [None]
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
-        self.around.append(inner_line(eqn, self.file) or self.around[-1])
-        try:
-            return super().equation(eqn, args)
-        finally:
-            self.around.pop()
+    def place(self, eqn: Any) -> int | None:
+        return inner_line(eqn, self.file)
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
         if _wraps(eqn, args, results[0] if results else None):
-            self.line = self.around[-1]
+            self.line = self.places[-1]
             raise _Found
         return results
 

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from jitmagic.notebook.arrival import Arrival
 
 if TYPE_CHECKING:
-    from jitmagic.report import Report
+    from jitmagic.render import Report
 
 
 class Compilations:

@@ -5,37 +5,34 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-from jitmagic.notebook import reports
+from jitmagic.notebook import progress, reports
+from jitmagic.notebook.running import Notebook
+from jitmagic.render import mime_bundle
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
-    from jitmagic.notebook.session import NotebookSession
 
 
 class Display:
     """The display of the running cell."""
 
-    def __init__(self, session: NotebookSession) -> None:
-        self.session = session
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
 
     def news(self, checker: Checker) -> None:
         """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal."""
         from jitmagic.tracing.compat import trace_state_clean
 
-        news = self.session.running.news
+        news = self.notebook.running.news
         if checker not in news:
             news.append(checker)
-        if trace_state_clean() and self.live():
+        if trace_state_clean() and self.notebook.is_live():
             self.show_pending()
-
-    def live(self) -> bool:
-        """Displays can be updated in place."""
-        return getattr(self.session.shell, "kernel", None) is not None
 
     def show_pending(self, *, search: bool = False) -> None:
         """Show the report of what is new in this cell, in place of what stands there; `search`: with corrections."""
-        running, owner = self.session.running, self.session.last
+        running, owner = self.notebook.running, self.notebook.last
         if search and owner is not None:
             running.news += [s for s in self._wrong(owner) if s not in running.news]
         news = running.news
@@ -54,11 +51,11 @@ class Display:
 
             report = corrections.report_of(news)
         running.report = report
-        if self.live() and running.shown is not None:
+        if self.notebook.is_live() and running.shown is not None:
             running.shown.update(report)
         else:
             running.shown = display(report, display_id=True)
-        if not self.live():
+        if not self.notebook.is_live():
             news.clear()
 
     def _wrong(self, run: Run) -> list[Checker]:
@@ -71,17 +68,17 @@ class Display:
         if run.looked_at == counts or run.request.kind != "jit":
             return []
         run.looked_at = counts
-        session = self.session
+        notebook = self.notebook
         try:
-            found = left_behind.look(checkers, session.verifier, session.shell.user_ns)
+            found = left_behind.look(checkers, notebook.verifier, notebook.shell.user_ns)
         except OutOfTime:
             return []
         return [c for c in checkers if c in found]
 
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
         """What is left to show: an error that no report has told of, the last news; no progress stays behind."""
-        running = self.session.running
-        if error is not None and not self._told() and (self.session.always or _shows(run)):
+        running = self.notebook.running
+        if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         self.show_pending(search=True)
         if running.shown is not None and running.report is None:
@@ -89,7 +86,7 @@ class Display:
 
     def _told(self) -> bool:
         """A watched function has told of a failed call in this cell."""
-        running = self.session.running
+        running = self.notebook.running
         run = running.run
         watched = [*running.news, *(run.checkers.values() if run is not None else ())]
         return any(call.outcome == "failed" for c in watched for call in c.seen.calls[-1:])
@@ -97,18 +94,17 @@ class Display:
     def _show_error(self, error: BaseException) -> None:
         from IPython.display import display
 
-        report = reports.of_error(self.session, error)
+        report = reports.of_error(self.notebook, error)
         if report is not None:
             display(report)
 
     def progress(self, name: str) -> Any:
         """Makes the context that shows a stage of this function while it takes long."""
-        from jitmagic.notebook import progress
 
         def shown(stage: str) -> Any:
-            last = self.session.compilations.last_s(name, stage)
+            last = self.notebook.compilations.last_s(name, stage)
             before = f" ({last:.0f} s last time)" if last is not None and last >= 1 else ""
-            return progress.shown(f"{name}: {stage}", self.quiet, self.tell, before)
+            return progress.shown(f"{name}: {stage}", self.notebook.is_quiet, self.tell, before)
 
         return shown
 
@@ -116,10 +112,10 @@ class Display:
         """Progress in the run's display, below the report where one is there; nothing moves when it goes."""
         from IPython.display import display
 
-        running = self.session.running
+        running = self.notebook.running
         if line is None and running.report is None:
             return  # the report will stand there, or after_cell clears it
-        bundle = running.report._repr_mimebundle_() if running.report is not None else {"text/plain": ""}
+        bundle = mime_bundle(running.report) if running.report is not None else {"text/plain": ""}
         if line is not None:
             words = f'<div style="opacity:0.75">{html.escape(line)}</div>'
             bundle |= {"text/plain": f"{bundle['text/plain']}\n{line}".strip("\n"),
@@ -128,10 +124,6 @@ class Display:
             running.shown = display(bundle, raw=True, display_id=True)
         else:
             running.shown.update(bundle, raw=True)
-
-    def quiet(self) -> bool:
-        """The last cell with a magic asked for no display."""
-        return bool(self.session.last and self.session.last.request.quiet)
 
 
 def _shows(run: Run | None) -> bool:

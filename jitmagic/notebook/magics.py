@@ -18,7 +18,7 @@ from traitlets import Bool, Float, Int, Unicode
 from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, options_at_end, reports
 from jitmagic.notebook.session import NotebookSession
-from jitmagic.options import JitOptions
+from jitmagic.options import JitOptions, find_device
 from jitmagic.settings import Settings, WhatIfs
 from jitmagic.source import cell as cells
 
@@ -263,8 +263,6 @@ def _options(value: Any) -> JitOptions:
         inline=bool(value("inline")),
     )  # fmt: skip
     if options.device is not None:
-        from jitmagic.options import find_device
-
         try:
             find_device(options.device)
         except ValueError as exc:

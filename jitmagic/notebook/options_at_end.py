@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.notebook import frontend, reports
+from jitmagic.notebook.running import Notebook
 
 if TYPE_CHECKING:
-    from jitmagic.notebook.session import NotebookSession
-    from jitmagic.report import Report
+    from jitmagic.render import Report
 
 
 def keep(shell: Any, report: Report, request: Request) -> None:
@@ -23,22 +23,22 @@ def keep(shell: Any, report: Report, request: Request) -> None:
         save(report, request.save)
 
 
-def hand_out(session: NotebookSession, run: Run, result: Any) -> None:
+def hand_out(notebook: Notebook, run: Run, result: Any) -> None:
     """What the cell's magic asks for besides the display: `-o`, `-v`, `--save`, `--fix`."""
     request = run.request
     if not (request.give_back or request.store_in or request.save or request.fix):
         return
-    report = reports.of_notebook(session)
-    keep(session.shell, report, request)
+    report = reports.of_notebook(notebook)
+    keep(notebook.shell, report, request)
     if request.fix:
-        _put_below(session, run, report, bool(result.error_in_exec))
+        _put_below(notebook, run, report, bool(result.error_in_exec))
     if request.give_back:
         result.result = report
-        with session.shell.display_trap:
-            session.shell.displayhook(report)
+        with notebook.shell.display_trap:
+            notebook.shell.displayhook(report)
 
 
-def _put_below(session: NotebookSession, run: Run, report: Report, failed: bool) -> None:
+def _put_below(notebook: Notebook, run: Run, report: Report, failed: bool) -> None:
     """`--fix`: the corrected cell, without that option, in a new cell below."""
     from jitmagic.correction import corrected
 
@@ -48,12 +48,12 @@ def _put_below(session: NotebookSession, run: Run, report: Report, failed: bool)
     text = next((t for t in texts if t != source), None)
     if text is not None:
         text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
-        session.shell.set_next_input(text)
-        if failed and session.display.live():
+        notebook.shell.set_next_input(text)
+        if failed and notebook.is_live():
             frontend.insert_below(run.source.id, source, text)
 
 
-def show_panels(session: NotebookSession, run: Run) -> None:
+def show_panels(notebook: Notebook, run: Run) -> None:
     """`-w`: a panel, in a display of its own, for each function that was called."""
     if not run.request.widget:
         return
@@ -64,7 +64,7 @@ def show_panels(session: NotebookSession, run: Run) -> None:
     called = [c for c in run.checkers.values() if c.seen.samples]
     for checker in called:
         panel = Panel(checker)
-        session.panels = [*session.panels[-7:], panel]
+        notebook.panels = [*notebook.panels[-7:], panel]
         display(panel.widget)
     if not called:
         print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")

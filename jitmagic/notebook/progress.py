@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 AFTER_S = 1.0
 EVERY_S = 0.5
@@ -15,15 +14,11 @@ EVERY_S = 0.5
 
 @contextmanager
 def shown(
-    what: str,
-    quiet: Callable[[], bool] = lambda: False,
-    board: Callable[[str | None], None] | None = None,
-    after: str = "",
+    what: str, quiet: Callable[[], bool], board: Callable[[str | None], None], after: str = ""
 ) -> Iterator[None]:
     """Show `what` with the seconds gone by while the block takes longer than a second; removed at its end.
 
-    `after` stands behind the seconds. In a kernel `board` takes the line (None: take it away); without one it is
-    a display of its own.
+    `after` stands behind the seconds. In a kernel `board` takes the line (None: take it away).
 
     The line is written by a thread of its own, so it lives while XLA compiles without the interpreter lock.
     """
@@ -83,16 +78,16 @@ _ticker = _Ticker()
 class _Line:
     """One line of output that is written over: a display in a notebook, a carriage return in a terminal."""
 
-    def __init__(self, what: str, board: Callable[[str | None], None] | None = None, after: str = "") -> None:
+    def __init__(self, what: str, board: Callable[[str | None], None], after: str) -> None:
         self.what, self.board, self.after, self.start = what, board, after, time.monotonic()
-        self.handle: Any = None
         self.written = False
 
     def update(self) -> None:
         text = f"{self.what}, {time.monotonic() - self.start:.0f} s{self.after}"
         try:
             if _in_kernel():
-                self._display(text)
+                self.board(text)
+                self.written = True
             elif sys.stderr.isatty():
                 sys.stderr.write(f"\r{text}")
                 sys.stderr.flush()
@@ -100,25 +95,10 @@ class _Line:
         except Exception:  # a front end that went away is no reason to fail
             pass
 
-    def _display(self, text: str) -> None:
-        if self.board is not None:
-            self.board(text)
-            self.written = True
-            return
-        from IPython.display import display
-
-        bundle = {"text/plain": text}
-        if self.handle is None:
-            self.handle = display(bundle, raw=True, display_id=True)
-        else:
-            self.handle.update(bundle, raw=True)
-
     def remove(self) -> None:
         """Take the line away again."""
-        if self.board is not None and self.written and _in_kernel():
+        if self.written and _in_kernel():
             self.board(None)
-        elif self.handle is not None:
-            self.handle.update({"text/plain": "", "text/html": ""}, raw=True)
         elif self.written:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()

@@ -11,26 +11,27 @@ from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.checking.watched import checker_of
+from jitmagic.notebook.running import Notebook
 from jitmagic.settings import CellSource
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
-    from jitmagic.notebook.session import NotebookSession
-    from jitmagic.report import Finding, Report
+    from jitmagic.render import Report
+    from jitmagic.report import Finding
 
 
-def of_notebook(session: NotebookSession, *, whole: bool = True) -> Report:
+def of_notebook(notebook: Notebook, *, whole: bool = True) -> Report:
     """Everything known since the last cell with a magic; with `whole`, of functions of `jitmagic.jit` too."""
     from jitmagic.checking import conclusions, corrections
 
-    run = session.last
+    run = notebook.last
     if run is None:
-        return _with_leftovers(session, conclusions.assemble([]), session.sources, whole)
+        return _with_leftovers(notebook, conclusions.assemble([]), notebook.sources, whole)
     checkers = _shown(list(run.checkers.values()))
-    start = max((i for i, s in enumerate(session.sources) if s == run.source.text), default=0)
+    start = max((i for i, s in enumerate(notebook.sources) if s == run.source.text), default=0)
     known = corrections.report_of(checkers, run.source)
-    known = _with_leftovers(session, known, session.sources[start:], whole)
-    return _with_compilations(session, known, checkers)
+    known = _with_leftovers(notebook, known, notebook.sources[start:], whole)
+    return _with_compilations(notebook, known, checkers)
 
 
 def _shown(checkers: list[Checker]) -> list[Checker]:
@@ -39,14 +40,14 @@ def _shown(checkers: list[Checker]) -> list[Checker]:
     return [c for c in checkers if c.seen.count or c.fn not in called]
 
 
-def _with_leftovers(session: NotebookSession, known: Report, sources: Sequence[str], whole: bool) -> Report:
+def _with_leftovers(notebook: Notebook, known: Report, sources: Sequence[str], whole: bool) -> Report:
     """The report with what these cells make and do not use, and with what functions of `jitmagic.jit` go on with."""
     from jitmagic.checking import gone_stale, subject, unused
 
     try:
         found = (
             *(gone_stale.findings() if whole else ()),
-            *unused.findings(sources, session.sources, session.shell.user_ns),
+            *unused.findings(sources, notebook.sources, notebook.shell.user_ns),
         )
     except Exception as exc:
         if subject.RAISE:
@@ -58,34 +59,34 @@ def _with_leftovers(session: NotebookSession, known: Report, sources: Sequence[s
     return replace(known, findings=(*known.findings, *found)) if found else known
 
 
-def _with_compilations(session: NotebookSession, known: Report, checkers: list[Checker]) -> Report:
+def _with_compilations(notebook: Notebook, known: Report, checkers: list[Checker]) -> Report:
     """The report with the places that make compiled functions again and again."""
     from jitmagic.checking import remade
 
-    if session.compilations.watcher is None:
+    if notebook.compilations.watcher is None:
         return known
-    events = session.compilations.watcher.events
-    found = tuple(_corrected(session, f) for f in remade.findings(events, checkers))
+    events = notebook.compilations.watcher.events
+    found = tuple(_corrected(notebook, f) for f in remade.findings(events, checkers))
     kept = [f for f in known.findings if not any(remade.is_same(f, g) for g in found)]
     return replace(known, findings=tuple([*kept, *found])) if found else known
 
 
-def _corrected(session: NotebookSession, finding: Finding) -> Finding:
+def _corrected(notebook: Notebook, finding: Finding) -> Finding:
     """A finding about a function that nobody watches, with fixes tried on the whole cell."""
     from jitmagic import evidence as ev
     from jitmagic.checking.postmortem import with_fixes
 
-    run = session.last
+    run = notebook.last
     if finding.fixes or run is None or finding.span is None or finding.span.cell is not None:
         return finding
     function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
     return with_fixes(
-        (finding,), ev.Evidence(function), run.source.text, session.sources, session.shell.user_ns,
-        session.verifier,
+        (finding,), ev.Evidence(function), run.source.text, notebook.sources, notebook.shell.user_ns,
+        notebook.verifier,
     )[0]  # fmt: skip
 
 
-def of_call(session: NotebookSession, text: str, request: Request) -> Report:
+def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
     from jitmagic.checking.checker import Checker
 
@@ -95,19 +96,19 @@ def of_call(session: NotebookSession, text: str, request: Request) -> Report:
         raise UsageError(f"{text.strip()!r} is no call that Python can read: {exc.msg}") from None
     if not isinstance(node, ast.Call):
         raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
-    fn, args, kwargs = _evaluate(node, session.shell.user_ns)
+    fn, args, kwargs = _evaluate(node, notebook.shell.user_ns)
     name = ast.unparse(node.func)
     inner = checker_of(fn)
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
-        namespace=session.shell.user_ns, settings=request.settings,
+        namespace=notebook.shell.user_ns, settings=request.settings,
         cell=inner.cell if inner is not None else CellSource(),
     )  # fmt: skip
     checker.seen.count = 1
-    checker.call_source = lambda: (text, session.running.id)
+    checker.call_source = lambda: (text, notebook.running.id)
     checker.guarded(checker.check, args, kwargs)
-    session.last = Run(request, checker.cell, (name,), {name: checker})
-    return of_notebook(session, whole=False)
+    notebook.last = Run(request, checker.cell, (name,), {name: checker})
+    return of_notebook(notebook, whole=False)
 
 
 def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -125,11 +126,11 @@ def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...],
     return value(node.func), tuple(args), kwargs
 
 
-def of_error(session: NotebookSession, error: BaseException | None) -> Report | None:
+def of_error(notebook: Notebook, error: BaseException | None) -> Report | None:
     """The report of an exception, where jax raised it while tracing."""
     if error is None:
         return None
     from jitmagic.checking.postmortem import report_of
 
-    subjects = list(session.last.checkers.values()) if session.last is not None else []
-    return report_of(error, session.sources, subjects, session.shell.user_ns, session.verifier)
+    subjects = list(notebook.last.checkers.values()) if notebook.last is not None else []
+    return report_of(error, notebook.sources, subjects, notebook.shell.user_ns, notebook.verifier)

@@ -1,17 +1,20 @@
-"""The cell that the shell is executing now."""
+"""What is known of the notebook: the cell that runs, the last cell with a magic, the last exception."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jitmagic.checking.request import Request, Run
+from jitmagic.notebook.compilations import Compilations
+
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
-    from jitmagic.checking.request import Run
     from jitmagic.checking.watching import Watching
-    from jitmagic.report import Report
+    from jitmagic.render import Report
+    from jitmagic.trial.verify import Verifier
 
 
 @dataclass
@@ -34,3 +37,43 @@ class Running:
     def place(self, targets: Sequence[str]) -> tuple[Any, ...]:
         """What stays the same when a cell runs again: its id, or in a terminal the functions it takes."""
         return (self.id,) if self.id is not None else tuple(targets)
+
+
+class Notebook:
+    """What is known of the notebook of one shell."""
+
+    def __init__(self, shell: Any, request_of: Callable[[str], Request]) -> None:
+        self.shell, self.request_of = shell, request_of
+        self.running = Running()
+        self.last: Run | None = None
+        self.last_error: BaseException | None = None
+        self.always = False
+        self.sources: list[str] = []
+        """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
+        self.panels: list[Any] = []
+        """The newest panels of `-w`, which tell when a cell keeps the kernel busy."""
+        self.compilations = Compilations(self.cell_number)
+
+    def cell_number(self) -> int | None:
+        """Number of the running cell, as in `Out[7]`; the shell's own count may be one ahead by now."""
+        return getattr(self.shell.displayhook, "prompt_count", None)
+
+    def is_live(self) -> bool:
+        """Displays can be updated in place."""
+        return getattr(self.shell, "kernel", None) is not None
+
+    def is_quiet(self) -> bool:
+        """The last cell with a magic asked for no display."""
+        return bool(self.last and self.last.request.quiet)
+
+    def verifier(self, deadline: float) -> Verifier | None:
+        """What proves corrections of the newest cell with a magic until a deadline."""
+        return self.verifier_of(self.last, deadline)
+
+    def verifier_of(self, run: Run | None, deadline: float) -> Verifier | None:
+        """The same for the run of this cell, while that is the newest."""
+        from jitmagic.checking.rerun import verifier_of
+
+        if run is None or run is not self.last:
+            return None
+        return verifier_of(run, self.shell.user_ns, self.request_of, deadline, self.sources)

@@ -1,8 +1,5 @@
-"""What this notebook knows: the cell that runs, the last cell with a magic, the last exception.
-
-One `NotebookSession` per shell, made when the extension is loaded. It hears when a cell begins and ends; which
-functions are watched, what is shown and what a report holds is decided in the modules here.
-"""
+"""One `NotebookSession` per shell, made when the extension is loaded. It hears when a cell begins and ends; which
+functions are watched, what is shown and what a report holds is decided in the modules here."""
 
 from __future__ import annotations
 
@@ -17,10 +14,9 @@ from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run, may_be_rerun
 from jitmagic.notebook import options_at_end, targets
-from jitmagic.notebook.compilations import Compilations
 from jitmagic.notebook.display import Display
 from jitmagic.notebook.earlier import Earlier
-from jitmagic.notebook.running import Running
+from jitmagic.notebook.running import Notebook, Running
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
 from jitmagic.source.tree import frames_for
@@ -103,21 +99,12 @@ _SHORT = 1200
 """Cells with so few characters are not nested too deeply."""
 
 
-class NotebookSession:
-    """The state of the extension in one shell."""
+class NotebookSession(Notebook):
+    """The extension in one shell: it hears the shell's events, and keeps what is known of the notebook."""
 
     def __init__(self, shell: Any, request_of: Callable[[str], Request]) -> None:
-        self.shell, self.request_of = shell, request_of
-        self.running = Running()
-        self.last: Run | None = None
-        self.last_error: BaseException | None = None
-        self.always = False
-        self.sources: list[str] = []
-        """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
-        self.panels: list[Any] = []
-        """The newest panels of `-w`, which tell when a cell keeps the kernel busy."""
+        super().__init__(shell, request_of)
         self.display = Display(self)
-        self.compilations = Compilations(self._cell_number)
         self.earlier = Earlier()
         self.limit = Limit()
         self.checkers: weakref.WeakSet[Checker] = weakref.WeakSet()
@@ -168,10 +155,6 @@ class NotebookSession:
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
         _aside("the start of the cell", self._settle_panels, True)
-
-    def _cell_number(self) -> int | None:
-        """Number of the running cell, as in `Out[7]`; the shell's own count may be one ahead by now."""
-        return getattr(self.shell.displayhook, "prompt_count", None)
 
     def after_cell(self, result: Any) -> None:
         """A cell has ended: the calls of its magic line, the report, what it returns."""
@@ -258,27 +241,15 @@ class NotebookSession:
         self.checkers.add(checker)
         checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
         checker.call_source = lambda: (self.running.source, self.running.id)
-        checker.reported = lambda: self.last is not None and not self.display.quiet()
+        checker.reported = lambda: self.last is not None and not self.is_quiet()
         checker.history = lambda: [s for s in run.later if may_be_rerun(s)] if run is not None else []
-        checker.verifier = lambda deadline: self._verifier(run, deadline)
+        checker.verifier = lambda deadline: self.verifier_of(run, deadline)
         checker.verifier_on_calls = lambda deadline: self._verifier_on_calls(run, checker, deadline)
 
     def _take_beginning(self, run: Run, tree: ast.Module) -> None:
         from jitmagic.trial.beginning import Beginning
 
         run.beginning = Beginning(self.shell.user_ns, tree)
-
-    def verifier(self, deadline: float) -> Verifier | None:
-        """What proves corrections of the newest cell with a magic until a deadline."""
-        return self._verifier(self.last, deadline)
-
-    def _verifier(self, run: Run | None, deadline: float) -> Verifier | None:
-        """What proves corrections on the whole of the newest cell with a magic."""
-        from jitmagic.checking.rerun import verifier_of
-
-        if run is None or run is not self.last:
-            return None
-        return verifier_of(run, self.shell.user_ns, self.request_of, deadline, self.sources)
 
     def _verifier_on_calls(self, run: Run | None, checker: Checker, deadline: float) -> Verifier | None:
         from jitmagic.checking.rerun import verifier_on_calls

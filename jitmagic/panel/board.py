@@ -19,7 +19,8 @@ from jitmagic.checking.checker import Checker
 from jitmagic.checking.watched import Watched
 from jitmagic.panel import markup
 from jitmagic.panel.rows import Rows
-from jitmagic.report import Fix, Report
+from jitmagic.render import Report
+from jitmagic.report import Fix
 from jitmagic.trial import quiet
 from jitmagic.units import counted
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from jitmagic.correction import corrected
 from jitmagic.options import JitOptions
+from jitmagic.render import Report
 from jitmagic.render.html import EDGES, color
 from jitmagic.render.parts import Tone
-from jitmagic.report import Fix, FunctionReport, Report
+from jitmagic.report import Fix, FunctionReport
 from jitmagic.settings import CellSource
 from jitmagic.units import counted, scaled, times
 

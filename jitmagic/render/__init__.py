@@ -1,32 +1,63 @@
 """A report for people: plain text and HTML, made from one tree of parts, and the file formats.
 
-Nothing here knows more than the `Report` it is given; see `parts` for the tree, `build` for what is said.
+Nothing here knows more than the report it is given; see `parts` for the tree, `build` for what is said.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jitmagic.render import html as _html
 from jitmagic.render import text as _text
 from jitmagic.render.build import build
 from jitmagic.render.payload import payload
-from jitmagic.report import Report
+from jitmagic.report import ReportData
 
-__all__ = ["html", "payload", "save", "text"]
+__all__ = ["MIME_TYPE", "Report", "html", "load", "mime_bundle", "payload", "save", "text"]
+
+MIME_TYPE = "application/vnd.jitmagic.v1+json"
 
 
-def text(report: Report, *, width: int = 88, color: bool = False) -> str:
+def text(report: ReportData, *, width: int = 88, color: bool = False) -> str:
     """The whole report as plain text of at most `width` columns, with ANSI colours if `color`."""
     return _text.render(build(report), width=width, color=color)
 
 
-def html(report: Report) -> str:
+def html(report: ReportData) -> str:
     """The report as an HTML fragment with inline styles only: no scripts, ids or outside links."""
     return _html.render(build(report))
 
 
-def save(report: Report, path: str) -> None:
+def mime_bundle(report: ReportData) -> dict[str, Any]:
+    """The report in all forms that a front end may show."""
+    return {"text/plain": text(report), "text/html": html(report), MIME_TYPE: payload(report)}
+
+
+@dataclass(frozen=True)
+class Report(ReportData):
+    """The result of a check; renders as plain text, HTML and JSON."""
+
+    def to_text(self, *, width: int = 88, color: bool = False) -> str:
+        """The whole report as plain text of `width` columns."""
+        return text(self, width=width, color=color)
+
+    def to_html(self) -> str:
+        """The whole report as an HTML fragment without scripts, ids or outside links."""
+        return html(self)
+
+    def __str__(self) -> str:
+        return text(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(text(self))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return mime_bundle(self)
+
+
+def save(report: ReportData, path: str) -> None:
     """Write the report to `path`, as its suffix says: `.html`, `.json` or `.txt`.
 
     Raises ValueError for another suffix and OSError where the file cannot be written."""

@@ -8,7 +8,7 @@ from jitmagic import units
 from jitmagic.render.escape import brief
 from jitmagic.render.listing import cell_rows, in_cell
 from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
-from jitmagic.report import Finding, FunctionReport, Report, State
+from jitmagic.report import Finding, FunctionReport, ReportData, State
 
 NAMES = 3
 """Variables that are named behind one line."""
@@ -21,10 +21,11 @@ WORTH_WORDS = 0.1
 
 
 def source_sections(
-    report: Report, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
+    report: ReportData, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
 ) -> list[Part]:
     """The cell, with the sections of `told` under their lines; folded away where there are none."""
-    labels, shares = line_labels(report.functions), line_shares(report.functions)
+    labels = line_labels(report.functions)
+    shares = {line: share for line, (share, _) in _costs(report.functions).items()}
     here = [(f, s) for f, s in told if f.span and in_cell(f.span, lines)]
     if not here and not labels and not shares:
         return []
@@ -89,12 +90,8 @@ def _named(state: State) -> str:
     )
 
 
-def line_shares(functions: Sequence[FunctionReport]) -> dict[int, float]:
-    """Each line's share of the cost of its function; nothing where one line is all."""
-    return {line: share for line, (share, _) in _costs(functions).items()}
-
-
 def _costs(functions: Sequence[FunctionReport]) -> dict[int, tuple[float, str]]:
+    """Each line's share of the cost of its function, and in what; nothing where one line is all."""
     out: dict[int, tuple[float, str]] = {}
     for function in functions[:FUNCTIONS]:
         by_flops = any(cost.flops for cost in function.lines)

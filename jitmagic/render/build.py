@@ -25,7 +25,7 @@ from jitmagic.render.parts import (
     runs,
 )
 from jitmagic.render.shared import shared_state
-from jitmagic.report import Finding, FunctionReport, Report
+from jitmagic.report import Finding, FunctionReport, ReportData
 from jitmagic.units import counted, listed
 
 FULL = 20
@@ -47,7 +47,7 @@ REST: dict[Tone, str] = {
 }
 
 
-def build(report: Report) -> Document:
+def build(report: ReportData) -> Document:
     """The whole report: verdicts, the cell, findings, functions, what was left out."""
     if report.session is not None and not report.functions:
         return Document((timeline.verdict(report.session),), timeline.parts(report.session), _foot(report))
@@ -60,7 +60,7 @@ def build(report: Report) -> Document:
     return Document(_verdicts(report), tuple(parts), _foot(report))
 
 
-def _findings(told: Sequence[Finding], report: Report) -> list[Part]:
+def _findings(told: Sequence[Finding], report: ReportData) -> list[Part]:
     """Each finding twice: for HTML under its line of the cell, for text with the lines around it."""
     in_text, in_html = Telling.of(report, "text"), Telling.of(report, "html")
     grave = [f for f in told if f.severity != "note"]
@@ -90,7 +90,7 @@ def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     return ordered[:FULL], ordered[FULL:]
 
 
-def _verdicts(report: Report) -> tuple[VerdictLine, ...]:
+def _verdicts(report: ReportData) -> tuple[VerdictLine, ...]:
     made = [verdict(f, _about(f, report)) for f in report.functions]
     names = {f.name for f in report.functions}
     alone = len(report.functions) == 1
@@ -112,7 +112,7 @@ def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:
     return (*ranked[:FULL], more)
 
 
-def _about(function: FunctionReport, report: Report) -> list[Finding]:
+def _about(function: FunctionReport, report: ReportData) -> list[Finding]:
     if len(report.functions) == 1:
         return list(report.findings)
     return [f for f in report.findings if f.function == function.name]
@@ -132,7 +132,7 @@ def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
         return []
     title = (Phrase(counted(len(findings), "note"), "note"), Phrase(f", no action needed: {_gist(findings)}"))
     inner = tuple(
-        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f, telling)
+        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f)
         for f in findings
     )
     return [Section(title, inner, fold=True)]
@@ -146,7 +146,7 @@ def _gist(findings: Sequence[Finding]) -> str:
     return "; ".join(f"{kind} {listed(list(dict.fromkeys(of)), 3)}".rstrip() for kind, of in names.items())
 
 
-def _functions(report: Report, lines: Sequence[str]) -> list[Part]:
+def _functions(report: ReportData, lines: Sequence[str]) -> list[Part]:
     if len(report.functions) == 1:
         return list(sections(report.functions[0], lines))
     shared = shared_state(report.functions[:FUNCTIONS])
@@ -167,7 +167,7 @@ def _functions(report: Report, lines: Sequence[str]) -> list[Part]:
     return made
 
 
-def _foot(report: Report) -> Inline:
+def _foot(report: ReportData) -> Inline:
     """What the report was made with, and where to read on."""
     versions = report.versions
     named = (("jitmagic", versions.jitmagic), ("jax", versions.jax), ("Python", versions.python))

@@ -13,7 +13,7 @@ from jitmagic.render.escape import brief, shorten
 from jitmagic.render.listing import around, in_cell, left_out, marked, split
 from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
 from jitmagic.render.payload import FINDINGS
-from jitmagic.report import Finding, Fix, Report, Span
+from jitmagic.report import Finding, Fix, ReportData, Span
 from jitmagic.units import counted, listed
 
 MESSAGE = 800
@@ -44,14 +44,14 @@ class Telling:
 
     In HTML a finding stands under its line in the cell's source; in text it brings its lines along."""
 
-    report: Report
+    report: ReportData
     medium: Literal["text", "html"] = "text"
     lines: tuple[str, ...] = ()
     """Lines of the cell, the magic line included."""
     told: dict[FixKey, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: Report, medium: Literal["text", "html"] = "text") -> Telling:
+    def of(cls, report: ReportData, medium: Literal["text", "html"] = "text") -> Telling:
         """For the findings of `report`."""
         return cls(report, medium, split(report.cell.source))
 
@@ -85,7 +85,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
     return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
 
 
-def brief_note(finding: Finding, telling: Telling) -> Part:
+def brief_note(finding: Finding) -> Part:
     """A neutral finding with nothing to do about it, in one paragraph."""
     title = (Phrase(f"note[{finding.code}]", "note"), Phrase(f" {finding.kind}: "))
     line = f" (line {finding.span.line}{_other_cell(finding.span)})" if finding.span else ""

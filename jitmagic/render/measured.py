@@ -10,7 +10,7 @@ from jitmagic import units
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Phrase, Row, Section, Table, runs
 from jitmagic.render.strips import Stretch, Strip
-from jitmagic.report import Bound, Comparison, Cost, FunctionReport, LineCost, Peak, Sample, Timing
+from jitmagic.report import Bound, Comparison, FunctionReport, LineCost, Peak, Sample, Timing
 
 WORDS = 400
 """Characters of a remark."""
@@ -151,7 +151,7 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
     if found.bound is not None:
         parts.append(Para(runs(_bound(found.bound, function.timing))))
     if found.peak is not None and found.peak.alive:
-        parts.append(Para(runs(_peak(found.peak, found))))
+        parts.append(Para(runs(_peak(found.peak))))
     parts += _line_costs(function.lines, lines, rows)
     if not words and not parts:
         return None
@@ -177,7 +177,7 @@ def _bound(bound: Bound, timed: Timing) -> str:
     return f"{least}, measured {measured}, {reached}".replace("%", " %")
 
 
-def _peak(peak: Peak, cost: Cost) -> str:
+def _peak(peak: Peak) -> str:
     held = [
         f"`{brief(a.name, 30)}` {a.type} {units.size(a.bytes)}" if a.name not in ("value", "")
         else f"{'a value' if a.line is None else f'a value of line {a.line}'}, {a.type} {units.size(a.bytes)}"

@@ -19,6 +19,9 @@ Medium = Literal["both", "text", "html"]
 SEVERITIES: tuple[Tone, ...] = ("error", "warning", "note")
 """The worst first."""
 
+BEFORE = 16
+"""Characters before the first mark in a line that is cut."""
+
 
 @dataclass(frozen=True)
 class Phrase:
@@ -174,12 +177,12 @@ def shown(row: Row) -> Row:
     return replace(row, text=visible(row.text), marks=marks)
 
 
-def crop(row: Row, room: int, before: int = 16) -> Row:
+def crop(row: Row, room: int) -> Row:
     """`row`, already `shown`, cut to `room` columns around its first mark."""
     if columns(row.text) <= room:
         return row
     first = min((m.start for m in row.marks), default=0)
-    start = first - before if columns(row.text[:first]) + before > room else 0
+    start = first - BEFORE if columns(row.text[:first]) + BEFORE > room else 0
     start = max(start, 0)
     head = "…" if start else ""
     count = fit(row.text[start:], room - len(head) - 1)

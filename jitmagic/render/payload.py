@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic.render.parts import SEVERITIES
-from jitmagic.report import Finding, FunctionReport, Report
+from jitmagic.report import Finding, FunctionReport, ReportData
 from jitmagic.units import counted
 
 LINES, STATE, FINDINGS, FUNCTIONS = 400, 200, 100, 50
@@ -16,7 +16,7 @@ CELLS = 300_000
 """Characters of corrected cells, all together."""
 
 
-def payload(report: Report) -> dict[str, Any]:
+def payload(report: ReportData) -> dict[str, Any]:
     """`report.to_dict()`; where something is left out of it, `left_out` says what."""
     left: list[str] = []
     functions = tuple(_shorter(f, left) for f in report.functions[:FUNCTIONS])

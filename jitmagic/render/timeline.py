@@ -30,6 +30,15 @@ REASONS = {
     "again": "caches cleared or settings changed",
 }
 
+WHY = {
+    "first": "first call",
+    "new-function": "a new function object",
+    "redefined": "defined anew: its cell ran again",
+    "device": "another device or layout of the same program",
+    "again": "traced again for the same types: a cache was cleared or a setting changed",
+}
+NEW = {"static": "new static value", "weak-type": "weak type"}
+
 
 @dataclass(frozen=True)
 class Group:
@@ -132,25 +141,11 @@ def why(made: Compilation, values: bool = True) -> str:
     """The reason of one program in words: `new shape of x: (3,) → (4,)`."""
     change = f": {made.before} → {made.after}" if values and made.after else ""
     of = f" of `{made.argument}`" if made.argument else ""
-    match made.reason:
-        case "first":
-            return "first call"
-        case "new-function":
-            return "a new function object"
-        case "redefined":
-            return "defined anew: its cell ran again"
-        case "device":
-            return "another device or layout of the same program"
-        case "again":
-            return "traced again for the same types: a cache was cleared or a setting changed"
-        case "structure":
-            return f"other arguments from{of.removeprefix(' of')} on{change}"
-        case "static":
-            return f"new static value{of}{change}"
-        case "weak-type":
-            return f"weak type{of}{change}"
-        case reason:
-            return f"new {reason}{of}{change}"
+    if made.reason in WHY:
+        return WHY[made.reason]
+    if made.reason == "structure":
+        return f"other arguments from{of.removeprefix(' of')} on{change}"
+    return f"{NEW.get(made.reason, f'new {made.reason}')}{of}{change}"
 
 
 def _timeline(compilations: Sequence[Compilation]) -> Section:

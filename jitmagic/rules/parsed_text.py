@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Function, Where
-from jitmagic.source.tree import nodes_of, parsed, statements, walk
+from jitmagic.source.tree import characters, nodes_of, parsed, statements, walk
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,8 +39,8 @@ class ParsedText:
         """The place of `node`, which must have a position."""
         line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
         first, last = self.lines[line - 1], self.lines[end - 1]
-        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
-        end_column = _characters(last, node.end_col_offset or 0)  # type: ignore[attr-defined]
+        column = characters(first, node.col_offset)  # type: ignore[attr-defined]
+        end_column = characters(last, node.end_col_offset or 0)  # type: ignore[attr-defined]
         return Where(
             self.function.file, line + self.lines_before, column + self.columns_before,
             end + self.lines_before,
@@ -215,10 +215,6 @@ def _imports(tree: ast.AST) -> dict[str, str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
     return names
-
-
-def _characters(line: str, offset: int) -> int:
-    return len(line.encode()[:offset].decode(errors="ignore"))
 
 
 def _is_module(node: ast.AST) -> bool:

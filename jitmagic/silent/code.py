@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.expressions import dotted_name, last_name
-from jitmagic.source.tree import Function, Source, children, nodes_of, source_of, walk
+from jitmagic.source.modules import dotted, last_name
+from jitmagic.source.tree import Function, Source, characters, children, nodes_of, source_of, walk
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
@@ -24,7 +24,7 @@ _LOOKED_AT = (
 
 def is_repeating(node: ast.AST) -> bool:
     """A call of Python's that calls a function over and over: `functools.reduce(f, xs)`, `map(f, xs)`."""
-    called = dotted_name(node.func) if isinstance(node, ast.Call) and len(node.args) > 1 else ""
+    called = dotted(node.func) if isinstance(node, ast.Call) and len(node.args) > 1 else ""
     return called in ("functools.reduce", "reduce", "map")
 
 
@@ -62,11 +62,11 @@ class Code:
         """The place of a node as the user sees it; `head`: only its first line."""
         line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
         first = self.lines[line - 1] if line <= len(self.lines) else ""
-        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
+        column = characters(first, node.col_offset)  # type: ignore[attr-defined]
         if head and end != line:
             end, last = line, len(first.rstrip())
         else:
-            last = _characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
+            last = characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
         qualname = self.fn.__qualname__.replace("<locals>.", "")
         return Where(
             self.fn.__code__.co_filename, line, column, end, last, first.strip(), ast.unparse(node), qualname
@@ -74,16 +74,16 @@ class Code:
 
     def value(self, node: ast.AST) -> Any:
         """What a name or a chain of attributes stands for; MISSING for local names and other expressions."""
-        dotted = dotted_name(node)
-        if not dotted:
+        path = dotted(node)
+        if not path:
             return MISSING
-        if dotted not in self._values:
-            root, *rest = dotted.split(".")
+        if path not in self._values:
+            root, *rest = path.split(".")
             value = self.name(root)
             for attribute in rest:
                 value = _attribute(value, attribute)
-            self._values[dotted] = value
-        return self._values[dotted]
+            self._values[path] = value
+        return self._values[path]
 
     @functools.cached_property
     def _values(self) -> dict[str, Any]:
@@ -109,20 +109,20 @@ class Code:
 
     def full_name(self, node: ast.AST) -> str:
         """`numpy.random.normal` for `np.random.normal`; empty where the name means nothing from outside."""
-        dotted = dotted_name(node)
-        if dotted not in self._full_names:
-            self._full_names[dotted] = self._full_name(dotted, node)
-        return self._full_names[dotted]
+        path = dotted(node)
+        if path not in self._full_names:
+            self._full_names[path] = self._full_name(path, node)
+        return self._full_names[path]
 
     @functools.cached_property
     def _full_names(self) -> dict[str, str]:
         return {"": ""}
 
-    def _full_name(self, dotted: str, node: ast.AST) -> str:
+    def _full_name(self, path: str, node: ast.AST) -> str:
         value = self.value(node)
         if value is MISSING:
             return ""
-        if "." in dotted:
+        if "." in path:
             owner = self.value(node.value)  # type: ignore[attr-defined]
             if isinstance(owner, types.ModuleType):
                 return f"{owner.__name__}.{node.attr}"  # type: ignore[attr-defined]
@@ -138,21 +138,17 @@ class Code:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))  # type: ignore[attr-defined]
 
     @functools.cached_property
-    def named_calls(self) -> list[tuple[str, ast.Call]]:
+    def calls(self) -> list[tuple[str, ast.Call]]:
         """Every call in its body with its full name."""
         return [(self.full_name(n.func), n) for n in self.nodes if isinstance(n, ast.Call)]
-
-    def calls(self) -> Iterator[tuple[str, ast.Call]]:
-        """Every call in its body with its full name."""
-        return iter(self.named_calls)
 
     @functools.cached_property
     def called_back(self) -> set[int]:
         """Nodes of functions that jax calls back while the program runs: there, Python may do what it likes."""
         inner = {n.name: n for n in self.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
         found: set[int] = set()
-        for _, call in self.calls():
-            named = last_name(call.func) in CALLBACKS and dotted_name(call.func)
+        for _, call in self.calls:
+            named = last_name(call.func) in CALLBACKS and dotted(call.func)
             if not named or not (call.args or call.keywords):
                 continue
             given = call.args[:1] + [k.value for k in call.keywords if k.arg in ("callback", "fn")]
@@ -200,6 +196,14 @@ def qualified(value: Any) -> str:
     return f"{module}.{name}" if name else ""
 
 
+def whole_line(file: str, node: ast.AST, function: str = "") -> Where:
+    """The line of a file on which a node begins, without its margins."""
+    line = node.lineno  # type: ignore[attr-defined]
+    text = source_of(file).lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip(), function)
+
+
 def names_in(node: ast.AST) -> list[str]:
     """Names that an expression reads, in the order of the text."""
     found = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
@@ -237,7 +241,3 @@ def _attribute(value: Any, name: str) -> Any:
 _SAFE = frozenset(
     "random os datetime time queue logging _io io collections _collections builtins itertools".split()
 )
-
-
-def _characters(line: str, offset: int) -> int:
-    return len(line.encode()[:offset].decode(errors="ignore"))

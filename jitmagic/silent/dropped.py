@@ -12,11 +12,11 @@ import jax
 from jax.interpreters import partial_eval
 
 from jitmagic.evidence import Dropped
-from jitmagic.measure.program import open_jaxpr
 from jitmagic.silent.code import Code, code_of, names_in
 from jitmagic.silent.in_program import all_equations
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import line_of, nodes_of, updated_array, walk
+from jitmagic.tracing.compat import jaxpr_of
 from jitmagic.tracing.locate import is_user_file
 
 Line = tuple[str, int]
@@ -31,7 +31,7 @@ def dropped(closed: Any, codes: Iterable[Code]) -> Iterator[Dropped]:
     thrown = [(code, call) for code in codes for call in _thrown_away(code)]
     if not thrown:
         return
-    body = open_jaxpr(closed)
+    body = jaxpr_of(closed)
     alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
     before, after = _lines(body), _lines(alive)
     for code, call in thrown:
@@ -107,7 +107,7 @@ def _returns(code: Code, called: ast.expr) -> bool:
         if isinstance(value, types.FunctionType) and is_user_file(value.__code__.co_filename)
         else None
     )
-    inner = (n for n in code.nodes if isinstance(n, ast.FunctionDef) and n.name == dotted_name(called))
+    inner = (n for n in code.nodes if isinstance(n, ast.FunctionDef) and n.name == dotted(called))
     function = known.node if known is not None else next(inner, None)
     if not isinstance(function, ast.FunctionDef):
         return False

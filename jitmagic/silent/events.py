@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.silent.code import names_in
-from jitmagic.source.expressions import dotted_name
+from jitmagic.silent.code import names_in, whole_line
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
 
@@ -150,7 +150,7 @@ def makers(file: str) -> Iterator[Maker]:
 
 
 def _is_jit(node: ast.AST) -> bool:
-    return dotted_name(node).rpartition(".")[2] in _JITS
+    return dotted(node).rpartition(".")[2] in _JITS
 
 
 def _jits(decorator: ast.expr) -> bool:
@@ -203,7 +203,7 @@ def _made_name(source: Source, made: ast.AST) -> str:
         return made.attr
     if isinstance(made, ast.Name):
         return _bound_name(source, made)
-    if isinstance(made, ast.Call) and made.args and dotted_name(made.func).rpartition(".")[2] in _TRANSFORMS:
+    if isinstance(made, ast.Call) and made.args and dotted(made.func).rpartition(".")[2] in _TRANSFORMS:
         return _made_name(source, made.args[0])
     return ""
 
@@ -257,7 +257,7 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
             if (
                 isinstance(other, ast.Assign)
                 and isinstance(other.value, ast.Call)
-                and dotted_name(other.value.func).rpartition(".")[2] == "partial"
+                and dotted(other.value.func).rpartition(".")[2] == "partial"
                 and any(isinstance(t, ast.Name) and t.id == node.id for t in other.targets)
             ):
                 bound = [k.value for k in other.value.keywords] + other.value.args[1:]
@@ -296,9 +296,4 @@ def place_of(maker: Maker, source: Source) -> Where:
     node = maker.node
     if isinstance(node, ast.FunctionDef):
         node = next(d for d in node.decorator_list if _jits(d))
-    line = node.lineno  # type: ignore[attr-defined]
-    text = source.lines[line - 1].rstrip()
-    start = len(text) - len(text.lstrip())
-    return Where(
-        maker.file, line, start, line, len(text), text.strip(), text.strip(), scope_name(source, maker)
-    )
+    return whole_line(maker.file, node, scope_name(source, maker))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,17 +13,15 @@ import numpy as np
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.program import walk
-from jitmagic.measure.reference import CannotEvaluate, _Evaluator
+from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
+from jitmagic.silent import flagged
 from jitmagic.silent.in_program import Stack, user_frames
-from jitmagic.silent.keys import _names
 from jitmagic.tracing.compat import is_unreduced
-from jitmagic.tracing.sites import site_of
 
 MANY = 8
 """Operations from which on one program that marks them all is cheaper than to dispatch each."""
 TOO_MANY = 200
 """Operations in the text of the program (loops once) up to which that program compiles in a second or two."""
-_BACKWARD = ("transpose", "jvp", "vjp")
 
 
 def is_finite(tree: Any) -> bool:
@@ -36,14 +35,10 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
     Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
     CannotEvaluate where it has side effects or takes longer than `budget_s` seconds.
     """
-    import time
-
     if not is_finite(list(flat_args)):
         return None
     operations = walk(closed).operations
     if sum(op.times for op in operations) > MANY and len(operations) <= TOO_MANY:
-        from jitmagic.silent import flagged
-
         with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
             return flagged.first_not_finite(closed, flat_args)
     watch = _NotFiniteWatch(time.perf_counter() + budget_s)
@@ -55,25 +50,17 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
     return blamed
 
 
-class _NotFiniteWatch(_Evaluator):
+class _NotFiniteWatch(PlacedEvaluator):
     """Evaluates as the reference does, and remembers where the first NaN and the first infinity came up."""
 
     def __init__(self, deadline: float) -> None:
-        import time
-
-        super().__init__(False, deadline, time.perf_counter)
+        super().__init__(deadline)
         self.nan: NotFinite | None = None
         self.infinity: NotFinite | None = None
         self.born: dict[int, tuple[Any, NotFinite | None]] = {}
-        self.outer: list[Stack] = []
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
-        stack = user_frames(eqn) or (self.outer[-1] if self.outer else ())
-        self.outer.append(stack)
-        try:
-            return super().equation(eqn, args)
-        finally:
-            self.outer.pop()
+    def place(self, eqn: Any) -> Stack:
+        return user_frames(eqn)
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
@@ -89,26 +76,12 @@ class _NotFiniteWatch(_Evaluator):
         nan = _has_nan(result)
         given = any(map(_has_nan, bad)) if nan else bool(bad)
         # 0 * inf: what made the infinity is the cause, not the product.
-        found = known or (
-            None if given else fact(eqn, self.outer[-1] if self.outer else (), infinite=not nan)
-        )
+        found = known or (None if given else flagged.fact(eqn, self.places[-1], infinite=not nan))
         self.born[id(result)] = (result, found)
         if nan:
             self.nan = found
         elif self.infinity is None:
             self.infinity = found
-
-
-def is_backward(eqn: Any) -> bool:
-    """The equation belongs to a gradient."""
-    return any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
-
-
-def fact(eqn: Any, stack: Stack, *, infinite: bool) -> NotFinite:
-    """The equation as the one that made the number, at the user's frames above it."""
-    site = site_of(*stack[0]) if stack else None
-    names = tuple(dict.fromkeys(_names(site))) if site else ()
-    return NotFinite(eqn.primitive.name, site.where if site else None, names, is_backward(eqn), infinite)
 
 
 def _finite(value: Any) -> bool:

@@ -6,7 +6,6 @@ beside each result (finite, infinite, NaN), loops included, and the marks are fo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +16,15 @@ from jax.extend.core import Literal
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.flops import FREE
-from jitmagic.measure.program import called_program, open_jaxpr, scan_split
-from jitmagic.measure.reference import CannotEvaluate, _Evaluator
-from jitmagic.silent.finite import fact, is_backward
+from jitmagic.measure.program import called_program, scan_split
+from jitmagic.measure.reference import CannotEvaluate, Evaluator, PlacedEvaluator
 from jitmagic.silent.in_program import Stack, user_frames
+from jitmagic.silent.keys import names_at
+from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.sites import site_of
 
 INFINITE, NAN = 1, 2
+_BACKWARD = ("transpose", "jvp", "vjp")
 _OPAQUE = ("while", "cond")
 MOVES = FREE - {
     "select_n",
@@ -55,7 +57,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
         flags.run(closed, list(leaves))
         return flags.found
 
-    told = jax.device_get(_jit(marked, closed, flat_args)(*flat_args))
+    told = jax.device_get(_jit(marked, flat_args)(*flat_args))
     replay = _Replay(iter(told))
     results = [replay.mark(r) for r in replay.run(closed, [Flag(0) for _ in flat_args])]
     worst = max(results, key=lambda m: (m.code, m.cause is not None), default=Flag(0))
@@ -64,7 +66,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
     return worst.cause
 
 
-def _jit(marked: Any, closed: Any, flat_args: Sequence[Any]) -> Any:
+def _jit(marked: Any, flat_args: Sequence[Any]) -> Any:
     """Compiled in haste where the compiler knows how to: it runs once."""
     hasty = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     try:
@@ -73,19 +75,31 @@ def _jit(marked: Any, closed: Any, flat_args: Sequence[Any]) -> Any:
         return jax.jit(marked)
 
 
-class _Marking(_Evaluator):
+def is_backward(eqn: Any) -> bool:
+    """The equation belongs to a gradient."""
+    return any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
+
+
+def fact(eqn: Any, stack: Stack | None, *, infinite: bool) -> NotFinite:
+    """The equation as the one that made the number, at the user's frames above it."""
+    site = site_of(*stack[0]) if stack else None
+    names = tuple(dict.fromkeys(names_at(site))) if site else ()
+    return NotFinite(eqn.primitive.name, site.where if site else None, names, is_backward(eqn), infinite)
+
+
+class _Marking(Evaluator):
     """Which results are marked: those that leave the user's expression they were computed in, and the program's own.
 
     A mark costs about as much to compile as the operation; `jnp.linalg.det(a)` is 50 operations and one mark.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self) -> None:
+        super().__init__()
         self.leaving: dict[int, Any] = {}
         self.inside = False
 
     def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
-        self.leaving |= {id(eqn): eqn for eqn in _leaving(open_jaxpr(jaxpr))}
+        self.leaving |= {id(eqn): eqn for eqn in _leaving(jaxpr_of(jaxpr))}
         return super().run(jaxpr, args)
 
     def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -127,7 +141,7 @@ class _Flags(_Marking):
     """Evaluates under a trace, and appends the codes of the marked results to `found`."""
 
     def __init__(self) -> None:
-        super().__init__(False, None, time.perf_counter)
+        super().__init__()
         self.found: list[Any] = []
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -153,13 +167,12 @@ class _Flags(_Marking):
         return [*last, *stacked]
 
 
-class _Replay(_Marking):
+class _Replay(PlacedEvaluator, _Marking):
     """Follows the marks through the program, in the order in which the operations ran."""
 
     def __init__(self, told: Iterator[Any]) -> None:
-        super().__init__(False, None, time.perf_counter)
+        super().__init__()
         self.told = told
-        self.outer: list[Stack] = []
         self.marks: dict[int, tuple[Any, Flag]] = {}
 
     def mark(self, value: Any) -> Flag:
@@ -170,12 +183,8 @@ class _Replay(_Marking):
             self.marks[id(value)] = (value, Flag(int(_code(value))))
         return self.marks[id(value)][1]
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
-        self.outer.append(user_frames(eqn) or (self.outer[-1] if self.outer else ()))
-        try:
-            return super().equation(eqn, args)
-        finally:
-            self.outer.pop()
+    def place(self, eqn: Any) -> Stack:
+        return user_frames(eqn)
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
         marks = [self.mark(a) for a in args]
@@ -189,7 +198,7 @@ class _Replay(_Marking):
         bad = [m for m in args if m.code]
         known = next((m.cause for m in bad if m.cause is not None), None)
         given = any(m.code == code for m in bad)
-        cause = known or (None if given else fact(eqn, self.outer[-1], infinite=code != NAN))
+        cause = known or (None if given else fact(eqn, self.places[-1], infinite=code != NAN))
         return Flag(code, cause)
 
     def scan(self, eqn: Any, args: list[Any]) -> list[Any]:

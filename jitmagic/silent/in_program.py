@@ -13,7 +13,7 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from jitmagic.measure.program import called_program, constants_of, open_jaxpr, scan_split
+from jitmagic.measure.program import called_program, constants_of, scan_split
 from jitmagic.source.tree import ByCode
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
@@ -98,7 +98,7 @@ def keys_of(closed: Any) -> Keys:
     if not any(eqn.primitive.name in _RANDOM for eqn in every_equation(closed)):
         return Keys()
     walk = _Walk()
-    body = open_jaxpr(closed)
+    body = compat.jaxpr_of(closed)
     inputs = [Value(walk.fresh(), True, root=i) for i, _ in enumerate(body.invars)]
     walk.program(closed, inputs, {})
     return walk.found
@@ -123,7 +123,7 @@ class _Walk:
 
     def program(self, jaxpr: Any, inputs: Sequence[Value], used: dict[int, Consumed]) -> list[Value]:
         """Values of the results; `used` is filled with the keys used up."""
-        body = open_jaxpr(jaxpr)
+        body = compat.jaxpr_of(jaxpr)
         values: dict[Any, Value] = dict(zip(body.invars, inputs, strict=True))
         for var, constant in zip(body.constvars, constants_of(jaxpr), strict=False):
             values[var] = self.constant(constant)
@@ -247,7 +247,7 @@ class _Walk:
         many: bool,
     ) -> list[Value]:
         """A loop's body once, with what changes from turn to turn marked."""
-        loop, inner = self.fresh(), open_jaxpr(body)
+        loop, inner = self.fresh(), compat.jaxpr_of(body)
         rows = consts + carries  # from here on each turn has a row of its own
         kept = [
             i < consts or (i < consts + carries and inner.outvars[i - consts] is inner.invars[i])
@@ -350,7 +350,7 @@ def user_frames(eqn: Any, known: dict[int, bool] | None = None) -> Stack:
 
 def every_equation(jaxpr: Any) -> Iterator[Any]:
     """Every equation, inner programs included."""
-    for eqn in open_jaxpr(jaxpr).eqns:
+    for eqn in compat.jaxpr_of(jaxpr).eqns:
         yield eqn
         for inner in compat.subjaxprs(eqn):
             yield from every_equation(inner)
@@ -362,7 +362,7 @@ def all_equations(jaxpr: Any) -> list[tuple[Any, Stack]]:
     known: dict[int, bool] = {}
 
     def collect(inner: Any, outer: Stack) -> None:
-        for eqn in open_jaxpr(inner).eqns:
+        for eqn in compat.jaxpr_of(inner).eqns:
             stack = user_frames(eqn, known) or outer
             found.append((eqn, stack))
             for sub in compat.subjaxprs(eqn):

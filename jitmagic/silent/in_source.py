@@ -12,7 +12,7 @@ from typing import Any
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.silent.known import known_names, read_values
-from jitmagic.source.expressions import dotted_name, last_name
+from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import walk
 
 CLOCK = frozenset(
@@ -70,11 +70,9 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
     name = code.full_name(call.func)
     if not name or (name.startswith("jax.") and name not in FILES):
         return
-    asked, where = dotted_name(call.func), code.where(call)
-    if name in CLOCK:
-        yield SideEffect("clock", (asked, asked.split(".")[0]), where, asked)
-    elif name in WAITS:
-        yield SideEffect("wait", (asked, asked.split(".")[0]), where, asked)
+    asked, where = dotted(call.func), code.where(call)
+    if name in CLOCK or name in WAITS:
+        yield SideEffect("clock" if name in CLOCK else "wait", (asked, asked.split(".")[0]), where, asked)
     elif name in ENVIRONMENT:
         variable = [
             a.value for a in call.args[:1] if isinstance(a, ast.Constant) and isinstance(a.value, str)
@@ -88,13 +86,11 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in PATH_METHODS
     ):
-        yield SideEffect("file", (dotted_name(call.func.value) or asked, asked), where, asked)
+        yield SideEffect("file", (dotted(call.func.value) or asked, asked), where, asked)
     elif name == "builtins.input" or asked == "input" and code.is_builtin("input"):
         yield SideEffect("input", ("input",), where, asked)
-    elif name in PROCESS:
-        yield SideEffect("process", (asked,), where, asked)
-    elif name in IDS:
-        yield SideEffect("id", (asked,), where, asked)
+    elif name in PROCESS or name in IDS:
+        yield SideEffect("process" if name in PROCESS else "id", (asked,), where, asked)
     elif name == "builtins.next" and call.args and (source := _taken_from(code, call.args[0])):
         yield SideEffect("iterator", (source,), where, f"next({source})")
     elif name.startswith(("queue.", "_queue.")) and asked.endswith((".get", ".get_nowait")):
@@ -118,10 +114,8 @@ def _taken_from(code: Code, node: ast.expr) -> str:
     """What `next` takes from, where that is not made inside the call: its path as written."""
     if isinstance(node, ast.Call) and code.full_name(node.func) == "builtins.iter" and node.args:
         return ""  # a new iterator at each call starts at its beginning
-    path = dotted_name(node)
+    path = dotted(node)
     root = path.split(".")[0]
-    if not path:
-        return ""
     if root not in code.local:
         return path
     return path if "." in path and root in code.parameters[:1] else ""
@@ -135,10 +129,10 @@ def _is_iterator(code: Code, node: ast.expr) -> bool:
 def random(code: Code) -> Iterator[HiddenRandom]:
     """Draws from the generators of numpy and of Python, as functions and as objects."""
     skipped = code.called_back
-    for name, call in code.calls():
+    for name, call in code.calls:
         if id(call) in skipped or name in NOT_SAMPLING or not name.startswith(SAMPLING):
             continue
-        asked, owner = dotted_name(call.func), code.value(getattr(call.func, "value", call.func))
+        asked, owner = dotted(call.func), code.value(getattr(call.func, "value", call.func))
         host = isinstance(owner, types.ModuleType) or isinstance(call.func, ast.Name)
         names = (asked, name) if host else (asked.rpartition(".")[0], asked)
         yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
@@ -147,19 +141,17 @@ def random(code: Code) -> Iterator[HiddenRandom]:
 def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Printed]:
     """Calls that print or log. `untraced` tells a function's parameters that are no traced values."""
     skipped = code.called_back
-    for name, call in code.calls():
+    for name, call in code.calls:
         if _is_bar(name) and id(call) not in skipped:
-            asked = dotted_name(call.func)
+            asked = dotted(call.func)
             yield Printed(code.where(call), ast.unparse(call), names=(asked,), bar=True)
             continue
-        if last_name(call.func) == "write" and dotted_name(call.func).endswith(
-            ("stdout.write", "stderr.write")
-        ):
+        if last_name(call.func) == "write" and dotted(call.func).endswith(("stdout.write", "stderr.write")):
             owner = code.value(call.func.value)  # type: ignore[attr-defined]
             name = "sys.stdout.write" if owner in (sys.stdout, sys.stderr) else name
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         logs = logs or name in ("warnings.warn", "_warnings.warn")
-        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted_name(call.func))
+        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted(call.func))
         if id(call) in skipped or not (logs or name in PRINTERS):
             continue
         shown = [
@@ -182,11 +174,11 @@ def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
     handed: set[types.FunctionType] = set()
     called: set[Any] = set()
     for code in all_codes:
-        for _, node in code.calls():
+        for _, node in code.calls:
             target = code.value(node.func)
             if isinstance(target, types.FunctionType):
                 called.add(target)
-            if node.args and last_name(node.func) in CALLBACKS and dotted_name(node.func):
+            if node.args and last_name(node.func) in CALLBACKS and dotted(node.func):
                 given = code.value(node.args[0])
                 if isinstance(given, types.FunctionType):
                     handed.add(given)
@@ -200,17 +192,10 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
     """Tests that hold for an array or a number and not for a tracer, or the other way round."""
     left_out = set(statics)
     for node in code.nodes:
-        if isinstance(node, ast.Call) and (name := _isinstance_of(code, node)) and name not in left_out:
-            yield TypeTest(name, code.where(_whole(code, node)))
-        elif (
-            isinstance(node, ast.Compare)
-            and (name := _type_compared(code, node) or _identity_compared(code, node))
-            and name not in left_out
-        ):
-            yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Call) and (name := _dispatched_by(code, node)) and name not in left_out:
-            yield TypeTest(name, code.where(_whole(code, node)))
-        elif isinstance(node, ast.Match) and (name := dotted_name(node.subject)) not in left_out:
+        if isinstance(node, ast.Call | ast.Compare):
+            if name := next((n for n in _tested(code, node) if n and n not in left_out), ""):
+                yield TypeTest(name, code.where(_whole(code, node)))
+        elif isinstance(node, ast.Match) and (name := dotted(node.subject)) not in left_out:
             patterns = (c.pattern for c in node.cases if _matches_concrete(code, c.pattern))
             yield from (TypeTest(name, code.where(p, head=True)) for p in patterns)
         elif isinstance(node, ast.Try) and (handler := _swallowing(node)):
@@ -221,12 +206,18 @@ def type_tests(code: Code, statics: Iterable[str] = ()) -> Iterator[TypeTest]:
             )
 
 
+def _tested(code: Code, node: ast.Call | ast.Compare) -> Iterator[str]:
+    """Names whose type a call or a comparison asks for, some of them empty."""
+    if isinstance(node, ast.Compare):
+        yield _type_compared(code, node) or _identity_compared(code, node)
+    else:
+        yield _isinstance_of(code, node)
+        yield _dispatched_by(code, node)
+
+
 def _matches_concrete(code: Code, pattern: ast.pattern) -> bool:
     """`float() | int()`, which no tracer is."""
-    kinds = [n.cls for n in walk(pattern) if isinstance(n, ast.MatchClass)]
-    return any(_is_concrete(code.value(k), k) for k in kinds) and not any(
-        _is_jax_array(code.value(k)) for k in kinds
-    )
+    return _are_concrete(code, [n.cls for n in walk(pattern) if isinstance(n, ast.MatchClass)])
 
 
 def _dispatched_by(code: Code, call: ast.Call) -> str:
@@ -236,7 +227,12 @@ def _dispatched_by(code: Code, call: ast.Call) -> str:
     by_key = code.full_name(call.func) == "builtins.type" and _looks_up(code.parent(call), call)
     if not by_key and not hasattr(code.value(call.func), "registry"):
         return ""
-    return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+    return _first_name(call.args[0])
+
+
+def _first_name(node: ast.expr) -> str:
+    """The path that an expression is, else the first name in it."""
+    return dotted(node) or next(iter(names_in(node)), "")
 
 
 def _looks_up(around: ast.AST | None, key: ast.expr) -> bool:
@@ -255,17 +251,15 @@ _CONCRETE = ("int", "float", "bool", "complex", "ndarray", "ArrayImpl", "generic
 def _isinstance_of(code: Code, call: ast.Call) -> str:
     """The name tested by `isinstance(x, float)`, `np.isscalar(x)`, `hasattr(x, '__array__')`, else ''."""
     if code.full_name(call.func) == "numpy.isscalar" and call.args:
-        return dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+        return _first_name(call.args[0])
     if not (
         isinstance(call.func, ast.Name) and call.args and code.full_name(call.func).startswith("builtins.")
     ):
         return ""
-    name = dotted_name(call.args[0]) or next(iter(names_in(call.args[0])), "")
+    name = _first_name(call.args[0])
     if call.func.id == "isinstance" and len(call.args) == 2:
         kinds = call.args[1].elts if isinstance(call.args[1], ast.Tuple) else [call.args[1]]
-        if any(_is_concrete(code.value(k), k) for k in kinds) and not any(
-            _is_jax_array(code.value(k)) for k in kinds
-        ):
+        if _are_concrete(code, kinds):
             return name
     if (
         call.func.id in ("hasattr", "getattr")
@@ -281,9 +275,14 @@ _MISSING_ON_TRACERS = ("__array_interface__", "__float__", "tobytes", "devices",
                        "data", "flags", "strides", "base", "addressable_data", "is_fully_addressable")  # fmt: skip
 
 
-def _is_concrete(value: Any, node: ast.expr) -> bool:
-    name = value.__name__ if isinstance(value, type) else ast.unparse(node)
-    return name.rpartition(".")[2] in _CONCRETE
+def _are_concrete(code: Code, kinds: Sequence[ast.expr]) -> bool:
+    """One of the classes is none that a tracer could be, and none is jax's own."""
+    values = [code.value(k) for k in kinds]
+    names = [
+        v.__name__ if isinstance(v, type) else ast.unparse(k) for v, k in zip(values, kinds, strict=True)
+    ]
+    concrete = any(name.rpartition(".")[2] in _CONCRETE for name in names)
+    return concrete and not any(map(_is_jax_array, values))
 
 
 def _is_jax_array(value: Any) -> bool:
@@ -302,9 +301,9 @@ def _type_compared(code: Code, node: ast.Compare) -> str:
             and code.full_name(side.func) == "builtins.type"
             and len(side.args) == 1
         ):
-            return dotted_name(side.args[0])
+            return dotted(side.args[0])
         if isinstance(side, ast.Attribute) and side.attr == "__class__":
-            return dotted_name(side.value)
+            return dotted(side.value)
         if isinstance(side, ast.Attribute) and side.attr == "__name__" and "type(" in ast.unparse(side):
             return next(iter(names_in(side.value)), "")
     return ""
@@ -343,14 +342,9 @@ _TAKEN = frozenset("Exception BaseException TypeError ValueError IndexError NotI
 def _swallowing(node: ast.Try) -> ast.AST | None:
     """The handler that takes jax's errors (TypeErrors, IndexErrors, ValueErrors all) and goes on."""
     for handler in node.handlers:
-        kinds = (
-            handler.type.elts
-            if isinstance(handler.type, ast.Tuple)
-            else [handler.type]
-            if handler.type
-            else []
-        )
-        caught = {dotted_name(k).rpartition(".")[2] for k in kinds}
+        kind = handler.type
+        kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind] if kind else []
+        caught = {dotted(k).rpartition(".")[2] for k in kinds}
         takes = (
             not kinds or bool(caught & _TAKEN) or any("Tracer" in c or "Concretization" in c for c in caught)
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
 from jitmagic.silent.in_program import Constant, Keys, Seed, Stack
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import walk
 from jitmagic.tracing.sites import Site, site_of
 
@@ -52,7 +52,7 @@ def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenR
         elif isinstance(root, Seed):
             yield HiddenRandom(
                 "fixed",
-                _unique([*_bound_to(site), _callee(site), *_names(site)]),
+                _unique([*_bound_to(site), _callee(site), *names_at(site)]),
                 site.where,
                 site.where.text,
             )
@@ -92,19 +92,20 @@ def key_names(site: Site, leaf: str = "") -> list[str]:
     """The key that a call uses, as written; where `leaf` is the argument it comes from, that of its name first."""
     call = site.node
     if not isinstance(call, ast.Call):
-        return _names(site)
+        return names_at(site)
     given = [k.value for k in call.keywords if k.arg in ("key", "rng", "rng_key", "seed")]
     texts = [
         text
         for node in [*given, *call.args]
-        if (text := dotted_name(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else ""))
+        if (text := dotted(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else ""))
     ]
     same = [t for t in texts if t.split("[")[0].split(".")[0] == leaf.split("[")[0].split(".")[0]]
     spoken = [t for t in texts if "key" in t or "rng" in t]
-    return (same or spoken or texts)[:1] or _names(site)
+    return (same or spoken or texts)[:1] or names_at(site)
 
 
-def _names(site: Site) -> list[str]:
+def names_at(site: Site) -> list[str]:
+    """Names in an expression; those of what it calls are left out."""
     nodes = walk(site.node) if site.node is not None else ()
     called = {id(n.func) for n in walk(site.node) if isinstance(n, ast.Call)} if site.node else set()
     return [
@@ -124,7 +125,7 @@ def _bound_to(site: Site) -> list[str]:
 
 
 def _callee(site: Site) -> str:
-    return dotted_name(site.node.func) if isinstance(site.node, ast.Call) else ""
+    return dotted(site.node.func) if isinstance(site.node, ast.Call) else ""
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def passed_known(
     """Parameters of a helper for which every call in these functions passes what is no traced value."""
     found: list[set[str]] = []
     for caller in callers:
-        for _, call in caller.calls():
+        for _, call in caller.calls:
             if caller.value(call.func) is not code.fn:
                 continue
             if any(isinstance(a, ast.Starred) for a in call.args) or any(

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from jitmagic.evidence import ArrayInAux, LossyPytree, Where
-from jitmagic.silent.code import Code, code_of
-from jitmagic.source.expressions import dotted_name
+from jitmagic.silent.code import Code, code_of, whole_line
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
 from jitmagic.state.values import is_user_class
 
@@ -196,7 +196,7 @@ def method_place(cls: type, name: str) -> Where | None:
     if found is None:
         return None
     file, node = found
-    return _registration(file, cls.__name__, 2 if name == "tree_unflatten" else 1) or _head(file, node)
+    return _registration(file, cls.__name__, 2 if name == "tree_unflatten" else 1) or whole_line(file, node)
 
 
 def _returned(code: Code) -> Where:
@@ -209,11 +209,13 @@ def _registration(file: str, name: str, position: int) -> Where | None:
     tree = source_of(file).tree
     nodes = walk(tree) if tree else []
     for node in nodes:
-        if not isinstance(node, ast.Call) or dotted_name(node.func).rpartition(".")[2] not in _REGISTER:
+        if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] not in _REGISTER:
             continue
         if node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == name:
             given = node.args[position] if len(node.args) > position else node
-            return _head(file, _last_return(nodes, given) or (given if type(given) is ast.Lambda else node))
+            return whole_line(
+                file, _last_return(nodes, given) or (given if type(given) is ast.Lambda else node)
+            )
     return None
 
 
@@ -231,13 +233,5 @@ def field_place(cls: type, name: str) -> Where | None:
         found = class_node(kind) if is_user_class(kind) else None
         for part in found[1].body if found else ():
             if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == name and found:
-                return _head(found[0], part)
+                return whole_line(found[0], part)
     return None
-
-
-def _head(file: str, node: ast.AST) -> Where:
-    lines = source_of(file).lines
-    line = node.lineno  # type: ignore[attr-defined]
-    text = lines[line - 1].rstrip()
-    start = len(text) - len(text.lstrip())
-    return Where(file, line, start, line, len(text), text.strip(), text.strip())

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitmagic.evidence import Truncation
 from jitmagic.silent.code import Code, names_in
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 
 WIDE = frozenset("float64 int64 uint64 complex128 double longlong".split())
 _MOST = 5_000_000
@@ -77,7 +77,7 @@ def dtypes(code: Code) -> Iterator[Truncation]:
 
     if jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return
-    for name, call in code.calls():
+    for name, call in code.calls:
         method = isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "view") and not name
         of_jax = name.startswith("jax.") or method
         asked = [a for a in call.args if _is_wide(a)] + [
@@ -108,4 +108,4 @@ def _is_wide(node: ast.expr) -> bool:
 def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return str(node.value)
-    return dotted_name(node).rpartition(".")[2]
+    return dotted(node).rpartition(".")[2]

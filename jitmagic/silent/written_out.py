@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic.evidence import Unrolled, Where
-from jitmagic.silent.code import is_repeating, names_in
+from jitmagic.evidence import Unrolled
+from jitmagic.silent.code import is_repeating, names_in, whole_line
 from jitmagic.silent.in_program import Stack, all_equations
 from jitmagic.source.tree import ByCode, Source, line_of, nodes_of, source_of, span_of, walk
 
@@ -56,7 +56,7 @@ def unrolled(closed: Any) -> Iterator[Unrolled]:
     for node, made in large.items():
         source = source_of(made.file)
         if not any(o is not node and _holds(source, o, node) for o in large):
-            yield Unrolled(_head(made.file, source, node), _names(node), made.turns(), made.equations)
+            yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations)
 
 
 _loops: ByCode[list[Any]] = ByCode()
@@ -131,10 +131,3 @@ def _names(node: ast.AST) -> tuple[str, ...]:
     own = [n.id for n in walk(target) if isinstance(n, ast.Name)]
     called = {"range", "enumerate", "zip", "reversed", "len"}
     return tuple(dict.fromkeys([*own, *(n for x in looped for n in names_in(x) if n not in called)]))
-
-
-def _head(file: str, source: Source, node: ast.AST) -> Where:
-    line = node.lineno  # type: ignore[attr-defined]
-    text = source.lines[line - 1].rstrip()
-    start = len(text) - len(text.lstrip())
-    return Where(file, line, start, line, len(text), text.strip(), text.strip(), "")

@@ -248,6 +248,11 @@ def _code_parameters(code: types.CodeType) -> list[str]:
 UPDATES = frozenset("set add subtract multiply divide power min max apply".split())
 
 
+def characters(line: str, column: int) -> int:
+    """The column in characters of one that Python counts in bytes."""
+    return len(line.encode()[:column].decode(errors="ignore"))
+
+
 def updated_array(node: ast.AST) -> str:
     """The array of `array.at[index].set(...)`, or nothing for other expressions."""
     if not (

@@ -56,7 +56,6 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
         parameters=tuple(p.name for p in parameters),
         defaults=tuple(p.name for p in parameters if p.default is not p.empty),
         cell=cell,
-        is_method="." in name,
         own_names=_own_names(getattr(inner, "__func__", inner)),
     )
 

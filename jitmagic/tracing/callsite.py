@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.expressions import called_object, look_up, names_in
 from jitmagic.tracing import compat
+from jitmagic.tracing.expressions import called_object, look_up, names_in
 from jitmagic.tracing.locate import frames_of, is_user_file, namespace_of
 from jitmagic.tracing.sites import Site, site_of
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.expressions import callee_of
 from jitmagic.source.tree import Source, first_line, source_of, span_of, walk
+from jitmagic.tracing.expressions import callee_of
 from jitmagic.tracing.sites import Site, where_at
 
 _BODY = {"scan": 0, "while_loop": 1, "fori_loop": 2}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.expressions import dotted_name
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, first_line, source_of, span_of, walk
 from jitmagic.tracing.messages import leaked_value
 from jitmagic.tracing.sites import where_at
@@ -120,7 +120,7 @@ def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in _MUTATORS
         ):
-            name = dotted_name(node.func.value) or _stored_in(node.func.value, own, outer)
+            name = dotted(node.func.value) or _stored_in(node.func.value, own, outer)
             if name and name.split(".")[0] not in own:
                 yield node, name
 
@@ -141,7 +141,7 @@ def _stored_in(target: ast.AST, own: set[str], outer: set[str]) -> str:
         return _stored_in(target.value, own, outer)
     node = target
     while isinstance(node, (ast.Subscript, ast.Attribute)):
-        inner = dotted_name(node)
+        inner = dotted(node)
         if inner:
             return inner if inner.split(".")[0] not in own else ""
         node = node.value

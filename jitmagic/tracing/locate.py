@@ -17,18 +17,18 @@ from typing import Any
 import jax
 
 from jitmagic.evidence import Op, Problem
-from jitmagic.source.expressions import (
+from jitmagic.source.modules import dotted
+from jitmagic.source.tree import walk
+from jitmagic.tracing import compat, messages
+from jitmagic.tracing.carries import changed_in_body
+from jitmagic.tracing.expressions import (
     called_object,
     callee_of,
     construct_of,
-    dotted_name,
     holds_tracer,
     look_up,
     names_in,
 )  # fmt: skip
-from jitmagic.source.tree import walk
-from jitmagic.tracing import compat, messages
-from jitmagic.tracing.carries import changed_in_body
 from jitmagic.tracing.leaks import leak_site, method_store
 from jitmagic.tracing.sites import Site, site_of
 
@@ -282,7 +282,7 @@ def _plainly(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
     """The value of a name, or of what an entry is taken from."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    return look_up(dotted_name(node), namespace)
+    return look_up(dotted(node), namespace)
 
 
 def ast_has_spec(node: ast.AST | None) -> bool:

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Op, Problem
-from jitmagic.source.expressions import callee_of, construct_of, names_in
 from jitmagic.source.tree import walk
 from jitmagic.tracing import compat, messages
+from jitmagic.tracing.expressions import callee_of, construct_of, names_in
 from jitmagic.tracing.locate import is_user_file, namespace_of, refine_op
 from jitmagic.tracing.probing import SHAPE_CHECKS, is_indexing
 from jitmagic.tracing.sites import site_of

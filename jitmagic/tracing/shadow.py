@@ -20,8 +20,8 @@ import numpy as np
 
 from jitmagic import patches
 from jitmagic.evidence import Op
-from jitmagic.source.expressions import called_object
 from jitmagic.tracing import compat
+from jitmagic.tracing.expressions import called_object
 from jitmagic.tracing.locate import is_user_file, namespace_of
 from jitmagic.tracing.probing import is_probe
 from jitmagic.tracing.recorder import Leaves, Recorder

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Where
-from jitmagic.source.tree import ByCode, Source, Span, positions_of, source_of, span_of
+from jitmagic.source.tree import ByCode, Source, Span, characters, positions_of, source_of, span_of
 
 _LOOK_BACK = 40
 
@@ -203,10 +203,6 @@ def _own_expression(source: Source, node: ast.AST) -> ast.AST:
 # --- text ---------------------------------------------------------------------------------------------
 
 
-def _characters(line: str, column: int) -> int:
-    return len(line.encode()[:column].decode(errors="replace"))
-
-
 def _where(code: types.CodeType, span: Span, source: Source) -> Where:
     return where_at(code.co_filename, span, source, code.co_qualname)
 
@@ -218,7 +214,7 @@ def where_at(filename: str, span: Span, source: Source, function: str) -> Where:
     if not first <= last <= len(lines):
         return Where(filename, first, start, last, end, "", "", function)
     head, tail = lines[first - 1], lines[last - 1]
-    column, end_column = _characters(head, start), _characters(tail, end)
+    column, end_column = characters(head, start), characters(tail, end)
     whole = [line.rstrip("\n") for line in lines[first - 1 : last]]
     whole[-1] = whole[-1][:end_column]
     whole[0] = whole[0][column:]

@@ -177,8 +177,8 @@ class TestBound:
         assert len(times) == 3 and notebook.report().functions[0].cost.bound.by in ("memory", "arithmetic")
         machine._measured.cache_clear()
 
-    def test_no_time_measures_nothing(self, notebook, monkeypatch):
-        monkeypatch.setattr(machine, "_known", set())
+    def test_no_time_measures_nothing(self, notebook):
+        machine._measured.cache_clear()
         notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x @ x\nf(jnp.ones((8, 8)))")
         assert notebook.report().functions[0].cost.bound is None
 

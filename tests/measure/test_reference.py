@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from jitmagic.measure.compare import compare
-from jitmagic.measure.reference import CannotEvaluate, TracedProgram, largest_reduction, mended, op_by_op
+from jitmagic.measure.reference import CannotEvaluate, TracedProgram, largest_reduction, mended
 
 
 def traced(f, *args):
     return jax.jit(f).trace(*args).jaxpr
+
+
+def op_by_op(program, *args):
+    return TracedProgram(program, args)()
 
 
 def logs(y):
@@ -91,12 +95,12 @@ def test_every_construct_gives_the_compiled_result(f):
 
 
 def test_each_operation_runs_by_itself(monkeypatch):
-    from jitmagic.measure.reference import _Evaluator
+    from jitmagic.measure.reference import Evaluator
 
     ran = []
-    plain = _Evaluator.primitive
+    plain = Evaluator.primitive
     monkeypatch.setattr(
-        _Evaluator, "primitive", lambda self, e, args: ran.append(e.primitive.name) or plain(self, e, args)
+        Evaluator, "primitive", lambda self, e, args: ran.append(e.primitive.name) or plain(self, e, args)
     )
     program = traced(lambda x: jax.lax.scan(lambda c, _: (jax.jit(jnp.sin)(c), None), x, None, 3)[0], 1.0)
     op_by_op(program, jnp.float32(1.0))
@@ -244,7 +248,7 @@ def test_ordinary_rounding_is_not_blamed_on_anybody(name):
 
 def test_the_first_line_that_goes_wrong(monkeypatch):
     from jitmagic.measure import parting
-    from jitmagic.measure.program import open_jaxpr
+    from jitmagic.tracing.compat import jaxpr_of
 
     def f(x):
         y = x * 2 + 1
@@ -259,7 +263,7 @@ def test_the_first_line_that_goes_wrong(monkeypatch):
 
     def broken(closed, index, args):
         """A compiler that gets every sum wrong, and with it what is made of it."""
-        names = [e.primitive.name for e in open_jaxpr(closed).eqns[: index + 1]]
+        names = [e.primitive.name for e in jaxpr_of(closed).eqns[: index + 1]]
         return [v * 1.5 if "reduce_sum" in names else v for v in honest(closed, index, args)]
 
     monkeypatch.setattr(parting, "_compiled", broken)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jitmagic.render import html, text, timeline
-from jitmagic.report import Compilation, Report, Session
+from jitmagic.render import Report, html, text, timeline
+from jitmagic.report import Compilation, Session
 
 
 def run(notebook, source):

@@ -10,6 +10,9 @@ import pytest
 
 from jitmagic.notebook import progress
 
+LOUD = (lambda: False, print)
+"""Not quiet, and a board that takes the line in a kernel, which the terminal here is not."""
+
 
 class Terminal(io.StringIO):
     def isatty(self):
@@ -35,11 +38,11 @@ def test_a_long_stage_is_told_and_taken_away(terminal, monkeypatch):
     monkeypatch.setattr(
         sys, "stderr", terminal
     )  # not in the fixture: pytest changes it again before the test
-    with progress.shown("f: compiling", after=" (38 s last time)"):
+    with progress.shown("f: compiling", *LOUD, " (38 s last time)"):
         wait_for(lambda: terminal.getvalue().count("\r") > 2)
     text = terminal.getvalue()
     assert text.startswith("\rf: compiling, 0 s (38 s last time)") and text.endswith("\r\x1b[2K")
-    with progress.shown("f: running"):
+    with progress.shown("f: running", *LOUD):
         wait_for(lambda: "running" in terminal.getvalue())
     assert terminal.getvalue().endswith("\r\x1b[2K")
 
@@ -47,9 +50,9 @@ def test_a_long_stage_is_told_and_taken_away(terminal, monkeypatch):
 def test_a_short_stage_and_a_quiet_one_are_not(terminal, monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "AFTER_S", 60)
-    with progress.shown("f: compiling"):
+    with progress.shown("f: compiling", *LOUD):
         pass
-    with progress.shown("f: compiling", lambda: True):
+    with progress.shown("f: compiling", lambda: True, print):
         time.sleep(0.02)
     assert terminal.getvalue() == ""
 
@@ -57,6 +60,6 @@ def test_a_short_stage_and_a_quiet_one_are_not(terminal, monkeypatch):
 def test_one_thread_for_all_of_them(terminal):
     threads = set()
     for _ in range(3):
-        with progress.shown("f"):
+        with progress.shown("f", *LOUD):
             threads.add(progress._ticker.thread)
     assert len(threads) == 1

@@ -298,14 +298,14 @@ def test_a_function_is_copied_and_pickled_as_functions_are(notebook, monkeypatch
 
 
 def test_a_front_end_that_refuses_the_report_costs_one_line(notebook, monkeypatch):
-    from jitmagic import report
+    from jitmagic import render
     from jitmagic.checking import subject
 
     def refuse(self: object, *args: object, **kwargs: object) -> None:
         raise RuntimeError("no display\nhere")
 
     monkeypatch.setattr(subject, "RAISE", False)
-    monkeypatch.setattr(report.Report, "_repr_mimebundle_", refuse)
+    monkeypatch.setattr(render.Report, "_repr_mimebundle_", refuse)
     monkeypatch.setattr("IPython.display.display", refuse)
     assert notebook.ok("%%jit --no-time\ndef f(x):\n    return x + 1\ny = f(1.0)\nfloat(y)") == 2.0
     [line] = [x for x in notebook.text.splitlines() if "Out[" not in x and x.strip()]

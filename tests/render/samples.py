@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jitmagic.render import Report
 from jitmagic.report import (
     CellText,
     Cost,
@@ -9,7 +10,6 @@ from jitmagic.report import (
     Fix,
     FunctionReport,
     LineCost,
-    Report,
     Sample,
     Span,
     Stages,

@@ -10,18 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from jitmagic import render
-from jitmagic.report import (
-    CellText,
-    Finding,
-    Fix,
-    FunctionReport,
-    Report,
-    Sample,
-    Span,
-    Stages,
-    State,
-    Timing,
-)
+from jitmagic.render import Report
+from jitmagic.report import CellText, Finding, Fix, FunctionReport, Sample, Span, Stages, State, Timing
 from tests.render import samples
 
 CALL = Sample(1e-3, 1e-3, 1e-5, 10, 7)

@@ -10,8 +10,9 @@ import pytest
 from nbconvert.filters import strings
 
 from jitmagic import render
+from jitmagic.render import Report
 from jitmagic.render.html import COLORS, EDGES, MIXED, TINTS
-from jitmagic.report import CellText, Finding, Report, Span
+from jitmagic.report import CellText, Finding, Span
 from tests.render import samples
 
 EVERY = {

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from jitmagic import render
-from jitmagic.report import MIME_TYPE, CellText, Finding, Fix, FunctionReport, LineCost, Report, Span
+from jitmagic.render import MIME_TYPE, Report
+from jitmagic.report import CellText, Finding, Fix, FunctionReport, LineCost, Span
 from tests.render import samples
 
 LINES = 5000

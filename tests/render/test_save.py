@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jitmagic import render
-from jitmagic.report import Report
+from jitmagic.render import Report
 from tests.render import samples
 
 

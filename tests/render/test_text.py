@@ -7,11 +7,12 @@ import re
 import pytest
 
 from jitmagic import render
+from jitmagic.render import Report
 from jitmagic.render.escape import columns
 from jitmagic.render.parts import Document, Listing, Mark, Para, Phrase, Row, Table, runs
 from jitmagic.render.text import bar, wrap
 from jitmagic.render.text import render as draw
-from jitmagic.report import CellText, Finding, FunctionReport, Report, Span, State
+from jitmagic.report import CellText, Finding, FunctionReport, Span, State
 from tests.render import samples
 
 EVERY = {**samples.TYPICAL, "hostile": samples.hostile, "huge": samples.huge}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Op
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
 from jitmagic.tracing.sites import Site
@@ -101,38 +102,15 @@ def callee_of(node: ast.AST | None) -> str:
     """
     if not isinstance(node, ast.Call):
         return ""
-    dotted = dotted_name(node.func)
-    if dotted:
-        return dotted
+    if name := dotted(node.func):
+        return name
     return f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else ""
-
-
-def dotted_name(node: ast.AST) -> str:
-    """`a.b.c` for a chain of attributes that starts at a name, else ''."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ""
-    return ".".join([node.id, *reversed(parts)])
-
-
-def last_name(node: ast.AST) -> str:
-    """`step` of `step` and of `model.step`; empty for other expressions."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def called_object(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
     """The object a call node calls, where plain look-ups find it, else None."""
-    dotted = callee_of(node)
-    if not dotted or dotted.startswith("."):
-        return None
-    root, *rest = dotted.split(".")
-    value = namespace.get(root)
-    for name in rest:
-        value = _attribute(value, name)
-    return value
+    name = callee_of(node)
+    return None if not name or name.startswith(".") else look_up(name, namespace)
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -247,8 +225,7 @@ def _values(
 def _attribute_path(
     node: ast.Attribute, namespace: Mapping[str, Any], bound: frozenset[str]
 ) -> Iterator[str]:
-    dotted = dotted_name(node)
-    root, *rest = dotted.split(".") if dotted else ("",)
+    root, *rest = dotted(node).split(".")
     if not root:
         yield from _values(node.value, namespace, bound)
         return
