@@ -1,48 +1,4 @@
-"""# JM111 bad-static-spec
-
-## What it is
-
-`static_argnums`, `static_argnames`, `donate_argnums` or `donate_argnames` names an argument that the
-function does not have: a number counted from one, a misspelt name, an argument that was renamed or left
-out.
-
-## Why it happens
-
-Positions count from 0, and a method's `self` is argument 0. Names have to be those of the parameters. With
-`static_argnames` nothing needs to be counted.
-
-## A cell that fails
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnums=(2,))
-def split_heads(x, heads):
-    return x.reshape(x.shape[0], heads, -1)
-
-split_heads(jnp.ones((2, 6)), 3)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnames=["heads"])
-def split_heads(x, heads):
-    return x.reshape(x.shape[0], heads, -1)
-
-split_heads(jnp.ones((2, 6)), 3)
-```
-
-## When to ignore it
-
-Never: the function cannot be compiled like this.
-"""
+"""JM111 bad-static-spec: static or donated arguments that the function does not have."""
 
 from __future__ import annotations
 

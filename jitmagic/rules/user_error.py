@@ -1,48 +1,4 @@
-"""# JM901 user-error
-
-## What it is
-
-The function itself raises an exception, with and without `jit`: shapes that do not fit, a missing key, a
-name that does not exist.
-
-## Why it happens
-
-It has nothing to do with compiling. While jax traces, the Python code of the function runs as usual, and
-its errors are raised as usual. The check also finds errors that lie behind an earlier problem.
-
-For what jax's own functions often refuse, a correction is proposed: `jax.vmap` over arguments with different numbers
-of rows, `jax.grad` of whole numbers or of a function with several results, `jax.lax.cond` on a whole mask.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def predict(params, x):
-    return x @ params["weight"]
-
-predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def predict(params, x):
-    return x @ params["w"]
-
-predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
-```
-
-## When to ignore it
-
-When the exception is meant: a check of the input that did its work.
-"""
+"""JM901 user-error: the function raises an exception of its own."""
 
 from __future__ import annotations
 
