@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Where
@@ -43,8 +42,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 def _plain(evidence: Evidence, problem: Problem) -> int:
     """How many parameters have a position, which those after `*` have not."""
-    told = re.search(r"only accepts (\d+) positional", problem.message)
-    return int(told[1]) if told else len(evidence.function.parameters)
+    told = problem.told.positional
+    return len(evidence.function.parameters) if told is None else told
 
 
 def _wrong(evidence: Evidence, plain: int) -> list[tuple[str, object]]:

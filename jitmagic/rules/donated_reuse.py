@@ -18,7 +18,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         blamed = culprits(evidence, problem)
         names = tuple(dict.fromkeys([*(n for n in donated if n in blamed or not blamed), *blamed]))
         given = quoted(next((n for n in names if n in donated), names[0] if names else "an array"))
-        twice = "twice" in problem.message or len(problem.leaves) > 1
+        twice = problem.told.twice or len(problem.leaves) > 1
         if not donated and problem.where is not None:
             yield _read_later(evidence, problem, blamed)
             continue

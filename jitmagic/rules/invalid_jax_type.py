@@ -10,7 +10,6 @@ from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind, offenders
 from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
-from jitmagic.tracing.messages import is_of_keys
 
 SOURCES_OF_DATA = (
     "Loader",
@@ -90,10 +89,10 @@ def _inside(evidence: Evidence, problem: Problem) -> Finding:
             help="return arrays and numbers only, and add the rest after the call",
             detail=exception_detail(problem),
         )
-    if is_of_keys(problem.message):
+    if problem.told.unordered_keys:
         message = f"JAX sorts the keys of dicts, and one that `{function}` takes or returns has keys without an order"
         help = "give the dict keys of one type, strings say"
-    elif "return" in problem.message or problem.construct == "return":
+    elif problem.told.is_returned or problem.construct == "return":
         message = f"`{function}` returns something that is no array, which a compiled function cannot do"
         help = "return arrays and numbers only, and add the rest after the call"
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
@@ -28,7 +27,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 def question(problem: Problem) -> str:
     """What needs the integer: "`range(n)` needs to know how many iterations the loop has"."""
     text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
-    if _of_real_arrays(problem):
+    if problem.told.asks_memory:
         return (
             f"{quoted(text) if text else 'the function'} asks for something that only an array in memory has"
         )
@@ -49,15 +48,9 @@ def question(problem: Problem) -> str:
     return f"{quoted(text)} needs a definite integer" if text else "a definite integer is needed here"
 
 
-def _of_real_arrays(problem: Problem) -> bool:
-    """`x.sharding`, `x.devices()`, `x.addressable_shards`."""
-    asked = r"attribute is not available on traced|The (?!__)\w+\(\) method was called on traced"
-    return re.search(asked, problem.message) is not None
-
-
 def rewrite(problem: Problem) -> str:
     """What to write in its place where the value cannot be static."""
-    if _of_real_arrays(problem):
+    if problem.told.asks_memory:
         return "ask outside the compiled function, or ask the type inside: `jax.typeof(x).sharding`"
     callee = problem.callee.rsplit(".", 1)[-1]
     if problem.construct in ("range", "for", "comprehension") or callee == "range":

@@ -11,8 +11,6 @@ from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind, several_results
 from jitmagic.rules.words import expression, quoted, short
 
-INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
-
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each exception of the function's own."""
@@ -38,18 +36,12 @@ def _deed(evidence: Evidence, problem: Problem) -> str:
 
 
 def _said(problem: Problem) -> str:
-    message = re.sub(r"\w*Tracer\(([^()]*)\)", r"\1", problem.message)
-    plain = message and not any(word in message for word in INTERNAL)
-    return f": {short(message, 160)}" if plain else ""
+    return f": {short(problem.told.in_words, 160)}" if problem.told.in_words else ""
 
 
 def _help(problem: Problem) -> str:
-    near = re.search(
-        r"has no attribute '(\w+)'.*Did you mean: '(\w+)'|^name '(\w+)'.*Did you mean: '(\w+)'",
-        problem.message,
-    )
-    if near:
-        written, meant = [g for g in near.groups() if g]
+    if problem.told.meant is not None:
+        written, meant = problem.told.meant
         found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
         text = found.group() if found else written
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"

@@ -97,11 +97,12 @@ def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:
     `where` is None where no user frame was reached (binding of arguments). Never raises.
     """
     try:
-        return _locate(exc, prefer)
+        problem = _locate(exc, prefer)
     except Exception:
         # A diagnosis that fails must not hide the error it was to explain.
         op = messages.op_of(exc)
-        return Problem(op, None, exception=type(exc).__name__, message=messages.first_paragraph(exc))
+        problem = Problem(op, None, exception=type(exc).__name__, message=messages.first_paragraph(exc))
+    return messages.with_facts(problem)
 
 
 def _locate(exc: BaseException, prefer: str | None) -> Problem:

@@ -25,6 +25,7 @@ from jitmagic.evidence import (
 )
 from jitmagic.report import Finding
 from jitmagic.rules import RULES, Thresholds, run
+from jitmagic.tracing.messages import with_facts
 
 INTERNAL = re.compile(r"Tracer<|jaxpr|aval|ShapedArray|JitTracer|DynamicJaxpr")
 FILE = "<cell>"
@@ -150,7 +151,7 @@ def test_problem(kind: str, line: str, fields: dict[str, Any], names: list[str],
     source = f"def f(x, y):\n    {line}\n"
     fields = dict(fields)
     where = place(source, line, fields.pop("text", ""))
-    problem = Problem(where=where, leaves=("x",), **fields)
+    problem = with_facts(Problem(where=where, leaves=("x",), **fields))
     evidence = Evidence(function(source, parameters="x y"), calls=(Call((array("x", 3), array("y", 3))),),
                         problems=(problem,))  # fmt: skip
     found = check(run(evidence), kind, line, *names)
@@ -400,8 +401,14 @@ def test_a_random_state_of_a_framework_under_a_plain_jit() -> None:
         == ()
         == run(replace(drawn, jitted_by_user=True, variables=(replace(state, declared=True),)))
     )
-    refused = Problem(
-        "leak", place, callee="bm.random.rand", exception="TraceContextError", message="into this RandomState"
+    refused = with_facts(
+        Problem(
+            "leak",
+            place,
+            callee="bm.random.rand",
+            exception="TraceContextError",
+            message="into this RandomState",
+        )
     )
     (found,) = run(replace(drawn, jitted_by_user=True, problems=(refused,)))
     assert (found.kind, found.severity) == ("hidden-rng", "error")
@@ -440,7 +447,7 @@ def test_an_error_of_the_users_is_one_plain_sentence(
     line: str, text: str, exception: str, said: str, message: str
 ) -> None:
     where = Where(FILE, 3, 4, 3, 9, line, text, "f") if text else None
-    problem = Problem("user", where, exception=exception, message=said)
+    problem = with_facts(Problem("user", where, exception=exception, message=said))
     (found,) = run(Evidence(function(f"def f(x):\n    {line}\n"), problems=(problem,)))
     assert (found.kind, found.message) == ("user-error", message)
 
@@ -612,18 +619,17 @@ def test_what_only_arrays_in_memory_have_is_asked_as_such():
 
     where = Where("cell", 3, 4, 3, 14, "print(x.sharding)", "x.sharding", "f")
     said = "The 'sharding' attribute is not available on traced array with shape float32[3]."
-    asked = Problem("concrete", where, ("x",), exception="AttributeError", message=said)
+    asked = with_facts(Problem("concrete", where, ("x",), exception="AttributeError", message=said))
     assert question(asked) == "`x.sharding` asks for something that only an array in memory has"
     assert "jax.typeof" in rewrite(asked)
-    called = replace(
-        asked, message="The addressable_shards() method was called on traced array with shape float32[3]."
-    )
+    said = "The addressable_shards() method was called on traced array with shape float32[3]."
+    called = with_facts(replace(asked, message=said))
     assert "only an array in memory" in question(called)
     for message in (
         "Abstract tracer value",
         "The __index__() method was called on traced array with shape int32[].",
     ):
-        other = Problem("int", where, ("x",), message=message)
+        other = with_facts(Problem("int", where, ("x",), message=message))
         assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
 
 
