@@ -12,7 +12,7 @@ from typing import Literal
 
 Op = Literal[
     "bool", "int", "float", "complex", "index", "array", "item", "tolist", "hash", "format", "setitem",
-    "boolean-mask", "slice", "shape", "concrete", "leak", "invalid-type", "unhashable-static", "static-spec",
+    "boolean-mask", "slice", "shape", "concrete", "leak", "invalid-type", "unhashable", "static-spec",
     "donated", "carry", "aux-data", "user", "other",
 ]  # fmt: skip
 """What a traced value was asked for, or what else stopped the trace.
@@ -251,7 +251,7 @@ class Difference:
     """The compiled call's result beside that of the plain one."""
 
     leaf: str
-    reason: Literal["values", "shape", "dtype", "structure", "type", "nan", "raises"]
+    reason: Literal["values", "shape", "dtype", "structure", "type", "NaN", "raises"]
     """raises: the plain call raises `eager`, and the compiled one goes on."""
     worst: float = 0.0
     allowed: float = 0.0

@@ -31,12 +31,12 @@ UNASKED = (
     "invalid-type",
     "donated",
     "aux-data",
-    "unhashable-static",
+    "unhashable",
     "static-spec",
 )
 """Ends of a run that are no question to a traced value."""
 
-UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-static", "aux-data")
+UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "aux-data")
 """Where static arguments are no answer."""
 
 
@@ -56,13 +56,13 @@ def diagnose_failure(
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
             recorded = _recorded(checker, args, kwargs)
-            if first.op == "unhashable-static":  # what is static by intention has its value
+            if first.op == "unhashable":  # what is static by intention has its value
                 recorded = [p for p in recorded if not set(p.leaves) <= set(first.leaves)]
             checker.seen.problems = _joined(_merge(first, recorded), checker.seen.problems)
     if first.op == "invalid-type" and checker.settings.rehearse:
         with _or_note(checker, "the run with scans in Python"):
             _behind(checker, args, kwargs)
-    if first.op not in UNSEARCHED or first.op == "unhashable-static" and first.leaves:
+    if first.op not in UNSEARCHED or first.op == "unhashable" and first.leaves:
         with _or_note(checker, "the search for static arguments"):
             _search(checker, args, kwargs)
 

@@ -27,7 +27,7 @@ BY_OP = {
     "concrete": "tracer-int",
     "leak": "leaked-tracer",
     "invalid-type": "invalid-jax-type",
-    "unhashable-static": "unhashable-static",
+    "unhashable": "unhashable-static",
     "static-spec": "bad-static-spec",
     "donated": "donated-reuse",
     "carry": "carry-mismatch",

@@ -19,7 +19,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """At most one error, at the test of a type where there is one; differences of type alone are a note."""
     wrong = [d for d in evidence.differences if d.reason in ("values", "shape", "structure", "raises")]
     if takes_another_branch(evidence):
-        wrong = wrong or [d for d in evidence.differences if d.reason == "nan"]
+        wrong = wrong or [d for d in evidence.differences if d.reason == "NaN"]
     other = [d for d in evidence.differences if d.reason in ("dtype", "type")]
     if wrong:
         yield _finding(evidence, wrong[0])
@@ -36,7 +36,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 def takes_another_branch(evidence: Evidence) -> bool:
     """NaN on one side only, and a test of a type that explains it."""
-    return any(d.reason == "nan" for d in evidence.differences) and bool(type_test(evidence)[0])
+    return any(d.reason == "NaN" for d in evidence.differences) and bool(type_test(evidence)[0])
 
 
 def _finding(evidence: Evidence, difference: Difference) -> Finding:

@@ -18,7 +18,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     if evidence.silent is not None and evidence.silent.not_finite:
         yield _told(evidence, evidence.silent.not_finite[0])
         return
-    for difference in [d for d in evidence.differences if d.reason == "nan"][:1]:
+    for difference in [d for d in evidence.differences if d.reason == "NaN"][:1]:
         yield RULE.finding(
             evidence,
             f"the result of `{evidence.function.name}` holds NaN or infinity"

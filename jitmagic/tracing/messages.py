@@ -21,7 +21,7 @@ _BY_TYPE: dict[str, Op] = {
 }
 
 _BY_TEXT: tuple[tuple[str, Op], ...] = (
-    (r"^Non-hashable static arguments", "unhashable-static"),
+    (r"^Non-hashable static arguments", "unhashable"),
     (r"in-place item assignment|does not support item (assignment|deletion)", "setitem"),
     (r"[Ss]lice (indices|entries) must (have|be) static", "slice"),
     (r"Shapes must be 1D sequences|expected a sequence of integers or a single integer, got '?\w*Tracer",
@@ -274,9 +274,7 @@ def is_of_jax(error: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
-    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable-static") or refuses_stores(
-        error
-    )
+    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable") or refuses_stores(error)
     return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
 
 

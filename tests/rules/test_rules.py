@@ -196,7 +196,7 @@ BINDING = [
     ("invalid-jax-type", "invalid-type", other("x.init", "function", "x"), "x.init"),
     ("invalid-jax-type", "invalid-type", other("x", "Mode", value="<Mode.FAST: 1>"), "x"),
     ("unregistered-pytree", "invalid-type", other("x", "Pendulum"), "x"),
-    ("unhashable-static", "unhashable-static", other("x", "dict", static=True, hashable=False), "x"),
+    ("unhashable-static", "unhashable", other("x", "dict", static=True, hashable=False), "x"),
     ("bad-static-spec", "static-spec", scalar("x", 1), "x"),
 ]
 
@@ -533,7 +533,7 @@ def test_results() -> None:
     test = "if type(x) is Array:"
     source = f"def f(x):\n    {test}\n        return x\n    return 0.0\n"
     check(run(Evidence(function(source), differences=(wrong,))), "jit-differs-from-eager", test, "x")
-    nan = Difference("", "nan", eager="nan", jit="nan")
+    nan = Difference("", "NaN", eager="nan", jit="nan")
     check(run(Evidence(function(F, parameters="x y"), differences=(nan,))), "nan", line, "x", "y")
     dtype = Evidence(function(F), differences=(Difference("", "dtype", eager="float64", jit="float32"),))
     assert [f.severity for f in run(dtype)] == ["note"]
@@ -588,7 +588,7 @@ def test_place_in_another_cell_is_named() -> None:
 @pytest.mark.parametrize("source", ["", "not python (", "f = lambda x: x"])
 def test_missing_or_odd_source_is_no_obstacle(source: str) -> None:
     there = Function("f", FILE, source, 2, None, ("x",), cell=source)
-    assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "nan"),)))
+    assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "NaN"),)))
 
 
 def test_numbers_that_are_the_sizes_of_arrays_beside_them() -> None:
