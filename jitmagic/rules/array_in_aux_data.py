@@ -9,8 +9,9 @@ from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.parsed_text import FunctionNode, parse_cell
+from jitmagic.rules.parsed_text import parse_cell
 from jitmagic.rules.words import agree, listed, quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 

@@ -10,8 +10,9 @@ from jitmagic.evidence import Evidence, Problem, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, of_kind
-from jitmagic.rules.parsed_text import FunctionNode, parse
+from jitmagic.rules.parsed_text import parse
 from jitmagic.rules.words import listed
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")

@@ -9,8 +9,9 @@ from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, only_stored, parse, stores_into
+from jitmagic.rules.parsed_text import ParsedText, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import nodes_of, updated_array, walk
 
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from jitmagic.evidence import Difference, Evidence, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import ParsedText, loaded_names, parse
+from jitmagic.rules.parsed_text import loaded_names, parse
 from jitmagic.rules.words import quoted, short
 from jitmagic.source.tree import walk
-
-TYPE_TESTS = ("type", "isinstance", "hasattr", "issubclass", "getattr")
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -103,17 +101,8 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
 
 def type_test(evidence: Evidence) -> tuple[str, Where | None]:
     """Name and place of the first test of a type in the function, or of the first `try`."""
-    if evidence.silent is not None:
-        return next(((t.name, t.where) for t in evidence.silent.tests), ("", None))
-    source = parse(evidence.function)
-    if source is None:
-        return "", None
-    for name, call in source.calls(source.own()):
-        if name in TYPE_TESTS and call.args and "jax.Array" not in ast.unparse(call):
-            names = loaded_names(call.args[0])
-            if names:
-                return names[0], _test_around(source, call)
-    return "", None
+    tests = evidence.silent.tests if evidence.silent else ()
+    return next(((t.name, t.where) for t in tests), ("", None))
 
 
 def last_return(evidence: Evidence) -> Where | None:
@@ -128,12 +117,6 @@ def parameters_read(evidence: Evidence) -> list[str]:
     source = parse(evidence.function)
     read = loaded_names(source.own()) if source else []
     return [p for p in evidence.function.parameters if p in read]
-
-
-def _test_around(source: ParsedText, call: ast.Call) -> Where:
-    """The comparison that the call stands in, or the call itself."""
-    around = [n for n in walk(source.own()) if isinstance(n, ast.Compare) and call in walk(n)]
-    return source.where(around[-1] if around else call)
 
 
 RULE = Rule("JM502", "jit-differs-from-eager", "error", find)

@@ -9,8 +9,9 @@ from jitmagic.evidence import Evidence, KeyReuse
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.hidden_rng import is_draw
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, parse
+from jitmagic.rules.parsed_text import ParsedText, definitions, parse
 from jitmagic.rules.words import quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 Uses = dict[str, ast.Call]
@@ -39,9 +40,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             "numbers",
             where=source.where(call),
             culprits=[key],
-            help=f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
-            if key.isidentifier()
-            else "split the key into as many parts as there are draws, and use each part once",
+            help=_help(key),
         )
 
 
@@ -56,10 +55,14 @@ def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
         "the same key gives the same random numbers",
         where=fact.where,
         culprits=fact.names,
-        help=f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
-        if key.isidentifier()
-        else "split the key into as many parts as there are draws, and use each part once",
+        help=_help(key),
     )
+
+
+def _help(key: str) -> str:
+    if key.isidentifier():
+        return f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
+    return "split the key into as many parts as there are draws, and use each part once"
 
 
 class _Draws:

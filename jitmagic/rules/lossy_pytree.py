@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, LossyPytree
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, parse_cell
 from jitmagic.rules.words import agree, listed
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 

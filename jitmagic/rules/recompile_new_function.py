@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, root, traced_calls
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, definitions, loaded_names, parse_cell
 from jitmagic.rules.recompile import is_function, signature, without_address
 from jitmagic.rules.words import quoted, short
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import statements, walk
 
 COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")

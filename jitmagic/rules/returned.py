@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Problem, Where
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 _BUILT_IN = frozenset("str bytes NoneType function type set frozenset range object module generator".split())

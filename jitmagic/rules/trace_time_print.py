@@ -8,15 +8,9 @@ from collections.abc import Iterator, Sequence
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import (
-    FunctionNode,
-    ParsedText,
-    depends_on_values,
-    loaded_names,
-    parse,
-    parse_cell,
-)
+from jitmagic.rules.parsed_text import ParsedText, depends_on_values, loaded_names, parse, parse_cell
 from jitmagic.rules.words import quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")

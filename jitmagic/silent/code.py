@@ -12,7 +12,7 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.expressions import dotted_name, last_name
-from jitmagic.source.tree import Function, Source, children, nodes_of, source_of, walk
+from jitmagic.source.tree import Function, Source, characters, children, nodes_of, source_of, walk
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
@@ -62,11 +62,11 @@ class Code:
         """The place of a node as the user sees it; `head`: only its first line."""
         line, end = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
         first = self.lines[line - 1] if line <= len(self.lines) else ""
-        column = _characters(first, node.col_offset)  # type: ignore[attr-defined]
+        column = characters(first, node.col_offset)  # type: ignore[attr-defined]
         if head and end != line:
             end, last = line, len(first.rstrip())
         else:
-            last = _characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
+            last = characters(self.lines[end - 1], node.end_col_offset or 0)  # type: ignore[attr-defined]
         qualname = self.fn.__qualname__.replace("<locals>.", "")
         return Where(
             self.fn.__code__.co_filename, line, column, end, last, first.strip(), ast.unparse(node), qualname
@@ -237,7 +237,3 @@ def _attribute(value: Any, name: str) -> Any:
 _SAFE = frozenset(
     "random os datetime time queue logging _io io collections _collections builtins itertools".split()
 )
-
-
-def _characters(line: str, offset: int) -> int:
-    return len(line.encode()[:offset].decode(errors="ignore"))

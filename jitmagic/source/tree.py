@@ -291,6 +291,11 @@ USUAL_DEPTH = 60
 """Nested expressions up to here are read within Python's usual limit of recursion."""
 
 
+def characters(line: str, offset: int) -> int:
+    """The column in characters of one that a tree counts in bytes."""
+    return len(line.encode()[:offset].decode(errors="ignore"))
+
+
 def frames_for(tree: ast.AST) -> int:
     """How many frames more than usual it takes to read a tree by recursion: a sum of 500 terms is 500 deep."""
     level, depth = [tree], 0

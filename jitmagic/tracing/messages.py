@@ -275,22 +275,13 @@ def is_of_jax(error: BaseException) -> bool:
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
     refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable") or refuses_stores(error)
-    return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
+    overflow = "An overflow was encountered while parsing an argument" in text
+    return refused or overflow or refusal(text) is not None or type(error).__name__.startswith(tracing)
 
 
 def refuses_stores(error: BaseException) -> bool:
     """jax has refused to store into an array."""
     return "JAX arrays are immutable" in str(error)
-
-
-_REFUSED = (
-    "vmap got inconsistent sizes", "vmap was requested to map its argument", "Pred must be a scalar",
-    "inputs (input dtype that is a sub-dtype of", "Gradient only defined for scalar-output functions",
-    "of type '<class 'tuple'>' is not a valid JAX type", "Index type must be an integer",
-    "Jitted function has static_arg", "Jitted function has donate_arg", "Jitted function has invalid argnames",
-    "An overflow was encountered while parsing an argument",
-)  # fmt: skip
-"""What jax's own functions say of arguments that they do not take, with jit and without."""
 
 
 _DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex"}

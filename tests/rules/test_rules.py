@@ -19,6 +19,8 @@ from jitmagic.evidence import (
     Problem,
     SideEffect,
     Silent,
+    TypeTest,
+    Unrolled,
     Variable,
     Where,
     Write,
@@ -505,18 +507,18 @@ def test_jit_in_a_loop() -> None:
     check(run(evidence), "recompile-new-function", line, "data")
 
 
-def test_unrolled_loop_needs_many_turns_and_a_large_program() -> None:
+def test_unrolled_loop_takes_long_with_many_turns_or_operations() -> None:
     line = "for k in range(1, x.shape[0]):"
     there = function(f"def f(x):\n    {line}\n        x = x + k\n    return x\n")
-    check(
-        run(Evidence(there, calls=(Call((array("x", 150),)),), equations=900)),
-        "unrolled-loop",
-        line,
-        "k",
-        "x",
-    )
-    assert run(Evidence(there, calls=(Call((array("x", 5),)),), equations=900)) == ()
-    assert run(Evidence(there, calls=(Call((array("x", 150),)),), equations=150)) == ()
+
+    def written_out(turns: int, equations: int) -> tuple[Finding, ...]:
+        fact = Unrolled(place(there.source, line), ("k", "x"), turns, equations)
+        return run(Evidence(there, equations=900, silent=Silent(program=True, unrolled=(fact,))))
+
+    check(written_out(149, 298), "unrolled-loop", line, "k", "x")
+    check(written_out(5, 500), "unrolled-loop", line, "k", "x")
+    assert [f.severity for f in written_out(5, 10)] == ["note"]
+    assert run(Evidence(there, equations=900, silent=Silent(program=True))) == ()
 
 
 def test_results() -> None:
@@ -532,7 +534,13 @@ def test_results() -> None:
     assert run(Evidence(function(F), calls=(Call((ids,)),))) == ()
     test = "if type(x) is Array:"
     source = f"def f(x):\n    {test}\n        return x\n    return 0.0\n"
-    check(run(Evidence(function(source), differences=(wrong,))), "jit-differs-from-eager", test, "x")
+    asked = Silent(tests=(TypeTest("x", place(source, test, "type(x) is Array")),))
+    check(
+        run(Evidence(function(source), differences=(wrong,), silent=asked)),
+        "jit-differs-from-eager",
+        test,
+        "x",
+    )
     nan = Difference("", "NaN", eager="nan", jit="nan")
     check(run(Evidence(function(F, parameters="x y"), differences=(nan,))), "nan", line, "x", "y")
     dtype = Evidence(function(F), differences=(Difference("", "dtype", eager="float64", jit="float32"),))
