@@ -178,7 +178,8 @@ def _text(evidence: Evidence) -> Iterator[Finding]:
         if name.endswith(".seed"):
             continue  # the draws after it are told
         if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
-            yield _host(evidence, source, call)
+            drawn = ast.unparse(call.func)
+            yield _told(evidence, HiddenRandom("host", (drawn,), source.where(call), drawn))
         elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):
             yield from _fixed_seed(evidence, source, own, call)
         elif is_draw(name) and call.args:
@@ -188,20 +189,6 @@ def _text(evidence: Evidence) -> Iterator[Finding]:
 def is_draw(name: str) -> bool:
     """Whether the full name is a function of `jax.random` that uses a key up."""
     return name.startswith("jax.random.") and name.rsplit(".", 1)[-1] not in DERIVERS
-
-
-def _host(evidence: Evidence, source: ParsedText, call: ast.Call) -> Finding:
-    name = ast.unparse(call.func)
-    return RULE.finding(
-        evidence,
-        f"{quoted(name)} draws in Python, once, while jax traces `{evidence.function.name}`: the compiled "
-        "function "
-        "gives the same numbers at every call",
-        where=source.where(call),
-        culprits=[name],
-        help="take a key as an argument and draw with `jax.random`, or draw before the call and pass the "
-        "numbers",
-    )
 
 
 def _fixed_seed(evidence: Evidence, source: ParsedText, own: ast.AST, call: ast.Call) -> Iterator[Finding]:
