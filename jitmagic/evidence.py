@@ -12,7 +12,7 @@ from typing import Literal
 
 Op = Literal[
     "bool", "int", "float", "complex", "index", "array", "item", "tolist", "hash", "format", "setitem",
-    "boolean-mask", "slice", "shape", "concrete", "leak", "invalid-type", "unhashable-static", "static-spec",
+    "boolean-mask", "slice", "shape", "concrete", "leak", "invalid-type", "unhashable", "static-spec",
     "donated", "carry", "aux-data", "user", "other",
 ]  # fmt: skip
 """What a traced value was asked for, or what else stopped the trace.
@@ -40,6 +40,89 @@ class Where:
 
 
 @dataclass(frozen=True)
+class RefusedResult:
+    """What a traced function returned that jax cannot return."""
+
+    function: str
+    line: int
+    """Of the function, in its file."""
+    type: str
+    """Full name of the value's class."""
+    component: str = ""
+    """Its path in the result: `['name']`, `[1]`."""
+
+
+@dataclass(frozen=True)
+class BranchOutputs:
+    """Outputs of two branches that do not fit together."""
+
+    first: str
+    """As jax calls the branch: `true_fun`, `branch 0`."""
+    first_type: str
+    second: str
+    second_type: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A part of a loop's state: its class, and the length of a tuple or list."""
+
+    type: str
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What is wrong with the functions of a loop or branch."""
+
+    complaint: Literal["pair", "condition", "structure", ""] = ""
+    """pair: the body of a scan returns no pair; condition: it returns no single boolean."""
+    predicate: str = ""
+    """The type that the condition returns instead."""
+    types: tuple[str, str] | None = None
+    """What goes in, and what comes out."""
+    structures: tuple[Structure, Structure] | None = None
+    keys: str = ""
+    """Keys that only one of the two dicts has."""
+    branches: BranchOutputs | None = None
+    functions: tuple[str, ...] = ()
+    """Names of jax's loops and branches that the text holds: `scan`, `cond`."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the words of an exception say, read once (`tracing/messages.py`)."""
+
+    random_state: bool = False
+    """A framework's random state is what cannot be changed in this trace."""
+    other_trace: bool = False
+    """Something of another trace would be changed."""
+    tuple_refused: bool = False
+    """A tuple is where one of jax's functions takes a number."""
+    own_class: str = ""
+    """A class of the notebook whose object is no type of jax's."""
+    unordered_keys: bool = False
+    """jax could not sort the keys of a dict."""
+    is_returned: bool = False
+    """It speaks of what a function returns."""
+    returned: RefusedResult | None = None
+    twice: bool = False
+    """One array was donated in two places of a call."""
+    positional: int | None = None
+    """How many arguments by position the function takes."""
+    asks_memory: bool = False
+    """What is asked for has only an array in memory: `x.sharding`, `x.devices()`."""
+    missing: bool = False
+    """A traced value lacks an attribute, or is no object of the type that is needed."""
+    meant: tuple[str, str] | None = None
+    """A name that does not exist, and the one that was probably meant."""
+    in_words: str = ""
+    """The text without the placeholders around values; empty where it speaks of jax's internals."""
+    carry: Carry = Carry()
+
+
+@dataclass(frozen=True)
 class Problem:
     """One place where the trace stops, or would stop were the earlier ones mended."""
 
@@ -64,6 +147,8 @@ class Problem:
     """Short text of the concrete value that the recording run saw."""
     inside: Where | None = None
     """For a carry: the line of the loop's body that changes the type."""
+    told: Told = Told()
+    """What the exception says."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +251,7 @@ class Difference:
     """The compiled call's result beside that of the plain one."""
 
     leaf: str
-    reason: Literal["values", "shape", "dtype", "structure", "type", "nan", "raises"]
+    reason: Literal["values", "shape", "dtype", "structure", "type", "NaN", "raises"]
     """raises: the plain call raises `eager`, and the compiled one goes on."""
     worst: float = 0.0
     allowed: float = 0.0

@@ -39,7 +39,7 @@ LAYERS = (
 """Rooms from the ground up; a file of the package's own folder is a room by itself, and the door is on top."""
 
 FRAMEWORKS = ("brainpy", "brainstate", "braintools", "equinox", "flax", "optax", "spark", "haiku")
-ADAPTERS = ("state/adapters.py", "tracing/foreign.py", "fixes/classes/frameworks.py")
+ADAPTERS = ("state/adapters.py", "tracing/foreign.py", "tracing/libraries.py")
 """Where a framework may be named. `rules/` may name them in its pages and words."""
 REGISTRY = "fixes/families.py"
 MESSAGES = "tracing/messages.py"

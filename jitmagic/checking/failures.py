@@ -13,7 +13,7 @@ from jitmagic import evidence as ev
 from jitmagic import patches
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
-from jitmagic.tracing.messages import is_of_keys
+from jitmagic.tracing.messages import is_of_keys, suggests_a_name, with_facts
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 
@@ -31,12 +31,12 @@ UNASKED = (
     "invalid-type",
     "donated",
     "aux-data",
-    "unhashable-static",
+    "unhashable",
     "static-spec",
 )
 """Ends of a run that are no question to a traced value."""
 
-UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable-static", "aux-data")
+UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "aux-data")
 """Where static arguments are no answer."""
 
 
@@ -56,13 +56,13 @@ def diagnose_failure(
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
             recorded = _recorded(checker, args, kwargs)
-            if first.op == "unhashable-static":  # what is static by intention has its value
+            if first.op == "unhashable":  # what is static by intention has its value
                 recorded = [p for p in recorded if not set(p.leaves) <= set(first.leaves)]
             checker.seen.problems = _joined(_merge(first, recorded), checker.seen.problems)
     if first.op == "invalid-type" and checker.settings.rehearse:
         with _or_note(checker, "the run with scans in Python"):
             _behind(checker, args, kwargs)
-    if first.op not in UNSEARCHED or first.op == "unhashable-static" and first.leaves:
+    if first.op not in UNSEARCHED or first.op == "unhashable" and first.leaves:
         with _or_note(checker, "the search for static arguments"):
             _search(checker, args, kwargs)
 
@@ -72,9 +72,7 @@ def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
     then misses what the object has: the argument is at fault."""
     from jitmagic.tracing import leaves, minimal_static
 
-    if problem.op != "user" or not re.search(
-        r"Tracer'? (object )?has no attribute|Tracer'? object is not", problem.message
-    ):
+    if problem.op != "user" or not problem.told.missing:
         return problem
     static = checker.options.static_parameters(checker.fn)
     taken = [
@@ -153,9 +151,9 @@ def _hinted(problem: ev.Problem, exc: BaseException) -> ev.Problem:
         return problem
     known = {n.lower(): n for n in reversed(dir(exc.obj)) if not n.startswith("_")}
     near = difflib.get_close_matches(exc.name.lower(), known, 1, 0.7)
-    if not near or "Did you mean" in problem.message:
+    if not near or suggests_a_name(problem.message):
         return problem
-    return replace(problem, message=f"{problem.message}. Did you mean: '{known[near[0]]}'?")
+    return with_facts(replace(problem, message=f"{problem.message}. Did you mean: '{known[near[0]]}'?"))
 
 
 @contextlib.contextmanager
@@ -208,7 +206,7 @@ def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
         hidden |= leaf_names(checker.fn, args, kwargs)
     message = re.sub(r"_dyn\d+|_leaves\[\d+\]", lambda m: hidden.get(m[0], m[0]), problem.message)
     named = (by_keyword(checker.fn, hidden.get(leaf, leaf)) for leaf in problem.leaves)
-    return replace(problem, leaves=tuple(named), message=message)
+    return with_facts(replace(problem, leaves=tuple(named), message=message))
 
 
 def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:

@@ -16,6 +16,7 @@ from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
 from jitmagic.tracing import compat
+from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -129,7 +130,7 @@ def rehearse(
             with within(subject.budget):
                 value = subject.fn(*args, **kwargs)
             changes = before.changes()
-            if subject.framework != "brainstate":  # that carries back what is written to its objects
+            if subject.framework not in CARRIES_WRITES:
                 note_argument_writes(subject, changes, args, kwargs, value)
             look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
@@ -185,8 +186,8 @@ def note_argument_writes(
         parameters = [name for name in parameters if name not in returned]
     refs = ref_paths(subject.fn, args, kwargs)
     for write in subject.users_own(changes, subject.reach(args, kwargs)):
-        if subject.framework == "flax" and write.after[:1] not in _NUMBERS:
-            continue  # it carries variables back, and compiles anew for each other setting
+        if subject.framework in CARRIES_VARIABLES and write.after[:1] not in _NUMBERS:
+            continue
         bound = write.path in parameters and write.action not in ("added", "removed")
         told = root(write.path) in parameters and not bound and write.path not in refs and not write.tracer
         if told and (write.origin == "attribute" or out is not None or not compiled):

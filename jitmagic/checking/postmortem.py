@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from jitmagic.report import CellText, Finding
 from jitmagic.rules.base import covers, root
 from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts
+from jitmagic.tracing.messages import function_called, refused_type
 
 if TYPE_CHECKING:
     from jitmagic.checking.subject import Subject
@@ -133,10 +133,10 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
 
 def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ...]:
     """The argument that jax refused, as far as its message describes it."""
-    kind = re.search(r"problematic value is of type <class '([^']+)'>", str(error))
-    if kind is None or len(problem.leaves) != 1:
+    kind = refused_type(str(error))
+    if not kind or len(problem.leaves) != 1:
         return ()
-    path, name = problem.leaves[0], kind[1].rpartition(".")[2]
+    path, name = problem.leaves[0], kind.rpartition(".")[2]
     return (ev.Leaf(path, root(path), "other", "function" if name == Watched.__name__ else name),)
 
 
@@ -148,10 +148,7 @@ def _options(options: JitOptions) -> ev.Options:
 
 def _name(error: BaseException, seen: str) -> str:
     """The function that jax names, else the one that the error was raised in."""
-    named = re.search(r"argument to <function (\S+) at ", str(error))
-    if named is not None:
-        return named[1]
-    return seen if seen and seen != "<module>" else CELL
+    return function_called(str(error)) or (seen if seen and seen != "<module>" else CELL)
 
 
 # -- arrays that were given away

@@ -25,6 +25,7 @@ from jitmagic.state.definition import has_parameters
 from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import ledger
+from jitmagic.tracing.foreign import STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.trial import quiet
 from jitmagic.trial.verify import Verifier
 
@@ -117,7 +118,7 @@ class Subject:
         from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
         from jitmagic.tracing.foreign import Filtered
 
-        if self.framework in ("equinox", "flax"):
+        if self.framework in TAKES_OBJECTS:
             return Filtered(self.shim.function())
         if self._compiled is None:
             fn = self.shim.function()
@@ -274,7 +275,7 @@ class Subject:
     @property
     def filtering(self) -> bool:
         """Compiled by a jit for which everything that is no array is static."""
-        return bool(self.framework == "equinox")
+        return self.framework in STATIC_BUT_ARRAYS
 
     def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
         """Put a call on record, as plain data."""

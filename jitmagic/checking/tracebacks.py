@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.state.values import is_user_file
 
@@ -58,7 +59,7 @@ def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> l
     """The user's own frames, then the error in its own words, or in those of its finding."""
     out = ["Traceback (your own frames; %tb shows all):", *_frames(exc)]
     first = _of(exc, [f for f in findings if f.severity == "error"])
-    if first is None or first.kind == "user-error":
+    if first is None or first.kind == OWN_ERROR:
         notes = [note for note in getattr(exc, "__notes__", ()) if OF_JAX not in note]
         return [*out, _named(exc, str(exc).strip()), *notes]
     if reported:

@@ -53,7 +53,7 @@ def compare(
         return (Difference("result", "structure", eager=_tree_text(left_tree), jit=_tree_text(right_tree)),)
     pairs = [_Pair(_name(path), a, b) for (path, a), (_, b) in zip(left, right, strict=True)]
     found = {i: d for i, p in enumerate(pairs) if (d := _leaf(p, terms)) is not None}
-    if reference is not None and any(d.reason in ("values", "nan") for d in found.values()):
+    if reference is not None and any(d.reason in ("values", "NaN") for d in found.values()):
         found = _judge(found, pairs, reference, terms)
     return tuple(found[i] for i in sorted(found))
 
@@ -188,7 +188,7 @@ def _values(name: str, eager: Any, jit: Any, tolerance: _Tolerance, extra: float
         nan = np.isnan(a) != np.isnan(b)
         if nan.any():
             at = int(np.argmax(nan))
-            return Difference(name, "nan", math.inf, 0.0, text(a[at]), text(b[at]))
+            return Difference(name, "NaN", math.inf, 0.0, text(a[at]), text(b[at]))
         with np.errstate(all="ignore"):
             off = np.where((a == b) | np.isnan(a), 0.0, np.abs(a - b)).astype(float)
             off = np.where(np.isnan(off), np.inf, off)
@@ -265,7 +265,7 @@ def _judge(
     certain = perturb is None or noisy is not None
     judged: dict[int, Difference] = {}
     for index, difference in found.items():
-        if difference.reason not in ("values", "nan"):
+        if difference.reason not in ("values", "NaN"):
             judged[index] = difference
             continue
         pair = pairs[index]

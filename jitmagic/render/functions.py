@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitmagic import units
+from jitmagic.kinds import DEEDS
 from jitmagic.render import measured, whatif
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import (
@@ -34,15 +35,6 @@ LINES = 5
 """Lines that a verdict names."""
 
 SIGNS: dict[Tone, str] = {"ok": "✓", "warning": "!", "error": "✗", "note": "·"}
-HOW = {
-    "user-error": "raises an error of its own",
-    "leaked-tracer": "lets a traced value escape",
-    "donated-reuse": "uses a donated array again",
-    "nan": "gives NaN or infinity",
-    "jit-differs-from-eager": "gives other results than without jit",
-    "dtype-truncation": "loses precision",
-}
-
 
 Cells = tuple[Cell, ...]
 
@@ -59,7 +51,7 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
             "error", function.name, "compiles, but its results are wrong", ", ".join(counts) or why
         )
     if function.verdict == "fails" or errors:
-        how = HOW.get(errors[0].kind, _fails(function)) if errors else _fails(function)
+        how = DEEDS.get(errors[0].kind, _fails(function)) if errors else _fails(function)
         return _verdict("error", function.name, how, ", ".join(counts) + _mended(errors))
     if function.verdict == "untraced":
         how = "was not traced" if function.calls else "not called yet"

@@ -1,4 +1,4 @@
-"""From evidence to findings: one file for each kind, which also holds its page.
+"""From evidence to findings: one file for each kind, with its page in `pages/`.
 
 A rule looks at an `Evidence` and never at jax, so this package can be imported without it.
 """

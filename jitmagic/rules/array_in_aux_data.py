@@ -1,73 +1,4 @@
-"""# JM207 array-in-aux-data
-
-## What it is
-
-A class registered as a pytree has an array in its auxiliary data (or a module of Equinox or Flax has an
-array in a static field). The second call, with another object, fails.
-
-## Why it happens
-
-Auxiliary data is for settings: `jax.jit` compares it by `==` and by hash to find the compiled program. The
-comparison of two arrays is an array and no answer, and arrays have no hash.
-
-Make the array a child (in Equinox and Flax: an ordinary field). It is then an input of the program.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.tree_util.register_pytree_node_class
-class Data:
-    def __init__(self, values):
-        self.values = values
-
-    def tree_flatten(self):
-        return (), (self.values,)
-
-    @classmethod
-    def tree_unflatten(cls, aux, children):
-        return cls(*aux)
-
-@jax.jit
-def misfit(theta, data):
-    return jnp.sum((theta - data.values) ** 2)
-
-misfit(1.0, Data(jnp.zeros((2, 2))))
-misfit(1.0, Data(jnp.ones((2, 2))))
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.tree_util.register_pytree_node_class
-class Data:
-    def __init__(self, values):
-        self.values = values
-
-    def tree_flatten(self):
-        return (self.values,), None
-
-    @classmethod
-    def tree_unflatten(cls, aux, children):
-        return cls(*children)
-
-@jax.jit
-def misfit(theta, data):
-    return jnp.sum((theta - data.values) ** 2)
-
-misfit(1.0, Data(jnp.zeros((2, 2))))
-misfit(1.0, Data(jnp.ones((2, 2))))
-```
-
-## When to ignore it
-
-Never: with one object it may run, with a second one it fails or compiles anew each time.
-"""
+"""JM207 array-in-aux-data: a registered class has an array in its auxiliary data."""
 
 from __future__ import annotations
 
@@ -78,8 +9,9 @@ from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.parsed_text import FunctionNode, parse_cell
+from jitmagic.rules.parsed_text import parse_cell
 from jitmagic.rules.words import agree, listed, quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 

@@ -1,62 +1,18 @@
-"""# JM111 bad-static-spec
-
-## What it is
-
-`static_argnums`, `static_argnames`, `donate_argnums` or `donate_argnames` names an argument that the
-function does not have: a number counted from one, a misspelt name, an argument that was renamed or left
-out.
-
-## Why it happens
-
-Positions count from 0, and a method's `self` is argument 0. Names have to be those of the parameters. With
-`static_argnames` nothing needs to be counted.
-
-## A cell that fails
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnums=(2,))
-def split_heads(x, heads):
-    return x.reshape(x.shape[0], heads, -1)
-
-split_heads(jnp.ones((2, 6)), 3)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnames=["heads"])
-def split_heads(x, heads):
-    return x.reshape(x.shape[0], heads, -1)
-
-split_heads(jnp.ones((2, 6)), 3)
-```
-
-## When to ignore it
-
-Never: the function cannot be compiled like this.
-"""
+"""JM111 bad-static-spec: static or donated arguments that the function does not have."""
 
 from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, of_kind
-from jitmagic.rules.parsed_text import FunctionNode, parse
+from jitmagic.rules.parsed_text import parse
 from jitmagic.rules.words import listed
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 FIELDS = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
@@ -87,8 +43,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 def _plain(evidence: Evidence, problem: Problem) -> int:
     """How many parameters have a position, which those after `*` have not."""
-    told = re.search(r"only accepts (\d+) positional", problem.message)
-    return int(told[1]) if told else len(evidence.function.parameters)
+    told = problem.told.positional
+    return len(evidence.function.parameters) if told is None else told
 
 
 def _wrong(evidence: Evidence, plain: int) -> list[tuple[str, object]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib import resources
 
 from jitmagic.evidence import Evidence, Function, Leaf, Problem, Where
 from jitmagic.evidence import root as root
@@ -20,7 +20,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of finding: `find` looks for it in evidence, the docstring of its module is its page."""
+    """One kind of finding: `find` looks for it in evidence; its page is a file of `pages/`."""
 
     code: str
     kind: str
@@ -30,8 +30,7 @@ class Rule:
     @property
     def page(self) -> str:
         """The page behind `--explain`, in Markdown."""
-        module = inspect.getmodule(self.find)
-        return inspect.cleandoc(module.__doc__ or "") + "\n" if module else ""
+        return (resources.files(__package__) / "pages" / f"{self.code}-{self.kind}.md").read_text("utf-8")
 
     def finding(
         self,

@@ -1,60 +1,11 @@
-"""# JM112 carry-mismatch
-
-## What it is
-
-In `jax.lax.scan`, `while_loop` or `fori_loop` the state that comes out of a step differs from the one that
-went in (shape, dtype, or structure); or the branches of `jax.lax.cond` or `switch` return different ones.
-
-## Why it happens
-
-A loop is compiled once and its state lives in one place of fixed type. If it starts as the integer `0` and
-the body adds a float, the second turn would need another program. The same holds for branches: whichever
-runs, the rest of the program takes the same arrays.
-
-Start with the type that the body returns (`jnp.float32(0)`, `jnp.zeros_like(x)`), or cast what the body
-returns to the type of the start. Give all branches the same structure, shapes and dtypes.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def weighted_count(forces):
-    def step(n, f):
-        return n + jnp.where(f > 0, 0.5, 1.0), None
-    return jax.lax.scan(step, jnp.int32(0), forces)[0]
-
-weighted_count(jnp.array([1.0, -1.0, 2.0]))
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def weighted_count(forces):
-    def step(n, f):
-        return n + jnp.where(f > 0, 0.5, 1.0), None
-    return jax.lax.scan(step, jnp.float32(0), forces)[0]
-
-weighted_count(jnp.array([1.0, -1.0, 2.0]))
-```
-
-## When to ignore it
-
-Never: it fails with and without `jit`.
-"""
+"""JM112 carry-mismatch: a loop's state or a branch's result comes out as another type."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Problem
+from jitmagic.evidence import BranchOutputs, Carry, Evidence, Problem, Structure
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
@@ -81,68 +32,63 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
     callee = problem.callee or _guess(problem)
-    kind = callee.rsplit(".", 1)[-1]
     subject = f" ({quoted(names[0])})" if names else ""
-    if kind in BRANCHES:
-        differ = re.search(
-            r"output of (.+?)(?: at path (\S+))? has type (\S+) but .* output of (.+?) has type ([^,\s]+\[[\d,]*\])",
-            problem.message,
-        )
-        path = f" at `{differ[2]}`" if differ and differ[2] else ""
-        told = (
-            f": {_branch(differ[1])} gives {differ[3]}{path}, {_branch(differ[4])} {differ[5]}"
-            if differ
-            else ""
-        )
+    if callee.rsplit(".", 1)[-1] in BRANCHES:
         return (
-            f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}{told}",
+            f"the branches of {quoted(callee)} return different structures, shapes or dtypes{subject}"
+            f"{_outputs(problem.told.carry.branches)}",
             "let every branch return the same structure with the same shapes and dtypes: "
-            "`jnp.zeros_like(...)` for "
-            "what one has not, `.astype(...)` where the dtypes differ",
+            "`jnp.zeros_like(...)` for what one has not, `.astype(...)` where the dtypes differ",
         )
     where = quoted(callee) if callee else "the loop"
-    if "must be a pair" in problem.message:
-        line = f", but {quoted(problem.inside.source)} gives none" if problem.inside else ""
+    carry, place = problem.told.carry, problem.inside
+    if carry.complaint == "pair":
+        line = f", but {quoted(place.source)} gives none" if place else ""
         return (
             f"the body of {where} has to return a pair, its state and a result of the turn{line}",
             "return `state, None` where no results are collected",
         )
-    if "must return a boolean scalar" in problem.message:
-        given = re.search(r"ShapedArray\((\S+?)\)", problem.message)
-        told = f"gives {given[1]}" if given else "gives something else"
+    if carry.complaint == "condition":
         return (
-            f"the condition of {where} has to be one boolean, and {told}{subject}",
+            f"the condition of {where} has to be one boolean, and gives {carry.predicate or 'something else'}{subject}",
             "say whether any or all of its elements count: `jnp.any(...)` or `jnp.all(...)`",
         )
-    types = re.search(r"has type (\S+) but .* has type ([^,\s]+\[[\d,]*\])", problem.message)
-    told = f"goes into its body as {types[1]} and comes out as {types[2]}" if types else (
-        "comes out of its body with another structure, shape or dtype than it went in"
-        if "pytree structure" not in problem.message else _structures(problem.message)
-    )  # fmt: skip
-    kinds = "pytree structure" in problem.message
-    place = problem.inside
     line = f"; line {place.line} of the body makes it so: {quoted(place.source)}" if place else ""
     return (
-        f"the state of {where}{subject} {told}{line}",
+        f"the state of {where}{subject} {_change(carry)}{line}",
         "let the body return what it takes, in the same kinds of tuples, lists and dicts, all entries included"
-        if kinds
+        if carry.complaint == "structure"
         else "start with the type that the body returns (`jnp.float32(0)` or `jnp.zeros_like(...)` in place "
-        "of `0`), "
-        "or cast what the body returns with `.astype(...)`",
+        "of `0`), or cast what the body returns with `.astype(...)`",
     )
 
 
-def _structures(message: str) -> str:
-    """What jax says of the two structures, in short."""
-    keys = re.search(r"symmetric difference of key sets: \{([^}]*)\}", message)
-    if keys:
-        return f"has other entries when it comes out of its body than when it went in: {keys[1]}"
-    kinds = re.search(r"is a (?:<class '([\w.]+)'>|(tuple|list) of length (\d+)) but .*? is a "
-                      r"(?:<class '([\w.]+)'>|(?:tuple|list) of length (\d+))", message, re.S)  # fmt: skip
-    if kinds is None:
+def _outputs(differ: BranchOutputs | None) -> str:
+    """What two branches return."""
+    if differ is None:
+        return ""
+    path = f" at `{differ.path}`" if differ.path else ""
+    return f": {_branch(differ.first)} gives {differ.first_type}{path}, {_branch(differ.second)} {differ.second_type}"
+
+
+def _change(carry: Carry) -> str:
+    """How the state comes out."""
+    if carry.types:
+        return f"goes into its body as {carry.types[0]} and comes out as {carry.types[1]}"
+    if carry.complaint != "structure":
+        return "comes out of its body with another structure, shape or dtype than it went in"
+    if carry.keys:
+        return f"has other entries when it comes out of its body than when it went in: {carry.keys}"
+    if carry.structures is None:
         return "comes out of its body with another structure than it went in"
-    if kinds[2]:
-        return f"is a {kinds[2]} of {kinds[3]} when it goes into its body and of {kinds[5]} when it comes out"
+    went, came = carry.structures
+    if went.length is not None and came.length is not None:
+        return f"is a {went.type} of {went.length} when it goes into its body and of {came.length} when it comes out"
+    return f"is {_structure(went)} when it goes into its body and {_structure(came)} when it comes out"
+
+
+def _structure(part: Structure) -> str:
+    name = part.type.rpartition(".")[2]
     words = {
         "NoneType": "None",
         "ShapedArray": "an array",
@@ -150,10 +96,7 @@ def _structures(message: str) -> str:
         "list": "a list",
         "dict": "a dict",
     }
-    went, came = (
-        words.get(n, f"a `{n}`") for n in (k.rpartition(".")[2] for k in (kinds[1], kinds[4] or "tuple"))
-    )
-    return f"is {went} when it goes into its body and {came} when it comes out"
+    return words.get(name, f"a `{name}`")
 
 
 def _branch(name: str) -> str:
@@ -163,8 +106,10 @@ def _branch(name: str) -> str:
 
 
 def _guess(problem: Problem) -> str:
-    text = f"{problem.message} {problem.where.source if problem.where else ''}"
-    return next((n for n in ("scan", "while_loop", "fori_loop", "cond", "switch") if n in text), "")
+    """The loop or branch that the message or the line names."""
+    source = problem.where.source if problem.where else ""
+    names = ("scan", "while_loop", "fori_loop", "cond", "switch")
+    return next((n for n in names if n in problem.told.carry.functions or n in source), "")
 
 
 RULE = Rule("JM112", "carry-mismatch", "error", find)

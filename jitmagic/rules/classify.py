@@ -27,7 +27,7 @@ BY_OP = {
     "concrete": "tracer-int",
     "leak": "leaked-tracer",
     "invalid-type": "invalid-jax-type",
-    "unhashable-static": "unhashable-static",
+    "unhashable": "unhashable-static",
     "static-spec": "bad-static-spec",
     "donated": "donated-reuse",
     "carry": "carry-mismatch",
@@ -74,9 +74,9 @@ LIBRARY_TYPES = frozenset(
 def kind_of(evidence: Evidence, problem: Problem) -> str:
     """The kind that tells the user most about `problem`."""
     callee = problem.callee.rsplit(".", 1)[-1]
-    if problem.exception == "TraceContextError" and re.search(r"\b(Random|Rng)[A-Z]?\w*", problem.message):
+    if problem.exception == "TraceContextError" and problem.told.random_state:
         return "hidden-rng"
-    if problem.exception == "TraceContextError" or "from different trace level" in problem.message:
+    if problem.exception == "TraceContextError" or problem.told.other_trace:
         return "state-write"
     if problem.exception == "OverflowError" and problem.op in ("user", "other"):
         return "dtype-truncation"
@@ -103,13 +103,12 @@ def kind_of(evidence: Evidence, problem: Problem) -> str:
 def several_results(problem: Problem) -> bool:
     """`jax.grad(f)(x)` of a function that returns a tuple."""
     text = problem.where.text if problem.where else ""
-    return "of type '<class 'tuple'>' is not a valid JAX type" in problem.message and "grad(" in text
+    return problem.told.tuple_refused and "grad(" in text
 
 
 def class_handed_on(problem: Problem) -> str:
     """The notebook's class whose object the function itself gave to a function of jax's, or nothing."""
-    told = re.search(r"of type '?<class '__main__\.(\w+)'>'? is not a valid JAX type", problem.message)
-    return told[1] if told and not problem.leaves else ""
+    return "" if problem.leaves else problem.told.own_class
 
 
 def of_kind(evidence: Evidence, kind: str) -> Iterator[Problem]:

@@ -1,54 +1,4 @@
-"""# JM114 donated-reuse
-
-## What it is
-
-An array was given away (`donate_argnums`, `donate_argnames`) and is used again: it is passed twice in the
-same call, or read after the call.
-
-## Why it happens
-
-Donating an argument lets XLA put the result into its memory, which saves a copy. After the call the array
-is gone. If the same array is also another argument of the call, it would be read and overwritten at once.
-
-Bind the result to the old name (`state = step(state)`), pass a copy (`jnp.copy(w)`), or do not donate it.
-
-## A cell that fails
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-w = jnp.ones(3)
-
-@functools.partial(jax.jit, donate_argnames=["avg"])
-def polyak(avg, new):
-    return 0.9 * avg + 0.1 * new
-
-polyak(w, w)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-w = jnp.ones(3)
-
-@functools.partial(jax.jit, donate_argnames=["avg"])
-def polyak(avg, new):
-    return 0.9 * avg + 0.1 * new
-
-polyak(jnp.copy(w), w)
-```
-
-## When to ignore it
-
-Never: the array is gone. Some backends ignore donation, so a cell may run on one machine and fail on
-another.
-"""
+"""JM114 donated-reuse: an array that was given away is used again."""
 
 from __future__ import annotations
 
@@ -68,7 +18,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         blamed = culprits(evidence, problem)
         names = tuple(dict.fromkeys([*(n for n in donated if n in blamed or not blamed), *blamed]))
         given = quoted(next((n for n in names if n in donated), names[0] if names else "an array"))
-        twice = "twice" in problem.message or len(problem.leaves) > 1
+        twice = problem.told.twice or len(problem.leaves) > 1
         if not donated and problem.where is not None:
             yield _read_later(evidence, problem, blamed)
             continue

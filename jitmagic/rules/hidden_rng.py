@@ -1,57 +1,4 @@
-"""# JM301 hidden-rng
-
-## What it is
-
-The function draws random numbers that are the same at every call: from `numpy.random` or `random`, from a
-key made inside with a fixed seed, or from a key or generator that it takes from outside without an
-argument.
-
-## Why it happens
-
-JAX draws random numbers from a key: same key, same numbers. A key that is not an argument is a constant of
-the compiled program. Generators with hidden state (`np.random`, `random`, an object that counts up a seed)
-run in Python, once, while jax traces; their numbers are baked in.
-
-Take a key as an argument and split it outside: `key, sub = jax.random.split(key)`, then `f(x, sub)`.
-
-## A cell with the problem
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def dropout(x, rate):
-    key = jax.random.key(0)
-    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
-    return jnp.where(keep, x / (1.0 - rate), 0.0)
-
-x = jnp.ones(32)
-assert jnp.array_equal(dropout(x, 0.5), dropout(x, 0.5))  # always the same mask
-dropout(x, 0.5)
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def dropout(x, rate, key):
-    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
-    return jnp.where(keep, x / (1.0 - rate), 0.0)
-
-x = jnp.ones(32)
-first, second = jax.random.split(jax.random.key(0))
-assert not jnp.array_equal(dropout(x, 0.5, first), dropout(x, 0.5, second))
-dropout(x, 0.5, first)
-```
-
-## When to ignore it
-
-When the same numbers at each call are meant: a fixed projection, common random numbers for a comparison.
-"""
+"""JM301 hidden-rng: random numbers that are the same at every call."""
 
 from __future__ import annotations
 
@@ -231,7 +178,8 @@ def _text(evidence: Evidence) -> Iterator[Finding]:
         if name.endswith(".seed"):
             continue  # the draws after it are told
         if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
-            yield _host(evidence, source, call)
+            drawn = ast.unparse(call.func)
+            yield _told(evidence, HiddenRandom("host", (drawn,), source.where(call), drawn))
         elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):
             yield from _fixed_seed(evidence, source, own, call)
         elif is_draw(name) and call.args:
@@ -241,20 +189,6 @@ def _text(evidence: Evidence) -> Iterator[Finding]:
 def is_draw(name: str) -> bool:
     """Whether the full name is a function of `jax.random` that uses a key up."""
     return name.startswith("jax.random.") and name.rsplit(".", 1)[-1] not in DERIVERS
-
-
-def _host(evidence: Evidence, source: ParsedText, call: ast.Call) -> Finding:
-    name = ast.unparse(call.func)
-    return RULE.finding(
-        evidence,
-        f"{quoted(name)} draws in Python, once, while jax traces `{evidence.function.name}`: the compiled "
-        "function "
-        "gives the same numbers at every call",
-        where=source.where(call),
-        culprits=[name],
-        help="take a key as an argument and draw with `jax.random`, or draw before the call and pass the "
-        "numbers",
-    )
 
 
 def _fixed_seed(evidence: Evidence, source: ParsedText, own: ast.AST, call: ast.Call) -> Iterator[Finding]:

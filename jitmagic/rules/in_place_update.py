@@ -1,54 +1,4 @@
-"""# JM107 in-place-update
-
-## What it is
-
-The function changes an array in place (`x[i] = v`, `x[i] += v`, `del x[i]`), or counts on its caller seeing
-a change that it made to an argument.
-
-## Why it happens
-
-JAX arrays cannot be changed. `x.at[i].set(v)` gives a new array with the change, and XLA does it in place
-where the old one is not used any more. A NumPy argument that could be changed outside `jit` is an array of
-JAX inside.
-
-For the same reason a function that updates its argument has to return it: the array of the caller stays as
-it was, and work whose result is not returned is left out of the compiled program.
-
-There are no views either: after `col = m[:, 0]`, `col *= 2` changes NumPy's `m` too, while JAX binds `col` to a
-new array; and `x.sort()` sorts NumPy's array in place, while JAX's gives a sorted copy.
-
-## A cell that fails
-
-```python
-import jax
-import numpy as np
-
-@jax.jit
-def deposit(grid, cells, mass):
-    grid[cells] += mass
-    return grid
-
-deposit(np.zeros(5, np.float32), np.array([1, 3]), 2.0)
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-@jax.jit
-def deposit(grid, cells, mass):
-    return jnp.asarray(grid).at[cells].add(mass)
-
-deposit(np.zeros(5, np.float32), np.array([1, 3]), 2.0)
-```
-
-## When to ignore it
-
-Never where it is an error. Changing a list, dict or NumPy array that the function itself made is fine.
-"""
+"""JM107 in-place-update: an array is changed in place."""
 
 from __future__ import annotations
 
@@ -59,8 +9,9 @@ from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, only_stored, parse, stores_into
+from jitmagic.rules.parsed_text import ParsedText, only_stored, parse, stores_into
 from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import nodes_of, updated_array, walk
 
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())

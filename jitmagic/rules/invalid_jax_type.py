@@ -1,56 +1,4 @@
-"""# JM108 invalid-jax-type
-
-## What it is
-
-An argument (or a part of one, or a returned value) is of a type that a compiled function cannot take: a
-function, a string, a module, a file, a data loader, an optimizer made of functions.
-
-## Why it happens
-
-The inputs and outputs of a compiled program are arrays. JAX takes apart tuples, lists, dicts and registered
-classes, and everything it finds in them has to be an array or a number. A function or string can still
-steer the trace if it is *static*: then it is not an input of the program, and each new one compiles again.
-A set (and before Python 3.12 a slice) has no hash and cannot be static: pass a frozenset, or the bounds as a tuple.
-
-Static is right for functions, strings and settings that never change. It is wrong for something that gives
-other data later (a loader, an iterator, a random generator): what it gave first would be baked in. Take the
-array out of it before the call and pass that.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def trapezoid(fun, a, b):
-    t = jnp.linspace(a, b, 101)
-    y = fun(t)
-    return jnp.sum((y[1:] + y[:-1]) / 2) * (t[1] - t[0])
-
-trapezoid(jnp.sin, 0.0, 1.0)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnames=["fun"])
-def trapezoid(fun, a, b):
-    t = jnp.linspace(a, b, 101)
-    y = fun(t)
-    return jnp.sum((y[1:] + y[:-1]) / 2) * (t[1] - t[0])
-
-trapezoid(jnp.sin, 0.0, 1.0)
-```
-
-## When to ignore it
-
-Never: the function cannot be called like this.
-"""
+"""JM108 invalid-jax-type: an argument or a result is no array, number, or container of them."""
 
 from __future__ import annotations
 
@@ -62,7 +10,6 @@ from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import binding_place, of_kind, offenders
 from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
-from jitmagic.tracing.messages import is_of_keys
 
 SOURCES_OF_DATA = (
     "Loader",
@@ -142,10 +89,10 @@ def _inside(evidence: Evidence, problem: Problem) -> Finding:
             help="return arrays and numbers only, and add the rest after the call",
             detail=exception_detail(problem),
         )
-    if is_of_keys(problem.message):
+    if problem.told.unordered_keys:
         message = f"JAX sorts the keys of dicts, and one that `{function}` takes or returns has keys without an order"
         help = "give the dict keys of one type, strings say"
-    elif "return" in problem.message or problem.construct == "return":
+    elif problem.told.is_returned or problem.construct == "return":
         message = f"`{function}` returns something that is no array, which a compiled function cannot do"
         help = "return arrays and numbers only, and add the rest after the call"
     else:

@@ -1,57 +1,4 @@
-"""# JM304 key-reuse
-
-## What it is
-
-One random key is used for two draws. Both get the same random numbers, so what should be independent is
-not.
-
-## Why it happens
-
-A key of JAX is no generator: it does not move on when it is used. The same key gives the same numbers, with
-and without `jit`.
-
-Split it, and use each part once: `k1, k2 = jax.random.split(key)`. In a loop: `key, sub =
-jax.random.split(key)` at each turn, or `jax.random.fold_in(key, i)`.
-
-## A cell with the problem
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def init_layer(key):
-    w = jax.random.normal(key, (4,))
-    b = jax.random.normal(key, (4,))
-    return w, b
-
-w, b = init_layer(jax.random.key(0))
-assert jnp.array_equal(w, b)  # not independent
-init_layer(jax.random.key(1))
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def init_layer(key):
-    kw, kb = jax.random.split(key)
-    w = jax.random.normal(kw, (4,))
-    b = jax.random.normal(kb, (4,))
-    return w, b
-
-w, b = init_layer(jax.random.key(0))
-assert not jnp.array_equal(w, b)
-init_layer(jax.random.key(1))
-```
-
-## When to ignore it
-
-When the same numbers are meant, as in a comparison of two models under the same noise.
-"""
+"""JM304 key-reuse: one random key is used for two draws."""
 
 from __future__ import annotations
 
@@ -62,8 +9,9 @@ from jitmagic.evidence import Evidence, KeyReuse
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.hidden_rng import is_draw
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, parse
+from jitmagic.rules.parsed_text import ParsedText, definitions, parse
 from jitmagic.rules.words import quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 Uses = dict[str, ast.Call]
@@ -92,9 +40,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             "numbers",
             where=source.where(call),
             culprits=[key],
-            help=f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
-            if key.isidentifier()
-            else "split the key into as many parts as there are draws, and use each part once",
+            help=_help(key),
         )
 
 
@@ -109,10 +55,14 @@ def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
         "the same key gives the same random numbers",
         where=fact.where,
         culprits=fact.names,
-        help=f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
-        if key.isidentifier()
-        else "split the key into as many parts as there are draws, and use each part once",
+        help=_help(key),
     )
+
+
+def _help(key: str) -> str:
+    if key.isidentifier():
+        return f"split it before: `{key}, sub = jax.random.split({key})`, and use each part once"
+    return "split the key into as many parts as there are draws, and use each part once"
 
 
 class _Draws:

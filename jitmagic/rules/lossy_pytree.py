@@ -1,74 +1,4 @@
-"""# JM206 lossy-pytree
-
-## What it is
-
-A class registered as a pytree loses a field when JAX takes it apart and puts it together again: inside the
-compiled function the field has its default value.
-
-## Why it happens
-
-What `tree_flatten` does not return is gone, and so is what `tree_unflatten` does not put back: it calls the
-class with what it got, and the missing field falls back to what `__init__` makes, without an error.
-
-Return every field: arrays and numbers that may change as children, settings (strings, flags, sizes) as
-auxiliary data, which has to be hashable.
-
-## A cell with the problem
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.tree_util.register_pytree_node_class
-class Scaler:
-    def __init__(self, shift, power=1):
-        self.shift, self.power = shift, power
-
-    def tree_flatten(self):
-        return (self.shift,), None
-
-    @classmethod
-    def tree_unflatten(cls, aux, children):
-        return cls(*children)
-
-def rescale(s, x):
-    return (x - s.shift) ** s.power
-
-s, x = Scaler(1.0, power=2), jnp.arange(4.0)
-assert not jnp.array_equal(jax.jit(rescale)(s, x), rescale(s, x))  # power is 1 inside
-jax.jit(rescale)(s, x)
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.tree_util.register_pytree_node_class
-class Scaler:
-    def __init__(self, shift, power=1):
-        self.shift, self.power = shift, power
-
-    def tree_flatten(self):
-        return (self.shift,), (self.power,)
-
-    @classmethod
-    def tree_unflatten(cls, aux, children):
-        return cls(*children, *aux)
-
-def rescale(s, x):
-    return (x - s.shift) ** s.power
-
-s, x = Scaler(1.0, power=2), jnp.arange(4.0)
-assert jnp.array_equal(jax.jit(rescale)(s, x), rescale(s, x))
-jax.jit(rescale)(s, x)
-```
-
-## When to ignore it
-
-When the field is only a cache that is computed again where it is missing.
-"""
+"""JM206 lossy-pytree: a registered class loses a field when it is taken apart."""
 
 from __future__ import annotations
 
@@ -78,8 +8,9 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, LossyPytree
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, parse_cell
 from jitmagic.rules.words import agree, listed
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 

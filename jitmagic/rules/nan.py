@@ -1,57 +1,4 @@
-"""# JM501 nan
-
-## What it is
-
-The result holds NaN (not a number) or infinity, though the inputs hold none.
-
-## Why it happens
-
-JAX goes on after `0 / 0`, `log(0)` or `sqrt(-1)`, with and without `jit`. A frequent and surprising case is
-a gradient: `jnp.where(x < 1, x, jnp.sqrt(x))` computes both branches, and the gradient of the branch not
-taken (infinite at 0) times zero is NaN. The gradient of `jnp.linalg.norm` at zero is another.
-
-Keep the forbidden input away from the function, not only from the result: replace it inside the `where`
-too. Write `jnp.sum(v**2)` for a squared norm. `jax.config.update("jax_debug_nans", True)` stops at the
-first NaN.
-
-## A cell with the problem
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def slope(x):
-    def curve(t):
-        return jnp.where(t < 1.0, t, jnp.sqrt(t))
-    return jax.grad(curve)(x)
-
-assert jnp.isnan(slope(0.0))
-slope(0.0)
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def slope(x):
-    def curve(t):
-        safe = jnp.where(t < 1.0, 1.0, t)
-        return jnp.where(t < 1.0, t, jnp.sqrt(safe))
-    return jax.grad(curve)(x)
-
-assert slope(0.0) == 1.0
-slope(0.0)
-```
-
-## When to ignore it
-
-When NaN marks missing data, or infinity is meant (`-inf` for an impossible event, `inf` as the start of a
-minimum).
-"""
+"""JM501 nan: NaN or infinity from finite numbers."""
 
 from __future__ import annotations
 
@@ -71,7 +18,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     if evidence.silent is not None and evidence.silent.not_finite:
         yield _told(evidence, evidence.silent.not_finite[0])
         return
-    for difference in [d for d in evidence.differences if d.reason == "nan"][:1]:
+    for difference in [d for d in evidence.differences if d.reason == "NaN"][:1]:
         yield RULE.finding(
             evidence,
             f"the result of `{evidence.function.name}` holds NaN or infinity"

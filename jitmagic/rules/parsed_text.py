@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.evidence import Function, Where
+from jitmagic.source.edits import FunctionNode
+from jitmagic.source.modules import dotted, imported
 from jitmagic.source.tree import characters, nodes_of, parsed, statements, walk
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 CONVENTIONS = {
     "np": "numpy", "numpy": "numpy", "jax": "jax", "jnp": "jax.numpy", "jr": "jax.random",
@@ -49,21 +49,12 @@ class ParsedText:
 
     def dotted(self, node: ast.AST) -> str:
         """The full name of what is called: `jax.random.normal` for `jr.normal`; empty for no name."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-        if not isinstance(node, ast.Name):
-            return ""
-        first = self.names.get(node.id, node.id)
-        if (
-            node.id == "random"
-            and node.id not in self.names
-            and parts[-1:]
-            and parts[-1] not in STDLIB_RANDOM
-        ):
-            first = "jax.random"
-        return ".".join([first, *reversed(parts)])
+        first, _, rest = dotted(node).partition(".")
+        if not rest:
+            return self.names.get(first, first)
+        if first == "random" and first not in self.names and rest.partition(".")[0] not in STDLIB_RANDOM:
+            return f"jax.random.{rest}"
+        return f"{self.names.get(first, first)}.{rest}"
 
     def calls(self, tree: ast.AST | None = None) -> Iterator[tuple[str, ast.Call]]:
         """Every call with its full name, in the order of the text."""
@@ -203,18 +194,7 @@ def _tree(text: str) -> ast.Module | None:
 def _imported(text: str) -> dict[str, str]:
     """Names that a text imports; every rule asks about the same cell."""
     tree = _tree(text)
-    return _imports(tree) if tree is not None else {}
-
-
-def _imports(tree: ast.AST) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for node in statements(tree):
-        if isinstance(node, ast.Import):
-            names.update((a.asname or a.name.split(".")[0], a.name if a.asname else a.name.split(".")[0])
-                         for a in node.names)  # fmt: skip
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.update((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
-    return names
+    return dict(imported(tree)) if tree is not None else {}
 
 
 def _is_module(node: ast.AST) -> bool:

@@ -1,65 +1,4 @@
-"""# JM404 recompile-new-function
-
-## What it is
-
-A new function object is made for each call (a `lambda`, a `functools.partial`, a function defined in a
-loop) and compiled, or passed as a static argument. Each new object compiles again, though the text is the
-same.
-
-## Why it happens
-
-`jax.jit` finds a compiled program by the identity of the function. Two lambdas of the same text are two
-objects. A `partial` also bakes the arrays that it binds into the program.
-
-Define the function once, outside the loop, and pass what varies as an argument.
-
-## A cell with the problem
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-traced = []
-
-@functools.partial(jax.jit, static_argnames=["fun"])
-def twice(x, fun):
-    traced.append(1)
-    return fun(fun(x))
-
-for _ in range(3):
-    twice(jnp.ones(2), fun=lambda v: 0.5 * v)
-assert len(traced) == 3  # compiled three times
-twice(jnp.ones(2), fun=lambda v: 0.5 * v)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-traced = []
-
-def halve(v):
-    return 0.5 * v
-
-@functools.partial(jax.jit, static_argnames=["fun"])
-def twice(x, fun):
-    traced.append(1)
-    return fun(fun(x))
-
-for _ in range(3):
-    twice(jnp.ones(2), fun=halve)
-assert len(traced) == 1
-twice(jnp.ones(2), fun=halve)
-```
-
-## When to ignore it
-
-When the function is called a few times only.
-"""
+"""JM404 recompile-new-function: a new function object is made and compiled for each call."""
 
 from __future__ import annotations
 
@@ -69,9 +8,10 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, root, traced_calls
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, definitions, loaded_names, parse_cell
 from jitmagic.rules.recompile import is_function, signature, without_address
 from jitmagic.rules.words import quoted, short
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import statements, walk
 
 COMPILERS = ("jax.jit", "jax.pjit", "jitmagic.jit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")

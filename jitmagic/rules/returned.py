@@ -7,13 +7,10 @@ import re
 from dataclasses import dataclass
 
 from jitmagic.evidence import Evidence, Problem, Where
-from jitmagic.rules.parsed_text import FunctionNode, ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.rules.parsed_text import ParsedText, definitions, loaded_names, parse_cell
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
-_RETURNED = re.compile(
-    r"function (\S+) at .*?:(\d+) traced for (\w+) returned a value of type <class '([^']+)'>"
-    r"(?: at output component (\S+?))?, which"
-)
 _BUILT_IN = frozenset("str bytes NoneType function type set frozenset range object module generator".split())
 
 
@@ -31,14 +28,14 @@ class Returned:
 
 def returned(evidence: Evidence, problem: Problem) -> Returned | None:
     """What jax's message says about a returned value, with its place in the source; None for other messages."""
-    match = _RETURNED.search(problem.message)
-    if match is None:
+    told = problem.told.returned
+    if told is None:
         return None
-    kind, component = match[4], match[5] or ""
-    module, _, name = kind.rpartition(".")
+    component = told.component
+    module, _, name = told.type.rpartition(".")
     users = name not in _BUILT_IN and module.split(".")[0] not in ("", "builtins", "numpy", "jax", "jaxlib")
     source = parse_cell(evidence.function)
-    value = _value(source, match[1], int(match[2]), component) if source is not None else None
+    value = _value(source, told.function, told.line, component) if source is not None else None
     if source is None or value is None:
         return Returned(name, component, None, (), users)
     names = tuple(loaded_names(value[1])) or _key(component)

@@ -1,65 +1,4 @@
-"""# JM303 trace-time-print
-
-## What it is
-
-`print` inside the function shows a placeholder instead of a number, once, and nothing at later calls.
-
-## Why it happens
-
-Python code runs when the function is traced. At that moment `x` has a shape and a dtype and no value, and
-the compiled program that runs afterwards holds no `print`.
-
-`jax.debug.print("x = {x}", x=x)` becomes part of the program and shows the real value at each call.
-
-## A cell with the problem
-
-```python
-import contextlib
-import io
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def newton(x):
-    x = x - (x**2 - 2.0) / (2.0 * x)
-    print("x =", x)
-    return x
-
-shown = io.StringIO()
-with contextlib.redirect_stdout(shown):
-    newton(jnp.float32(1.0))
-    newton(jnp.float32(1.5))
-assert shown.getvalue().count("x =") == 1 and "1.5" not in shown.getvalue()
-newton(jnp.float32(1.5))
-```
-
-## The cell mended
-
-```python
-import contextlib
-import io
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def newton(x):
-    x = x - (x**2 - 2.0) / (2.0 * x)
-    jax.debug.print("x = {x}", x=x)
-    return x
-
-shown = io.StringIO()
-with contextlib.redirect_stdout(shown):
-    newton(jnp.float32(1.0))
-    newton(jnp.float32(1.5))
-    jax.effects_barrier()
-assert shown.getvalue().count("x =") == 2 and "1.5" in shown.getvalue()
-newton(jnp.float32(1.5))
-```
-
-## When to ignore it
-
-When it should print at tracing only: shapes and dtypes, or a line that tells that jax traces again.
-"""
+"""JM303 trace-time-print: a print shows a placeholder, once."""
 
 from __future__ import annotations
 
@@ -69,15 +8,9 @@ from collections.abc import Iterator, Sequence
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import (
-    FunctionNode,
-    ParsedText,
-    depends_on_values,
-    loaded_names,
-    parse,
-    parse_cell,
-)
+from jitmagic.rules.parsed_text import ParsedText, depends_on_values, loaded_names, parse, parse_cell
 from jitmagic.rules.words import quoted
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.tree import walk
 
 PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")

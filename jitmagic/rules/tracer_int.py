@@ -1,64 +1,8 @@
-"""# JM102 tracer-int
-
-## What it is
-
-A traced value is used where Python or JAX needs a definite integer: the bound of `range`, the index of a
-list, a number of segments, an axis, a size in `reshape`, or `int(...)`.
-
-## Why it happens
-
-While `jax.jit` traces, arguments and everything computed from them have a shape and a dtype, but no value.
-How often a Python loop turns, which element of a list is taken and how large an array is have to be settled
-while tracing, so they cannot depend on such a value. Anything made by `jnp` is traced too, even from
-numbers known beforehand: `jnp.prod(jnp.array(x.shape))` is a traced value, `math.prod(x.shape)` is an
-integer.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def power_sum(x, n):
-    total = jnp.zeros_like(x)
-    for k in range(n):
-        total = total + x**k
-    return total
-
-power_sum(jnp.arange(3.0), 4)
-```
-
-## The cell mended
-
-```python
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, static_argnames=["n"])
-def power_sum(x, n):
-    total = jnp.zeros_like(x)
-    for k in range(n):
-        total = total + x**k
-    return total
-
-power_sum(jnp.arange(3.0), 4)
-```
-
-Where `n` is computed inside the function or takes many values, use `jax.lax.fori_loop(0, n, body, start)`
-for the loop and `jax.lax.switch(which, functions, x)` for a list of functions. Sizes in a dict or list of settings
-cannot be static there, since these have no hash: pass each size as an argument of its own, or the whole as a tuple.
-
-## When to ignore it
-
-Never: the function cannot be compiled like this.
-"""
+"""JM102 tracer-int: Python or JAX asks a traced value for a definite integer."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
@@ -83,7 +27,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 def question(problem: Problem) -> str:
     """What needs the integer: "`range(n)` needs to know how many iterations the loop has"."""
     text, callee = expression(problem), problem.callee.rsplit(".", 1)[-1]
-    if _of_real_arrays(problem):
+    if problem.told.asks_memory:
         return (
             f"{quoted(text) if text else 'the function'} asks for something that only an array in memory has"
         )
@@ -104,15 +48,9 @@ def question(problem: Problem) -> str:
     return f"{quoted(text)} needs a definite integer" if text else "a definite integer is needed here"
 
 
-def _of_real_arrays(problem: Problem) -> bool:
-    """`x.sharding`, `x.devices()`, `x.addressable_shards`."""
-    asked = r"attribute is not available on traced|The (?!__)\w+\(\) method was called on traced"
-    return re.search(asked, problem.message) is not None
-
-
 def rewrite(problem: Problem) -> str:
     """What to write in its place where the value cannot be static."""
-    if _of_real_arrays(problem):
+    if problem.told.asks_memory:
         return "ask outside the compiled function, or ask the type inside: `jax.typeof(x).sharding`"
     callee = problem.callee.rsplit(".", 1)[-1]
     if problem.construct in ("range", "for", "comprehension") or callee == "range":

@@ -1,48 +1,4 @@
-"""# JM901 user-error
-
-## What it is
-
-The function itself raises an exception, with and without `jit`: shapes that do not fit, a missing key, a
-name that does not exist.
-
-## Why it happens
-
-It has nothing to do with compiling. While jax traces, the Python code of the function runs as usual, and
-its errors are raised as usual. The check also finds errors that lie behind an earlier problem.
-
-For what jax's own functions often refuse, a correction is proposed: `jax.vmap` over arguments with different numbers
-of rows, `jax.grad` of whole numbers or of a function with several results, `jax.lax.cond` on a whole mask.
-
-## A cell that fails
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def predict(params, x):
-    return x @ params["weight"]
-
-predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
-```
-
-## The cell mended
-
-```python
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def predict(params, x):
-    return x @ params["w"]
-
-predict({"w": jnp.ones(2)}, jnp.ones((3, 2)))
-```
-
-## When to ignore it
-
-When the exception is meant: a check of the input that did its work.
-"""
+"""JM901 user-error: the function raises an exception of its own."""
 
 from __future__ import annotations
 
@@ -54,8 +10,6 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind, several_results
 from jitmagic.rules.words import expression, quoted, short
-
-INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -82,18 +36,12 @@ def _deed(evidence: Evidence, problem: Problem) -> str:
 
 
 def _said(problem: Problem) -> str:
-    message = re.sub(r"\w*Tracer\(([^()]*)\)", r"\1", problem.message)
-    plain = message and not any(word in message for word in INTERNAL)
-    return f": {short(message, 160)}" if plain else ""
+    return f": {short(problem.told.in_words, 160)}" if problem.told.in_words else ""
 
 
 def _help(problem: Problem) -> str:
-    near = re.search(
-        r"has no attribute '(\w+)'.*Did you mean: '(\w+)'|^name '(\w+)'.*Did you mean: '(\w+)'",
-        problem.message,
-    )
-    if near:
-        written, meant = [g for g in near.groups() if g]
+    if problem.told.meant is not None:
+        written, meant = problem.told.meant
         found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
         text = found.group() if found else written
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"

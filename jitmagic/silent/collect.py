@@ -14,6 +14,7 @@ from jitmagic.silent.code import Code, codes
 from jitmagic.silent.known import passed_known
 from jitmagic.source.tree import uncollected
 from jitmagic.state.definition import source_file
+from jitmagic.tracing.foreign import CARRIES_VARIABLES
 
 if TYPE_CHECKING:
     from jitmagic.checking.subject import Subject
@@ -62,7 +63,7 @@ def _seen_by_the_caller(subject: Subject, args: Any, kwargs: Any) -> Iterator[st
     objects, rest, named = subject.lifted(args, kwargs)
     yield from (str(at[0]) for at in objects)
     yield from map(root, ref_paths(subject.fn, rest, named))
-    if subject.framework == "flax":
+    if subject.framework in CARRIES_VARIABLES:
         yield from (
             name for name, _, value in bound_arguments(subject.fn, args, kwargs) if holds_state(value)
         )

@@ -17,6 +17,7 @@ from jitmagic.silent.in_program import all_equations
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import line_of, nodes_of, updated_array, walk
 from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.libraries import RESULTS_ALONE
 from jitmagic.tracing.locate import is_user_file
 
 Line = tuple[str, int]
@@ -70,7 +71,7 @@ def _thrown_away(code: Code) -> Iterator[ast.Call]:
 def _is_jax(code: Code, call: ast.Call) -> bool:
     """`jax.lax.scan(...)`, `jax.vmap(f)(xs)`, `optax.apply_updates(...)`."""
     made = call.func.func if isinstance(call.func, ast.Call) else call.func
-    return code.full_name(made).partition(".")[0] in ("jax", "optax", "equinox")
+    return code.full_name(made).partition(".")[0] in RESULTS_ALONE
 
 
 def _only_replaces(code: Code, call: ast.Call) -> bool:

@@ -46,7 +46,7 @@ class Modules:
     def of(cls, namespace: Mapping[str, Any], tree: ast.AST | None = None) -> Modules:
         """The modules, and functions of known ones, that a namespace holds or a cell imports."""
         names = {k: full for k, v in list(namespace.items()) if not k.startswith("_") and (full := _full(v))}
-        return cls({**dict(_imported(tree) if tree is not None else ()), **names})
+        return cls({**dict(imported(tree) if tree is not None else ()), **names})
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
@@ -114,7 +114,7 @@ class Modules:
         tree = ast.parse(code) if isinstance(code, str) else code
         read = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
         bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        bound |= set(dict(_imported(tree))) | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+        bound |= set(dict(imported(tree))) | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         wanted = (*USUAL.items(), *((m, m) for m in USUAL if "." not in m))
         missing = dict.fromkeys(
             (m, n) for m, n in wanted if n in read and n not in bound and n not in self.names
@@ -145,7 +145,8 @@ def argument_at(call: ast.Call, position: int, *keywords: str) -> ast.expr | Non
     return plain[position]
 
 
-def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that a text imports, each with what it stands for."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for a in node.names:

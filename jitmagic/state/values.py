@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic import units
+from jitmagic.tracing.libraries import LIBRARIES
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slots__": ()})()
 """Stands for a name, attribute or item that is not there."""
@@ -27,7 +28,6 @@ _OPAQUE = frozenset(
     "jitmagic IPython ipykernel traitlets matplotlib jax jaxlib numpy pandas polars threading logging asyncio io "
     "zmq concurrent multiprocessing socket subprocess weakref ast inspect".split()
 )
-_FRAMEWORKS = ("brainpy", "brainstate", "brainunit", "flax", "equinox", "optax", "haiku")
 
 GENERATED = "<jitmagic>"
 """The file name of wrappers that we generate: what they wrap is the user's."""
@@ -162,7 +162,7 @@ def _is_user_module(name: str) -> bool:
     if root in sys.stdlib_module_names or root in _OPAQUE:
         return False
     file = getattr(sys.modules.get(name), "__file__", None)
-    return is_user_file(file) if file else root not in _FRAMEWORKS
+    return is_user_file(file) if file else root not in LIBRARIES
 
 
 def is_walkable(value: Any) -> bool:

@@ -174,7 +174,7 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
             arguments = arguments[1:] + arguments[:1]
         if op in ("item", "tolist"):
             arguments = []
-        if op == "unhashable-static":
+        if op == "unhashable":
             arguments = _static_of(node, namespace) or arguments
         # `x.at[:n].set(v)`: the index is to blame before anything else.
         indices = [n.slice for n in walk(node.func) if isinstance(n, ast.Subscript)]

@@ -12,6 +12,15 @@ from typing import Any
 LEAVES = "_leaves"
 """The only parameter of the traced function; messages of jax name `_leaves[3]`."""
 
+TAKES_OBJECTS = frozenset(("equinox", "flax"))
+"""Frameworks whose `jit` takes objects that are part arrays, part settings."""
+STATIC_BUT_ARRAYS = frozenset(("equinox",))
+"""Those for which everything that is no array is static."""
+CARRIES_VARIABLES = frozenset(("flax",))
+"""Those that carry the variables of their arguments back, and compile anew for each other setting."""
+CARRIES_WRITES = frozenset(("brainstate",))
+"""Those that carry back whatever is written to their objects."""
+
 _BY_TYPE = {"_JitWrapper": "equinox", "JitWrapped": "flax", "JitFn": "flax"}
 
 

@@ -33,9 +33,7 @@ from jitmagic.tracing.leaks import leak_site, method_store
 from jitmagic.tracing.sites import Site, site_of
 
 _OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_BINDING: frozenset[Op] = frozenset(
-    ("invalid-type", "unhashable-static", "static-spec", "aux-data", "donated")
-)
+_BINDING: frozenset[Op] = frozenset(("invalid-type", "unhashable", "static-spec", "aux-data", "donated"))
 """What goes wrong before the function's own code runs."""
 
 _TOP_LEVEL = frozenset(("jit", "pjit", "make_jaxpr", "eval_shape"))
@@ -97,11 +95,12 @@ def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:
     `where` is None where no user frame was reached (binding of arguments). Never raises.
     """
     try:
-        return _locate(exc, prefer)
+        problem = _locate(exc, prefer)
     except Exception:
         # A diagnosis that fails must not hide the error it was to explain.
         op = messages.op_of(exc)
-        return Problem(op, None, exception=type(exc).__name__, message=messages.first_paragraph(exc))
+        problem = Problem(op, None, exception=type(exc).__name__, message=messages.first_paragraph(exc))
+    return messages.with_facts(problem)
 
 
 def _locate(exc: BaseException, prefer: str | None) -> Problem:
@@ -151,7 +150,7 @@ def _leaves_of_sizes(
     found: Site, op: Op, namespace: Mapping[str, Any], frames: list[tuple[types.FrameType, int]]
 ) -> tuple[str, ...]:
     """The arguments behind the traced numbers of an expression, where jax's error does not say them."""
-    if op not in ("shape", "concrete", "index", "int", "unhashable-static"):
+    if op not in ("shape", "concrete", "index", "int", "unhashable"):
         return ()
     values = (look_up(name, namespace) for name in names_in(found, op, namespace))
     numbers = [v for v in values if compat.is_tracer(v) and v.shape == ()]
@@ -260,8 +259,8 @@ def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "")
             return "format"
     if op == "user" and called_object(node, namespace) is jax.jit and ast_has_spec(node):
         return "static-spec"
-    if op == "unhashable-static" and "Tracer" in text:
-        return "unhashable-static" if compat.is_jitted(_user_called(node, namespace)) else "concrete"
+    if op == "unhashable" and "Tracer" in text:
+        return "unhashable" if compat.is_jitted(_user_called(node, namespace)) else "concrete"
     return op
 
 

@@ -6,10 +6,10 @@ jax's exceptions carry no fields, so their texts are read; each pattern was seen
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from jitmagic.evidence import Op
+from jitmagic.evidence import BranchOutputs, Carry, Op, Problem, RefusedResult, Structure, Told
 
 _BY_TYPE: dict[str, Op] = {
     "TracerBoolConversionError": "bool",
@@ -21,7 +21,7 @@ _BY_TYPE: dict[str, Op] = {
 }
 
 _BY_TEXT: tuple[tuple[str, Op], ...] = (
-    (r"^Non-hashable static arguments", "unhashable-static"),
+    (r"^Non-hashable static arguments", "unhashable"),
     (r"in-place item assignment|does not support item (assignment|deletion)", "setitem"),
     (r"[Ss]lice (indices|entries) must (have|be) static", "slice"),
     (r"Shapes must be 1D sequences|expected a sequence of integers or a single integer, got '?\w*Tracer",
@@ -199,6 +199,33 @@ def binding_leaves(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def refused_type(text: str) -> str:
+    """The full name of the class of a value that is no argument for a compiled function."""
+    found = re.search(r"problematic value is of type <class '([^']+)'>", text)
+    return found[1] if found else ""
+
+
+def function_called(text: str) -> str:
+    """The function whose argument a message is about."""
+    found = re.search(r"argument to <function (\S+) at ", text)
+    return found[1] if found else ""
+
+
+def is_of_devices(error: BaseException) -> bool:
+    """Arrays of one program are bound to different devices."""
+    return "incompatible devices" in str(error)
+
+
+def is_of_shadows(error: BaseException) -> bool:
+    """It speaks of a value as the recording run holds it, which no trace would."""
+    return "Shadow" in str(error)
+
+
+def suggests_a_name(text: str) -> bool:
+    """It says already which name was probably meant."""
+    return "Did you mean" in text
+
+
 def is_of_keys(text: str) -> bool:
     """jax could not sort the keys of a dict."""
     return "sorting pytree dictionary keys" in text
@@ -247,25 +274,14 @@ def is_of_jax(error: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
-    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable-static") or refuses_stores(
-        error
-    )
-    return refused or type(error).__name__.startswith(tracing) or any(said in text for said in _REFUSED)
+    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable") or refuses_stores(error)
+    overflow = "An overflow was encountered while parsing an argument" in text
+    return refused or overflow or refusal(text) is not None or type(error).__name__.startswith(tracing)
 
 
 def refuses_stores(error: BaseException) -> bool:
     """jax has refused to store into an array."""
     return "JAX arrays are immutable" in str(error)
-
-
-_REFUSED = (
-    "vmap got inconsistent sizes", "vmap was requested to map its argument", "Pred must be a scalar",
-    "inputs (input dtype that is a sub-dtype of", "Gradient only defined for scalar-output functions",
-    "of type '<class 'tuple'>' is not a valid JAX type", "Index type must be an integer",
-    "Jitted function has static_arg", "Jitted function has donate_arg", "Jitted function has invalid argnames",
-    "An overflow was encountered while parsing an argument",
-)  # fmt: skip
-"""What jax's own functions say of arguments that they do not take, with jit and without."""
 
 
 _DTYPES = {"f": "float", "bf": "bfloat", "i": "int", "u": "uint", "c": "complex"}
@@ -313,3 +329,89 @@ def loop_complaint(text: str) -> Literal["pair", "condition", "structure", ""]:
     if "must return a boolean scalar" in text:
         return "condition"
     return "structure" if "pytree structure" in text else ""
+
+
+# -- what rules look at
+
+_RETURNED = re.compile(
+    r"function (\S+) at .*?:(\d+) traced for \w+ returned a value of type <class '([^']+)'>"
+    r"(?: at output component (\S+?))?, which"
+)
+_BRANCHES = re.compile(
+    r"output of (.+?)(?: at path (\S+))? has type (\S+) but .* output of (.+?) has type ([^,\s]+\[[\d,]*\])"
+)
+_STRUCTURES = re.compile(
+    r"is a (?:<class '([\w.]+)'>|(tuple|list) of length (\d+)) but .*? is a "
+    r"(?:<class '([\w.]+)'>|(tuple|list) of length (\d+))", re.S,
+)  # fmt: skip
+_MEANT = re.compile(r"has no attribute '(\w+)'.*Did you mean: '(\w+)'|^name '(\w+)'.*Did you mean: '(\w+)'")
+_LOOPS = ("scan", "while_loop", "fori_loop", "cond", "switch")
+_INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
+
+
+def with_facts(problem: Problem) -> Problem:
+    """The problem with what its message says in fields."""
+    return replace(problem, told=told(problem.message))
+
+
+def told(text: str) -> Told:
+    """What a message says of what rules ask for."""
+    own_class = re.search(r"of type '?<class '__main__\.(\w+)'>'? is not a valid JAX type", text)
+    positional = re.search(r"only accepts (\d+) positional", text)
+    meant = _MEANT.search(text)
+    plain = re.sub(r"\w*Tracer\(([^()]*)\)", r"\1", text)
+    return Told(
+        random_state=re.search(r"\b(Random|Rng)[A-Z]?\w*", text) is not None,
+        other_trace="from different trace level" in text,
+        tuple_refused="of type '<class 'tuple'>' is not a valid JAX type" in text,
+        own_class=own_class[1] if own_class else "",
+        unordered_keys=is_of_keys(text),
+        is_returned="return" in text,
+        returned=_refused_result(text),
+        twice="twice" in text,
+        positional=int(positional[1]) if positional else None,
+        asks_memory=_of_memory(text),
+        missing=re.search(r"Tracer'? (object )?has no attribute|Tracer'? object is not", text) is not None,
+        meant=(meant[1] or meant[3], meant[2] or meant[4]) if meant else None,
+        in_words="" if any(word in plain for word in _INTERNAL) else plain,
+        carry=_carry(text),
+    )
+
+
+def _of_memory(text: str) -> bool:
+    asked = r"attribute is not available on traced|The (?!__)\w+\(\) method was called on traced"
+    return re.search(asked, text) is not None
+
+
+def _refused_result(text: str) -> RefusedResult | None:
+    found = _RETURNED.search(text)
+    return RefusedResult(found[1], int(found[2]), found[3], found[4] or "") if found else None
+
+
+def _carry(text: str) -> Carry:
+    predicate = re.search(r"ShapedArray\((\S+?)\)", text)
+    types = re.search(r"has type (\S+) but .* has type ([^,\s]+\[[\d,]*\])", text)
+    keys = re.search(r"symmetric difference of key sets: \{([^}]*)\}", text)
+    differ = _BRANCHES.search(text)
+    return Carry(
+        complaint=loop_complaint(text),
+        predicate=predicate[1] if predicate else "",
+        types=(types[1], types[2]) if types else None,
+        structures=_structures(text),
+        keys=keys[1] if keys else "",
+        branches=BranchOutputs(differ[1], differ[3], differ[4], differ[5], differ[2] or "")
+        if differ
+        else None,
+        functions=tuple(name for name in _LOOPS if name in text),
+    )
+
+
+def _structures(text: str) -> tuple[Structure, Structure] | None:
+    found = _STRUCTURES.search(text)
+    if found is None:
+        return None
+
+    def part(name: str | None, sequence: str | None, length: str | None) -> Structure:
+        return Structure(name or sequence or "", int(length) if length else None)
+
+    return part(found[1], found[2], found[3]), part(found[4], found[5], found[6])

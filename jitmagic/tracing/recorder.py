@@ -146,14 +146,14 @@ class Recorder:
         """Note the first operation that makes a NaN, or an infinity, of finite inputs."""
         if self.first_nan is not None or not self.find_nan:
             return
-        for bad, test, made in (("nan", np.isnan, self.first_nan), ("inf", np.isinf, self.first_inf)):
+        for bad, test, made in ((np.nan, np.isnan, self.first_nan), (np.inf, np.isinf, self.first_inf)):
             if (
                 made is None
                 and any(_any(test, o) for o in outputs)
                 and not any(_any(test, i) for i in inputs)
             ):
-                problem = self._made(bad, name, leaves)
-                if bad == "nan":
+                problem = self._made(str(bad), name, leaves)
+                if test is np.isnan:
                     self.first_nan = problem
                     return
                 self.first_inf = problem

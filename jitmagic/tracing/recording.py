@@ -22,6 +22,7 @@ from jitmagic.tracing import compat
 from jitmagic.tracing.lax_loops import counting
 from jitmagic.tracing.leaves import map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
+from jitmagic.tracing.messages import is_of_shadows
 from jitmagic.tracing.recorder import OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
 
@@ -121,7 +122,7 @@ def _forget(recorder: Recorder) -> None:
 def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tuple[Problem, ...], str]:
     located = replace(locate(error), recorded=True)
     note = f"the recording run ended at an error: {located.exception}"
-    if located.where is None or "Shadow" in str(error):
+    if located.where is None or is_of_shadows(error):
         return problems, note
     if any(p.where == located.where and p.op == located.op for p in problems):
         return problems, note

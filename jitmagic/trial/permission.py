@@ -12,12 +12,12 @@ from typing import Any
 
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
+from jitmagic.tracing.libraries import LIBRARIES
 
 HARMLESS = frozenset(
-    """jax jaxlib numpy scipy flax optax equinox haiku chex jaxtyping einops brainpy brainstate brainunit
-    brainevent numpyro distrax diffrax jaxopt optimistix lineax blackjax jitmagic functools itertools math cmath
-    operator random collections dataclasses copy typing time datetime enum string re abc tqdm""".split()
-)
+    """jax jaxlib numpy scipy jitmagic functools itertools math cmath operator random collections dataclasses copy
+    typing time datetime enum string re abc tqdm""".split()
+).union(LIBRARIES)
 """Packages whose functions make values, or change state that is put back."""
 _NEVER = frozenset(
     """save savez savez_compressed savetxt load loadtxt genfromtxt fromfile tofile memmap dump sleep

@@ -9,6 +9,7 @@ from typing import Any
 
 from jitmagic import report
 from jitmagic.checking.subject import Subject
+from jitmagic.tracing.messages import is_of_devices
 from jitmagic.whatif.call import (
     CannotAsk,
     StagedFunction,
@@ -116,7 +117,7 @@ def _unless_committed() -> Iterator[None]:
     try:
         yield
     except ValueError as exc:
-        if "incompatible devices" not in str(exc):
+        if not is_of_devices(exc):
             raise
         raise CannotAsk(
             "an array that the function reads is bound to one device (`jax.device_put`), so the program cannot "

@@ -19,12 +19,15 @@ from jitmagic.evidence import (
     Problem,
     SideEffect,
     Silent,
+    TypeTest,
+    Unrolled,
     Variable,
     Where,
     Write,
 )
 from jitmagic.report import Finding
 from jitmagic.rules import RULES, Thresholds, run
+from jitmagic.tracing.messages import with_facts
 
 INTERNAL = re.compile(r"Tracer<|jaxpr|aval|ShapedArray|JitTracer|DynamicJaxpr")
 FILE = "<cell>"
@@ -150,7 +153,7 @@ def test_problem(kind: str, line: str, fields: dict[str, Any], names: list[str],
     source = f"def f(x, y):\n    {line}\n"
     fields = dict(fields)
     where = place(source, line, fields.pop("text", ""))
-    problem = Problem(where=where, leaves=("x",), **fields)
+    problem = with_facts(Problem(where=where, leaves=("x",), **fields))
     evidence = Evidence(function(source, parameters="x y"), calls=(Call((array("x", 3), array("y", 3))),),
                         problems=(problem,))  # fmt: skip
     found = check(run(evidence), kind, line, *names)
@@ -195,7 +198,7 @@ BINDING = [
     ("invalid-jax-type", "invalid-type", other("x.init", "function", "x"), "x.init"),
     ("invalid-jax-type", "invalid-type", other("x", "Mode", value="<Mode.FAST: 1>"), "x"),
     ("unregistered-pytree", "invalid-type", other("x", "Pendulum"), "x"),
-    ("unhashable-static", "unhashable-static", other("x", "dict", static=True, hashable=False), "x"),
+    ("unhashable-static", "unhashable", other("x", "dict", static=True, hashable=False), "x"),
     ("bad-static-spec", "static-spec", scalar("x", 1), "x"),
 ]
 
@@ -400,8 +403,14 @@ def test_a_random_state_of_a_framework_under_a_plain_jit() -> None:
         == ()
         == run(replace(drawn, jitted_by_user=True, variables=(replace(state, declared=True),)))
     )
-    refused = Problem(
-        "leak", place, callee="bm.random.rand", exception="TraceContextError", message="into this RandomState"
+    refused = with_facts(
+        Problem(
+            "leak",
+            place,
+            callee="bm.random.rand",
+            exception="TraceContextError",
+            message="into this RandomState",
+        )
     )
     (found,) = run(replace(drawn, jitted_by_user=True, problems=(refused,)))
     assert (found.kind, found.severity) == ("hidden-rng", "error")
@@ -440,7 +449,7 @@ def test_an_error_of_the_users_is_one_plain_sentence(
     line: str, text: str, exception: str, said: str, message: str
 ) -> None:
     where = Where(FILE, 3, 4, 3, 9, line, text, "f") if text else None
-    problem = Problem("user", where, exception=exception, message=said)
+    problem = with_facts(Problem("user", where, exception=exception, message=said))
     (found,) = run(Evidence(function(f"def f(x):\n    {line}\n"), problems=(problem,)))
     assert (found.kind, found.message) == ("user-error", message)
 
@@ -498,18 +507,18 @@ def test_jit_in_a_loop() -> None:
     check(run(evidence), "recompile-new-function", line, "data")
 
 
-def test_unrolled_loop_needs_many_turns_and_a_large_program() -> None:
+def test_unrolled_loop_takes_long_with_many_turns_or_operations() -> None:
     line = "for k in range(1, x.shape[0]):"
     there = function(f"def f(x):\n    {line}\n        x = x + k\n    return x\n")
-    check(
-        run(Evidence(there, calls=(Call((array("x", 150),)),), equations=900)),
-        "unrolled-loop",
-        line,
-        "k",
-        "x",
-    )
-    assert run(Evidence(there, calls=(Call((array("x", 5),)),), equations=900)) == ()
-    assert run(Evidence(there, calls=(Call((array("x", 150),)),), equations=150)) == ()
+
+    def written_out(turns: int, equations: int) -> tuple[Finding, ...]:
+        fact = Unrolled(place(there.source, line), ("k", "x"), turns, equations)
+        return run(Evidence(there, equations=900, silent=Silent(program=True, unrolled=(fact,))))
+
+    check(written_out(149, 298), "unrolled-loop", line, "k", "x")
+    check(written_out(5, 500), "unrolled-loop", line, "k", "x")
+    assert [f.severity for f in written_out(5, 10)] == ["note"]
+    assert run(Evidence(there, equations=900, silent=Silent(program=True))) == ()
 
 
 def test_results() -> None:
@@ -525,8 +534,14 @@ def test_results() -> None:
     assert run(Evidence(function(F), calls=(Call((ids,)),))) == ()
     test = "if type(x) is Array:"
     source = f"def f(x):\n    {test}\n        return x\n    return 0.0\n"
-    check(run(Evidence(function(source), differences=(wrong,))), "jit-differs-from-eager", test, "x")
-    nan = Difference("", "nan", eager="nan", jit="nan")
+    asked = Silent(tests=(TypeTest("x", place(source, test, "type(x) is Array")),))
+    check(
+        run(Evidence(function(source), differences=(wrong,), silent=asked)),
+        "jit-differs-from-eager",
+        test,
+        "x",
+    )
+    nan = Difference("", "NaN", eager="nan", jit="nan")
     check(run(Evidence(function(F, parameters="x y"), differences=(nan,))), "nan", line, "x", "y")
     dtype = Evidence(function(F), differences=(Difference("", "dtype", eager="float64", jit="float32"),))
     assert [f.severity for f in run(dtype)] == ["note"]
@@ -581,7 +596,7 @@ def test_place_in_another_cell_is_named() -> None:
 @pytest.mark.parametrize("source", ["", "not python (", "f = lambda x: x"])
 def test_missing_or_odd_source_is_no_obstacle(source: str) -> None:
     there = Function("f", FILE, source, 2, None, ("x",), cell=source)
-    assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "nan"),)))
+    assert run(Evidence(there, printed="x", equations=900, differences=(Difference("", "NaN"),)))
 
 
 def test_numbers_that_are_the_sizes_of_arrays_beside_them() -> None:
@@ -612,18 +627,17 @@ def test_what_only_arrays_in_memory_have_is_asked_as_such():
 
     where = Where("cell", 3, 4, 3, 14, "print(x.sharding)", "x.sharding", "f")
     said = "The 'sharding' attribute is not available on traced array with shape float32[3]."
-    asked = Problem("concrete", where, ("x",), exception="AttributeError", message=said)
+    asked = with_facts(Problem("concrete", where, ("x",), exception="AttributeError", message=said))
     assert question(asked) == "`x.sharding` asks for something that only an array in memory has"
     assert "jax.typeof" in rewrite(asked)
-    called = replace(
-        asked, message="The addressable_shards() method was called on traced array with shape float32[3]."
-    )
+    said = "The addressable_shards() method was called on traced array with shape float32[3]."
+    called = with_facts(replace(asked, message=said))
     assert "only an array in memory" in question(called)
     for message in (
         "Abstract tracer value",
         "The __index__() method was called on traced array with shape int32[].",
     ):
-        other = Problem("int", where, ("x",), message=message)
+        other = with_facts(Problem("int", where, ("x",), message=message))
         assert "definite integer" in question(other) and "jax.typeof" not in rewrite(other)
 
 

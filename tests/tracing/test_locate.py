@@ -175,8 +175,8 @@ class Plain:
     [
         ((X, "s"), {}, "invalid-type", ("n",)),
         ((X, {"a": [Plain()]}), {}, "invalid-type", ("n['a'][0]",)),
-        ((X, [1]), {"static_argnums": 1}, "unhashable-static", ()),
-        ((X, X), {"static_argnums": 1}, "unhashable-static", ()),
+        ((X, [1]), {"static_argnums": 1}, "unhashable", ()),
+        ((X, X), {"static_argnums": 1}, "unhashable", ()),
         ((X, 1), {"static_argnums": 2}, "static-spec", ()),
         ((X, 1), {"static_argnames": "q"}, "static-spec", ("q",)),
     ],
@@ -209,7 +209,7 @@ def test_a_traced_static_of_an_inner_jit() -> None:
         "def f(x, k):\n    return g(x, k)"
     )
     problem = problem_of(function(source), X, 2)
-    assert problem.op == "unhashable-static"
+    assert problem.op == "unhashable"
     assert problem.where is not None and problem.where.text == "g(x, k)"
     assert (problem.locals, problem.leaves) == (("k",), ("k",))
 
