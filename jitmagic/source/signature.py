@@ -141,5 +141,9 @@ def bind_again(edits: Edits, call: ast.Call, places: Sequence[str], *, alone: bo
 
 def first_statement(function: FunctionNode) -> ast.stmt:
     """The first statement of a function behind its docstring."""
-    body = function.body
-    return body[1] if len(body) > 1 and ast.get_docstring(function, clean=False) is not None else body[0]
+    return statements_of(function)[0]
+
+
+def statements_of(function: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function behind its docstring; that where there are no others."""
+    return function.body[ast.get_docstring(function, clean=False) is not None :] or function.body

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.loops.heads import Counted, fresh
-from jitmagic.fixes.stores.rebinding import rebinding
 from jitmagic.source import scope
-from jitmagic.source.edits import SCOPES, CannotEdit, Edits, Text, indented
+from jitmagic.source.edits import CannotEdit, Text, indented
 from jitmagic.source.loops import LoopBody, LoopNode, mutates
 from jitmagic.source.pattern import atom, call_of
 
@@ -28,18 +27,6 @@ class Iteration:
     """Assignments in front of the loop, for names that have no value there."""
     starts: tuple[str, ...] = ()
     """What the carried names begin with, where not with themselves."""
-
-
-def rebindings(spot: Spot, statements: Iterable[ast.stmt]) -> Edits:
-    """Stores into items of a name as rebinding of the name."""
-    edits = spot.edits()
-    for statement in statements:
-        for small in (
-            () if isinstance(statement, SCOPES) else spot.text.own(statement, ast.Assign, ast.AugAssign)
-        ):
-            if (new := rebinding(spot, small)) is not None:
-                edits.replace(small, f"{new[0]} = {new[1]}")
-    return edits
 
 
 def iteration(

@@ -77,9 +77,6 @@ SCATTERED = {"add($t.at[$i], $v)": "$t.at[$i].add(jnp.where($mask, $v, 0))"}
 DIFFERENCES = {"diff($x)": "-1", "diff($x, axis=-1)": "-1", "diff($x, axis=0)": "0", "diff($x, axis=1)": "1"}
 """Differences of neighbours, and the axis along which they are taken."""
 
-TAKEN = {"compress($c, $x)": "$x", "compress($c, $x, axis=0)": "$x", "extract($c, $x)": "$x"}
-"""What an array holds where a condition holds."""
-
 MADE = (
     "zeros($n, $*r)", "ones($n, $*r)", "empty($n, $*r)", "full($n, $v, $*r)", "arange($n, $*r)", "eye($n, $*r)",
 )  # fmt: skip
