@@ -10,9 +10,9 @@ from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import array_of, rows
 from jitmagic.source.edits import Edits, Text
-from jitmagic.source.loops import Counting, Turns
+from jitmagic.source.loops import Turns
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import Pattern, atom, expression, same, stripped
+from jitmagic.source.pattern import Pattern, atom, expression, stripped
 
 ELEMENTWISE = frozenset(
     "abs absolute exp log log1p expm1 sqrt square sin cos tan tanh sign maximum minimum where isnan isinf isfinite "
@@ -69,32 +69,12 @@ def elements(spot: Spot) -> Iterator[Change]:
         yield Change(title, spot.edits().replace(call, new), cost=cost, sure=not cost)
 
 
-def positions(spot: Spot) -> Iterator[Change]:
-    """`xs.index(max(xs))`, `xs.index(v)` and `xs.count(v)` of a list of traced values."""
-    for call in spot.on_line(ast.Call) if not statement_asks(spot) else ():
-        if not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
-            continue
-        listed, (wanted,), cost, method = call.func.value, call.args, "", call.func.attr
-        extreme = isinstance(wanted, ast.Call) and _python(spot, wanted, ("min", "max"))
-        if method == "index" and isinstance(wanted, ast.Call) and extreme and same(wanted.args[0], listed):
-            new = spot.write(f"jnp.arg{extreme}(jnp.array($xs))", xs=listed)
-        elif method == "index":
-            new = spot.write("jnp.argmax(jnp.array($xs) == $v)", xs=listed, v=wanted)
-            cost = "without any, it is 0 and not an error"
-        elif method == "count":
-            new = spot.write("jnp.sum(jnp.array($xs) == $v)", xs=listed, v=wanted)
-        else:
-            continue
-        title = f"work on the array in place of the list's `.{method}`"
-        yield Change(title, spot.edits().replace(call, new), cost=cost, sure=not cost)
-
-
 def builtin_calls(spot: Spot) -> Iterator[Change]:
     """`min(a, b)` as `jnp.minimum(a, b)`, `max(x)` as `jnp.max(x)`; a list that has a name as an array."""
     for call in spot.on_line(ast.Call) if not statement_asks(spot) else ():
         name = _python(spot, call, BUILTINS)
         if name and call.args and not any(isinstance(a, ast.Starred) for a in call.args):
-            for new in _keyed(spot, name, call) if call.keywords else _counterparts(spot, name, call):
+            for new in _descending(spot, call) if call.keywords else _counterparts(spot, name, call):
                 title = _title(name, new.partition("(")[0], spot)
                 yield Change(title, spot.edits().replace(call, new))
 
@@ -243,27 +223,11 @@ def _counterpart(spot: Spot, name: str, call: ast.Call) -> str:
     return spot.write(f"jnp.{BUILTINS[name]}($*given)", given=", ".join([first, *others]))
 
 
-def _keyed(spot: Spot, name: str, call: ast.Call) -> Iterator[str]:
-    """`sorted`, `min` and `max` with `key=` and `reverse=`."""
-    said = {k.arg: k.value for k in call.keywords}
-    key, reverse = said.get("key"), said.get("reverse", ast.Constant(False))
-    known = set(said) <= {"key", "reverse"} and isinstance(reverse, ast.Constant)
-    if name not in ("sorted", "min", "max") or len(call.args) > 1 or not known:
-        return
-    order = ", descending=True" if getattr(reverse, "value", False) else ""
-    (given,), counted = call.args, Counting.of(call.args[0])
-    for array in [array_of(spot, given), *([] if counted else [spot.write("jnp.array($xs)", xs=given)])]:
-        if key is None:
-            yield spot.write(f"jnp.sort($array{order})", array=array)
-            continue
-        sort = f"jnp.argsort($values{order})" if name == "sorted" else f"jnp.arg{name}($values)"
-        position = spot.write(sort, values=_mapped(spot, key, array))
-        yield position if counted is not None and counted.plain else f"{array}[{position}]"
+def _descending(spot: Spot, call: ast.Call) -> Iterator[str]:
+    """`sorted(xs, reverse=True)`."""
+    if (found := _DESCENDING.match(call, spot.modules)) is not None:
+        for array in (array_of(spot, found.expr("xs")), spot.write("jnp.array($xs)", **found.holes)):
+            yield spot.write("jnp.sort($array, descending=True)", array=array)
 
 
-def _mapped(spot: Spot, key: ast.expr, array: str) -> str:
-    """What the key gives for every element of the array."""
-    plain = ""
-    if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
-        plain = substituted(spot.code(key.body), {key.args.args[0].arg: array})
-    return plain or spot.write("jax.vmap($key)($array)", key=key, array=array)
+_DESCENDING = Pattern("sorted($xs, reverse=True)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import fresh, plus
@@ -37,9 +38,17 @@ class Filled:
         return not (self.lasts or self.front or isinstance(self.holder, ast.If))
 
 
-def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> tuple[str, ast.expr, bool] | None:
-    """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter, as name, value, and whether it
-    goes to the front."""
+class Addition(NamedTuple):
+    """What a statement adds to a list; `front`: not at its end."""
+
+    statement: ast.stmt
+    name: str
+    value: ast.expr
+    front: bool
+
+
+def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> Addition | None:
+    """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter."""
     to: object = None
     value: object = None
     front = False
@@ -54,7 +63,9 @@ def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> tuple[str, a
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
         item = statement.targets[0]
         to, value = item.value, statement.value if counter and spot.code(item.slice) == counter else None
-    return (to.id, value, front) if isinstance(to, ast.Name) and isinstance(value, ast.expr) else None
+    if isinstance(to, ast.Name) and isinstance(value, ast.expr):
+        return Addition(statement, to.id, value, front)
+    return None
 
 
 _APPEND, _INSERT = Pattern("append($xs, $v)"), Pattern("insert($xs, 0, $v)")
@@ -69,15 +80,17 @@ def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
     for holder in loop.body:
         only = holder.body[0] if isinstance(holder, ast.If) and len(holder.body) == 1 else holder
         added = addition(spot, only, counter) if not getattr(holder, "orelse", None) else None
-        if added is None or added[0] not in made:
+        if added is None or added.name not in made:
             continue
-        statement, value = made[added[0]]
-        if isinstance(only, ast.Assign):  # `[None] * n`, which is stored into
-            if _MADE.match(value, spot.modules):
-                found.append(Filled(added[0], added[1], holder, False, statement, []))
-        elif isinstance(value, ast.List) or spot.code(value) == "list()":
+        statement, value = made[added.name]
+        stored = isinstance(only, ast.Assign)  # into `[None] * n`
+        if (
+            _MADE.match(value, spot.modules)
+            if stored
+            else spot.code(value) == "list()" or isinstance(value, ast.List)
+        ):
             start = value.elts if isinstance(value, ast.List) else []
-            found.append(Filled(added[0], added[1], holder, added[2], statement, start))
+            found.append(Filled(added.name, added.value, holder, added.front, statement, start))
     names = [x.name for x in found]
     return [x for x in found if names.count(x.name) == 1]
 
