@@ -44,31 +44,21 @@ class Addition(NamedTuple):
     statement: ast.stmt
     name: str
     value: ast.expr
-    front: bool
+    front: bool = False
 
 
 def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> Addition | None:
     """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter."""
-    to: object = None
-    value: object = None
-    front = False
-    if isinstance(statement, ast.Expr):
-        found = [(p.match(statement.value, spot.modules), p is _INSERT) for p in (_APPEND, _INSERT)]
-        to, value, front = next(
-            ((m.holes["xs"], m.holes["v"], f) for m, f in found if m), (None, None, False)
-        )
-    elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-        listed = statement.value.elts if isinstance(statement.value, ast.List) else []
-        to, value = statement.target, listed[0] if len(listed) == 1 else None
-    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-        item = statement.targets[0]
-        to, value = item.value, statement.value if counter and spot.code(item.slice) == counter else None
-    if isinstance(to, ast.Name) and isinstance(value, ast.expr):
-        return Addition(statement, to.id, value, front)
+    match statement:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])):
+            return Addition(statement, name, value)
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [ast.Constant(0), value])):
+            return Addition(statement, name, value, front=True)
+        case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([value])):
+            return Addition(statement, name, value)
+        case ast.Assign([ast.Subscript(ast.Name(name), index)], value) if spot.code(index) == counter:
+            return Addition(statement, name, value)
     return None
-
-
-_APPEND, _INSERT = Pattern("append($xs, $v)"), Pattern("insert($xs, 0, $v)")
 
 
 def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
@@ -83,12 +73,8 @@ def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
         if added is None or added.name not in made:
             continue
         statement, value = made[added.name]
-        stored = isinstance(only, ast.Assign)  # into `[None] * n`
-        if (
-            _MADE.match(value, spot.modules)
-            if stored
-            else spot.code(value) == "list()" or isinstance(value, ast.List)
-        ):
+        stored, listed = isinstance(only, ast.Assign), isinstance(value, ast.List)
+        if _MADE.match(value, spot.modules) if stored else listed or spot.code(value) == "list()":
             start = value.elts if isinstance(value, ast.List) else []
             found.append(Filled(added.name, added.value, holder, added.front, statement, start))
     names = [x.name for x in found]

@@ -14,7 +14,7 @@ from jitmagic.fixes.sizes.statements import Known
 from jitmagic.source import scope
 from jitmagic.source.edits import SCOPES, FunctionNode, Text
 from jitmagic.source.pattern import call_of
-from jitmagic.source.signature import add_parameter, statements_of
+from jitmagic.source.signature import add_parameter, body_of
 
 COST = "up to twice the work"
 
@@ -55,7 +55,7 @@ def padded_lengths(spot: Spot) -> Iterator[Change]:
         if not rank:
             rows = tuple((0, v.mask) for v in varying if (parameter, 0) in v.places)
             known[parameter] = Alias(parameter, Masked(0, rows, holds="arrays"))
-    result = lower.body(statements_of(function), known, {}, [v.mask for v in varying])
+    result = lower.body(body_of(function), known, {}, [v.mask for v in varying])
     if not result or not all(m.count for v in result if v is not None for _, m in v.axes):
         return
     inner, edits = spot.fresh(f"{function.name}_padded"), lower.finished()

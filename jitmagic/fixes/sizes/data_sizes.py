@@ -9,7 +9,6 @@ from itertools import islice
 
 from jitmagic.fixes.change import Change, Spot, Tag
 from jitmagic.rules.classify import DATA_SIZED, SIZE_BY_NUMBER
-from jitmagic.source import scope
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import Pattern, stripped
 
@@ -121,9 +120,7 @@ def numbers_as_seen(spot: Spot) -> Iterator[Change]:
             number = values.pop() if len(values) == 1 else None
             if number is None or number < 0:
                 continue
-            computed = None
-            if isinstance(size, ast.Name) and spot.outermost is not None:
-                computed = scope.assigned(spot.outermost, size.id)
+            computed = spot.assigned(size.id) if isinstance(size, ast.Name) else None
             title = f"give `{spot.code(call.func)}` the size {number}, {AS_SEEN}"
             edits = spot.edits().replace(computed or size, str(number))
             yield Change(title, edits, cost=_OTHER, tags=frozenset((Tag.AS_SEEN,)))

@@ -290,8 +290,8 @@ class MaskedCalls(Items):
 
     def _mapped(self, function: ast.expr) -> ast.expr | None:
         """`g` of `jax.vmap(g)`, written there or bound to a name."""
-        if isinstance(function, ast.Name) and self.spot.outermost is not None:
-            function = scope.assigned(self.spot.outermost, function.id) or function
+        if isinstance(function, ast.Name):
+            function = self.spot.assigned(function.id) or function
         match function:
             case ast.Call(args=[mapped], keywords=[]) if self.spot.full(function) == "jax.vmap":
                 return mapped

@@ -82,7 +82,7 @@ class Bodies(Statements):
         given = {p: _renamed(v, inner) for p, v in values.items()}
         found = self._followed[function] = _Followed(given, list(inner.values()), None, [])
         known: Known = {p: Alias(p, v) for p, v in given.items()}
-        found.results = self.body(signature.statements_of(function), known, {})
+        found.results = self.body(signature.body_of(function), known, {})
         return found
 
     def finished(self) -> Edits:
