@@ -13,7 +13,7 @@ from jitmagic.fixes.loops.stacked import as_stacked
 from jitmagic.rules.words import listed
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode
-from jitmagic.source.pattern import atom
+from jitmagic.source.pattern import bare
 
 
 def collected_lists(spot: Spot) -> Iterator[Change]:
@@ -44,7 +44,7 @@ def _collected(
     values = [_value(spot, inner, x, edits) for x in found]
     carry, ys = map(spot.code, leave.elts)
     results = [ys] if ys != "None" else []
-    edits.replace(leave, f"{atom(carry) if ',' in carry else carry}, {group([*results, *values])}")
+    edits.replace(leave, f"{bare(carry)}, {group([*results, *values])}")
     inside = set(spot.text.within(inner, ast.Name))
     uses = [n for n in spot.text.own(outer, ast.Name) if isinstance(n.ctx, ast.Load) and n not in inside]
     again = "".join(as_stacked(spot, edits, [n for n in uses if n.id == x.name], x.value) for x in found)
@@ -71,22 +71,22 @@ def _bound(spot: Spot, loop: LaxLoop, edits: Edits, names: Sequence[str], again:
     """Bind what the loop gives, and the lists beside it; `kept`: the body gave something beside its state before."""
     statement, parent = spot.text.statement(loop.call), spot.text.parents[loop.call]
     carry, ys, rest = "_", "_", ""
-    part = loop.call
+    part: ast.AST = loop.call
     if isinstance(parent, ast.Subscript) and spot.code(parent.slice) in ("0", "1"):
-        part = parent  # type: ignore[assignment]
-    target = (
-        statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-    )
-    if target is not None and isinstance(statement, ast.Assign) and statement.value is part:
-        carry = spot.code(target)
-        if part is loop.call:
-            if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
-                raise LookupError("the results of the scan have one name")
-            carry, ys = map(spot.code, target.elts)
-    elif not (isinstance(statement, ast.Expr) and statement.value is loop.call):
-        carry = spot.fresh("result")
-        rest = edits.replace(part, carry).code(statement) + "\n"
+        part = parent
+    match statement:
+        case ast.Assign([ast.Tuple([first, second])], value) if value is loop.call:
+            carry, ys = spot.code(first), spot.code(second)
+        case ast.Assign([_], value) if value is loop.call:
+            raise LookupError("the results of the scan have one name")
+        case ast.Assign([target], value) if value is part:
+            carry = spot.code(target)
+        case ast.Expr(value) if value is loop.call:
+            pass
+        case _:
+            carry = spot.fresh("result")
+            rest = edits.replace(part, carry).code(statement) + "\n"
     if part is not loop.call and spot.code(parent.slice) == "1":  # type: ignore[attr-defined]
         carry, ys = "_", carry
-    bound = f"{atom(carry) if ',' in carry else carry}, {group([*([ys] if kept else []), *names])}"
+    bound = f"{bare(carry)}, {group([*([ys] if kept else []), *names])}"
     edits.statements(statement, f"{bound} = {spot.code(loop.call)}\n{again}{rest}")
