@@ -29,13 +29,12 @@ from jitmagic.fixes.inputs.read_values import left_out, read_values
 from jitmagic.fixes.inputs.split_functions import split_functions
 from jitmagic.fixes.loops.bodies import loop_functions
 from jitmagic.fixes.loops.collected import collected_lists
-from jitmagic.fixes.loops.elements import builtin_calls, elements, positions
+from jitmagic.fixes.loops.elements import builtin_calls, elements
 from jitmagic.fixes.loops.filled import selected_lists
-from jitmagic.fixes.loops.mapped import mapped_calls, mapped_comprehensions, reductions
+from jitmagic.fixes.loops.mapped import mapped_calls, mapped_comprehensions
 from jitmagic.fixes.loops.scanned import scanned_loops
 from jitmagic.fixes.loops.starts import growing_states, loop_starts
-from jitmagic.fixes.loops.traced_loops import counted_loops, stopping_loops
-from jitmagic.fixes.loops.unrolled import counting_loops, nested_loops
+from jitmagic.fixes.loops.traced_loops import counted_loops, counting_loops, nested_loops, stopping_loops
 from jitmagic.fixes.numerics.finite_formulas import finite_formulas
 from jitmagic.fixes.numerics.strong_types import strong_starts
 from jitmagic.fixes.numerics.type_tests import type_tests
@@ -72,10 +71,9 @@ from jitmagic.fixes.randomness.host_draws import host_draws
 from jitmagic.fixes.randomness.key_arguments import captured_keys, default_keys, fixed_keys
 from jitmagic.fixes.randomness.own_jits import own_jits
 from jitmagic.fixes.randomness.reused_keys import reused_keys
-from jitmagic.fixes.sizes.as_seen import numbers_as_seen, results_as_seen
 from jitmagic.fixes.sizes.buckets import padded_lengths
-from jitmagic.fixes.sizes.counts import different_values
-from jitmagic.fixes.sizes.ragged import masked_selections
+from jitmagic.fixes.sizes.data_sizes import different_values, numbers_as_seen, results_as_seen
+from jitmagic.fixes.sizes.masked_functions import masked_selections
 from jitmagic.fixes.sizes.shape_arithmetic import shape_arithmetic
 from jitmagic.fixes.sizes.windows import windows
 from jitmagic.fixes.stores import returned_arguments, updates
@@ -138,7 +136,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (checks.checks, _ASKED),
     (conditional.operators, _ASKED),
     (elements, _ASKED),
-    (positions, _ASKED),
     (builtin_calls, _ASKED),
     (selected_lists, "tracer-bool"),
     (branching.matching, _ASKED),
@@ -191,7 +188,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (scanned_loops, "unrolled-loop"),
     (mapped_comprehensions, "unrolled-loop"),
     (mapped_calls, "unrolled-loop"),
-    (reductions, "unrolled-loop"),
     (finite_formulas, "nan"),
     (type_tests, "jit-differs-from-eager user-error"),
     (narrow_types, _CUT),

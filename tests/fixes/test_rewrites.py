@@ -558,11 +558,6 @@ CASES = {
         "def f(xs):\n    return jnp.where(jnp.any(xs > 2), jnp.argmax(xs > 2), -1)\n",
         ["f(jnp.arange(5.0))", "f(jnp.arange(2.0))"],
     ),
-    "smallest by a key": (
-        "def f(xs, a):\n    return min(xs, key=lambda x: (x - a) ** 2)\n",
-        "def f(xs, a):\n    return xs[jnp.argmin((xs - a) ** 2)]\n",
-        ["f(jnp.arange(5.0), 2.2)"],
-    ),
     "sorted the other way": (
         "def f(xs):\n    return sorted(xs, reverse=True)[0]\n",
         "def f(xs):\n    return jnp.sort(xs, descending=True)[0]\n",
@@ -759,6 +754,24 @@ UNFIXABLE = {
     "data-dependent result": ("def f(x):\n    return x[x > 1]\n", ["f(jnp.arange(4.0))"]),
     "text": ("def f(x):\n    return len('a' if x > 0 else 'bc')\n", ["f(jnp.float32(1.0))"]),
     "the user's own error": ("def f(x):\n    return x @ jnp.ones(7)\n", ["f(jnp.arange(3.0))"]),
+    "place of a value in a list": (
+        "def f(a, b, c):\n    return [a, b].index(c + 1)\n",
+        ["f(*jnp.array([3, 4, 3]))"],
+    ),
+    "number with the smallest value": (
+        "def f(xs, a):\n    return min(range(len(xs)), key=lambda i: abs(xs[i] - a))\n",
+        ["f(jnp.arange(5.0), 2.2)"],
+    ),
+    "list that a counted loop fills": (
+        "def f(x, n):\n    seen = []\n    def body(s):\n        x, k = s\n        seen.append(x)\n"
+        "        return 2 * x, k + 1\n    x, _ = jax.lax.while_loop(lambda s: s[1] < n, body, (x, 0))\n"
+        "    return x, seen\n",
+        ["f(1.0, 3)"],
+    ),
+    "reduction by a function": (
+        "def f(v, ws):\n    return functools.reduce(lambda s, w: jnp.tanh(s * w) + w * v, ws, 1.0)\n",
+        ["f(2.0, jnp.ones(40))"],
+    ),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }
 

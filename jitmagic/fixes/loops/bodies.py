@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from jitmagic.fixes.branches.output_types import joined
+from jitmagic.fixes.branches.structures import OutputWriter
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.loops.iterations import zeros
 from jitmagic.fixes.loops.lax_calls import LaxLoop, definition, lax_loops, returned, spelt_out
-from jitmagic.source.pattern import atom, in_brackets
+from jitmagic.source.pattern import atom, bare, in_brackets
 from jitmagic.tracing.messages import loop_complaint
 
 STATE_ONLY = "return a pair from the scan's body: its state, and no result of the iteration"
@@ -20,8 +22,6 @@ FILLED = "start the loop with everything that its body gives, zeros at first"
 _DISPLAYS = (ast.Dict, ast.Tuple, ast.List)
 Tree = Any
 """Shapes and dtypes in dicts, tuples and lists."""
-Known = Mapping[tuple[tuple[int, ...], str], str]
-"""Names of arrays by their shape and dtype."""
 
 
 def loop_functions(spot: Spot) -> Iterator[Change]:
@@ -51,9 +51,7 @@ def _paired(loop: LaxLoop) -> Iterator[Change]:
                 value, _as(value, spot, f"{_tuple(state)}, {rest[0] if len(rest) == 1 else _tuple(rest)}")
             )
         code = spot.code(value)
-        pair = (
-            f"({code}), None" if isinstance(value, ast.Tuple) and not in_brackets(code) else f"{code}, None"
-        )
+        pair = f"{bare(code)}, None"
         whole.replace(value, f"({pair})" if isinstance(loop.body, ast.Lambda) else pair)
     if split:
         yield Change(STATE_AND_REST, split)
@@ -129,9 +127,20 @@ def _fitted(loop: LaxLoop) -> Iterator[Change]:
         return
     named = loop.spelt_out(loop.start)
     start = named if isinstance(named, _DISPLAYS) else loop.start
-    new = _widened(spot, start, before, after, dict(_named(before, start)))
-    if new != spot.code(start):
+    new = _widened(spot, spot.code(start), before, after)
+    if new and new != spot.code(start):
         yield Change(FILLED, spot.edits().replace(start, new), sure=False)
+
+
+def _widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
+    """A start value with zeros for what it lacks, like an array in it where one has that form."""
+    import jax
+
+    start = ast.parse(code, mode="eval").body
+    want = joined([before, after], [start, None])
+    named = {(w.shape, w.dtype): w.name for w in jax.tree.leaves(want) if w.name and w.shape}
+    want = jax.tree.map(lambda w: replace(w, name=w.name or named.get((w.shape, w.dtype), "")), want)
+    return OutputWriter(spot.modules).written(start, code, before, want)
 
 
 def _probe(loop: LaxLoop, parts: int = 1) -> str:
@@ -191,70 +200,3 @@ def _lengthened(loop: LaxLoop, parts: list[str], before: Tree, after: Tree) -> s
 
 def _key(key: object) -> str:
     return f'"{key}"' if isinstance(key, str) else repr(key)
-
-
-# --- a start with more in it
-
-
-def _widened(spot: Spot, node: ast.expr, before: Tree, after: Tree, known: Known) -> str:
-    """A start value with zeros for what it lacks."""
-    code = spot.code(node)
-    if before is None and after is not None:
-        return _zeros(spot, after, known)
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        more = [f"{_key(k)}: {_zeros(spot, v, known)}" for k, v in after.items() if k not in before]
-        if not isinstance(node, ast.Dict):
-            return f"{{**{atom(code)}, {', '.join(more)}}}" if more else code
-        said = [
-            (k, v, k.value)
-            for k, v in zip(node.keys, node.values, strict=True)
-            if isinstance(k, ast.Constant)
-        ]
-        parts = [
-            f"{spot.code(k)}: {_widened(spot, v, before[n], after[n], known)}"
-            for k, v, n in said
-            if n in before and n in after
-        ]
-        return f"{{{', '.join([*parts, *more])}}}" if len(parts) == len(node.keys) else code
-    if isinstance(after, tuple | list):
-        old = list(before) if isinstance(before, tuple | list) else [before]
-        nodes = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
-        if len(nodes) != len(old) or len(after) < len(old):
-            return code
-        pairs = zip(nodes, old, after, strict=False)
-        parts = [_widened(spot, n, b, a, known) for n, b, a in pairs]
-        parts += [_zeros(spot, a, known) for a in after[len(old) :]]
-        if parts == [spot.code(n) for n in nodes]:
-            return code
-        return f"[{', '.join(parts)}]" if isinstance(after, list) else _tuple(parts)
-    return code
-
-
-def _named(tree: Tree, node: ast.expr) -> Iterator[tuple[tuple[tuple[int, ...], str], str]]:
-    """Names in a display of start values, by the shape and dtype of what they hold."""
-    if isinstance(tree, Mapping) and isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value in tree:
-                yield from _named(tree[key.value], value)
-    elif (
-        isinstance(tree, tuple | list)
-        and isinstance(node, ast.Tuple | ast.List)
-        and len(tree) == len(node.elts)
-    ):
-        for part, value in zip(tree, node.elts, strict=True):
-            yield from _named(part, value)
-    elif isinstance(node, ast.Name) and hasattr(tree, "shape") and tree.shape:
-        yield (tuple(tree.shape), str(tree.dtype)), node.id
-
-
-def _zeros(spot: Spot, tree: Tree, known: Known) -> str:
-    """Source of zeros of this structure."""
-    if isinstance(tree, Mapping):
-        return f"{{{', '.join(f'{_key(k)}: {_zeros(spot, v, known)}' for k, v in tree.items())}}}"
-    if isinstance(tree, tuple | list):
-        parts = [_zeros(spot, v, known) for v in tree]
-        return f"[{', '.join(parts)}]" if isinstance(tree, list) else _tuple(parts)
-    shape, dtype = tuple(tree.shape), str(tree.dtype)
-    if (shape, dtype) in known:
-        return spot.write("jnp.zeros_like($name)", name=known[shape, dtype])
-    return zeros(spot, shape, dtype)

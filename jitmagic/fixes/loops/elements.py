@@ -6,13 +6,14 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from jitmagic.fixes.branches.conditional import statement_asks
 from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import array_of, rows
 from jitmagic.source.edits import Edits, Text
-from jitmagic.source.loops import Counting, Turns
+from jitmagic.source.loops import Turns
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import Pattern, atom, expression, same, stripped
+from jitmagic.source.pattern import Pattern, atom, expression, stripped
 
 ELEMENTWISE = frozenset(
     "abs absolute exp log log1p expm1 sqrt square sin cos tan tanh sign maximum minimum where isnan isinf isfinite "
@@ -22,20 +23,18 @@ ELEMENTWISE = frozenset(
 BUILTINS = {"min": "min", "max": "max", "any": "any", "all": "all", "sorted": "sort", "round": "round",
             "abs": "abs", "sum": "sum", "bool": "bool_"}  # fmt: skip
 """Python's functions that ask for the truth of what they are given, and those of `jnp` that do not."""
+_INFINITE = "without any, the result is infinite"
 FILTERED = {
-    "sum": "jnp.sum(jnp.where($test, $element, 0))", "len": "jnp.sum($test)", "any": "jnp.any($test & $element)",
-    "all": "jnp.all(jnp.logical_not($test) | $element)", "max": "jnp.max(jnp.where($test, $element, -jnp.inf))",
-    "min": "jnp.min(jnp.where($test, $element, jnp.inf))", "next": "$element[jnp.argmax($test)]",
+    "sum": ("jnp.sum(jnp.where($test, $element, 0))", "add up those that count", ""),
+    "len": ("jnp.sum($test)", "count those that count", ""),
+    "any": ("jnp.any($test & $element)", "ask any", ""),
+    "all": ("jnp.all(jnp.logical_not($test) | $element)", "ask all", ""),
+    "max": ("jnp.max(jnp.where($test, $element, -jnp.inf))", "take the greatest", _INFINITE),
+    "min": ("jnp.min(jnp.where($test, $element, jnp.inf))", "take the smallest", _INFINITE),
+    "next": ("$element[jnp.argmax($test)]", "take the first that counts",
+             "where none counts, it is the first and not an error"),
 }  # fmt: skip
-"""A call over elements that are filtered, over all of them."""
-_WORDS = {
-    "sum": "add up those that count", "any": "ask any", "all": "ask all", "max": "take the greatest",
-    "min": "take the smallest", "len": "count those that count", "next": "take the first that counts",
-}  # fmt: skip
-_COSTS = {
-    "max": "without any, the result is infinite", "min": "without any, the result is infinite",
-    "next": "where none counts, it is the first and not an error",
-}  # fmt: skip
+"""A call over elements that are filtered: over all of them, in words, and what it costs where it has no default."""
 _SIMPLE = (
     ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.Attribute, ast.operator, ast.unaryop,
     ast.cmpop, ast.expr_context,
@@ -57,35 +56,14 @@ def elements(spot: Spot) -> Iterator[Change]:
         if test and element:  # `kept = [x for x in xs if x > 0]`, of which what follows has to make something
             edits.replace(given, f"{atom(element)}[{test}]")
             yield Change("select with a mask, not element by element", edits)
-    name = _python(spot, call, _WORDS) if call is not None else ""
+    name = _python(spot, call, FILTERED) if call is not None else ""
     if call is None or not name or len(call.args) > 1 + (name == "next"):
         return
     default = spot.code(call.args[1]) if call.args[1:] else ""
-    title = (
-        f"keep all elements, and {_WORDS[name]}" if found.test else _title(name, spot.write(f"jnp.{name}"))
-    )
-    cost = _COSTS.get(name, "") if found.test and not default else ""
+    _, words, cost = FILTERED[name]
+    title = f"keep all elements, and {words}" if found.test else _title(spot, name, spot.write(f"jnp.{name}"))
+    cost = cost if found.test and not default else ""
     for new in _forms(spot, name, found, default):
-        yield Change(title, spot.edits().replace(call, new), cost=cost, sure=not cost)
-
-
-def positions(spot: Spot) -> Iterator[Change]:
-    """`xs.index(max(xs))`, `xs.index(v)` and `xs.count(v)` of a list of traced values."""
-    for call in spot.on_line(ast.Call) if not statement_asks(spot) else ():
-        if not isinstance(call.func, ast.Attribute) or len(call.args) != 1:
-            continue
-        listed, (wanted,), cost, method = call.func.value, call.args, "", call.func.attr
-        extreme = isinstance(wanted, ast.Call) and _python(spot, wanted, ("min", "max"))
-        if method == "index" and isinstance(wanted, ast.Call) and extreme and same(wanted.args[0], listed):
-            new = spot.write(f"jnp.arg{extreme}(jnp.array($xs))", xs=listed)
-        elif method == "index":
-            new = spot.write("jnp.argmax(jnp.array($xs) == $v)", xs=listed, v=wanted)
-            cost = "without any, it is 0 and not an error"
-        elif method == "count":
-            new = spot.write("jnp.sum(jnp.array($xs) == $v)", xs=listed, v=wanted)
-        else:
-            continue
-        title = f"work on the array in place of the list's `.{method}`"
         yield Change(title, spot.edits().replace(call, new), cost=cost, sure=not cost)
 
 
@@ -94,28 +72,15 @@ def builtin_calls(spot: Spot) -> Iterator[Change]:
     for call in spot.on_line(ast.Call) if not statement_asks(spot) else ():
         name = _python(spot, call, BUILTINS)
         if name and call.args and not any(isinstance(a, ast.Starred) for a in call.args):
-            for new in _keyed(spot, name, call) if call.keywords else _counterparts(spot, name, call):
-                title = _title(name, new.partition("(")[0], spot)
+            for new in _descending(spot, call) if call.keywords else _counterparts(spot, name, call):
+                title = _title(spot, name, new.partition("(")[0])
                 yield Change(title, spot.edits().replace(call, new))
 
 
-def _title(name: str, new: str, spot: Spot | None = None) -> str:
-    if spot is not None and not f"{spot.modules.full(new) or new}.".startswith(("jax.numpy.", "jnp.")):
+def _title(spot: Spot, name: str, new: str) -> str:
+    if not f"{spot.modules.full(new) or new}.".startswith(("jax.numpy.", "jnp.")):
         return f"work on the array in place of Python's `{name}`"
     return f"call `{new}` in place of Python's `{name}`"
-
-
-def statement_asks(spot: Spot) -> bool:
-    """The place is the test of an `if` or `while` (or a part of it), which is rewritten as a whole."""
-    inner: ast.AST | None = None
-    for node in spot.path:
-        if isinstance(node, ast.If | ast.While):
-            first = spot.path[0]
-            return inner is node.test and not (isinstance(first, ast.Call) and _python(spot, first, BUILTINS))
-        if isinstance(node, ast.Call | ast.Lambda | ast.Subscript) and inner is not None:
-            return False
-        inner = node
-    return False
 
 
 def _python(spot: Spot, call: ast.Call, names: Collection[str]) -> str:
@@ -182,7 +147,7 @@ def _forms(spot: Spot, name: str, e: Elements, default: str) -> Iterator[str]:
     """Source of the call on arrays; the form over the whole array first."""
 
     def form(element: str, test: str) -> str:
-        template = FILTERED[name] if test else f"jnp.{name}($element)"
+        template = FILTERED[name][0] if test else f"jnp.{name}($element)"
         if name == "next" and Pattern("arange(len($xs))").match(expression(element) or node, spot.modules):
             template = "jnp.argmax($test)"
         new = spot.write(template, element=element, test=test)
@@ -243,27 +208,11 @@ def _counterpart(spot: Spot, name: str, call: ast.Call) -> str:
     return spot.write(f"jnp.{BUILTINS[name]}($*given)", given=", ".join([first, *others]))
 
 
-def _keyed(spot: Spot, name: str, call: ast.Call) -> Iterator[str]:
-    """`sorted`, `min` and `max` with `key=` and `reverse=`."""
-    said = {k.arg: k.value for k in call.keywords}
-    key, reverse = said.get("key"), said.get("reverse", ast.Constant(False))
-    known = set(said) <= {"key", "reverse"} and isinstance(reverse, ast.Constant)
-    if name not in ("sorted", "min", "max") or len(call.args) > 1 or not known:
-        return
-    order = ", descending=True" if getattr(reverse, "value", False) else ""
-    (given,), counted = call.args, Counting.of(call.args[0])
-    for array in [array_of(spot, given), *([] if counted else [spot.write("jnp.array($xs)", xs=given)])]:
-        if key is None:
-            yield spot.write(f"jnp.sort($array{order})", array=array)
-            continue
-        sort = f"jnp.argsort($values{order})" if name == "sorted" else f"jnp.arg{name}($values)"
-        position = spot.write(sort, values=_mapped(spot, key, array))
-        yield position if counted is not None and counted.plain else f"{array}[{position}]"
+def _descending(spot: Spot, call: ast.Call) -> Iterator[str]:
+    """`sorted(xs, reverse=True)`."""
+    if (found := _DESCENDING.match(call, spot.modules)) is not None:
+        for array in (array_of(spot, found.expr("xs")), spot.write("jnp.array($xs)", **found.holes)):
+            yield spot.write("jnp.sort($array, descending=True)", array=array)
 
 
-def _mapped(spot: Spot, key: ast.expr, array: str) -> str:
-    """What the key gives for every element of the array."""
-    plain = ""
-    if isinstance(key, ast.Lambda) and len(key.args.args) == 1:
-        plain = substituted(spot.code(key.body), {key.args.args[0].arg: array})
-    return plain or spot.write("jax.vmap($key)($array)", key=key, array=array)
+_DESCENDING = Pattern("sorted($xs, reverse=True)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import fresh, plus
@@ -37,27 +38,27 @@ class Filled:
         return not (self.lasts or self.front or isinstance(self.holder, ast.If))
 
 
-def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> tuple[str, ast.expr, bool] | None:
-    """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter, as name, value, and whether it
-    goes to the front."""
-    to: object = None
-    value: object = None
-    front = False
-    if isinstance(statement, ast.Expr):
-        found = [(p.match(statement.value, spot.modules), p is _INSERT) for p in (_APPEND, _INSERT)]
-        to, value, front = next(
-            ((m.holes["xs"], m.holes["v"], f) for m, f in found if m), (None, None, False)
-        )
-    elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-        listed = statement.value.elts if isinstance(statement.value, ast.List) else []
-        to, value = statement.target, listed[0] if len(listed) == 1 else None
-    elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-        item = statement.targets[0]
-        to, value = item.value, statement.value if counter and spot.code(item.slice) == counter else None
-    return (to.id, value, front) if isinstance(to, ast.Name) and isinstance(value, ast.expr) else None
+class Addition(NamedTuple):
+    """What a statement adds to a list; `front`: not at its end."""
+
+    statement: ast.stmt
+    name: str
+    value: ast.expr
+    front: bool = False
 
 
-_APPEND, _INSERT = Pattern("append($xs, $v)"), Pattern("insert($xs, 0, $v)")
+def addition(spot: Spot, statement: ast.stmt, counter: str = "") -> Addition | None:
+    """`xs.append(v)`, `xs.insert(0, v)`, `xs += [v]`, or `xs[i] = v` with a counter."""
+    match statement:
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])):
+            return Addition(statement, name, value)
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "insert"), [ast.Constant(0), value])):
+            return Addition(statement, name, value, front=True)
+        case ast.AugAssign(ast.Name(name), ast.Add(), ast.List([value])):
+            return Addition(statement, name, value)
+        case ast.Assign([ast.Subscript(ast.Name(name), index)], value) if spot.code(index) == counter:
+            return Addition(statement, name, value)
+    return None
 
 
 def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
@@ -69,15 +70,13 @@ def filled_lists(spot: Spot, loop: ast.For) -> list[Filled]:
     for holder in loop.body:
         only = holder.body[0] if isinstance(holder, ast.If) and len(holder.body) == 1 else holder
         added = addition(spot, only, counter) if not getattr(holder, "orelse", None) else None
-        if added is None or added[0] not in made:
+        if added is None or added.name not in made:
             continue
-        statement, value = made[added[0]]
-        if isinstance(only, ast.Assign):  # `[None] * n`, which is stored into
-            if _MADE.match(value, spot.modules):
-                found.append(Filled(added[0], added[1], holder, False, statement, []))
-        elif isinstance(value, ast.List) or spot.code(value) == "list()":
+        statement, value = made[added.name]
+        stored, listed = isinstance(only, ast.Assign), isinstance(value, ast.List)
+        if _MADE.match(value, spot.modules) if stored else listed or spot.code(value) == "list()":
             start = value.elts if isinstance(value, ast.List) else []
-            found.append(Filled(added[0], added[1], holder, added[2], statement, start))
+            found.append(Filled(added.name, added.value, holder, added.front, statement, start))
     names = [x.name for x in found]
     return [x for x in found if names.count(x.name) == 1]
 

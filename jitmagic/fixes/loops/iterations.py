@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.loops.heads import Counted, fresh
-from jitmagic.fixes.stores.rebinding import rebinding
+from jitmagic.fixes.stores.rebinding import SIGNS
 from jitmagic.source import scope
-from jitmagic.source.edits import SCOPES, CannotEdit, Edits, Text, indented
+from jitmagic.source.edits import CannotEdit, Text, indented
 from jitmagic.source.loops import LoopBody, LoopNode, mutates
 from jitmagic.source.pattern import atom, call_of
 
@@ -28,18 +28,6 @@ class Iteration:
     """Assignments in front of the loop, for names that have no value there."""
     starts: tuple[str, ...] = ()
     """What the carried names begin with, where not with themselves."""
-
-
-def rebindings(spot: Spot, statements: Iterable[ast.stmt]) -> Edits:
-    """Stores into items of a name as rebinding of the name."""
-    edits = spot.edits()
-    for statement in statements:
-        for small in (
-            () if isinstance(statement, SCOPES) else spot.text.own(statement, ast.Assign, ast.AugAssign)
-        ):
-            if (new := rebinding(spot, small)) is not None:
-                edits.replace(small, f"{new[0]} = {new[1]}")
-    return edits
 
 
 def iteration(
@@ -75,16 +63,13 @@ def _first_values(spot: Spot, code: str, missing: set[str], known: set[str], own
 
 
 def _zeros(spot: Spot, name: str) -> str:
-    """A value of the form that the only assignment to a name gives it, which the first iteration replaces."""
-    value = scope.assigned(spot.outermost, name) if spot.outermost is not None else None
+    """Zeros of the form that the only assignment to a name gives it, which the first iteration replaces; a number of
+    Python's where that has the same type."""
+    value = spot.assigned(name)
     forms = {(s.shape, s.dtype) for s in spot.seen(value)} if value is not None else set()
     if len(forms) != 1:
         raise CannotEdit(f"{name} has no value before the loop")
-    return zeros(spot, *forms.pop())
-
-
-def zeros(spot: Spot, shape: tuple[int, ...], dtype: str) -> str:
-    """Source of zeros of a shape and dtype; a number of Python's where that has the same type."""
+    shape, dtype = forms.pop()
     numbers = {"float": "0.0", "int": "0", "bool": "False", "uint": "0"}
     kind = dtype.rstrip("0123456789_")
     if not shape and kind in numbers:
@@ -145,12 +130,12 @@ def _stepping(spot: Spot, step: Iteration, code: str, counter: str = "") -> tupl
 
 def _one_line(code: str, name: str) -> str:
     """The new value where the body is nothing but `name = value`."""
-    text, node = Text(code), ast.parse(code).body[0]
-    if "\n" in code.strip() or "#" in code or len(text.tree.body) > 1:
+    text = Text(code)
+    if "\n" in code.strip() or "#" in code:
         return ""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-        return text.code(node.value)
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        sign = code.strip().removeprefix(name).strip().partition("=")[0].strip()
-        return f"{name} {sign} {atom(text.code(node.value))}"
+    match text.tree.body:
+        case [ast.Assign([ast.Name()], value)]:
+            return text.code(value)
+        case [ast.AugAssign(ast.Name(), op, value)]:
+            return f"{name} {SIGNS[type(op)]} {atom(text.code(value))}"
     return ""

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.source.edits import FunctionNode
-from jitmagic.source.modules import last_name
+from jitmagic.source.modules import argument_at, last_name
 
 Given = FunctionNode | ast.Lambda
-_PARAMETERS = {
-    "scan": ("f", "init", "xs", "length"), "while_loop": ("cond_fun", "body_fun", "init_val"),
-    "fori_loop": ("lower", "upper", "body_fun", "init_val"),
-}  # fmt: skip
+_PARTS = {
+    "scan": {"body": "f", "start": "init", "xs": "xs", "length": "length"},
+    "while_loop": {"test": "cond_fun", "body": "body_fun", "start": "init_val"},
+    "fori_loop": {"low": "lower", "high": "upper", "body": "body_fun", "start": "init_val"},
+}
+"""The parameters of each loop in their order, by names that the three of them share."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +31,15 @@ class LaxLoop:
     def of(cls, spot: Spot, call: ast.Call) -> LaxLoop | None:
         """The call as a loop, None where it is none or its body and start are not given."""
         name = (spot.full(call) or last_name(call.func)).rpartition(".")[2]
-        found = cls(spot, call, name) if name in _PARAMETERS else None
+        found = cls(spot, call, name) if name in _PARTS else None
         return found if found is not None and {"body", "start"} <= set(found.parts) else None
 
     @property
     def parts(self) -> dict[str, ast.expr]:
-        """What it is given, by the names that the three of them share: body, start, test, low, high, xs, length."""
-        names = _PARAMETERS[self.name]
-        plain = {n: a for n, a in zip(names, self.call.args, strict=False) if not isinstance(a, ast.Starred)}
-        said = plain | {k.arg: k.value for k in self.call.keywords if k.arg}
-        shared = {"f": "body", "body_fun": "body", "init": "start", "init_val": "start", "cond_fun": "test",
-                  "lower": "low", "upper": "high"}  # fmt: skip
-        return {shared.get(n, n): a for n, a in said.items()}
+        """What it is given, where that can be seen."""
+        named = enumerate(_PARTS[self.name].items())
+        given = {part: argument_at(self.call, at, name) for at, (part, name) in named}
+        return {part: node for part, node in given.items() if node is not None}
 
     @property
     def start(self) -> ast.expr:

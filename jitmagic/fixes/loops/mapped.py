@@ -1,4 +1,4 @@
-"""Comprehensions, `map` and `functools.reduce`, which are written out while jax traces, as `vmap` and `scan`."""
+"""Comprehensions and `map`, which are written out while jax traces, as `vmap`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.fixes.loops.heads import array_of, rows
-from jitmagic.fixes.loops.scanned import FEWER, SCAN
+from jitmagic.fixes.loops.heads import rows
+from jitmagic.fixes.loops.scanned import FEWER
 from jitmagic.fixes.loops.stacked import as_stacked, stacks, uses_after
-from jitmagic.fixes.loops.traced_loops import FORI
-from jitmagic.source.loops import Counting, Turns
+from jitmagic.source.loops import Turns
 from jitmagic.source.modules import dotted
 from jitmagic.source.pattern import atom
 
@@ -79,23 +78,3 @@ def _placed(spot: Spot, node: ast.expr, mapped: str, value: ast.expr) -> Iterato
     else:
         edits.replace(node, f"list({mapped})")
     yield Change(title, edits, claim=FEWER)
-
-
-def reductions(spot: Spot) -> Iterator[Change]:
-    """`functools.reduce(f, xs, start)` as a `scan`, over a range as a `fori_loop`."""
-    for call in spot.on_line(ast.Call):
-        if spot.full(call) != "functools.reduce" or not 2 <= len(call.args) <= 3:
-            continue
-        function, looped, *start = call.args
-        edits, numbers = spot.edits(), Counting.of(looped)
-        if numbers is not None and numbers.stop is not None and numbers.step is None and start:
-            low = numbers.start or "0"
-            looping = spot.write("lax.fori_loop($low, $high, lambda i, state: $function(state, i), $start)",
-                                 low=low, high=numbers.stop, function=function, start=start[0])  # fmt: skip
-            yield Change(FORI, edits.replace(call, looping), claim=FEWER)
-            continue
-        xs = array_of(spot, looped)
-        first, rest = (spot.code(start[0]), xs) if start else (f"{atom(xs)}[0]", f"{atom(xs)}[1:]")
-        scan = spot.write("lax.scan(lambda state, x: ($function(state, x), None), $first, $rest)[0]",
-                          function=function, first=first, rest=rest)  # fmt: skip
-        yield Change(SCAN, edits.replace(call, scan), claim=FEWER)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.loops.filled import Filled, filled_lists, without_lists
 from jitmagic.fixes.loops.heads import counted, fresh, rows
-from jitmagic.fixes.loops.iterations import Iteration, function, group, iteration, rebindings
+from jitmagic.fixes.loops.iterations import Iteration, function, group, iteration
 from jitmagic.fixes.loops.stacked import as_stacked, uses_after
+from jitmagic.fixes.stores.rebinding import rebindings
 from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Edits
 from jitmagic.source.loops import LoopBody, Turns

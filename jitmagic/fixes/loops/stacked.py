@@ -45,40 +45,39 @@ def as_stacked(spot: Spot, edits: Edits, uses: Sequence[ast.Name], value: ast.ex
 def _use_of_rows(spot: Spot, node: ast.Name) -> tuple[ast.AST, str] | None:
     """What stands for a use of a list in which each entry is an array; None where it has to be a list."""
     parent, name = spot.text.parents[node], node.id
-    if isinstance(parent, ast.Call) and node in parent.args:
-        if stacks(spot, parent):
+    match parent:
+        case ast.Call() if stacks(spot, parent):
             return parent, name
-        if _is(parent, "sum", node):
+        case ast.Call(ast.Name("sum"), [_], []):
             return parent, f"{name}.sum(0)"
-        fits = _is(parent, "len", node) or spot.full(parent).startswith("jax.numpy.")
-        return (node, name) if fits else None
-    if isinstance(parent, ast.Starred) and _joins(spot, spot.text.parents[parent]):
-        return spot.text.parents[parent], name
-    rows = isinstance(parent, ast.Subscript) and parent.value is node
-    return (node, name) if rows or isinstance(parent, ast.Starred | ast.For | ast.comprehension) else None
+        case ast.Call(func, arguments) if node in arguments:
+            own = isinstance(func, ast.Name) and func.id == "len"
+            return (node, name) if own or spot.full(parent).startswith("jax.numpy.") else None
+        case ast.Starred() if _joins(spot, spot.text.parents[parent]):
+            return spot.text.parents[parent], name
+        case ast.Subscript(value) if value is not node:
+            return None
+        case ast.Subscript() | ast.Starred() | ast.For() | ast.comprehension():
+            return node, name
+    return None
 
 
 def _use_of_several(spot: Spot, node: ast.Name) -> tuple[ast.AST, str] | None:
     """What stands for a use of a list in which each entry is a tuple of arrays."""
     parent, name = spot.text.parents[node], node.id
     around = spot.text.parents.get(parent)
-    if isinstance(parent, ast.Starred) and isinstance(around, ast.Call):
-        return (around, name) if _joins(spot, around) or _is(around, "zip", parent) else None
-    if isinstance(parent, ast.Subscript) and parent.value is node:
-        return parent, spot.write("jax.tree.map(lambda v: v[$at], $$n)", at=parent.slice, n=name)
-    return (parent, spot.write("jnp.stack($$n, axis=1)", n=name)) if stacks(spot, parent) else None
+    match parent, around:
+        case ast.Starred(), ast.Call(ast.Name("zip"), [_], []) as whole:
+            return whole, name
+        case ast.Starred(), ast.Call() as whole if _joins(spot, whole):
+            return whole, name
+        case ast.Subscript(value, index), _ if value is node:
+            return parent, spot.write("jax.tree.map(lambda v: v[$at], $$n)", at=index, n=name)
+        case ast.Call(), _ if stacks(spot, parent):
+            return parent, spot.write("jnp.stack($$n, axis=1)", n=name)
+    return None
 
 
 def _joins(spot: Spot, node: ast.AST) -> bool:
     """Trees are stacked leaf by leaf."""
     return any(p.match(node, spot.modules) for p in _JOINED)
-
-
-def _is(call: ast.Call, name: str, argument: ast.expr) -> bool:
-    """A call of one of Python's own functions with nothing but this argument."""
-    return (
-        isinstance(call.func, ast.Name)
-        and call.func.id == name
-        and call.args == [argument]
-        and not call.keywords
-    )

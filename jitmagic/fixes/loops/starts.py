@@ -6,9 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from jitmagic.fixes.branches.structures import item_of
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import minus
 from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
+from jitmagic.fixes.objects.layouts import declared
 from jitmagic.source.edits import Edits
 from jitmagic.tracing.messages import CarryMismatch, carry_mismatches
 
@@ -96,16 +98,15 @@ def _child(loop: LaxLoop, node: ast.expr, key: str) -> ast.expr | tuple[ast.Call
     if key.startswith("."):
         return _field(loop.spot, node, key[1:])
     index = key[1:-1]
-    if isinstance(node, ast.Tuple | ast.List):
-        return node.elts[int(index)] if index.isdigit() else None
-    if isinstance(node, ast.Dict):
-        said = [
-            (k.value, v) for k, v in zip(node.keys, node.values, strict=True) if isinstance(k, ast.Constant)
-        ]
-        return next((v for k, v in said if repr(k) == index), None)
-    if isinstance(node, ast.Call) and loop.spot.code(node.func) == "dict":
-        return next((k.value for k in node.keywords if repr(k.arg) == index), None)
-    return _field(loop.spot, node, int(index)) if index.isdigit() else None
+    at = int(index) if index.isdigit() else index.strip("'\"")
+    match node:
+        case ast.Tuple(elts) | ast.List(elts) if isinstance(at, int):
+            return elts[at]
+        case ast.Dict():
+            return item_of(node, at)
+        case ast.Call(ast.Name("dict"), keywords=said):
+            return next((k.value for k in said if k.arg == at), None)
+    return _field(loop.spot, node, at) if isinstance(at, int) else None
 
 
 def _field(spot: Spot, node: ast.expr, field: str | int) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
@@ -113,15 +114,12 @@ def _field(spot: Spot, node: ast.expr, field: str | int) -> ast.expr | tuple[ast
     classes = {c.name: c for c in spot.text.within(spot.text.tree, ast.ClassDef)}
     if not isinstance(node, ast.Call) or spot.code(node.func) not in classes:
         return None
-    body = classes[spot.code(node.func)].body
-    fields = {
-        s.target.id: s.value for s in body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)
-    }
+    fields = declared(classes[spot.code(node.func)])
     name = list(fields)[field] if isinstance(field, int) else field
     given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
     if name in given:
         return given[name]
-    default = fields.get(name)
+    default = fields[name].value if name in fields else None
     return (node, name, default) if default is not None else None
 
 
@@ -132,9 +130,7 @@ def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> N
         edits.replace(part, _typed(loop.spot, part, mismatch, like))
     elif part is not None:
         call, name, default = part
-        code = loop.spot.code(call).removesuffix(")").rstrip()
-        comma = "" if code.endswith(("(", ",")) else ", "
-        edits.replace(call, f"{code}{comma}{name}={_typed(loop.spot, default, mismatch, like)})")
+        edits.argument(call, f"{name}={_typed(loop.spot, default, mismatch, like)}")
 
 
 def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:

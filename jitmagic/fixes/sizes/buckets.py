@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from jitmagic.fixes.change import Change, Claim, Shape, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias
-from jitmagic.fixes.sizes.masked_functions import Bodies, add_parameters, body_of
+from jitmagic.fixes.sizes.masked_functions import Bodies
 from jitmagic.fixes.sizes.masks import Mask, Masked
 from jitmagic.fixes.sizes.statements import Known
 from jitmagic.source import scope
 from jitmagic.source.edits import SCOPES, FunctionNode, Text
 from jitmagic.source.pattern import call_of
+from jitmagic.source.signature import add_parameter, body_of
 
 COST = "up to twice the work"
 
@@ -59,7 +60,7 @@ def padded_lengths(spot: Spot) -> Iterator[Change]:
         return
     inner, edits = spot.fresh(f"{function.name}_padded"), lower.finished()
     counts = [v.mask.count for v in varying if v.mask.used or v.mask.count in lower.counted]
-    by_name = bool(counts) and add_parameters(edits, function, counts)
+    by_name = bool(counts) and add_parameter(edits, function, ", ".join(counts))
     head = spot.text.plain.index("def", spot.text.offset(function.lineno, function.col_offset))
     name = spot.text.plain.index(function.name, head + len("def")) + len(function.name)
     edits.insert(name, inner.removeprefix(function.name))

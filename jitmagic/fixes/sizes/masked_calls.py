@@ -181,13 +181,6 @@ class MaskedCalls(Items):
             raise Unsupported
         return table
 
-    def taken(self, node: ast.Call, match: Match, template: str) -> Value:
-        """What an array holds where a condition holds."""
-        self.dense(match.expr("x"))
-        mask = self.mask(match.expr("c"))
-        self._write(node, match, template)
-        return Masked(self.rank(match.expr("x")), ((0, mask),))
-
     def made(self, node: ast.Call, match: Match, template: str) -> Value:
         """`jnp.arange(n)`, `jnp.zeros((n, k))`: of the whole length, and as much of it counts."""
         name, rest = last_name(node.func), match.rest()
@@ -297,8 +290,8 @@ class MaskedCalls(Items):
 
     def _mapped(self, function: ast.expr) -> ast.expr | None:
         """`g` of `jax.vmap(g)`, written there or bound to a name."""
-        if isinstance(function, ast.Name) and self.spot.outermost is not None:
-            function = scope.assigned(self.spot.outermost, function.id) or function
+        if isinstance(function, ast.Name):
+            function = self.spot.assigned(function.id) or function
         match function:
             case ast.Call(args=[mapped], keywords=[]) if self.spot.full(function) == "jax.vmap":
                 return mapped
@@ -339,7 +332,7 @@ Handler = Callable[[MaskedCalls, ast.Call, Match, str], Value]
 _TABLES: tuple[tuple[dict[str, str], Handler], ...] = (
     (reductions.REDUCED, MaskedCalls.reduced), (reductions.FIRST_PLACES, MaskedCalls.first_place),
     (reductions.ALONG, MaskedCalls.along), (reductions.SEGMENTS, MaskedCalls.segments),
-    (reductions.SCATTERED, MaskedCalls.scattered), (reductions.TAKEN, MaskedCalls.taken),
+    (reductions.SCATTERED, MaskedCalls.scattered),
     (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made), (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
     (dict.fromkeys(reductions.TURNED, ""), MaskedCalls.turned), (reductions.DIFFERENCES, MaskedCalls.differences),
     (reductions.FACTORS, MaskedCalls.factors), ({"einsum($s, $x, $*r)": ""}, MaskedCalls.summed),

@@ -1,16 +1,17 @@
-"""Functions of the cell that get selections or padded arrays: their bodies too, with masks as parameters."""
+"""Selections whose length depends on data (`x[mask]`, `x[:n]`): the whole array stays, masked where it is reduced.
+Functions of the cell that get selections or padded arrays: their bodies too, with masks as parameters."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jitmagic.fixes.change import Spot
+from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias, Value
 from jitmagic.fixes.sizes.masks import Mask, Masked, Unsupported
-from jitmagic.fixes.sizes.statements import Known, Results, Statements
-from jitmagic.source import scope
+from jitmagic.fixes.sizes.statements import Known, Results, Statements, first_of
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
 
 
@@ -53,7 +54,8 @@ class Bodies(Statements):
             raise Unsupported
         found.calls.append(node)
         passed = {m.text: o.written() for m, o in inner.items() if m.used}
-        add_arguments(self.edits, node, passed, _by_name(function))
+        if passed:
+            signature.pass_all(self.edits, node, passed, keyword=_by_name(function))
         results = [_renamed(v, inner) if v is not None else None for v in found.results]
         if not derived and len(results) == 1:
             return results[0]
@@ -80,7 +82,7 @@ class Bodies(Statements):
         given = {p: _renamed(v, inner) for p, v in values.items()}
         found = self._followed[function] = _Followed(given, list(inner.values()), None, [])
         known: Known = {p: Alias(p, v) for p, v in given.items()}
-        found.results = self.body(body_of(function), known, {})
+        found.results = self.body(signature.body_of(function), known, {})
         return found
 
     def finished(self) -> Edits:
@@ -92,7 +94,7 @@ class Bodies(Statements):
                     raise Unsupported
                 if any(_uses(Text(source), function.name) for source in self.spot.later):
                     raise Unsupported
-                add_parameters(edits, function, used)
+                signature.add_parameter(edits, function, ", ".join(used))
         return edits
 
 
@@ -107,29 +109,20 @@ def _uses(text: Text, name: str) -> int:
     return sum(n.id == name for n in text.within(text.tree, ast.Name))
 
 
-def body_of(function: FunctionNode) -> list[ast.stmt]:
-    """The statements of a function behind its docstring."""
-    return function.body[ast.get_docstring(function) is not None and len(function.body) > 1 :]
-
-
 def _by_name(function: FunctionNode) -> bool:
     """Further arguments have to be passed by name."""
     return bool(function.args.defaults or function.args.kwonlyargs)
 
 
-def add_parameters(edits: Edits, function: FunctionNode, names: Iterable[str]) -> bool:
-    """Parameters behind the others; whether calls have to pass them by name."""
-    a = function.args
-    given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *a.defaults, *filter(None, a.kw_defaults)]
-    star = ", *" if a.defaults and not a.kwonlyargs else ""
-    edits.insert(max(edits.text.span(n)[1] for n in given), star + "".join(f", {name}" for name in names))
-    return _by_name(function)
-
-
-def add_arguments(edits: Edits, call: ast.Call, given: Mapping[str, str], by_name: bool) -> None:
-    """Arguments behind the others."""
-    if given:
-        end = edits.text.span(call)[1] - 1
-        texts = [f"{k}={v}" if by_name or call.keywords else v for k, v in given.items()]
-        comma = "" if edits.text.plain[:end].rstrip().endswith(("(", ",")) else ", "
-        edits.insert(end, comma + ", ".join(texts))
+def masked_selections(spot: Spot) -> Iterator[Change]:
+    """The statement of the place and those that follow it in its block, with masks for selections."""
+    statement = first_of(spot.text, spot.text.statement(spot.node))
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return
+    block, index = spot.text.siblings(statement)
+    lower = Bodies(spot)
+    results = lower.body(block[index:], {}, {})
+    if any(results):
+        raise Unsupported
+    if edits := lower.finished():
+        yield Change("keep the whole array, and mask where it is reduced", edits)

@@ -9,17 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 REDUCED = {
-    "sum($x, $*r)": "jnp.sum($x, $*r, where=$mask)",
-    "prod($x, $*r)": "jnp.prod($x, $*r, where=$mask)",
-    "mean($x, $*r)": "jnp.mean($x, $*r, where=$mask)",
-    "std($x, $*r)": "jnp.std($x, $*r, where=$mask)",
-    "var($x, $*r)": "jnp.var($x, $*r, where=$mask)",
-    "any($x, $*r)": "jnp.any($x, $*r, where=$mask)",
-    "all($x, $*r)": "jnp.all($x, $*r, where=$mask)",
-    "nansum($x, $*r)": "jnp.nansum($x, $*r, where=$mask)",
-    "nanmean($x, $*r)": "jnp.nanmean($x, $*r, where=$mask)",
-    "nanstd($x, $*r)": "jnp.nanstd($x, $*r, where=$mask)",
-    "nanvar($x, $*r)": "jnp.nanvar($x, $*r, where=$mask)",
+    **{
+        f"{name}($x, $*r)": f"jnp.{name}($x, $*r, where=$mask)"
+        for name in "sum prod mean std var any all nansum nanmean nanstd nanvar".split()
+    },
     "max($x, $*r)": "jnp.max($x, $*r, where=$mask, initial=$least)",
     "amax($x, $*r)": "jnp.max($x, $*r, where=$mask, initial=$least)",
     "min($x, $*r)": "jnp.min($x, $*r, where=$mask, initial=$most)",
@@ -43,9 +36,10 @@ FIRST_PLACES = {
 """Those that give a position: that of the whole array is the same where what counts comes first."""
 
 ALONG = {
-    "softmax($x, $*r)": "jax.nn.softmax($x, $*r, where=$mask)",
-    "log_softmax($x, $*r)": "jax.nn.log_softmax($x, $*r, where=$mask)",
-    "standardize($x, $*r)": "jax.nn.standardize($x, $*r, where=$mask)",
+    **{
+        f"{name}($x, $*r)": f"jax.nn.{name}($x, $*r, where=$mask)"
+        for name in ("softmax", "log_softmax", "standardize")
+    },
     "cumsum($x, $*r)": "jnp.cumsum(jnp.where($mask, $x, 0), $*r)",
     "cumprod($x, $*r)": "jnp.cumprod(jnp.where($mask, $x, 1), $*r)",
     "sort($x, $*r)": "jnp.sort(jnp.where($mask, $x, $most), $*r)",
@@ -58,10 +52,8 @@ IN_ORDER = ("sort", "argsort")
 """Those that put what does not count behind what does, which is where it has to be."""
 
 SEGMENTS = {
-    "jax.ops.segment_sum($x, $i, $*r)": "jax.ops.segment_sum(jnp.where($mask, $x, 0), $i, $*r)",
-    "jax.ops.segment_prod($x, $i, $*r)": "jax.ops.segment_prod(jnp.where($mask, $x, 1), $i, $*r)",
-    "jax.ops.segment_max($x, $i, $*r)": "jax.ops.segment_max(jnp.where($mask, $x, $least), $i, $*r)",
-    "jax.ops.segment_min($x, $i, $*r)": "jax.ops.segment_min(jnp.where($mask, $x, $most), $i, $*r)",
+    f"jax.ops.segment_{name}($x, $i, $*r)": f"jax.ops.segment_{name}(jnp.where($mask, $x, {nothing}), $i, $*r)"
+    for name, nothing in (("sum", "0"), ("prod", "1"), ("max", "$least"), ("min", "$most"))
 }
 """Rows put together by their segments."""
 
@@ -76,9 +68,6 @@ SCATTERED = {"add($t.at[$i], $v)": "$t.at[$i].add(jnp.where($mask, $v, 0))"}
 
 DIFFERENCES = {"diff($x)": "-1", "diff($x, axis=-1)": "-1", "diff($x, axis=0)": "0", "diff($x, axis=1)": "1"}
 """Differences of neighbours, and the axis along which they are taken."""
-
-TAKEN = {"compress($c, $x)": "$x", "compress($c, $x, axis=0)": "$x", "extract($c, $x)": "$x"}
-"""What an array holds where a condition holds."""
 
 MADE = (
     "zeros($n, $*r)", "ones($n, $*r)", "empty($n, $*r)", "full($n, $v, $*r)", "arange($n, $*r)", "eye($n, $*r)",

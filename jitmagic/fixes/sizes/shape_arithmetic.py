@@ -54,8 +54,8 @@ def _origins(spot: Spot) -> list[ast.expr]:
     """What gives the names on the line their values, and the names in that theirs."""
     found: list[ast.expr] = []
     waiting = [n.id for n in spot.on_line(ast.Name)]
-    while waiting and len(found) < _FOLLOWED and spot.outermost is not None:
-        value = scope.assigned(spot.outermost, waiting.pop(0))
+    while waiting and len(found) < _FOLLOWED:
+        value = spot.assigned(waiting.pop(0))
         if value is not None and value not in found:
             found.append(value)
             waiting += [n.id for n in spot.text.within(value, ast.Name)]

@@ -21,11 +21,7 @@ _FOUND = [Pattern("nonzero($c)"), Pattern("where($c)")]
 
 def first_of(text: Text, statement: ast.stmt) -> ast.stmt:
     """The statement, or the `if` whose `elif` it is: others can stand in front of that."""
-    parent = text.parents[statement]
-    if isinstance(parent, ast.If) and parent.orelse == [statement]:
-        if text.plain.startswith("elif", text.span(statement)[0]):
-            return first_of(text, parent)
-    return statement
+    return first_of(text, text.statement(text.parents[statement])) if text.is_elif(statement) else statement
 
 
 class Statements(MaskedCalls):

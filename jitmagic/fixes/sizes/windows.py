@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from itertools import product
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.source import scope
 from jitmagic.source.pattern import Pattern, atom, stripped
 
 MOVED = "a window that would reach beyond the end is moved back"
@@ -162,8 +161,6 @@ def _terms(spot: Spot, node: ast.expr, depth: int = 0) -> Terms:
                 {tuple(sorted((*k, *m))): v * w} for k, v in a.items() for m, w in b.items()
             )
             return functools.reduce(_sum, products, {})
-        case ast.Name(id=name) if spot.outermost is not None and depth < 8:
-            value = scope.assigned(spot.outermost, name)
-            if isinstance(value, ast.BinOp):  # `end = start + 4`
-                return _terms(spot, value, depth + 1)
+        case ast.Name(id=name) if depth < 8 and isinstance(value := spot.assigned(name), ast.BinOp):
+            return _terms(spot, value, depth + 1)  # `end = start + 4`
     return {(ast.unparse(node),): 1}

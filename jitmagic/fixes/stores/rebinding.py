@@ -7,7 +7,7 @@ Subscripts and views are peeled off from the outside: that `m.T[0]` becomes `v` 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
@@ -84,13 +84,18 @@ def rebinding(spot: Spot, statement: ast.stmt) -> tuple[str, str] | None:
 
 
 def rebound(spot: Spot, statements: Sequence[ast.stmt]) -> str:
-    """Source of statements in which stores into items bind names anew; not those of functions in them."""
+    """Source of statements in which stores into items bind names anew."""
+    return rebindings(spot, statements).block(statements) if statements else ""
+
+
+def rebindings(spot: Spot, statements: Iterable[ast.stmt]) -> Edits:
+    """Stores into items in these statements as rebinding of names; not those of functions in them."""
     edits = spot.edits()
     for statement in statements:
         for inner in spot.text.own(statement, ast.Assign, ast.AugAssign, ast.Expr):
             if not isinstance(statement, FunctionNode) and (found := stores_of(spot, inner)) is not None:
                 put(edits, inner, found.code)
-    return edits.block(statements) if statements else ""
+    return edits
 
 
 def put(edits: Edits, statement: ast.stmt, code: str) -> None:
