@@ -42,7 +42,8 @@ class Inspected:
             inner, own = called, getattr(called, "__globals__", None)
         if own is None or not _is_users(inner):  # what a library calls was named where the user is
             own = self.namespace if self.namespace is not None else vars(sys.modules["__main__"])
-        return paths.Scope(own, inner, receiver, self.receiver_as)
+        functions = functools.partial(_functions, inner, receiver) if inner is not None else None
+        return paths.Scope(own, functions, receiver, self.receiver_as)
 
     def reach(self) -> Reach:
         """Everything it can read."""
@@ -56,6 +57,10 @@ class Inspected:
     def name(self) -> str:
         """Its name for messages."""
         return str(getattr(self.fn, "__name__", type(self.fn).__name__))
+
+
+def _functions(fn: Any, receiver: Any) -> Sequence[types.FunctionType]:
+    return roots.reach(fn, receiver=receiver).functions
 
 
 def _is_users(fn: Any) -> bool:
@@ -75,7 +80,7 @@ class Declared:
             if isinstance(item, str):
                 self._items += [t for t in paths.split_paths(item) if t != "auto"]
             elif adapters.is_variable(item):
-                self._items.append(adapters.place_of(item))
+                self._items.append(paths.place_of(item))
             else:
                 reach = reach or subject.reach()
                 self._items.append(_read_from(item, reach, subject))

@@ -231,7 +231,7 @@ class _Writer(Reads):
         if op.how != "put":
             return self._addition(op)
         if place.parent is None:
-            plain = type(place._holder) is dict and root_key(place)[0] != "object"
+            plain = type(place.root) is dict and root_key(place)[0] != "object"
             return f"{self._bound(place)} = {{}}" if plain or place.kind == "closure" else None
         name = self.by_place.get((place.parent.path, step_key(place.parent)[0]))
         if name is None or not name.isidentifier():

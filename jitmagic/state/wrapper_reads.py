@@ -60,7 +60,7 @@ class Reads:
         self.sizes: list[tuple[str, int]] = []
         """Containers that may have grown: how to read one, and the length it had."""
         self._count = itertools.count()
-        self._holders: dict[int, str] = {}
+        self.roots: dict[int, str] = {}
         self._cells = {id(cell): name for name, cell in owner.cells.items()}
         self.receiver: str | None = None
         self.forms: list[Form] = []
@@ -86,15 +86,15 @@ class Reads:
 
     def _bound(self, place: Place) -> str:
         """A name in a namespace, or a closure cell: what reads it and what assigns to it."""
-        holder = place._holder
+        holder = place.root
         if place.kind == "closure":
             return self._cells.get(id(holder)) or f"{self._held(holder)}.cell_contents"
         return f"{self._held(holder)}[{self._key(place.key)}]"
 
     def _held(self, holder: Any) -> str:
-        if id(holder) not in self._holders:
-            self._holders[id(holder)] = self._const(holder, "g")
-        return self._holders[id(holder)]
+        if id(holder) not in self.roots:
+            self.roots[id(holder)] = self._const(holder, "g")
+        return self.roots[id(holder)]
 
     # -- the signature
 
@@ -207,7 +207,7 @@ class Reads:
 
     def _root(self, node: PathNode) -> None:
         place = node.place
-        if place._holder is self.program.given:
+        if place.root is self.program.given:
             text = next(name for at, name in self.objects.items() if path_of(at) == place.path)
         elif root_key(place)[0] == "object":
             value = place.look()
@@ -251,7 +251,7 @@ class Reads:
     @functools.cached_property
     def _below_given(self) -> set[int]:
         """`id` of the nodes at and below the objects among the arguments."""
-        return self._below(lambda node: node.place._holder is self.program.given)
+        return self._below(lambda node: node.place.root is self.program.given)
 
     @functools.cached_property
     def _below_whole(self) -> set[int]:
@@ -363,8 +363,8 @@ class Reads:
                 if self.receiver and place.look() is self.owner.receiver_object():
                     return self.receiver
                 # the object of a bound method, or with `__call__`, which the function keeps anyway
-                return self._const(place.look(), "o") if type(place._holder) is dict else None
-            return self._bound(place) if place.kind == "closure" or type(place._holder) is dict else None
+                return self._const(place.look(), "o") if type(place.root) is dict else None
+            return self._bound(place) if place.kind == "closure" or type(place.root) is dict else None
         above = self._frozen_read(place.parent)
         if above is None:
             return None

@@ -11,9 +11,19 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from jitmagic.evidence import Leaf
-from jitmagic.tracing.foreign import is_array
+from jitmagic.tracing import compat
 
 _Kind = inspect.Parameter
+
+
+def is_array(value: Any) -> bool:
+    """What a filtering jit traces: arrays of jax and numpy."""
+    import jax
+    import numpy as np
+
+    return isinstance(value, jax.Array) or (
+        isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUSMmV"
+    )
 
 
 def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, Any]]:
@@ -67,7 +77,7 @@ def map_leaves(
     positional, keyword = argument_paths(fn, args, kwargs)
 
     def changed(path: str, value: Any) -> Any:
-        return jtu.tree_map_with_path(lambda keys, leaf: change(path + _keystr(keys), leaf), value)
+        return jtu.tree_map_with_path(lambda keys, leaf: change(path + keystr(keys), leaf), value)
 
     new = tuple(changed(path, value) for path, value in zip(positional, args, strict=True))
     return new, {key: changed(keyword[key], value) for key, value in kwargs.items()}
@@ -80,9 +90,7 @@ def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[s
 
 def ref_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> set[str]:
     """Paths of the leaves that are mutable arrays of jax's: what is stored in them, the caller sees."""
-    from jitmagic.tracing.compat import is_ref
-
-    return {path for path, leaf in named_leaves(fn, args, kwargs) if is_ref(leaf)}
+    return {path for path, leaf in named_leaves(fn, args, kwargs) if compat.is_ref(leaf)}
 
 
 def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, str, Any]]:
@@ -90,10 +98,10 @@ def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[st
 
     for name, path, value in bound_arguments(fn, args, kwargs):
         for keys, leaf in jtu.tree_flatten_with_path(value)[0]:
-            yield name, path + _keystr(keys), leaf
+            yield name, path + keystr(keys), leaf
 
 
-def _keystr(keys: Any) -> str:
+def keystr(keys: Any) -> str:
     """`['deep'][0].w`, with positions of unnamed children as items."""
     import jax.tree_util as jtu
 
@@ -130,7 +138,7 @@ def call_leaves(
             out.append(_leaf(path, name, value, static=True))
             continue
         out += [
-            _leaf(path + _keystr(keys), name, v, static=filtering and not is_array(v))
+            _leaf(path + keystr(keys), name, v, static=filtering and not is_array(v))
             for keys, v in jtu.tree_flatten_with_path(value)[0]
         ]
     return tuple(out)

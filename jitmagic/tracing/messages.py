@@ -177,6 +177,11 @@ def numbers_after(prefix: str, exception: BaseException) -> list[int]:
     return sorted({int(n) for n in re.findall(rf"\b{prefix}(\d+)\b", str(exception))})
 
 
+def names_placeholder(exception: BaseException) -> bool:
+    """The message speaks of what stands for a traced value in a recording run alone."""
+    return "Shadow" in str(exception)
+
+
 def classes_named(text: str) -> tuple[str, ...]:
     """Names of the classes that a message speaks of: `Point` of `<class '__main__.Point'>`."""
     return tuple(dict.fromkeys(c.rpartition(".")[2] for c in re.findall(r"<class '([\w.<>]+)'>", text)))

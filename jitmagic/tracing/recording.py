@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Problem
-from jitmagic.tracing import compat
+from jitmagic.tracing import compat, messages
 from jitmagic.tracing.lax_loops import counting
 from jitmagic.tracing.leaves import map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
@@ -121,7 +121,7 @@ def _forget(recorder: Recorder) -> None:
 def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tuple[Problem, ...], str]:
     located = replace(locate(error), recorded=True)
     note = f"the recording run ended at an error: {located.exception}"
-    if located.where is None or "Shadow" in str(error):
+    if located.where is None or messages.names_placeholder(error):
         return problems, note
     if any(p.where == located.where and p.op == located.op for p in problems):
         return problems, note
