@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import adapters, paths, roots, snapshot, values
-from jitmagic.state.below import Below, leaves_below
+from jitmagic.state.below import Below, variables_in
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach
 from jitmagic.state.region import root_key, step_key
@@ -139,17 +139,12 @@ def _read_from(item: Any, reach: Reach, subject: Inspected) -> Place:
     for root in reach.values():
         if root.value is item and root.place is not None:
             return root.place
-    if adapters.any_installed() and _holds_variables(item):
+    if adapters.any_installed() and variables_in(item):
         return Place(f"<{type(item).__name__} {id(item):#x}>", "global", "global", "v", holder={"v": item})
     what = snapshot.short(item)
     raise ValueError(
         f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from"
     )
-
-
-def _holds_variables(value: Any) -> bool:
-    place = Place("self", "argument", "global", "self", holder={"self": value})
-    return any(p.is_variable for p in leaves_below(place))
 
 
 def flatten(dyn_vars: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jitmagic.state import paths, values
 from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
-from jitmagic.state.below import leaves_below
+from jitmagic.state.below import variables_in
 from jitmagic.state.contents import put_item, put_items, put_members, put_sequence
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
@@ -319,8 +319,7 @@ def holds_state(value: Any) -> bool:
     """A framework's variable lies in this value."""
     if value is MISSING or values.is_leaf(value) or is_a(value, values.FUNCTIONS):
         return False
-    place = Place("value", "global", "global", "value", holder={"value": value})
-    return any(p.adapter is not None and p.adapter.is_state for p in leaves_below(place))
+    return any(p.adapter is not None and p.adapter.is_state for p in variables_in(value))
 
 
 def _is_frameworks_own(value: Any, key: Key) -> bool:

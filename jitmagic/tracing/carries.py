@@ -9,7 +9,7 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.expressions import callee_of
-from jitmagic.source.tree import Source, first_line, source_of, span_of, walk
+from jitmagic.source.tree import Source, source_of, span_of, walk
 from jitmagic.tracing.sites import Site, where_at
 
 _BODY = {"scan": 0, "while_loop": 1, "fori_loop": 2}
@@ -105,13 +105,8 @@ def _definition(
     if code is None:
         return None
     source = source_of(code.co_filename)
-    functions = source.functions(code.co_firstlineno)
-    defined = [
-        n
-        for n in functions
-        if isinstance(n, ast.FunctionDef | ast.Lambda) and first_line(n) == code.co_firstlineno
-    ]
-    return (code.co_filename, source, defined[0]) if len(defined) == 1 else None
+    defined = source.function(code)
+    return (code.co_filename, source, defined) if isinstance(defined, Function) else None
 
 
 def _unpacked(body: Function, state: str, path: str) -> str:

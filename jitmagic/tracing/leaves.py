@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from jitmagic.evidence import Leaf
+from jitmagic.options import JitOptions, argument_names, parameters_of
 from jitmagic.tracing import compat
 
 _Kind = inspect.Parameter
@@ -28,9 +29,8 @@ def is_array(value: Any) -> bool:
 
 def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, Any]]:
     """(parameter, path, value) of each argument as given; `args[i]` where there is no signature to bind."""
-    try:
-        bound = inspect.signature(fn).bind(*args, **kwargs)
-    except (TypeError, ValueError):
+    bound = _bound(fn, args, kwargs)
+    if bound is None:
         named = [(f"args[{i}]", f"args[{i}]", v) for i, v in enumerate(args)]
         return named + [(k, k, v) for k, v in kwargs.items()]
     out: list[tuple[str, str, Any]] = []
@@ -45,25 +45,16 @@ def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tupl
     return out
 
 
-def argument_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[str], dict[str, str]]:
-    """Paths of the positional arguments in order, and of the keyword arguments by their key."""
+def _bound(fn: Callable[..., Any], args: Any, kwargs: Any) -> inspect.BoundArguments | None:
     try:
-        parameters = list(inspect.signature(fn).bind(*args, **kwargs).signature.parameters.values())
+        return inspect.signature(fn).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return [f"args[{i}]" for i in range(len(args))], {key: key for key in kwargs}
-    single = [p.name for p in parameters if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_POSITIONAL), "args")
-    paths = [single[i] if i < len(single) else f"{rest}[{i - len(single)}]" for i in range(len(args))]
-    return paths, {key: key for key in kwargs}
+        return None
 
 
 def by_keyword(fn: Callable[..., Any], path: str) -> str:
     """`mode` for `options['mode']`, as jax calls what a parameter `**options` took in; other paths as they are."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return path
-    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
+    rest = next((p.name for p in parameters_of(fn) or () if p.kind is _Kind.VAR_KEYWORD), None)
     match = re.match(r"(\w+)\['(\w+)'\]", path)
     return match[2] + path[match.end() :] if match and match[1] == rest else path
 
@@ -74,13 +65,16 @@ def map_leaves(
     """The same call with each leaf replaced by `change(path, leaf)`."""
     import jax.tree_util as jtu
 
-    positional, keyword = argument_paths(fn, args, kwargs)
+    bound = _bound(fn, args, kwargs)
+    known = list(bound.signature.parameters.values()) if bound is not None else None
 
     def changed(path: str, value: Any) -> Any:
         return jtu.tree_map_with_path(lambda keys, leaf: change(path + keystr(keys), leaf), value)
 
-    new = tuple(changed(path, value) for path, value in zip(positional, args, strict=True))
-    return new, {key: changed(keyword[key], value) for key, value in kwargs.items()}
+    new = tuple(
+        changed(path, value) for path, value in zip(argument_names(known, len(args)), args, strict=True)
+    )
+    return new, {key: changed(key, value) for key, value in kwargs.items()}
 
 
 def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, Any]]:
@@ -146,11 +140,8 @@ def call_leaves(
 
 def static_names(fn: Callable[..., Any], numbers: Collection[int], names: Collection[str]) -> set[str]:
     """Names of the static parameters, whichever way they were declared."""
-    try:
-        order = list(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):
-        order = []
-    return {*names, *(order[n] for n in numbers if -len(order) <= n < len(order))}
+    options = JitOptions(static_argnums=tuple(numbers), static_argnames=tuple(names))
+    return set(options.static_parameters(fn))
 
 
 def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:

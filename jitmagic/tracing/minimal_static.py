@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Problem
+from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
 from jitmagic.tracing.locate import locate
 
@@ -273,9 +274,8 @@ def _spelled(
     fn: Callable[..., Any], found: set[str], numbers: Sequence[int], names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The whole list of static arguments, by name where a name can say it, by position for `*args`."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
+    parameters = parameters_of(fn)
+    if parameters is None:
         return tuple(names), tuple(numbers)
     order = [p.name for p in parameters]
     all_names, all_numbers = list(names), list(numbers)
