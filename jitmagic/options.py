@@ -98,7 +98,7 @@ class JitOptions:
 
     def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
         """Names of the parameters of `fn` that are static, whichever way they were declared."""
-        names = _parameters(fn)
+        names = [p.name for p in parameters_of(fn) or ()]
         numbered = {names[n] for n in self.static_argnums if -len(names) <= n < len(names)}
         return frozenset(self.static_argnames) | numbered
 
@@ -130,11 +130,24 @@ def _names(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _parameters(fn: Callable[..., Any]) -> list[str]:
+Parameters = Sequence[inspect.Parameter] | None
+"""The parameters of a callable, or None where Python can't tell."""
+
+
+def parameters_of(fn: Callable[..., Any]) -> Parameters:
+    """The parameters of a callable."""
     try:
-        return list(inspect.signature(fn).parameters)
+        return list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
-        return []
+        return None
+
+
+def argument_names(parameters: Parameters, count: int) -> list[str]:
+    """What the positional arguments of a call are called: those of `*rest` are `rest[0]`, `rest[1]`."""
+    known = parameters or ()
+    single = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rest = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), "args")
+    return [*single[:count], *(f"{rest}[{i}]" for i in range(count - len(single)))]
 
 
 def _both(

@@ -7,6 +7,7 @@ fails, and so does one that is listed and gone, so that the list only shrinks.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -153,6 +154,8 @@ def private_names() -> Iterator[str]:
                     yield f"{path} reaches for {node.attr} of another module"
             elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 if isinstance(node.value, ast.Attribute) and node.value.attr == "__dict__":
+                    if getattr(node.value.value, "id", "") in dir(builtins):  # `type.__dict__['__mro__']`
+                        continue
                     yield f"{path} keeps {node.slice.value!r} in a __dict__"
 
 

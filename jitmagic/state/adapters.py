@@ -10,14 +10,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jitmagic.state.values import MISSING, class_dict, module_of, mro, own_dict, raw_get
-
-if TYPE_CHECKING:
-    from jitmagic.state.paths import Place
 
 _PLAIN = {"Array", "BaseArray", "ndarray", "JaxArray", "Quantity", "ShardedArray"}
 FRAMEWORKS = ("brainpy", "brainstate", "flax", "brainunit")
@@ -83,17 +80,6 @@ def is_variable(obj: object) -> bool:
 def any_installed() -> bool:
     """Is a framework with variables of its own imported (or an adapter registered)?"""
     return len(ADAPTERS) > _BUILT_IN or any(name in sys.modules for name in FRAMEWORKS)
-
-
-def place_of(obj: object) -> Place:
-    """The place of the value in a variable object, wherever the object is; TypeError for other objects."""
-    from jitmagic.state.paths import Place
-
-    adapter = adapter_for(obj)
-    if adapter is None:
-        raise TypeError(f"a {type(obj).__name__} is not a framework's variable")
-    name = f"<{type(obj).__name__} {id(obj):#x}>"  # no path: it follows the object
-    return Place(name, "global", "global", "variable", holder={"variable": obj}).inside(adapter)
 
 
 def register(adapter: Adapter) -> None:
@@ -213,16 +199,6 @@ def unheard() -> Iterator[None]:
         yield
     finally:
         stack[:] = held
-
-
-def read_openly(place: Place) -> Any:
-    """The value at a place, read as its framework wants to see it inside a trace of its own."""
-    if place.adapter is None or not place.adapter.openly:
-        return place.get()
-    jax: Any = sys.modules["jax"]
-    with jax.ensure_compile_time_eval() if place.adapter.is_rng else nullcontext():  # made when first read
-        value = place.holder().value
-    return read_value(value) if adapter_for(value) is not None else value
 
 
 @contextmanager

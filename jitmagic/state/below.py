@@ -52,6 +52,12 @@ def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
     return found.leaves
 
 
+def variables_in(value: Any) -> list[Place]:
+    """The places of what frameworks hold in a value: their variables, and wrappers around arrays."""
+    place = Place("value", "global", "global", "value", holder={"value": value})
+    return [p for p in leaves_below(place) if p.adapter is not None]
+
+
 @dataclass(eq=False)
 class Below:
     """One look at everything below some places.

@@ -12,11 +12,10 @@ import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from jitmagic.options import Parameters
 from jitmagic.state import values
 
 _Kind = inspect.Parameter
-Parameters = Sequence[inspect.Parameter] | None
-"""The parameters of a callable, or None where Python can't tell."""
 writes = [0]
 """How often stateful functions have written their results: moved on by every call that writes."""
 
@@ -29,14 +28,6 @@ class _Missing:
 
 
 NOT_GIVEN = _Missing()
-
-
-def parameters_of(fn: Callable[..., Any]) -> Parameters:
-    """The parameters of a callable."""
-    try:
-        return list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        return None
 
 
 def parameter_list(parameters: Sequence[inspect.Parameter], first: Sequence[str] = ()) -> str:
@@ -68,14 +59,6 @@ def is_spelled_out(parameters: Parameters) -> bool:
         and not any(p.kind in odd or p.name.startswith("_jm_") for p in parameters)
         and not any(p.kind is _Kind.POSITIONAL_ONLY for p in optional[1:])
     )
-
-
-def argument_names(parameters: Parameters, count: int) -> list[str]:
-    """What the positional arguments of a call are called: those of `*rest` are `rest[0]`, `rest[1]`."""
-    known = parameters or ()
-    single = [p.name for p in known if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in known if p.kind is _Kind.VAR_POSITIONAL), "args")
-    return [*single[:count], *(f"{rest}[{i}]" for i in range(count - len(single)))]
 
 
 def given_in(frame: types.FrameType, parameters: Parameters) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -9,13 +9,12 @@ within a few percent of hand-written code: see docs/state.md for the way of a ca
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jitmagic.options import JitOptions
-from jitmagic.state import adapters, codegen, made, paths, region, taken_out
+from jitmagic.options import JitOptions, parameters_of
+from jitmagic.state import adapters, made, paths, region, taken_out
 from jitmagic.state.declared import Declared, Inspected, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
@@ -93,7 +92,7 @@ def compile_function(
     if dyn_vars is None or (isinstance(dyn_vars, str) and dyn_vars == "auto"):
         declared = Declared(dyn_vars, subject)
         if not declared.leaves(subject) and not _may_get_variables(subject, declared):
-            if not (lifts and adapters.any_installed()) or codegen.parameters_of(fn) == []:
+            if not (lifts and adapters.any_installed()) or parameters_of(fn) == []:
                 return _as_jax_does(subject, options) if warn and made.is_asked_for() else options.jit(fn)
             return Stateful(subject, dyn_vars, options, warn=warn, plain=True).call
     return Stateful(subject, dyn_vars, options, warn=warn, lifts=lifts).call
@@ -126,17 +125,14 @@ def objects_taken(
     fn: Callable[..., Any], options: JitOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> taken_out.Taken:
     """The frameworks' objects among the arguments of a call, which are state, and what jax gets."""
-    return taken_out.taken(codegen.parameters_of(fn), args, kwargs, options.static_parameters(fn))
+    return taken_out.taken(parameters_of(fn), args, kwargs, options.static_parameters(fn))
 
 
 def receiver_name(fn: Callable[..., Any]) -> str | None:
     """Name of the first parameter (`self`) of a function, or None."""
     if not isinstance(fn, types.FunctionType):
         return None
-    try:
-        return next(iter(inspect.signature(fn).parameters), None)
-    except (TypeError, ValueError):
-        return None
+    return next((p.name for p in parameters_of(fn) or ()), None)
 
 
 def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, first: str, as_in_jax: bool) -> bool:

@@ -10,15 +10,13 @@ import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.paths import Place
+from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach
 from jitmagic.state.reads import reads_of, seen_from_cell
 from jitmagic.state.values import is_a, is_array, is_tracer, short
 
 _Type = Literal["array", "scalar", "object", "rng", "function"]
-_SMALL = 1 << 20
 _ELEMENTS = 100_000
-_LONG = 4096
 
 
 def variables(
@@ -35,7 +33,7 @@ def variables(
     constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` and
     `static` are the paths with those roles.
     """
-    leaves = [leaf for leaf in reach.leaves() if _below(leaf.path, dyn) or not is_input(leaf)]
+    leaves = [leaf for leaf in reach.leaves() if at_or_below(leaf.path, dyn) or not is_input(leaf)]
     baked = match(jaxpr_constants, leaves)
     if len(baked) < len({id(c) for c in jaxpr_constants}):
         extra = [leaf for leaf in reach.leaves(used_only=False) if leaf.path not in baked]
@@ -85,8 +83,8 @@ def _variable(
     value = leaf.value
     kind = _type(leaf)
     whole = kind == "array" and is_array(value)
-    declared = _below(leaf.path, dyn)
-    role = "dynamic" if declared else "static" if _below(leaf.path, static) else "constant"
+    declared = at_or_below(leaf.path, dyn)
+    role = "dynamic" if declared else "static" if at_or_below(leaf.path, static) else "constant"
     return Variable(
         path=leaf.path,
         origin=leaf.origin,  # type: ignore[arg-type]
@@ -141,13 +139,6 @@ def size_of(value: Any) -> int | None:
         return int(value.nbytes)
     except Exception:
         return None
-
-
-def _below(path: str, paths: Collection[str]) -> bool:
-    return any(path == p or path.startswith((f"{p}.", f"{p}[")) for p in paths)
-
-
-# Matching constants of the program with names.
 
 
 def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic.state import adapters, paths, roots, snapshot, values
-from jitmagic.state.below import Below, leaves_below
+from jitmagic.state.below import Below, variables_in
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach
 from jitmagic.state.region import root_key, step_key
@@ -42,7 +42,8 @@ class Inspected:
             inner, own = called, getattr(called, "__globals__", None)
         if own is None or not _is_users(inner):  # what a library calls was named where the user is
             own = self.namespace if self.namespace is not None else vars(sys.modules["__main__"])
-        return paths.Scope(own, inner, receiver, self.receiver_as)
+        functions = functools.partial(_functions, inner, receiver) if inner is not None else None
+        return paths.Scope(own, functions, receiver, self.receiver_as)
 
     def reach(self) -> Reach:
         """Everything it can read."""
@@ -56,6 +57,10 @@ class Inspected:
     def name(self) -> str:
         """Its name for messages."""
         return str(getattr(self.fn, "__name__", type(self.fn).__name__))
+
+
+def _functions(fn: Any, receiver: Any) -> Sequence[types.FunctionType]:
+    return roots.reach(fn, receiver=receiver).functions
 
 
 def _is_users(fn: Any) -> bool:
@@ -75,7 +80,7 @@ class Declared:
             if isinstance(item, str):
                 self._items += [t for t in paths.split_paths(item) if t != "auto"]
             elif adapters.is_variable(item):
-                self._items.append(adapters.place_of(item))
+                self._items.append(paths.place_of(item))
             else:
                 reach = reach or subject.reach()
                 self._items.append(_read_from(item, reach, subject))
@@ -134,17 +139,12 @@ def _read_from(item: Any, reach: Reach, subject: Inspected) -> Place:
     for root in reach.values():
         if root.value is item and root.place is not None:
             return root.place
-    if adapters.any_installed() and _holds_variables(item):
+    if adapters.any_installed() and variables_in(item):
         return Place(f"<{type(item).__name__} {id(item):#x}>", "global", "global", "v", holder={"v": item})
     what = snapshot.short(item)
     raise ValueError(
         f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from"
     )
-
-
-def _holds_variables(value: Any) -> bool:
-    place = Place("self", "argument", "global", "self", holder={"self": value})
-    return any(p.is_variable for p in leaves_below(place))
 
 
 def flatten(dyn_vars: Any) -> Iterator[Any]:

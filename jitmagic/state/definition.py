@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitmagic.evidence import Function, Where
+from jitmagic.options import parameters_of
 from jitmagic.source.tree import first_line, source_of
 from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
@@ -18,14 +19,7 @@ from jitmagic.state.wrappers import unwrap
 
 def has_parameters(fn: Callable[..., Any]) -> bool:
     """`fn` takes at least one parameter."""
-    return bool(_parameters(fn))
-
-
-def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
-        return []
+    return bool(parameters_of(fn))
 
 
 def source_file(fn: Callable[..., Any]) -> str:
@@ -44,7 +38,7 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
     """Name, source and parameters of a function; empty fields where it has no source."""
     inner = _with_code(fn)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
-    parameters = _parameters(fn)
+    parameters = parameters_of(fn) or ()
     lines, first = _source(inner)
     where = _definition(lines, first, code, name) if code is not None else None
     return Function(

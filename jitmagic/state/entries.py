@@ -213,21 +213,28 @@ def _items(array: np.ndarray) -> Iterator[Any]:
 
 
 class Kept(Entry):
-    """Something that can be asked how it is, and be told to be so again; without a path nothing is told of it."""
+    """Something that can be asked how it is, and be told to be so again; without a path nothing is told of it.
+
+    `by_value`: what it holds is told, and put back where that is a traced value."""
 
     def __init__(
         self, holder: Any, path: str, origin: Origin, read: Callable[[Any], Any],
         write: Callable[[Any, Any], object], same: Callable[[Any, Any], bool] = lambda a, b: bool(a == b),
+        *, by_value: bool = False,
     ) -> None:  # fmt: skip
-        self.holder, self.path, self.origin = holder, path, origin
+        self.holder, self.path, self.origin, self.by_value = holder, path, origin, by_value
         self.read, self.write, self.same, self.old = read, write, same, read(holder)
 
     def changes(self) -> Iterator[Change]:
-        if self.path and not self.same(self.read(self.holder), self.old):
-            yield self.path, self.origin, "changed", self.holder, self.holder
+        now = self.read(self.holder)
+        if self.path and not self.same(now, self.old):
+            then, now = (self.old, now) if self.by_value else (self.holder, self.holder)
+            yield self.path, self.origin, "changed", then, now
 
     def restore(self, only: Only) -> None:
-        if not only and not self.same(self.read(self.holder), self.old):
+        now = self.read(self.holder)
+        changed = self.by_value and only(now) if only else not self.same(now, self.old)
+        if changed and self.old is not MISSING:
             self.write(self.holder, self.old)
 
 
@@ -238,36 +245,39 @@ def random_state(generator: Any, path: str) -> Kept:
     )
 
 
-class VariableEntry(Entry):
+class VariableEntry(Kept):
     """The value of a framework's variable."""
 
     def __init__(self, variable: Any, path: str) -> None:
-        found = adapter_for(variable)
-        assert found is not None
-        self.variable, self.path, self.adapter, self.old = variable, path, found, self._read(found, variable)
+        adapter = adapter_for(variable)
+        assert adapter is not None
 
-    @staticmethod
-    def _read(adapter: Any, variable: Any) -> Any:
-        try:
-            return adapter.read(variable)
-        except Exception:
-            return MISSING
+        def read(holder: Any) -> Any:
+            try:
+                return adapter.read(holder)
+            except Exception:
+                return MISSING
+
+        same = _same_in_ref if adapter.name == "jax.Ref" else _same
+        super().__init__(variable, path, "attribute", read, adapter.write, same, by_value=True)
 
     def changes(self) -> Iterator[Change]:
-        now = self._read(self.adapter, self.variable)
-        if self._differs(now) and not _equal(now, self.old):
-            yield self.path, "attribute", "changed", self.old, now
+        yield from (change for change in super().changes() if not _equal(change[-1], self.old))
 
-    def _differs(self, now: Any) -> bool:
-        if now is self.old or self.adapter.name != "jax.Ref":
-            return not _same(now, self.old)
-        # the value of a Ref is a new array each time
-        return not np.array_equal(np.asarray(now), np.asarray(self.old))
 
-    def restore(self, only: Only) -> None:
-        now = self._read(self.adapter, self.variable)
-        if self.old is not MISSING and (only(now) if only else self._differs(now)):
-            self.adapter.write(self.variable, self.old)
+def _same_in_ref(now: Any, old: Any) -> bool:
+    # the value of a Ref is a new array each time
+    return now is old or np.array_equal(np.asarray(now), np.asarray(old))
+
+
+def suspended(generator: types.GeneratorType[Any, Any, Any], place: Place) -> Kept:
+    """The entry of a generator: that it moved can be seen from its frame; it cannot be put back."""
+    return Kept(generator, place.path, origin_of(place), _stands_at, lambda generator, old: None)
+
+
+def _stands_at(generator: types.GeneratorType[Any, Any, Any]) -> Any:
+    frame = generator.gi_frame
+    return None if frame is None else (frame.f_lasti, [id(v) for v in frame.f_locals.values()])
 
 
 class Iterator_(Entry):
@@ -301,24 +311,6 @@ class Iterator_(Entry):
     def stand_in(self, memo: dict[int, Any]) -> None:
         self.iterator = iterators.copied(self.original, memo)
         self.place.put(self.iterator)
-
-
-class Suspended(Entry):
-    """A generator: that it moved can be seen from its frame; it cannot be put back."""
-
-    def __init__(self, generator: types.GeneratorType[Any, Any, Any], place: Place) -> None:
-        self.generator, self.place, self.path = generator, place, place.path
-        self.old = self._now()
-
-    def _now(self) -> Any:
-        frame = self.generator.gi_frame
-        if frame is None:
-            return None
-        return frame.f_lasti, [id(v) for v in frame.f_locals.values()]
-
-    def changes(self) -> Iterator[Change]:
-        if self._now() != self.old:
-            yield self.path, origin_of(self.place), "changed", self.generator, self.generator
 
 
 class Cache(Entry):

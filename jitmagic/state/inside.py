@@ -10,6 +10,7 @@ import sys
 import types
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import jax
@@ -17,6 +18,7 @@ import jax
 from jitmagic.state import adapters, plan, region, values
 from jitmagic.state.active import TraceAgain, active, tracing
 from jitmagic.state.errors import StateError
+from jitmagic.state.paths import Place
 from jitmagic.state.state_program import Owner, StateProgram, returned
 from jitmagic.tracing import compat
 
@@ -33,7 +35,7 @@ def call(owner: Caller, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with tracing:
             found = owner.of(args, kwargs)
             program = found.program
-            state = tuple(adapters.read_openly(p) for p in program.places)
+            state = tuple(_read_openly(p) for p in program.places)
             unknown = _unknown(program, state)
             compiled = _jitted_here(program)
         try:
@@ -54,6 +56,15 @@ def call(owner: Caller, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             with adapters.openly():
                 plan.apply(made.ops, outputs)
             return returned(result[0], made)
+
+
+def _read_openly(place: Place) -> Any:
+    """The value at a place, read as its framework wants to see it inside a trace of its own."""
+    if place.adapter is None or not place.adapter.openly:
+        return place.get()
+    with jax.ensure_compile_time_eval() if place.adapter.is_rng else nullcontext():  # made when first read
+        value = place.holder().value
+    return adapters.read_value(value) if adapters.adapter_for(value) is not None else value
 
 
 def _jitted_here(program: StateProgram) -> Any:

@@ -10,19 +10,20 @@ import ctypes
 import gc
 import io
 import logging
+import operator
 import os
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import numpy as np
 
 from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import iterators
-from jitmagic.state.entries import MEGABYTE, Change, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
+from jitmagic.state.entries import MEGABYTE, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
 from jitmagic.state.values import MISSING, is_a, is_user_file, module_of, mro, own_dict
 
 LARGEST = 64 * MEGABYTE
@@ -79,44 +80,34 @@ def is_standard(stream: Any) -> bool:
     return any(stream is s or stream is (own_dict(s) or {}).get("stream") for s in named)
 
 
-class File(Entry):
-    """Where a file on the disk stands. What it holds is never touched."""
-
-    def __init__(self, file: Any, path: str, origin: Origin) -> None:
-        self.file, self.path, self.origin = file, path, origin
-        self.position = self._now()
-
-    def _now(self) -> int | None:
-        try:
-            return int(self.file.tell()) if self.file.seekable() else None
-        except (OSError, ValueError):  # a file that is read line by line does not tell where it stands
-            return None
-
-    def changes(self) -> Iterator[Change]:
-        if self._now() != self.position:
-            yield self.path, self.origin, "changed", self.file, self.file
-
-    def restore(self, only: Only) -> None:
-        if not only and self.position is not None and not self.file.closed and self._now() != self.position:
-            self.file.seek(self.position)
+def file(value: Any, path: str, origin: Origin) -> Kept:
+    """The entry of a file on the disk: where it stands. What it holds is never touched."""
+    return Kept(value, path, origin, _position, _go_back)
 
 
-class Context(Entry):
-    """The value of a context variable. Runs of ours have a context of their own."""
+def _position(file: Any) -> int | None:
+    try:
+        return int(file.tell()) if file.seekable() else None
+    except (OSError, ValueError):  # a file that is read line by line does not tell where it stands
+        return None
 
-    def __init__(self, variable: Any, path: str, origin: Origin) -> None:
-        self.variable, self.path, self.origin = variable, path, origin
-        self.old = variable.get(MISSING)
 
-    def changes(self) -> Iterator[Change]:
-        now = self.variable.get(MISSING)
-        if now is not self.old:
-            yield self.path, self.origin, "changed", self.old, now
+def _go_back(file: Any, position: int | None) -> None:
+    if position is not None and not file.closed:
+        file.seek(position)
 
-    def restore(self, only: Only) -> None:
-        now = self.variable.get(MISSING)
-        if self.old is not MISSING and now is not self.old and (not only or only(now)):
-            self.variable.set(self.old)
+
+def context(variable: Any, path: str, origin: Origin) -> Kept:
+    """The entry of a context variable: its value. Runs of ours have a context of their own."""
+    return Kept(
+        variable,
+        path,
+        origin,
+        lambda v: v.get(MISSING),
+        lambda v, old: v.set(old),
+        operator.is_,
+        by_value=True,
+    )
 
 
 class Local(Keyed):

@@ -7,12 +7,12 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from jitmagic.state import contents, values
-from jitmagic.state.adapters import Adapter
+from jitmagic.state.adapters import Adapter, adapter_for
 from jitmagic.state.values import MISSING, is_a, raw_get
 
 Kind = Literal["global", "closure", "attribute", "item"]
@@ -112,17 +112,18 @@ class Place:
 
     `kind` and `key` say how `holder()` holds it: an entry of a namespace, the contents of a closure cell,
     an attribute, or an item of a dict or list. A framework's variable is the attribute `value` of the
-    variable, and `adapter` reads and writes it; its path is that of the variable.
+    variable, and `adapter` reads and writes it; its path is that of the variable. Where there is no `parent`, `root`
+    is what holds it.
     """
 
-    __slots__ = ("path", "origin", "kind", "key", "parent", "adapter", "_holder")
+    __slots__ = ("path", "origin", "kind", "key", "parent", "adapter", "root")
 
     def __init__(
         self, path: str, origin: str, kind: Kind, key: Any, *, holder: Any = None,
         parent: Place | None = None, adapter: Adapter | None = None,
     ) -> None:  # fmt: skip
         self.path, self.origin, self.kind, self.key = path, origin, kind, key
-        self.parent, self.adapter, self._holder = parent, adapter, holder
+        self.parent, self.adapter, self.root = parent, adapter, holder
 
     def __repr__(self) -> str:
         return f"Place({self.path})"
@@ -139,7 +140,7 @@ class Place:
 
     def holder(self) -> Any:
         """The object that directly holds the variable: a dict, cell, list or object. Raises PathError."""
-        return self._holder if self.parent is None else self.parent.get()
+        return self.root if self.parent is None else self.parent.get()
 
     def below(self, kind: Literal["attribute", "item"], key: Any, *, origin: str | None = None) -> Place:
         """The place one step further down."""
@@ -155,7 +156,7 @@ class Place:
         """The value, or MISSING where there is none."""
         try:
             holder = self.holder()
-            return self.adapter.read(holder) if self.adapter else _get(holder, self.kind, self.key)
+            return self.adapter.read(holder) if self.adapter else stored(holder, self.kind, self.key)
         except Exception:
             return MISSING
 
@@ -180,7 +181,7 @@ class Place:
         elif self.kind == "attribute":
             put_attribute(holder, self.key, value, self.path)
         else:
-            _put_item(holder, self.key, value, self.path)
+            put_item(holder, self.key, value, self.path)
 
     def delete(self) -> None:
         """Take the name, attribute or item away; nothing happens where there is none."""
@@ -195,7 +196,8 @@ class Place:
             del holder[self.key]
 
 
-def _get(holder: Any, kind: Kind, key: Any) -> Any:
+def stored(holder: Any, kind: Kind, key: Any) -> Any:
+    """What a holder has under a key, past methods of its own; MISSING, or an error, where there is nothing."""
     if kind == "closure":
         return holder.cell_contents
     if kind == "attribute":
@@ -252,7 +254,8 @@ def _is_property(holder: object, name: str) -> bool:
     return found is not None and is_a(found[1], property | functools.cached_property)
 
 
-def _put_item(holder: Any, key: Any, value: Any, path: str) -> None:
+def put_item(holder: Any, key: Any, value: Any, path: str = "") -> None:
+    """Store an item without a dict's or list's own `__setitem__`."""
     if is_a(holder, tuple):
         raise PathError(f"`{path}` is an item of a tuple and cannot be replaced; name the whole tuple")
     if is_a(holder, dict):
@@ -263,12 +266,21 @@ def _put_item(holder: Any, key: Any, value: Any, path: str) -> None:
         holder[key] = value
 
 
+def place_of(obj: object) -> Place:
+    """The place of the value in a variable object, wherever the object is; TypeError for other objects."""
+    adapter = adapter_for(obj)
+    if adapter is None:
+        raise TypeError(f"a {type(obj).__name__} is not a framework's variable")
+    name = f"<{type(obj).__name__} {id(obj):#x}>"  # no path: it follows the object
+    return Place(name, "global", "global", "variable", holder={"variable": obj}).inside(adapter)
+
+
 @dataclass(frozen=True)
 class Scope:
     """Where the roots of paths are looked up: the receiver, closure cells, globals, modules."""
 
     namespace: dict[str, Any]
-    fn: Any = None
+    functions: Callable[[], Sequence[types.FunctionType]] | None = None
     receiver: object | None = None
     receiver_name: str = "self"
 
@@ -276,22 +288,16 @@ class Scope:
         """The places that a root name can mean, the nearest first."""
         if self.receiver is not None and name == self.receiver_name:
             yield Place(name, "argument", "global", name, holder={name: self.receiver})
-        for fn in self._functions():
+        functions = self.functions() if self.functions is not None else ()
+        for fn in functions:
             if name in fn.__code__.co_freevars:
                 cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]
                 yield Place(name, "closure", "closure", name, holder=cell)
-        for fn in self._functions():
+        for fn in functions:
             yield Place(name, "global", "global", name, holder=fn.__globals__)
         yield Place(name, "global", "global", name, holder=self.namespace)
         if name in sys.modules:
             yield Place(name, "global", "global", name, holder=sys.modules)
-
-    def _functions(self) -> tuple[types.FunctionType, ...]:
-        if self.fn is None:
-            return ()
-        from jitmagic.state.roots import reach
-
-        return reach(self.fn, receiver=self.receiver).functions
 
 
 def resolve(path: Path | str, scope: Scope) -> Place:

@@ -10,8 +10,8 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.state import values
-from jitmagic.state.below import leaves_below
-from jitmagic.state.paths import Path, PathError, Place, parse
+from jitmagic.state.below import variables_in
+from jitmagic.state.paths import Path, PathError, parse
 from jitmagic.state.uses import Use, facts_of
 
 Function = types.FunctionType
@@ -87,8 +87,7 @@ def _of_outside(fn: Function, name: str) -> Any:
 def _holds(value: Any, variable: object) -> bool:
     if values.is_leaf(value) or isinstance(value, types.ModuleType | type | types.FunctionType):
         return False
-    place = Place("value", "global", "global", "value", holder={"value": value})
-    return any(p.adapter is not None and p.holder() is variable for p in leaves_below(place))
+    return any(p.holder() is variable for p in variables_in(value))
 
 
 def _calls_of(wanted: Collection[tuple[str, str]], functions: Iterable[Function]) -> Iterator[Where]:

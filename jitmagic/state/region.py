@@ -12,7 +12,7 @@ from typing import Any
 
 from jitmagic.state import paths, values
 from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
-from jitmagic.state.below import leaves_below
+from jitmagic.state.below import variables_in
 from jitmagic.state.contents import put_item, put_items, put_members, put_sequence
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
@@ -76,15 +76,15 @@ def weaken(found: Sequence[Place], receiver: Any) -> list[Place]:
         root = place
         while root.parent is not None:
             root = root.parent
-        if type(root._holder) is dict and root._holder.get(root.key) is receiver and len(root._holder) == 1:
+        if type(root.root) is dict and root.root.get(root.key) is receiver and len(root.root) == 1:
             with contextlib.suppress(TypeError):  # slots without __weakref__
-                root._holder = WeakHolder(receiver)
+                root.root = WeakHolder(receiver)
     return list(found)
 
 
 def root_key(place: Place) -> Any:
     """What two places with the same root have in common. A holder made for one object stands for that."""
-    holder = place._holder
+    holder = place.root
     if type(holder) is WeakHolder:
         return "object", id(holder.value())
     if type(holder) is dict and len(holder) == 1 and place.key in holder:
@@ -139,7 +139,7 @@ def _child(value: Any, key: Key) -> Any:
         adapter = adapter_for(value)
         return adapter.read(value) if adapter else MISSING
     try:
-        return paths._get(value, key[0], key[1])  # type: ignore[arg-type]
+        return paths.stored(value, key[0], key[1])  # type: ignore[arg-type]
     except Exception:
         return MISSING
 
@@ -163,7 +163,7 @@ def put(value: Any, key: Key, child: Any) -> None:
     elif child is MISSING:
         del value[name]
     else:
-        paths._put_item(value, name, child, "")
+        paths.put_item(value, name, child)
 
 
 def refill(value: Any, items: Any) -> None:
@@ -319,8 +319,7 @@ def holds_state(value: Any) -> bool:
     """A framework's variable lies in this value."""
     if value is MISSING or values.is_leaf(value) or is_a(value, values.FUNCTIONS):
         return False
-    place = Place("value", "global", "global", "value", holder={"value": value})
-    return any(p.adapter is not None and p.adapter.is_state for p in leaves_below(place))
+    return any(p.adapter is not None and p.adapter.is_state for p in variables_in(value))
 
 
 def _is_frameworks_own(value: Any, key: Key) -> bool:

@@ -277,7 +277,7 @@ class _Scan:
 
     def _add(self, path: str, place: Place, origin: str, facts: Facts | None = None) -> None:
         uses = tuple(u for same in facts.free.get(path, {}).values() for u in same) if facts else ()
-        holder = place._holder if place.parent is None else place.parent._holder
+        holder = place.root if place.parent is None else place.parent.root
         key = (id(holder) if holder is not None else id(place.parent), place.kind, place.path, str(place.key))
         if origin == "default" or place.parent is not None:
             key = (id(place), *key[1:])

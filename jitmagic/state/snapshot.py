@@ -31,18 +31,19 @@ from jitmagic.state.entries import (
     Change,
     Entry,
     Iterator_,
+    Kept,
     Keyed,
     Namespace,
     Numpy,
     Origin,
     Sequence,
     Set,
-    Suspended,
     VariableEntry,
     is_special,
     origin_of,
     random_state,
     sample,
+    suspended,
 )  # fmt: skip
 from jitmagic.state.outside import LARGEST
 from jitmagic.state.paths import PathError, Place
@@ -106,8 +107,8 @@ class Snapshot:
 
     def _surroundings(self, reach: Reach) -> None:
         for fn in reach.functions:
-            self._entries.append(Keyed(fn, _display(fn), "attribute", "attribute"))
-            held = Place(_display(fn), "global", "global", "fn", holder={"fn": fn})
+            self._entries.append(Keyed(fn, fn.__name__, "attribute", "attribute"))
+            held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
             self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
         for cls in reach.classes:
             self._entries.append(Keyed(cls, cls.__name__, "attribute", "attribute"))
@@ -167,7 +168,7 @@ class Snapshot:
         elif outside.is_file(value):
             self._file(value, place)
         elif is_a(value, contextvars.ContextVar):
-            self._entries.append(outside.Context(value, path, origin))
+            self._entries.append(outside.context(value, path, origin))
         elif is_a(value, functools._lru_cache_wrapper):
             if _is_rebindable(place, value):
                 self._entries.append(Cache(value, place))
@@ -217,7 +218,7 @@ class Snapshot:
 
     def _iterator(self, value: Any, place: Place, depth: int) -> None:
         if is_a(value, types.GeneratorType):
-            self._entries.append(Suspended(value, place))
+            self._entries.append(suspended(value, place))
             self._lose(place.path, "a generator")
             return
         entry = Iterator_(value, place)
@@ -230,9 +231,9 @@ class Snapshot:
     def _file(self, file: Any, place: Place) -> None:
         if file.closed or outside.is_standard(file):
             return
-        entry = outside.File(file, place.path, origin_of(place))
+        entry = outside.file(file, place.path, origin_of(place))
         self._entries.append(entry)
-        if entry.position is None or not self._reads(place, outside.READING):
+        if entry.old is None or not self._reads(place, outside.READING):
             self._lose(place.path, "a file that is more than read, or a stream")
 
     def _structure(self, value: Any, place: Place, depth: int) -> None:
@@ -293,7 +294,7 @@ class Snapshot:
         found: dict[str, Write] = {}
         known = {id(v) for v in besides}
         for entry in self._entries:
-            if isinstance(entry, VariableEntry) and id(entry.variable) in known:
+            if isinstance(entry, Kept) and id(entry.holder) in known:
                 continue
             for path, origin, action, old, new in _guarded(entry.changes):
                 if path not in found and len(found) < _WRITES:
@@ -424,10 +425,6 @@ def _is_rebindable(place: Place, value: Any) -> bool:
 
 def _has_attributes(value: Any) -> bool:
     return values.own_dict(value) is not None or bool(values.raw_attributes(value))
-
-
-def _display(fn: Function) -> str:
-    return fn.__name__
 
 
 def _guarded(changes: Callable[[], Iterator[Change]]) -> list[Change]:

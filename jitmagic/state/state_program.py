@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import jax
 
 from jitmagic.evidence import Write
-from jitmagic.options import JitOptions
+from jitmagic.options import JitOptions, Parameters, argument_names
 from jitmagic.state import adapters, codegen, paths, plan, region, snapshot, taken_out, values
 from jitmagic.state.active import TraceAgain, active, tracing
 from jitmagic.state.below import AsBefore, Same
@@ -59,7 +59,7 @@ class Owner(Protocol):
 
     name: str
     options: JitOptions
-    parameters: codegen.Parameters
+    parameters: Parameters
     everything: bool
     touched: dict[str, Write]
     note: Made | None
@@ -130,7 +130,7 @@ class StateProgram:
         options = self.owner.options
         if paths.at_or_below(place.path, options.donate_argnames):
             return True
-        names = codegen.argument_names(self.owner.parameters, max(options.donate_argnums, default=-1) + 1)
+        names = argument_names(self.owner.parameters, max(options.donate_argnums, default=-1) + 1)
         return self.is_given(place) and paths.at_or_below(
             place.path, [names[n] for n in options.donate_argnums]
         )

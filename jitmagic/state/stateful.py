@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jitmagic.evidence import Write
-from jitmagic.options import JitOptions
+from jitmagic.options import JitOptions, parameters_of
 from jitmagic.state import (
     adapters,
     codegen,
@@ -82,7 +82,7 @@ class Stateful:
         self.warn = warn
         self.programs: dict[Hashable, StateProgram] = {}
         self.known: dict[tuple[int, ...], Instance] = {}
-        self.parameters = codegen.parameters_of(self.bound())
+        self.parameters = parameters_of(self.bound())
         self.cells = codegen.cells_of(self.fn, self.parameters)
         self.static: Collection[str] = options.static_parameters(self.bound())
         self.lifts = lifts
@@ -264,31 +264,31 @@ class Stateful:
             return self.plain(*args, **kwargs)
         if not compat.trace_state_clean():
             return inside.call(self, args, kwargs)
-        for call, state in self._attempts(args, kwargs):
-            program = call.program
+        for call, state, result in self._attempts("__call__", args, kwargs):
+            with tracing:
+                if call.program.donated or not call.program.raced(result, state):
+                    return self._finish(call, result)
+
+    def _attempts(
+        self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iterator[tuple[MadeCall, tuple[Any, ...], Any]]:
+        """The call, what its variables hold and what jax gives, looked up anew for each attempt. StateError where none
+        gets through."""
+        for _ in range(_ATTEMPTS):
+            with tracing:
+                call = self.of(args, kwargs)
+                state = call.program.read()
             try:
-                with active.expecting(program):
-                    result = program.compiled(*state, *call.args, **call.kwargs)
+                with active.expecting(call.program):
+                    result = getattr(call.program.compiled, stage)(*state, *call.args, **call.kwargs)
             except TraceAgain as again:
                 if again.owner is not self:
                     raise
                 continue
             except BaseException as exc:
-                self._tell_what_is_gone(program, exc, state)
+                self._tell_what_is_gone(call.program, exc, state)
                 raise
-            with tracing:
-                if program.donated or not program.raced(result, state):
-                    return self._finish(call, result)
-
-    def _attempts(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[tuple[MadeCall, tuple[Any, ...]]]:
-        """The call and what its variables hold, looked up anew for each attempt. StateError where none gets through."""
-        for _ in range(_ATTEMPTS):
-            with tracing:
-                call = self.of(args, kwargs)
-                state = call.program.read()
-            yield call, state
+            yield call, state, result
         raise StateError(f"{self.name} needs other variables at every trace")
 
     def _without_receiver(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -423,13 +423,8 @@ class Stateful:
             if self.serves_plainly(args, kwargs):
                 args, kwargs = codegen.spelled(self.parameters, args, kwargs)
                 return getattr(self.plain, stage)(*args, **kwargs)
-            for call, state in self._attempts(args, kwargs):
-                try:
-                    with active.expecting(call.program):
-                        return getattr(call.program.compiled, stage)(*state, *call.args, **call.kwargs)
-                except TraceAgain as again:
-                    if again.owner is not self:
-                        raise
+            _, _, result = next(self._attempts(stage, args, kwargs))
+            return result
 
         return staged
 

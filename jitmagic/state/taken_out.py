@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from jitmagic.options import Parameters, argument_names
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
-from jitmagic.state.codegen import Parameters, argument_names
 from jitmagic.state.region import holds_state
 
 Location = tuple[Any, ...]

@@ -14,9 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from jitmagic.evidence import Where
-from jitmagic.source.tree import ByCode, Function, children, parameters, source_of, uncollected, walk
+from jitmagic.source.tree import (
+    ByCode,
+    Function,
+    Source,
+    children,
+    parameters,
+    source_of,
+    span_of,
+    uncollected,
+    walk,
+)
 from jitmagic.state.paths import Step, literal
 from jitmagic.state.values import MISSING
+from jitmagic.tracing.sites import where_at
 
 MUTATORS = frozenset(
     "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "
@@ -63,7 +74,7 @@ class Facts:
     """It asks for attributes by computed names: `getattr(x, k)`, `vars(x)`, `x.__dict__`."""
     whole_namespace: bool = False
     """It uses `globals()`, `exec` or `eval`."""
-    lines: tuple[str, ...] = field(default=(), repr=False)
+    source: Source | None = field(default=None, repr=False)
 
     @functools.cached_property
     def free(self) -> dict[str, dict[tuple[Step, ...], list[Use]]]:
@@ -76,18 +87,9 @@ class Facts:
 
     def where(self, node: ast.AST) -> Where:
         """The place of a node, columns in characters."""
-        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
-        column = self._column(line, node.col_offset)  # type: ignore[attr-defined]
-        end_column = self._column(end, node.end_col_offset)  # type: ignore[attr-defined]
-        text = "\n".join(self.lines[line - 1 : end])
-        text = text[column:] if line != end else text[column:end_column]
-        if line != end:
-            text = text[: len(text) - len(self.lines[end - 1]) + end_column]
-        source = self.lines[line - 1].strip()
-        return Where(self.file, line, column, end, end_column, source, text, self.function)
-
-    def _column(self, line: int, offset: int) -> int:
-        return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore"))
+        span = span_of(node)
+        assert self.source is not None and span is not None
+        return where_at(self.file, span, self.source, self.function)
 
 
 _facts: ByCode[Facts] = ByCode()
@@ -115,7 +117,7 @@ def _from_source(code: types.CodeType) -> Facts | None:
     return Facts(
         tuple(reader.uses), names, tuple(reader.attributes), tuple(reader.stored), code.co_filename, qualname,
         True, reader.any_attribute, not _NAMESPACE.isdisjoint(names),
-        tuple(line.rstrip("\r\n") for line in source.lines),
+        source,
     )  # fmt: skip
 
 

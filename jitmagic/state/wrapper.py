@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from jitmagic.state.plan import Op, Plan, Recipe
 from jitmagic.state.region import root_key, step_key
 from jitmagic.state.state_program import StateProgram, returned
 from jitmagic.state.values import is_a
-from jitmagic.state.wrapper_reads import Calls, Reads
+from jitmagic.state.wrapper_reads import Calls, Reads, can_be_written, is_hidden
 
 _INLINE_PLANS = 16
 _CHECKED_SINGLY = 8
@@ -69,6 +68,9 @@ class _Writer(Reads):
         if any(len(made.ops) > _CHECKED_SINGLY for made in self.program.plans.values()):
             self.lines.insert(0, "_jm_before = _jm_writes[0]")
         self._call()
+        return self._defined(head)
+
+    def _defined(self, head: str) -> types.FunctionType:
         body = "\n".join(f"    {line}" for line in self.lines)
         return define(f"def call({head}):\n{body}\n", self.env, self.owner.name, self.owner.cells)
 
@@ -82,8 +84,7 @@ class _Writer(Reads):
         self._slow("        ")
         self.lines.append("    raise")
         self.env |= {"_jm_compiled": self.owner.plain, "_jm_retry": self.owner.retry_plain}
-        body = "\n".join(f"    {line}" for line in self.lines)
-        return define(f"def call({head}):\n{body}\n", self.env, self.owner.name, self.owner.cells)
+        return self._defined(head)
 
     # -- the call
 
@@ -231,7 +232,7 @@ class _Writer(Reads):
         if op.how != "put":
             return self._addition(op)
         if place.parent is None:
-            plain = type(place._holder) is dict and root_key(place)[0] != "object"
+            plain = type(place.root) is dict and root_key(place)[0] != "object"
             return f"{self._bound(place)} = {{}}" if plain or place.kind == "closure" else None
         name = self.by_place.get((place.parent.path, step_key(place.parent)[0]))
         if name is None or not name.isidentifier():
@@ -244,13 +245,8 @@ class _Writer(Reads):
             there = paths.MISSING is not place.look()
             return f"{name}[{self._key(place.key)}] = {{}}" if _plain_stores(holder) and there else None
         own = is_a(holder, types.ModuleType) or type(holder).__setattr__ is object.__setattr__
-        found = values.class_attribute(type(holder), place.key)
-        hidden = (
-            found is not None
-            and hasattr(type(found[1]), "__set__")
-            and not is_a(found[1], types.MemberDescriptorType)
-        )
-        if own and not hidden and place.key.isidentifier() and not keyword.iskeyword(place.key):
+        hidden = is_hidden(holder, place.key, "__set__")
+        if own and not hidden and can_be_written(place.key):
             return f"{name}.{place.key} = {{}}"
         return f"_jm_put({name}, {self._key(place.key)}, {{}})"
 

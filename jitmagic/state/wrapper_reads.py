@@ -60,7 +60,7 @@ class Reads:
         self.sizes: list[tuple[str, int]] = []
         """Containers that may have grown: how to read one, and the length it had."""
         self._count = itertools.count()
-        self._holders: dict[int, str] = {}
+        self.roots: dict[int, str] = {}
         self._cells = {id(cell): name for name, cell in owner.cells.items()}
         self.receiver: str | None = None
         self.forms: list[Form] = []
@@ -86,15 +86,15 @@ class Reads:
 
     def _bound(self, place: Place) -> str:
         """A name in a namespace, or a closure cell: what reads it and what assigns to it."""
-        holder = place._holder
+        holder = place.root
         if place.kind == "closure":
             return self._cells.get(id(holder)) or f"{self._held(holder)}.cell_contents"
         return f"{self._held(holder)}[{self._key(place.key)}]"
 
     def _held(self, holder: Any) -> str:
-        if id(holder) not in self._holders:
-            self._holders[id(holder)] = self._const(holder, "g")
-        return self._holders[id(holder)]
+        if id(holder) not in self.roots:
+            self.roots[id(holder)] = self._const(holder, "g")
+        return self.roots[id(holder)]
 
     # -- the signature
 
@@ -203,21 +203,22 @@ class Reads:
 
     def _reads(self) -> None:
         for node in self.program.tree.roots.values():
-            self._root(node)
+            text = self._root(node.place)
+            assert text is not None
+            self._node(node, text, node.place.look())
 
-    def _root(self, node: PathNode) -> None:
-        place = node.place
-        if place._holder is self.program.given:
-            text = next(name for at, name in self.objects.items() if path_of(at) == place.path)
-        elif root_key(place)[0] == "object":
-            value = place.look()
-            if self.receiver and value is self.owner.receiver_object():
-                text = self.receiver
-            else:
-                text = self._const(value, "o")
-        else:
-            text = self._bound(place)
-        self._node(node, text, place.look())
+    def _root(self, place: Place) -> str | None:
+        """An expression for what a path begins with."""
+        if place.root is self.program.given:
+            return next(name for at, name in self.objects.items() if path_of(at) == place.path)
+        plain = type(place.root) is dict
+        if root_key(place)[0] != "object":
+            return self._bound(place) if plain or place.kind == "closure" else None
+        value = place.look()
+        if self.receiver and value is self.owner.receiver_object():
+            return self.receiver
+        # the object of a bound method, or with `__call__`, which the function keeps anyway
+        return self._const(value, "o") if plain else None
 
     def _node(self, node: PathNode, text: str, value: Any) -> None:
         if node.leaf is not None:
@@ -251,7 +252,7 @@ class Reads:
     @functools.cached_property
     def _below_given(self) -> set[int]:
         """`id` of the nodes at and below the objects among the arguments."""
-        return self._below(lambda node: node.place._holder is self.program.given)
+        return self._below(lambda node: node.place.root is self.program.given)
 
     @functools.cached_property
     def _below_whole(self) -> set[int]:
@@ -283,14 +284,9 @@ class Reads:
 
     def _attribute(self, name: str, value: Any, key: str) -> str:
         usual = is_a(value, types.ModuleType) or type(value).__getattribute__ is object.__getattribute__
-        found = values.class_attribute(type(value), key)
-        hidden = (
-            found is not None
-            and hasattr(type(found[1]), "__get__")
-            and not is_a(found[1], types.MemberDescriptorType)
-        )
+        hidden = is_hidden(value, key, "__get__")
         named = is_a(value, tuple) and key in values.fields_of(value)
-        if usual and key.isidentifier() and not keyword.iskeyword(key) and (not hidden or named):
+        if usual and can_be_written(key) and (not hidden or named):
             return f"{name}.{key}"
         return f"_jm_raw({name}, {self._key(key)})"
 
@@ -358,13 +354,7 @@ class Reads:
         if known is not None:
             return known
         if place.parent is None:
-            key = root_key(place)
-            if key[0] == "object":
-                if self.receiver and place.look() is self.owner.receiver_object():
-                    return self.receiver
-                # the object of a bound method, or with `__call__`, which the function keeps anyway
-                return self._const(place.look(), "o") if type(place._holder) is dict else None
-            return self._bound(place) if place.kind == "closure" or type(place._holder) is dict else None
+            return self._root(place)
         above = self._frozen_read(place.parent)
         if above is None:
             return None
@@ -376,6 +366,19 @@ class Reads:
         if place.adapter is None and place.kind == "item" and not plain_items(holder):
             return None
         return self._step(above, holder, PathNode(place))
+
+
+def is_hidden(value: Any, key: str, by: str) -> bool:
+    """The class has something under this name that reads (`__get__`) or stores (`__set__`) in its own way."""
+    found = values.class_attribute(type(value), key)
+    return (
+        found is not None and hasattr(type(found[1]), by) and not is_a(found[1], types.MemberDescriptorType)
+    )
+
+
+def can_be_written(key: str) -> bool:
+    """A name that may stand after a dot."""
+    return key.isidentifier() and not keyword.iskeyword(key)
 
 
 def plain_items(value: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from jitmagic.evidence import Where
-from jitmagic.source.tree import Source, first_line, source_of, span_of, walk
+from jitmagic.source.tree import Source, source_of, span_of, walk
 from jitmagic.tracing.expressions import callee_of
 from jitmagic.tracing.sites import Site, where_at
 
@@ -105,13 +105,8 @@ def _definition(
     if code is None:
         return None
     source = source_of(code.co_filename)
-    functions = source.functions(code.co_firstlineno)
-    defined = [
-        n
-        for n in functions
-        if isinstance(n, ast.FunctionDef | ast.Lambda) and first_line(n) == code.co_firstlineno
-    ]
-    return (code.co_filename, source, defined[0]) if len(defined) == 1 else None
+    defined = source.function(code)
+    return (code.co_filename, source, defined) if isinstance(defined, Function) else None
 
 
 def _unpacked(body: Function, state: str, path: str) -> str:

@@ -29,9 +29,7 @@ set_current_trace = jex_core.set_current_trace
 
 def is_tracer(value: Any) -> bool:
     """`value` stands for a traced value."""
-    import jax.core
-
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def is_ref(value: Any) -> bool:
@@ -139,21 +137,6 @@ def constants_of(closed: Any) -> list[Any]:
 def is_jitted(value: Any) -> bool:
     """Whether `value` is a function compiled by jax.jit."""
     return callable(value) and hasattr(value, "lower") and hasattr(value, "clear_cache")
-
-
-def dynamic_tracer_alive(tracer: Any) -> bool:
-    """Whether the trace that `tracer` belongs to may still run: outside all traces none does.
-
-    Inside another trace only those count as ended that jax marks so (its own jit traces are not marked).
-    """
-    if trace_state_clean():
-        return False
-    # Private: `Tracer._trace` is the only link from a tracer to the trace that may have ended.
-    valid = getattr(getattr(tracer, "_trace", None), "is_valid", None)
-    try:
-        return bool(valid()) if callable(valid) else True
-    except Exception:
-        return True
 
 
 def origin_of(tracer: Any) -> str:

@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from jitmagic.tracing.leaves import is_array, named_leaves
+
 LEAVES = "_leaves"
 """The only parameter of the traced function; messages of jax name `_leaves[3]`."""
 
@@ -77,19 +79,7 @@ class Filtered:
         return jax.jit(call).trace([leaves[i] for i in dynamic])
 
 
-def is_array(value: Any) -> bool:
-    """What a filtering jit traces: arrays of jax and numpy."""
-    import jax
-    import numpy as np
-
-    return isinstance(value, jax.Array) or (
-        isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUSMmV"
-    )
-
-
 def leaf_names(fn: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, str]:
     """From `_leaves[3]` to the path of that leaf in the user's arguments."""
-    from jitmagic.tracing.leaves import named_leaves
-
     paths = [path for path, leaf in named_leaves(fn, args, kwargs) if is_array(leaf)]
     return {f"{LEAVES}[{i}]": path for i, path in enumerate(paths)}

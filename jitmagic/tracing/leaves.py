@@ -11,16 +11,26 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from jitmagic.evidence import Leaf
-from jitmagic.tracing.foreign import is_array
+from jitmagic.options import JitOptions, argument_names, parameters_of
+from jitmagic.tracing import compat
 
 _Kind = inspect.Parameter
 
 
+def is_array(value: Any) -> bool:
+    """What a filtering jit traces: arrays of jax and numpy."""
+    import jax
+    import numpy as np
+
+    return isinstance(value, jax.Array) or (
+        isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUSMmV"
+    )
+
+
 def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, Any]]:
     """(parameter, path, value) of each argument as given; `args[i]` where there is no signature to bind."""
-    try:
-        bound = inspect.signature(fn).bind(*args, **kwargs)
-    except (TypeError, ValueError):
+    bound = _bound(fn, args, kwargs)
+    if bound is None:
         named = [(f"args[{i}]", f"args[{i}]", v) for i, v in enumerate(args)]
         return named + [(k, k, v) for k, v in kwargs.items()]
     out: list[tuple[str, str, Any]] = []
@@ -35,25 +45,16 @@ def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tupl
     return out
 
 
-def argument_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[list[str], dict[str, str]]:
-    """Paths of the positional arguments in order, and of the keyword arguments by their key."""
+def _bound(fn: Callable[..., Any], args: Any, kwargs: Any) -> inspect.BoundArguments | None:
     try:
-        parameters = list(inspect.signature(fn).bind(*args, **kwargs).signature.parameters.values())
+        return inspect.signature(fn).bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return [f"args[{i}]" for i in range(len(args))], {key: key for key in kwargs}
-    single = [p.name for p in parameters if p.kind in (_Kind.POSITIONAL_ONLY, _Kind.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_POSITIONAL), "args")
-    paths = [single[i] if i < len(single) else f"{rest}[{i - len(single)}]" for i in range(len(args))]
-    return paths, {key: key for key in kwargs}
+        return None
 
 
 def by_keyword(fn: Callable[..., Any], path: str) -> str:
     """`mode` for `options['mode']`, as jax calls what a parameter `**options` took in; other paths as they are."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return path
-    rest = next((p.name for p in parameters if p.kind is _Kind.VAR_KEYWORD), None)
+    rest = next((p.name for p in parameters_of(fn) or () if p.kind is _Kind.VAR_KEYWORD), None)
     match = re.match(r"(\w+)\['(\w+)'\]", path)
     return match[2] + path[match.end() :] if match and match[1] == rest else path
 
@@ -64,13 +65,16 @@ def map_leaves(
     """The same call with each leaf replaced by `change(path, leaf)`."""
     import jax.tree_util as jtu
 
-    positional, keyword = argument_paths(fn, args, kwargs)
+    bound = _bound(fn, args, kwargs)
+    known = list(bound.signature.parameters.values()) if bound is not None else None
 
     def changed(path: str, value: Any) -> Any:
-        return jtu.tree_map_with_path(lambda keys, leaf: change(path + _keystr(keys), leaf), value)
+        return jtu.tree_map_with_path(lambda keys, leaf: change(path + keystr(keys), leaf), value)
 
-    new = tuple(changed(path, value) for path, value in zip(positional, args, strict=True))
-    return new, {key: changed(keyword[key], value) for key, value in kwargs.items()}
+    new = tuple(
+        changed(path, value) for path, value in zip(argument_names(known, len(args)), args, strict=True)
+    )
+    return new, {key: changed(key, value) for key, value in kwargs.items()}
 
 
 def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, Any]]:
@@ -80,9 +84,7 @@ def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[s
 
 def ref_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> set[str]:
     """Paths of the leaves that are mutable arrays of jax's: what is stored in them, the caller sees."""
-    from jitmagic.tracing.compat import is_ref
-
-    return {path for path, leaf in named_leaves(fn, args, kwargs) if is_ref(leaf)}
+    return {path for path, leaf in named_leaves(fn, args, kwargs) if compat.is_ref(leaf)}
 
 
 def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, str, Any]]:
@@ -90,10 +92,10 @@ def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[st
 
     for name, path, value in bound_arguments(fn, args, kwargs):
         for keys, leaf in jtu.tree_flatten_with_path(value)[0]:
-            yield name, path + _keystr(keys), leaf
+            yield name, path + keystr(keys), leaf
 
 
-def _keystr(keys: Any) -> str:
+def keystr(keys: Any) -> str:
     """`['deep'][0].w`, with positions of unnamed children as items."""
     import jax.tree_util as jtu
 
@@ -130,7 +132,7 @@ def call_leaves(
             out.append(_leaf(path, name, value, static=True))
             continue
         out += [
-            _leaf(path + _keystr(keys), name, v, static=filtering and not is_array(v))
+            _leaf(path + keystr(keys), name, v, static=filtering and not is_array(v))
             for keys, v in jtu.tree_flatten_with_path(value)[0]
         ]
     return tuple(out)
@@ -138,11 +140,8 @@ def call_leaves(
 
 def static_names(fn: Callable[..., Any], numbers: Collection[int], names: Collection[str]) -> set[str]:
     """Names of the static parameters, whichever way they were declared."""
-    try:
-        order = list(inspect.signature(fn).parameters)
-    except (TypeError, ValueError):
-        order = []
-    return {*names, *(order[n] for n in numbers if -len(order) <= n < len(order))}
+    options = JitOptions(static_argnums=tuple(numbers), static_argnames=tuple(names))
+    return set(options.static_parameters(fn))
 
 
 def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:

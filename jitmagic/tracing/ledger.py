@@ -21,9 +21,8 @@ from jitmagic.report import Compilation, Origin, Reason, Session
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import call_leaves
 from jitmagic.tracing.locate import is_user_file
-from jitmagic.tracing.stages import CACHE_HIT, COMPILE, TRACE
+from jitmagic.tracing.stages import CACHE_HIT, COMPILE, LOWER, TRACE, listen, told
 
-LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 MOST = 5000
 """Compilations that are kept."""
 
@@ -89,15 +88,15 @@ class Ledger:
 
     def start(self) -> None:
         """Begin to listen; harmless where it has begun."""
-        if self not in _ledgers:
-            _register()
+        if self._hear not in told:
             self.since = self._cell()
-            _ledgers.append(self)
+            listen()
+            told.append(self._hear)
 
     def stop(self) -> None:
         """Hear no more."""
-        if self in _ledgers:
-            _ledgers.remove(self)
+        if self._hear in told:
+            told.remove(self._hear)
 
     def session(self) -> Session:
         """What was heard so far, as plain data."""
@@ -110,6 +109,20 @@ class Ledger:
         return next((seconds for seconds in found if seconds is not None), None)
 
     # -- events
+
+    def _hear(self, event: str, name: str, seconds: float) -> None:
+        name = name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
+        try:
+            if event == TRACE:
+                self.traced(name, seconds, inspect.currentframe())
+            elif event == LOWER:
+                self.lowered(name, seconds)
+            elif event == COMPILE:
+                self.compiled(name, seconds, inspect.currentframe())
+            elif event == CACHE_HIT:
+                self.hit()
+        except Exception:  # the user's compilation must not fail because of its description
+            self.failed += 1
 
     def hit(self) -> None:
         """The persistent cache had the program that is being compiled."""
@@ -322,42 +335,3 @@ def unasked() -> Iterator[None]:
 def is_unasked() -> bool:
     """A block of `unasked` is under way in this thread."""
     return _own.depth > 0
-
-
-_ledgers: list[Ledger] = []
-_registered = False
-
-
-def _register() -> None:
-    """One listener for the process: jax has no public way to take a single one out."""
-    global _registered
-    if not _registered:
-        import jax
-
-        jax.monitoring.register_event_duration_secs_listener(_heard)
-        jax.monitoring.register_event_listener(_happened)
-        _registered = True
-
-
-def _happened(event: str, **details: Any) -> None:
-    if event == CACHE_HIT:
-        for ledger in _ledgers:
-            ledger.hit()
-
-
-def _heard(event: str, duration_secs: float, **details: Any) -> None:
-    if event not in (TRACE, LOWER, COMPILE) or not _ledgers:
-        return
-    name = str(details.get("fun_name", ""))
-    name = name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
-    frame = inspect.currentframe()
-    for ledger in _ledgers:
-        try:
-            if event == TRACE:
-                ledger.traced(name, duration_secs, frame)
-            elif event == LOWER:
-                ledger.lowered(name, duration_secs)
-            else:
-                ledger.compiled(name, duration_secs, frame)
-        except Exception:  # the user's compilation must not fail because of its description
-            ledger.failed += 1

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic.evidence import Problem
+from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
 from jitmagic.tracing.locate import locate
 
@@ -132,7 +133,7 @@ class _Search:
         if not static and suspects:
             return None  # the trace that failed is all there is to try
         growth, needed = 0, set[str]()
-        while (problem := self._trace(static)) is not None:
+        while (problem := self._problem_with(static)) is not None:
             growth += 1
             self.errors.append(problem)
             new = self._allowed(problem.leaves) - static
@@ -151,7 +152,7 @@ class _Search:
         for path in sorted(static - needed):
             if self._no_jax_type(path, self.values[path]) or time.monotonic() > self.deadline:
                 continue
-            if len(static) > 1 and self._trace(static - {path}) is None:
+            if len(static) > 1 and self._problem_with(static - {path}) is None:
                 static = static - {path}
         return static
 
@@ -181,7 +182,7 @@ class _Search:
                 out.add(path)
         return out
 
-    def _trace(self, static: set[str]) -> Problem | None:
+    def _problem_with(self, static: set[str]) -> Problem | None:
         """Trace with these arguments static; the problem that stopped it, or None."""
         import jax
 
@@ -209,7 +210,7 @@ class _Search:
 def _leaf_paths(path: str, value: Any) -> list[str]:
     import jax.tree_util as jtu
 
-    return [path + leaves_._keystr(keys) for keys, _ in jtu.tree_flatten_with_path(value)[0]]
+    return [path + leaves_.keystr(keys) for keys, _ in jtu.tree_flatten_with_path(value)[0]]
 
 
 def _renamed(problem: Problem, names: Sequence[str]) -> Problem:
@@ -273,9 +274,8 @@ def _spelled(
     fn: Callable[..., Any], found: set[str], numbers: Sequence[int], names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The whole list of static arguments, by name where a name can say it, by position for `*args`."""
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except (TypeError, ValueError):
+    parameters = parameters_of(fn)
+    if parameters is None:
         return tuple(names), tuple(numbers)
     order = [p.name for p in parameters]
     all_names, all_numbers = list(names), list(numbers)

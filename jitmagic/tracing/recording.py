@@ -20,7 +20,7 @@ import numpy as np
 from jitmagic.evidence import Problem
 from jitmagic.tracing import compat
 from jitmagic.tracing.lax_loops import counting
-from jitmagic.tracing.leaves import map_leaves, named_leaves
+from jitmagic.tracing.leaves import is_array, map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
 from jitmagic.tracing.messages import is_of_shadows
 from jitmagic.tracing.recorder import OutOfBudget, Recorder
@@ -144,11 +144,9 @@ def _shadowed(
 
 
 def _traceable(value: Any) -> bool:
-    if isinstance(value, jax.Array):
+    if is_array(value):
         return not compat.is_tracer(value)
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.dtype.kind not in "OUSMmV"
-    return isinstance(value, (bool, int, float, complex))
+    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
 
 
 @functools.cache

@@ -51,11 +51,11 @@ def _refusal(op: Op, tracer: Any) -> Exception:
 class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
     """A concrete value `val` with the leaves it depends on."""
 
-    __slots__ = ["val", "leaves"]
+    __slots__ = ["val", "leaves", "home"]
 
     def __init__(self, trace: ShadowTrace, val: Any, leaves: Leaves) -> None:
         super().__init__(trace, jax.typeof(val))
-        self.val, self.leaves = val, leaves
+        self.val, self.leaves, self.home = val, leaves, trace
 
     def _short_repr(self) -> str:
         return f"JitTracer({self.aval})"
@@ -64,13 +64,13 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
         return self
 
     def to_concrete_value(self) -> Any:
-        return _answer(self._trace.recorder, self.val, self.leaves, sys._getframe(1))
+        return _answer(self.home.recorder, self.val, self.leaves, sys._getframe(1))
 
     def _ask(self, op: Op, convert: Callable[[Any], Any]) -> Any:
         if is_probe(sys._getframe(2)):
             raise _refusal(op, self)
         value = convert(self.val)
-        self._trace.recorder.add(op, self.leaves, value, sys._getframe(2))
+        self.home.recorder.add(op, self.leaves, value, sys._getframe(2))
         return value
 
     def __bool__(self) -> bool:
@@ -123,7 +123,7 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
         if hasattr(self.aval, "inner_aval"):  # a mutable reference: the assignment is allowed
             super().__setitem__(key, value)
             return
-        self._trace.recorder.add("setitem", self.leaves, None, sys._getframe(1))
+        self.home.recorder.add("setitem", self.leaves, None, sys._getframe(1))
         # numpy's meaning, so that the run goes on as the user meant it.
         new = self.at[key].set(value)
         if isinstance(new, ShadowTracer):
@@ -138,7 +138,7 @@ def _direct(name: str) -> Callable[..., Any]:
     usual = getattr(ShadowTracer, name)
 
     def method(self: ShadowTracer, *other: Any) -> Any:
-        trace = self._trace
+        trace = self.home
         if trace.is_direct():
             return trace.operate(name, self, other)
         return usual(self, *other)
@@ -153,7 +153,7 @@ for _name in _OPERATORS:
 
 
 def _hash(tracer: ShadowTracer, caller: types.FrameType) -> int:
-    recorder = tracer._trace.recorder
+    recorder = tracer.home.recorder
     found = site_of(caller.f_code, caller.f_lasti)
     called = called_object(found.node, namespace_of(caller)) if found else None
     if compat.is_jitted(called):
@@ -226,7 +226,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         """Whether a function is no code of the user's, by the identity of its code."""
 
     def unwrap(self, value: Any) -> tuple[Any, Leaves]:
-        if isinstance(value, ShadowTracer) and value._trace is self:
+        if isinstance(value, ShadowTracer) and value.home is self:
             return value.val, value.leaves
         name = self.constants.get(id(value))
         return value, frozenset((name,)) if name is not None else frozenset()
@@ -363,7 +363,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
 def standing_on(tracer: Any) -> tuple[Any, Leaves, Recorder] | None:
     """(value, leaves, recorder) of a tracer that stands on a shadow, lane 0 of a vmap; None for others."""
     if isinstance(tracer, ShadowTracer):
-        return tracer.val, tracer.leaves, tracer._trace.recorder
+        return tracer.val, tracer.leaves, tracer.home.recorder
     if not compat.is_tracer(tracer):
         return None
     inner, axis = compat.primal_of(tracer)

@@ -14,6 +14,7 @@ from jitmagic.report import Stages
 from jitmagic.tracing import compat
 
 TRACE = "/jax/core/compile/jaxpr_trace_duration"
+LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE = "/jax/core/compile/backend_compile_duration"
 CACHE_ASKED = "/jax/compilation_cache/compile_requests_use_cache"
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -33,35 +34,36 @@ class Counts:
         """How often the backend compiled a function of this name."""
         return self._count(COMPILE, fn)
 
+    def hear(self, event: str, name: str, seconds: float) -> None:
+        """Note one event."""
+        if event in (TRACE, COMPILE):
+            self.events.append((event, name, seconds))
+
     def _count(self, stage: str, fn: Callable[..., Any] | str) -> int:
         name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
         names = (name, f"jit({name})", f"jit_{name}")
         return sum(s == stage and n in names for s, n, _ in self.events)
 
 
-_served: list[list[bool]] = []
-
-
-def _cache_answered(event: str, **details: str | int) -> None:
-    for answers in _served:
-        if event == CACHE_ASKED:
-            answers[:] = [False]
-        elif event == CACHE_HIT:
-            answers[:] = [True]
-
-
-_listening: list[Counts] = []
+told: list[Callable[[str, str, float], None]] = []
+"""What is called with each event: which one, the name of the function, the seconds that it took."""
 _compiled: dict[str, int] = {}
 _registered = False
 
 
-def _listen(event: str, duration_secs: float, **details: str | int) -> None:
-    if event in (TRACE, COMPILE):
+def _ended(event: str, duration_secs: float, **details: str | int) -> None:
+    if event in (TRACE, LOWER, COMPILE):
         name = str(details.get("fun_name", ""))
         if event == COMPILE:
             _compiled[name] = _compiled.get(name, 0) + 1
-        for counts in _listening:
-            counts.events.append((event, name, duration_secs))
+        for tell in tuple(told):
+            tell(event, name, duration_secs)
+
+
+def _happened(event: str, **details: str | int) -> None:
+    if event in (CACHE_ASKED, CACHE_HIT):
+        for tell in tuple(told):
+            tell(event, "", 0.0)
 
 
 def listen() -> None:
@@ -70,8 +72,8 @@ def listen() -> None:
     if not _registered:
         import jax
 
-        jax.monitoring.register_event_duration_secs_listener(_listen)
-        jax.monitoring.register_event_listener(_cache_answered)
+        jax.monitoring.register_event_duration_secs_listener(_ended)
+        jax.monitoring.register_event_listener(_happened)
         _registered = True
 
 
@@ -85,11 +87,11 @@ def counted() -> Iterator[Counts]:
     """Exact counts of traces and compilations in the block, from `jax.monitoring`."""
     listen()
     counts = Counts()
-    _listening.append(counts)
+    told.append(counts.hear)
     try:
         yield counts
     finally:
-        _listening.remove(counts)
+        told.remove(counts.hear)
 
 
 @dataclass
@@ -204,11 +206,16 @@ def served() -> Iterator[list[bool]]:
 
     listen()
     answers: list[bool] = []
-    _served.append(answers)
+
+    def answered(event: str, name: str, seconds: float) -> None:
+        if event in (CACHE_ASKED, CACHE_HIT):
+            answers[:] = [event == CACHE_HIT]
+
+    told.append(answered)
     try:
         yield answers
     finally:
-        _served[:] = [a for a in _served if a is not answers]
+        told.remove(answered)
         if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
             answers.clear()
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jitmagic.state import adapters
+from jitmagic.state import adapters, paths
 from jitmagic.state.below import leaves_below
 from jitmagic.state.paths import Scope, resolve
 from jitmagic.state.roots import reach
@@ -89,11 +89,11 @@ def test_reached_variables(cell):
 
 def test_place_of_follows_the_object():
     v = variable()
-    place = adapters.place_of(v)
+    place = paths.place_of(v)
     place.put(3.0)
     assert v._value == place.get() == 3.0
     with pytest.raises(TypeError):
-        adapters.place_of(1.0)
+        paths.place_of(1.0)
 
 
 def test_registered_adapter():

@@ -10,6 +10,7 @@ import pytest
 
 from jitmagic.state.below import leaves_below
 from jitmagic.state.paths import Path, PathError, Scope, Step, parse, resolve, split_paths
+from jitmagic.state.roots import reach
 
 
 class Hostile:
@@ -117,7 +118,7 @@ def make():
     return lambda x: x * w
 f = make()
 """)
-    place = resolve("w", Scope(ns, ns["f"]))
+    place = resolve("w", Scope(ns, lambda: reach(ns["f"]).functions))
     assert (place.get(), place.kind) == (2.0, "closure")
     place.put(3.0)
     assert ns["f"](1.0) == 3.0
@@ -138,7 +139,7 @@ helper = make()
 def f(x):
     return helper(x)
 """)
-    assert resolve("a", Scope(ns, ns["f"])).get() == 2.0
+    assert resolve("a", Scope(ns, lambda: reach(ns["f"]).functions)).get() == 2.0
 
 
 @pytest.mark.parametrize(
