@@ -17,10 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
-from jitmagic import report, whatif
-from jitmagic.checking import plain_runs, results, tracebacks
+from jitmagic import report
+from jitmagic.checking import compared, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
+from jitmagic.state import constants, frozen, names, snapshot
+from jitmagic.state.compiled import StatefulMethod
+from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
+from jitmagic.tracing import compat, stages
+from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
 
@@ -108,9 +113,6 @@ class Checker(Subject):
     def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
-        from jitmagic.state.compiled import StatefulMethod
-        from jitmagic.tracing.compat import jit_is_off
-
         if jit_is_off():
             with plainly():
                 return self.fn(*args, **kwargs)
@@ -126,8 +128,8 @@ class Checker(Subject):
                 self._first.release()
         else:  # also where another thread makes the first call: to wait for it could be to wait forever
             out = self._without_us(args, kwargs)
-        if not isinstance(self._compiled, StatefulMethod):
-            self._run = self._compiled
+        if not isinstance(self.compiled, StatefulMethod):
+            self._run = self.compiled
         return out
 
     def _without_us(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -201,14 +203,12 @@ class Checker(Subject):
     def _seen_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
         self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
-        self._observe(None, args, kwargs, self.reach(args, kwargs))
+        self.observe(None, args, kwargs, self.reach(args, kwargs))
         self.on_news(self)
 
     def _failed_inside(self, exc: Exception) -> None:
         """A call from inside a trace that is not ours has failed: what can be told without running anything."""
-        from jitmagic.checking.failures import located
-
-        if located(self, exc):
+        if failures.located(self, exc):
             self.seen.calls.append(ev.Call((), "failed", False, *self.call_source()))
             self.on_news(self)
 
@@ -233,9 +233,9 @@ class Checker(Subject):
         timed = results.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
-        self.guarded(results.find_not_finite, self, out, staged, inputs)
+        self.guarded(self.observe_result, staged.traced, inputs, out)
         if eager is not None:
-            self.guarded(results.compare_results, self, eager, out, staged, inputs)
+            self.guarded(compared.compare_results, self, eager, out, staged.traced.jaxpr, inputs)
         if self.settings.time and only_once:
             self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
         elif timed is not None and eager is not None:
@@ -249,13 +249,11 @@ class Checker(Subject):
         inputs = self.inputs(args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
-        self.guarded(results.find_not_finite, self, out, staged, inputs)
+        self.guarded(self.observe_result, staged.traced, inputs, out)
         return out
 
     def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A later call made jax trace: look at that trace, which jax has cached."""
-        from jitmagic.tracing import stages
-
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.keep(args, kwargs)
@@ -266,9 +264,6 @@ class Checker(Subject):
     # -- the trace
 
     def _trace(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from jitmagic.state import snapshot
-        from jitmagic.tracing import stages
-
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
@@ -301,19 +296,15 @@ class Checker(Subject):
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
             self.guarded(results.price, self, staged)
-        self._what_if(args, kwargs)
+        self.guarded(self._what_if, args, kwargs)
         staged.before = before
         return staged
 
     def _what_if(self, args: Any, kwargs: Any) -> None:
-        if self.settings.what_if:
-            self.guarded(whatif.consider, self, args, kwargs)
+        self.seen.what_if = self.what_if(self, args, kwargs)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
-        from jitmagic.state import constants, frozen
-        from jitmagic.tracing import compat, stages
-
         reach = reach if reach is not None else self.reach(args, kwargs)
         jaxpr = traced.jaxpr
         stateful = self.stateful(args)
@@ -345,16 +336,12 @@ class Checker(Subject):
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
         self.variants.add(self.kind_of_call(args, kwargs), frozen.freeze(reach, baked, dyn))
-        self.guarded(self._observe, traced, args, kwargs, reach)
+        self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
         self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
-        from jitmagic.state import constants, names
-        from jitmagic.state.reads import named_by_holder
-        from jitmagic.tracing import stages
-
         places = stateful.places if stateful is not None else ()
         passed = zip(places, stages.used_inputs(jaxpr), strict=False)
         found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
@@ -373,22 +360,13 @@ class Checker(Subject):
 
     def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A NaN that only a later call shows."""
-        from jitmagic.silent import collect
-        from jitmagic.tracing.compat import jit_is_off
-
         if jit_is_off():
             return
         before = self.seen.silent
         traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
-        collect.observe_result(self, traced, self.inputs(args, kwargs), out)
+        self.observe_result(traced, self.inputs(args, kwargs), out)
         if self.seen.silent != before:
             self.on_news(self)
-
-    def _observe(self, traced: Any, args: Any, kwargs: Any, reach: Any) -> None:
-        """What goes wrong without an error."""
-        from jitmagic.silent import collect
-
-        collect.observe(self, traced, args, kwargs, reach)
 
     def _wrote(self, writes: Sequence[ev.Write]) -> None:
         for write in writes:
@@ -396,8 +374,6 @@ class Checker(Subject):
 
     def _container(self, path: str) -> ev.Variable | None:
         """A list or tuple whose items are told one by one, or a compiled function, as a variable of its own."""
-        from jitmagic.state.reads import reads_of, seen_from_cell
-
         reach = self.reach()
         root = next((r for r in reach.roots if r.path == path), None)
         if root is None:
@@ -416,16 +392,14 @@ class Checker(Subject):
     # -- a call that failed
 
     def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        from jitmagic.checking.failures import diagnose_failure
-
         tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.remember(args, kwargs, traced=False, outcome="failed")
         if not self.settings.measure:
             return
         self.keep(args, kwargs)
-        diagnose_failure(self, exc, args, kwargs)
-        self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
-        self._what_if(args, kwargs)
+        failures.diagnose_failure(self, exc, args, kwargs)
+        self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
+        self.guarded(self._what_if, args, kwargs)
         self.seen.traces = self.shim.traced
         self.on_news(self)
 
@@ -440,26 +414,22 @@ class Checker(Subject):
             self.remember(args, kwargs, traced=True)
             self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
         except Exception as exc:
-            from jitmagic.checking.failures import diagnose_failure
-
             if tracebacks.is_ours(exc):
                 raise
             if refused := quiet.refusal(exc):
                 self.seen.note(f"the call was not traced beforehand: {refused}")
-                self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+                self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 return
             self.remember(args, kwargs, traced=False, outcome="failed")
-            diagnose_failure(self, exc, args, kwargs)
-            self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
-            self._what_if(args, kwargs)
+            failures.diagnose_failure(self, exc, args, kwargs)
+            self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
+            self.guarded(self._what_if, args, kwargs)
             self.looked = plain_runs.look(self, args, kwargs)
         finally:
             self.settings = settings
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Diagnose one call that nobody makes: its plain run is rehearsed too."""
-        from jitmagic.tracing import compat
-
         new = compat.never_called(root.value for root in self.reach(args, kwargs).roots)
         self.diagnose(args, kwargs)
         if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
@@ -470,6 +440,4 @@ class Checker(Subject):
 
 
 def _outside_traces() -> bool:
-    from jitmagic.tracing.compat import trace_state_clean
-
     return trace_state_clean()

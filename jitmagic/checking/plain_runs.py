@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
+from jitmagic.rules.base import root
+from jitmagic.state import snapshot
+from jitmagic.state.definition import function_facts
 from jitmagic.tracing import compat
+from jitmagic.tracing.leaves import bound_arguments, ref_paths
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -34,9 +39,6 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
     search = subject.seen.search
     if search is None or not search.leaves or subject.dyn is not None:
         return None
-    from jitmagic.silent import collect
-    from jitmagic.state import snapshot
-
     own = subject.options
     subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
     reach = subject.reach(args, kwargs)
@@ -47,7 +49,7 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
         for write in before.changes():
             subject.seen.writes.setdefault(write.path, write)
         before.restore()
-        collect.observe(subject, traced, args, kwargs, reach)
+        subject.observe(traced, args, kwargs, reach)
         return Look(traced, subject.inputs(args, kwargs))
     except Exception:  # the static arguments were tried on shapes alone; jax's own trace may still say no
         return None
@@ -76,8 +78,6 @@ class OwnRun:
         subject.guarded(self._take)
 
     def _take(self) -> None:
-        from jitmagic.state import snapshot
-
         self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
 
     def look_at(self, out: Any) -> None:
@@ -169,10 +169,6 @@ def note_argument_writes(
 ) -> None:
     """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
     run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
-    from jitmagic.rules.base import root
-    from jitmagic.state.definition import function_facts
-    from jitmagic.tracing.leaves import bound_arguments, ref_paths
-
     if not changes:
         return
     parameters = list(function_facts(subject.fn, subject.name).parameters)
@@ -215,11 +211,9 @@ def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
 
 def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:
     """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
-    from jitmagic.silent import collect
-
     if seen is None:
         return
-    collect.observe_result(subject, seen.traced, seen.inputs, value)
+    subject.observe_result(seen.traced, seen.inputs, value)
     if subject.jitted_by_user and not gives_away(subject):
         _compare(subject, seen, value, compiled)
 
@@ -229,10 +223,6 @@ def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
     import jax
     from jax.extend.core import jaxpr_as_fun
 
-    from jitmagic.checking import results
-    from jitmagic.report import Stages
-    from jitmagic.tracing.stages import Staged
-
     program = seen.traced.jaxpr
     if compiled is None:
         if getattr(program, "effects", None):
@@ -240,5 +230,4 @@ def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
         compiled = jax.jit(jaxpr_as_fun(program))(*seen.inputs)
     leaves, out = jax.tree.leaves(value), jax.tree.leaves(compiled)
     if len(leaves) == len(out):
-        eager = results.Eager(leaves, None, None)
-        results.compare_results(subject, eager, out, Staged(seen.traced, None, Stages()), seen.inputs)
+        compare_results(subject, Eager(leaves, None, None), out, seen.traced.jaxpr, seen.inputs)

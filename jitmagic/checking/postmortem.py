@@ -7,31 +7,34 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
 
 from jitmagic import evidence as ev
 from jitmagic import rules
 from jitmagic.checking import conclusions
-from jitmagic.checking.watched import Watched
+from jitmagic.checking.corrections import proposed
+from jitmagic.checking.subject import Subject
+from jitmagic.checking.users_jit import unwrap_jitted
+from jitmagic.checking.watched import Watched, checker_of
 from jitmagic.options import JitOptions
 from jitmagic.report import CellText, Finding, Report
 from jitmagic.rules.base import covers, root
+from jitmagic.settings import CellSource, Settings
 from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts
+from jitmagic.tracing import callsite, locate
+from jitmagic.tracing.leaves import named_leaves
+from jitmagic.trial.verify import Verifier
 
-if TYPE_CHECKING:
-    from jitmagic.checking.subject import Subject
-    from jitmagic.trial.verify import Verifier
-
-VerifierUntil = Callable[[float], "Verifier | None"]
+VerifierUntil = Callable[[float], Verifier | None]
 CELL = "the cell"
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
 def is_jax_error(error: BaseException) -> bool:
     """jax raised it while it bound arguments, traced, or found a value that is no more."""
-    from jitmagic.tracing import locate
-
     return locate.locate(error).op not in ("user", "other")
 
 
@@ -47,8 +50,6 @@ def report_of(
     `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
     notebook's names (`namespace`), corrections of the whole cell are tried too, which the `verifier` tests.
     """
-    from jitmagic.tracing import callsite, locate
-
     problem = locate.locate(error)
     if problem.op in ("user", "other"):
         return None
@@ -105,8 +106,6 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
     cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
     fn = site.function if site is not None else None
     if fn is not None:
-        from jitmagic.checking.watched import checker_of, unwrap_jitted
-
         checker = checker_of(fn)
         inner, own = unwrap_jitted(checker.original if checker is not None else fn)
         own = JitOptions.of(**site.declared) if site.declared else own
@@ -158,12 +157,7 @@ def _name(error: BaseException, seen: str) -> str:
 
 def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, list[str]] | None:
     """The watched function that was given the array that the failing expression reads, and its parameters."""
-    import jax
-
-    from jitmagic.tracing.callsite import values_read
-    from jitmagic.tracing.leaves import named_leaves
-
-    read = {id(leaf) for value in values_read(error) for leaf in jax.tree.leaves(value)}
+    read = {id(leaf) for value in callsite.values_read(error) for leaf in jax.tree.leaves(value)}
     donors = [s for s in subjects if s.options.donate_argnames or s.options.donate_argnums]
     for subject in donors:
         for sample in subject.seen.samples:
@@ -203,12 +197,8 @@ def with_fixes(
     verifier: VerifierUntil = lambda deadline: None,
 ) -> tuple[Finding, ...]:
     """Fixes that need no call on record: the cell is run again with the cells after it."""
-    from jitmagic import fixes
-    from jitmagic.checking.subject import Subject as Tried
-    from jitmagic.settings import CellSource, Settings
-
     name = evidence.function.name
-    subject = Tried(
+    subject = Subject(
         _function(name, namespace), name, namespace=namespace, settings=Settings(compile=False),
         cell=CellSource(cell, cells.body_of(cell)),
     )  # fmt: skip
@@ -218,7 +208,7 @@ def with_fixes(
         deadline = time.monotonic() + subject.budget
         tests = verifier(deadline)
         own = tests is not None and tests.reruns.original.cell == subject.cell.body
-        return fixes.propose(found, evidence, subject, deadline, tests if own else None)
+        return proposed(found, evidence, subject, deadline, tests if own else None)
     except Exception as exc:
         subject.failed_inside("the search for fixes", exc)
     return found

@@ -22,7 +22,7 @@ from jitmagic.checking.conclusions import evidence_of, told_of
 from jitmagic.checking.plain_runs import settle, within
 from jitmagic.checking.request import Request, Run, taken
 from jitmagic.checking.subject import Subject
-from jitmagic.checking.watched import held_by
+from jitmagic.checking.users_jit import held_by
 from jitmagic.checking.watching import Watching
 from jitmagic.correction import functions_of, option_of, with_option
 from jitmagic.options import JitOptions

@@ -70,6 +70,14 @@ class Seen:
             if not write.tracer and moved.isdisjoint((root(path), path.rpartition(".")[2])):
                 self.writes[path] = replace(write, settled=True)
 
+    def add(self, found: ev.Silent) -> None:
+        """Add facts to the silent ones that are known, each once."""
+        if (old := self.silent) is not None:
+            names = [name for name in vars(found) if name != "program"]
+            both = {n: tuple(dict.fromkeys([*getattr(old, n), *getattr(found, n)])) for n in names}
+            found = replace(found, program=old.program or found.program, **both)
+        self.silent = found
+
     def note(self, text: str) -> None:
         """Say once what was left out."""
         if text not in self.notes:

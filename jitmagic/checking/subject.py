@@ -16,15 +16,24 @@ from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import KeptCall, Seen
+from jitmagic.checking.shim import Shim
+from jitmagic.checking.users_jit import of_custom_derivative, unwrap_jitted
 from jitmagic.checking.variants import Variants
-from jitmagic.checking.watched import Shim, checker_of, of_custom_derivative, unwrap_jitted
+from jitmagic.checking.watched import checker_of
+from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings, patience
-from jitmagic.state import snapshot
+from jitmagic.silent.collect import CallInView, collect, not_finite
+from jitmagic.source.tree import uncollected
+from jitmagic.state import iterators, roots, snapshot
+from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables, objects_taken
 from jitmagic.state.definition import has_parameters
+from jitmagic.state.reads import writes_of
+from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing import ledger
+from jitmagic.tracing import foreign, ledger
+from jitmagic.tracing.leaves import call_leaves, signature_key
 from jitmagic.trial import quiet
 from jitmagic.trial.verify import Verifier
 
@@ -56,8 +65,6 @@ class Subject:
         on_news: Callable[[Any], None] | None = None,
         progress: Callable[[str], Any] | None = None,
     ) -> None:
-        from jitmagic.tracing import foreign
-
         self.framework = foreign.framework_of(fn)
         """Whose `jit` has compiled the function already, apart from jax's: it stays as it is."""
         inner, own = (foreign.inner_function(fn), None) if self.framework else unwrap_jitted(fn)
@@ -96,7 +103,9 @@ class Subject:
         """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
         self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
         """Tests them on the calls that were kept."""
-        self._compiled: Any = None
+        self.what_if: Callable[[Subject, Any, Any], tuple[report.WhatIf, ...]] = lambda *call: ()
+        """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
+        self.compiled: Any = None
         self._run: Any = None
         self.variants = Variants()
         self._telling = False
@@ -114,35 +123,39 @@ class Subject:
 
     def compiled_for(self, args: Sequence[Any]) -> Any:
         """The compiled function for a call with these arguments."""
-        from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
-        from jitmagic.tracing.foreign import Filtered
-
         if self.framework in ("equinox", "flax"):
-            return Filtered(self.shim.function())
-        if self._compiled is None:
+            return foreign.Filtered(self.shim.function())
+        if self.compiled is None:
             fn = self.shim.function()
             as_in_jax = self.dyn is None and not holds_variables(args[:1])
-            self._compiled = compile_function(
+            self.compiled = compile_function(
                 fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax, lifts=not self.jitted_by_user
             )
-        if isinstance(self._compiled, StatefulMethod) and args:
-            return self._compiled.of(args[0])
-        return self._compiled
+        if isinstance(self.compiled, StatefulMethod) and args:
+            return self.compiled.of(args[0])
+        return self.compiled
+
+    def with_inputs(self, paths: Sequence[str]) -> Any:
+        """The function compiled with these variables as inputs besides; None where it is no plain function."""
+        fn = self.fn
+        if not isinstance(fn, types.FunctionType) or "." in self.name:
+            return None
+        # under a name of its own, so that counts of the user's function stay exact
+        copy = types.FunctionType(fn.__code__, fn.__globals__, "unfolded", fn.__defaults__, fn.__closure__)
+        copy.__kwdefaults__ = fn.__kwdefaults__
+        dyn = ",".join([*(self.dyn.split(",") if self.dyn else ()), *paths])
+        return compile_function(copy, dyn, self.options, self.namespace)
 
     def lifted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
         them. Under a jit of the user's own there are none."""
-        from jitmagic.state.compiled import objects_taken
-
         if self.framework or self.jitted_by_user:
             return {}, tuple(args), kwargs
         return objects_taken(self.fn, self.options, args, kwargs)
 
     def rest(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""
-        from jitmagic.state.compiled import StatefulMethod
-
-        return args[1:] if isinstance(self._compiled, StatefulMethod) else args
+        return args[1:] if isinstance(self.compiled, StatefulMethod) else args
 
     def receiver(self, args: Sequence[Any]) -> Any:
         """The object that `self.x` paths start from, or None."""
@@ -152,13 +165,11 @@ class Subject:
 
     def clear_cache(self) -> None:
         """The next call traces and compiles anew."""
-        self._compiled = self._run = None
+        self.compiled = self._run = None
         self.variants = Variants()
 
     def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Everything the function can read without taking it as an argument."""
-        from jitmagic.state import roots
-
         return roots.reach(
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
         )
@@ -206,8 +217,6 @@ class Subject:
         """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
 
         What a library notes in its own objects, or keeps in private ones, is its own affair."""
-        from jitmagic.state.reads import writes_of
-
         stateful = self.stateful(args)
         kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
         found = []
@@ -226,8 +235,6 @@ class Subject:
 
     def users_own(self, writes: Sequence[ev.Write], reach: Any) -> list[ev.Write]:
         """The writes without those to private attributes that no code of the user's names: a library's memos."""
-        from jitmagic.state.uses import facts_of
-
         if not writes:
             return []
         known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
@@ -251,6 +258,26 @@ class Subject:
         named = {k: v for k, v in kwargs.items() if k not in static}
         return [*state, *jax.tree.leaves((given, named))]
 
+    # -- what goes wrong without an error
+
+    def observe(self, traced: Any, args: Sequence[Any], kwargs: dict[str, Any], reach: Any) -> None:
+        """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
+        objects, *plain = self.lifted(args, kwargs)
+        call = CallInView(
+            self.fn, args, kwargs, reach, tuple(plain), tuple(str(at[0]) for at in objects),
+            self.framework == "flax", self.options.static_parameters(self.fn), self.taken_as_static(),
+            traced, self.dynamic_paths(args) if traced is not None else (),
+        )  # fmt: skip
+        with uncollected():
+            self.seen.add(collect(call))
+
+    def observe_result(self, traced: Any, inputs: Sequence[Any], value: Any) -> None:
+        """Add where a result stopped being finite to what was seen."""
+        try:
+            self.seen.add(not_finite(traced, inputs, value))
+        except CannotEvaluate as exc:
+            self.seen.note(f"where the result stopped being finite was not looked for: {exc}")
+
     # -- calls on record
 
     def taken_as_static(self) -> dict[str, Any]:
@@ -262,8 +289,6 @@ class Subject:
 
     def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
-        from jitmagic.tracing.leaves import signature_key
-
         with contextlib.suppress(Exception):
             _, args, kwargs = self.lifted(args, kwargs)
             key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
@@ -278,8 +303,6 @@ class Subject:
 
     def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
         """Put a call on record, as plain data."""
-        from jitmagic.tracing.leaves import call_leaves
-
         source, cell = self.call_source()
         _, args, kwargs = self.lifted(args, kwargs)
         leaves: tuple[ev.Leaf, ...] = ()
@@ -290,8 +313,6 @@ class Subject:
     def keep(self, args: Any, kwargs: Any) -> None:
         """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
         import jax
-
-        from jitmagic.state import iterators
 
         if iterators.among((args, kwargs)):
             return

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jitmagic import units
+from jitmagic.evidence import Leaf
 from jitmagic.measure import clocks, folding, machine, timing
 from jitmagic.measure import dead as dead_code
 from jitmagic.measure.program import walk
 from jitmagic.report import Remark, Sample, Stages
-
-if TYPE_CHECKING:
-    from jitmagic.checking.subject import Subject
 
 DISPATCH_SHARE = 0.4
 """The part of a call from which on dispatch is told."""
@@ -47,22 +44,12 @@ def foldable(seen: Any) -> tuple[str, ...]:
     return tuple(v.path for v in found if v.shape is not None)
 
 
-def time_with_inputs(subject: Subject, names: Sequence[str], args: Any, kwargs: Any) -> Sample | None:
-    """The compiled call with these constants as inputs; None where it cannot be made or folds again."""
-    from jitmagic.state.compiled import compile_function
-
-    fn = subject.fn
-    if not isinstance(fn, types.FunctionType) or "." in subject.name:
-        return None
-    # under a name of its own, so that counts of the user's function stay exact
-    copy = types.FunctionType(fn.__code__, fn.__globals__, "unfolded", fn.__defaults__, fn.__closure__)
-    copy.__kwdefaults__ = fn.__kwdefaults__
-    paths = ",".join([*(subject.dyn.split(",") if subject.dyn else ()), *names])
-    call = compile_function(copy, paths, subject.options, subject.namespace)
+def unfolded(call: Any, args: Any, kwargs: Any, budget_s: float) -> Sample | None:
+    """The time of the function compiled with its constants as inputs; None where they are folded again."""
     traced = call.trace(*args, **kwargs)
     if folding.folded(traced.jaxpr, traced.lower().compile()):
         return None
-    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=subject.budget / 4).jit
+    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=budget_s).jit
 
 
 def dead(closed_jaxpr: Any, file: str) -> Iterator[Remark]:
@@ -104,8 +91,6 @@ def host_copies(
     import jax
     import jax.numpy as jnp
     import numpy as np
-
-    from jitmagic.evidence import Leaf
 
     leaves: Sequence[Leaf] = seen.calls[0].leaves if seen.calls else ()
     names = [x.path for x in leaves if x.kind == "numpy" and not x.static and x.shape]

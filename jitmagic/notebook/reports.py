@@ -88,6 +88,7 @@ def _corrected(session: NotebookSession, finding: Finding) -> Finding:
 def of_call(session: NotebookSession, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
     from jitmagic.checking.checker import Checker
+    from jitmagic.whatif import answers
 
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -103,6 +104,7 @@ def of_call(session: NotebookSession, text: str, request: Request) -> Report:
         namespace=session.shell.user_ns, settings=request.settings,
         cell=inner.cell if inner is not None else CellSource(),
     )  # fmt: skip
+    checker.what_if = answers
     checker.seen.count = 1
     checker.call_source = lambda: (text, session.running.id)
     checker.guarded(checker.check, args, kwargs)

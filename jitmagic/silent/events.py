@@ -16,6 +16,8 @@ from jitmagic.silent.code import names_in
 from jitmagic.source.expressions import dotted_name
 from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
+from jitmagic.tracing.stages import COMPILE
+from jitmagic.trial.quiet import is_held
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
@@ -74,8 +76,6 @@ def _register() -> None:
 
 
 def _heard(event: str, duration_secs: float, **details: Any) -> None:
-    from jitmagic.tracing.stages import COMPILE
-
     if event != COMPILE or not _watching or _is_ours():
         return
     name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
@@ -87,8 +87,6 @@ def _heard(event: str, duration_secs: float, **details: Any) -> None:
 
 def _is_ours() -> bool:
     # Our own runs of the user's code hold its output back; the user's calls never do.
-    from jitmagic.trial.quiet import is_held
-
     return is_held()
 
 

@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import report
+from jitmagic import evidence as ev
+from jitmagic import report, rules
 from jitmagic.checking.subject import Subject
+from jitmagic.state.definition import function_facts
+from jitmagic.tracing import locate
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
 from jitmagic.whatif.call import CannotAsk, StagedFunction, TypedCall, Values, batched, listed
@@ -21,9 +24,11 @@ from jitmagic.whatif.devices import on_devices
 _ARGUMENT = re.compile(r"^values\['(\w+)'\]")
 
 
-def consider(subject: Subject, args: Any, kwargs: Any) -> None:
-    """Answer `--vmap`, `--grad` and `--devices` for one call, into `subject.seen.what_if`."""
+def answers(subject: Subject, args: Any, kwargs: Any) -> tuple[report.WhatIf, ...]:
+    """The answers to `--vmap`, `--grad` and `--devices` for one call."""
     asked = subject.settings.what_if
+    if not asked:
+        return ()
     call = TypedCall.of(subject, args, kwargs)
     made: list[report.WhatIf] = []
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(), plainly():
@@ -35,7 +40,7 @@ def consider(subject: Subject, args: Any, kwargs: Any) -> None:
         if asked.devices:
             made.append(_guarded(subject, "devices", (), lambda: on_devices(subject, call)))
     frozen = _frozen(subject, args)
-    subject.seen.what_if = tuple(replace(w, notes=(*w.notes, *frozen)) if w.works else w for w in made)
+    return tuple(replace(w, notes=(*w.notes, *frozen)) if w.works else w for w in made)
 
 
 def _plain_cost(subject: Subject, call: TypedCall) -> report.Cost:
@@ -75,11 +80,6 @@ def _title(kind: str, names: Sequence[str]) -> str:
 
 def _diagnosed(subject: Subject, exc: Exception) -> tuple[str, int | None]:
     """What a rule says about the failure, else its own first line; and the line in the user's source."""
-    from jitmagic import evidence as ev
-    from jitmagic import rules
-    from jitmagic.state.definition import function_facts
-    from jitmagic.tracing import locate
-
     problem = locate.locate(exc)
     # the arguments travel in one dict, which is ours
     problem = replace(problem, leaves=tuple(_ARGUMENT.sub(r"\1", leaf) for leaf in problem.leaves))

@@ -11,6 +11,7 @@ from typing import Any
 
 from jitmagic import report
 from jitmagic.checking.subject import Subject
+from jitmagic.measure import cost
 
 BATCH = 32
 """Elements of a batch that has to be invented."""
@@ -62,8 +63,6 @@ class StagedFunction:
 
     def __init__(self, subject: Subject, fn: Callable[[Values], Any], types: Values) -> None:
         import jax
-
-        from jitmagic.measure import cost
 
         start = time.perf_counter()
         self.traced = jax.jit(_anonymous(fn)).trace(types)

@@ -9,6 +9,8 @@ from typing import Any
 
 from jitmagic import report
 from jitmagic.checking.subject import Subject
+from jitmagic.measure.collectives import collectives
+from jitmagic.tracing import compat
 from jitmagic.whatif.call import (
     CannotAsk,
     StagedFunction,
@@ -62,8 +64,6 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
 def _find_devices(count: int) -> tuple[Sequence[Any], str]:
     """The devices to compile for, and in words what they are where they are not there."""
     import jax
-
-    from jitmagic.tracing import compat
 
     there = jax.devices()
     if len(there) >= count:
@@ -140,8 +140,6 @@ def _analysed_flops(program: StagedFunction) -> float | None:
 
 
 def _collectives(program: StagedFunction) -> tuple[report.Collective, ...]:
-    from jitmagic.measure.collectives import collectives
-
     return collectives(program.compiled.as_text()) if program.compiled is not None else ()
 
 
@@ -152,8 +150,6 @@ def _whole(types: Values) -> list[tuple[str, Any]]:
 
 def _constants(subject: Subject, program: StagedFunction) -> tuple[list[str], int]:
     """Closed-over arrays by name, and the bytes of all."""
-    from jitmagic.tracing import compat
-
     arrays = [c for c in compat.constants_of(program.traced.jaxpr) if getattr(c, "shape", ())]
     known = [v for v in subject.seen.variables.values() if v.in_jaxpr and v.shape]
     named = [f"constant {v.path} {short(v)}" for v in known]
