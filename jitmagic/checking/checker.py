@@ -75,7 +75,7 @@ class Checker(Subject):
             self.seen.count += 1
             if stale:
                 self.guarded(self._stale, frozen, stale)
-            if _outside_traces():
+            if trace_state_clean():
                 self.guarded(self._failed, exc, args, kwargs)
             else:
                 self.guarded(self._failed_inside, exc)
@@ -83,12 +83,12 @@ class Checker(Subject):
         self.seen.count += 1
         if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
             self.guarded(self._stale, frozen, stale)
-        if self.seen.count == 1 and not _outside_traces():
+        if self.seen.count == 1 and not trace_state_clean():
             self.guarded(self._seen_inside, args, kwargs)
-        if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
+        if 1 < self.seen.count <= LOOKED_AT and trace_state_clean():
             self.guarded(self._look_at_result, args, kwargs, out)
         # the trace of a first call may be that of one that was interrupted while it compiled
-        if (stale or self.shim.traced != traced or self.seen.count == 1) and _outside_traces():
+        if (stale or self.shim.traced != traced or self.seen.count == 1) and trace_state_clean():
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 
@@ -104,7 +104,7 @@ class Checker(Subject):
     def _take_out_tracers(self) -> None:
         """After a call of the user's: what its traces have left behind is as it was before them."""
         taken, self.before_traces = self.before_traces, None
-        if not taken or not _outside_traces():
+        if not taken or not trace_state_clean():
             return
         for before in reversed(taken):
             self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
@@ -116,7 +116,7 @@ class Checker(Subject):
         if jit_is_off():
             with plainly():
                 return self.fn(*args, **kwargs)
-        if self.seen.count == 0 and _outside_traces() and self._first.acquire(blocking=False):
+        if self.seen.count == 0 and trace_state_clean() and self._first.acquire(blocking=False):
             try:
                 out = self._first_call(args, kwargs)
             except Exception as exc:
@@ -165,7 +165,7 @@ class Checker(Subject):
             return out
         except Exception as exc:
             # what the trace alone does not show: a donated array, a tracer left by an earlier call
-            if not _outside_traces():
+            if not trace_state_clean():
                 self.guarded(self._failed_inside, exc)
             elif self.original is not self.fn and not failed:
                 self.guarded(self._failed, exc, args, kwargs)
@@ -175,7 +175,7 @@ class Checker(Subject):
 
     def _before_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> plain_runs.OwnRun | None:
         """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""
-        if not _outside_traces():
+        if not trace_state_clean():
             if self.seen.count == 1:
                 self._seen_inside(args, kwargs)
         elif self._is_new(args, kwargs):
@@ -192,7 +192,7 @@ class Checker(Subject):
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
-        known = self.__dict__.setdefault("_keys", set())
+        known = self.seen.kinds
         if len(known) >= MAX_SAMPLES:
             return False
         key = self.kind_of_call(args, kwargs)
@@ -397,11 +397,14 @@ class Checker(Subject):
         if not self.settings.measure:
             return
         self.keep(args, kwargs)
+        self._look_into(exc, args, kwargs)
+        self.seen.traces = self.shim.traced
+        self.on_news(self)
+
+    def _look_into(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         failures.diagnose_failure(self, exc, args, kwargs)
         self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
         self.guarded(self._what_if, args, kwargs)
-        self.seen.traces = self.shim.traced
-        self.on_news(self)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Trace one call without running anything on real values but our own rehearsals."""
@@ -421,9 +424,7 @@ class Checker(Subject):
                 self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 return
             self.remember(args, kwargs, traced=False, outcome="failed")
-            failures.diagnose_failure(self, exc, args, kwargs)
-            self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
-            self.guarded(self._what_if, args, kwargs)
+            self._look_into(exc, args, kwargs)
             self.looked = plain_runs.look(self, args, kwargs)
         finally:
             self.settings = settings
@@ -437,7 +438,3 @@ class Checker(Subject):
         self.looked = None
         for jitted in new:  # the user's own first call traces it
             jitted.clear_cache()
-
-
-def _outside_traces() -> bool:
-    return trace_state_clean()

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
+
 from jitmagic import evidence as ev
 from jitmagic import patches
 from jitmagic.checking.subject import Subject
@@ -120,8 +122,6 @@ def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool
 def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
     """An argument that jax refuses hides what the function itself gets wrong: trace it with the argument as
     it is, and its scans in Python."""
-    import jax
-
     try:
         with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly(), _scan_in_python():
             with within(checker.budget):
@@ -150,7 +150,6 @@ def _hinted(problem: ev.Problem, exc: BaseException) -> ev.Problem:
 @contextlib.contextmanager
 def _scan_in_python(turns: int = 1) -> Iterator[None]:
     """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
-    import jax
 
     def scan(
         f: Any, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, **_: Any

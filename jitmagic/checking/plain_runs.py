@@ -7,12 +7,15 @@ a result that is not finite, and arguments that the function writes into.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+from jax.extend.core import jaxpr_as_fun
+
 from jitmagic.checking.compared import Eager, compare_results
+from jitmagic.checking.shim import Shim
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
@@ -45,7 +48,8 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
     before = snapshot.take(reach)
     try:
         with quiet.held_back():
-            traced = subject.options.jit(_fresh(subject)).trace(*args, **kwargs)
+            fresh = Shim(subject.fn).function()  # what jax has cached for the user's own stays as it is
+            traced = subject.options.jit(fresh).trace(*args, **kwargs)
         for write in before.changes():
             subject.seen.writes.setdefault(write.path, write)
         before.restore()
@@ -56,17 +60,6 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
     finally:
         before.restore()
         subject.options = own
-
-
-def _fresh(subject: Subject) -> Any:
-    """A new function object: what jax has cached for the user's own stays as it is."""
-
-    @functools.wraps(subject.fn)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        with plainly():
-            return subject.fn(*args, **kwargs)
-
-    return traced
 
 
 class OwnRun:
@@ -86,12 +79,10 @@ class OwnRun:
         seen, subject.looked = subject.looked, None
         known = _known(subject)
         changes = self.before.changes() if self.before is not None else ()
-        if subject.seen.before_leak is None and any(w.tracer for w in changes):
-            subject.seen.before_leak = self.before
         if subject.original is subject.fn:
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
             look_at_result(subject, seen, out)
-        elif seen is not None and not gives_away(subject):
+        elif seen is not None and not subject.options.donates:
             rehearse(subject, self.args, self.kwargs, seen, out)
         if _known(subject) != known:
             subject.on_news(subject)
@@ -100,11 +91,6 @@ class OwnRun:
 def _known(subject: Subject) -> Any:
     s = subject.seen
     return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
-
-
-def gives_away(subject: Subject) -> bool:
-    """A call of the user's own compiled function takes its arguments away."""
-    return bool(subject.options.donate_argnames or subject.options.donate_argnums)
 
 
 def only_compiled(jaxpr: Any) -> str:
@@ -191,8 +177,6 @@ def note_argument_writes(
 
 def _is_returned(value: Any, out: Any) -> bool:
     """The argument itself is a result or part of one, or all arrays that it holds now are."""
-    import jax
-
     if any(value is part for part in (out, *(out if isinstance(out, tuple | list) else ()))):
         return True
     if isinstance(value, jax.Array):
@@ -203,8 +187,6 @@ def _is_returned(value: Any, out: Any) -> bool:
 
 def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
     """The object of a method is an argument like any other: jax makes a copy of it for the compiled function."""
-    import jax
-
     carried = not subject.jitted_by_user and subject.stateful([receiver]) is not None
     return not carried and not jax.tree_util.all_leaves([receiver])
 
@@ -214,15 +196,12 @@ def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: An
     if seen is None:
         return
     subject.observe_result(seen.traced, seen.inputs, value)
-    if subject.jitted_by_user and not gives_away(subject):
+    if subject.jitted_by_user and not subject.options.donates:
         _compare(subject, seen, value, compiled)
 
 
 def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
     """What the user's own `jax.jit` makes of the call, beside the plain result."""
-    import jax
-    from jax.extend.core import jaxpr_as_fun
-
     program = seen.traced.jaxpr
     if compiled is None:
         if getattr(program, "effects", None):

@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import jax
+
 from jitmagic import report
 from jitmagic.checking import plain_runs
 from jitmagic.checking.compared import Eager
@@ -71,8 +73,7 @@ class Inputs:
     def __init__(self, subject: Subject, args: Any, kwargs: Any) -> None:
         skipped = len(args) - len(subject.rest(args))
         self.receiver, self.rest, self.kwargs = args[:skipped], args[skipped:], kwargs
-        options = subject.options
-        self.given_away = bool(options.donate_argnames or options.donate_argnums)
+        self.given_away = subject.options.donates
         self.kept = _copied((self.rest, kwargs)) if self.given_away else None
 
     def renew(self) -> None:
@@ -83,9 +84,7 @@ class Inputs:
 
 def inputs_of(subject: Subject, args: Any, kwargs: Any) -> Inputs | None:
     """What to time with, taken before the user's own call gives anything away; None where that cannot be had."""
-    import jax
-
-    if subject.options.donate_argnames or subject.options.donate_argnums:
+    if subject.options.donates:
         size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
         if size > MOST_COPIED or not _names_parameters(subject):
             subject.seen.timing = report.Timing(left_out="not timed: a call gives its donated arguments away")
@@ -104,15 +103,11 @@ def _names_parameters(subject: Subject) -> bool:
 
 
 def _copied(tree: Any) -> Any:
-    import jax
-
     return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
 
 
 def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> None:
     """Time the plain and the compiled run in turn; every variable is put back."""
-    import jax
-
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
@@ -160,7 +155,8 @@ def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) ->
     if jit is None:
         return
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
-        found = lies.host_copies(target, args, kwargs, subject.seen, before.renew, subject.budget / 5)
+        leaves = subject.seen.calls[0].leaves if subject.seen.calls else ()
+        found = lies.host_copies(target, args, kwargs, leaves, before.renew, subject.budget / 5)
         for remark in (found, lies.dispatch(jit)):
             if remark is not None:
                 subject.seen.remark(remark)
@@ -169,7 +165,7 @@ def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) ->
 def _time_unfolded(subject: Subject, args: Any, kwargs: Any) -> None:
     """The compiled call once more, with the constants that were folded as inputs."""
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(apart=False):
-        names = lies.foldable(subject.seen)
+        names = lies.foldable(subject.seen.variables.values())
         call = subject.with_inputs(names) if names else None
         sample = lies.unfolded(call, args, kwargs, subject.budget / 4) if call is not None else None
     subject.seen.timing = replace(
@@ -188,7 +184,7 @@ def price(subject: Subject, staged: Any) -> None:
     seen.cost = cost.total_cost(jaxpr, staged.compiled)
     seen.folded = staged.compiled is not None and folding.folded(jaxpr, staged.compiled)
     if seen.folded:
-        seen.remark(lies.folded(jaxpr, seen))
+        seen.remark(lies.folded(jaxpr, lies.foldable(seen.variables.values())))
     for remark in lies.dead(jaxpr, file):
         seen.remark(remark)
 
@@ -201,7 +197,7 @@ def find_peak(subject: Subject, staged: Any, args: Any) -> None:
     seen.cost = replace(seen.cost, peak=peak.peak(jaxpr, file, names, subject.dynamic_paths(args)))
     if staged.compiled is None or not (subject.settings.time or machine.is_known()):
         return
-    loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr).operations)
+    loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr))
     moved = machine.moved_bytes(staged.compiled, seen.cost.bytes, loops)
     if seen.cost.flops:
         seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, machine.machine()))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import jax
+
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.checking import tracebacks
@@ -62,8 +64,6 @@ class Subject:
         namespace: dict[str, Any] | None = None,
         settings: Settings | None = None,
         cell: CellSource | None = None,
-        on_news: Callable[[Any], None] | None = None,
-        progress: Callable[[str], Any] | None = None,
     ) -> None:
         self.framework = foreign.framework_of(fn)
         """Whose `jit` has compiled the function already, apart from jax's: it stays as it is."""
@@ -92,13 +92,11 @@ class Subject:
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
         """Held by the thread that makes the first call."""
-        self.on_news = on_news or (lambda subject: None)
-        self.progress = progress
+        self.on_news: Callable[[Any], None] = lambda subject: None
+        self.progress: Callable[[str], Any] | None = None
         self.reported: Callable[[], bool] = lambda: False
         """What goes wrong is shown in a report, beside the error itself."""
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
-        self.history: Callable[[], list[str]] = list
-        """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
         self.verifier: Callable[[float], Verifier | None] = lambda deadline: None
         """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
         self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
@@ -244,8 +242,6 @@ class Subject:
     def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
         """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
         those that the options name."""
-        import jax
-
         stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
         static = {*self.options.static_parameters(self.fn), *static}
@@ -312,8 +308,6 @@ class Subject:
 
     def keep(self, args: Any, kwargs: Any) -> None:
         """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
-        import jax
-
         if iterators.among((args, kwargs)):
             return
         try:
@@ -322,14 +316,9 @@ class Subject:
             return
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
-            self.seen.samples.append(KeptCall(args, dict(kwargs), *self.call_source(), self._around()))
+            self.seen.samples.append(KeptCall(args, dict(kwargs)))
         elif size > MAX_SAMPLE_BYTES:
             self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
-
-    def _around(self) -> dict[str, Any]:
-        namespace, code = getattr(self.fn, "__globals__", {}), getattr(self.fn, "__code__", None)
-        plain = (bool, int, float, complex, str)
-        return {n: namespace[n] for n in getattr(code, "co_names", ()) if type(namespace.get(n)) in plain}
 
     # -- failures of our own
 

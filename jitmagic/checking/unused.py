@@ -11,6 +11,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import jax
+
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
 from jitmagic.rules.unused_result import RULE
@@ -105,8 +107,6 @@ def _read(tree: ast.AST) -> Iterator[str]:
 
 def _never_called(text: BlankedText, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
     """`compiled = jax.jit(f).lower(x).compile()` whose name no cell reads."""
-    import jax
-
     steps = [n for n in text.tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     assigned = {n.targets[0].id: n.value for n in steps}  # type: ignore[attr-defined]
     for node in text.tree.body:
@@ -303,8 +303,6 @@ def _root(node: ast.AST) -> str:
 
 def _given(call: ast.Call, fn: Any) -> dict[str, str]:
     """Parameter to argument as written, where both are plain."""
-    import inspect
-
     try:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):

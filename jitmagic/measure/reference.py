@@ -85,7 +85,9 @@ class TracedProgram:
         """It ran to its end at least once."""
 
     def __call__(self) -> list[Any]:
-        """The result's leaves, each operation run by itself."""
+        """The result's leaves, each operation run by itself.
+
+        Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
         return self._run(noisy=False)
 
     def noisy(self) -> list[Any]:
@@ -103,16 +105,9 @@ class TracedProgram:
         return results
 
 
-def op_by_op(closed_jaxpr: Any, *flat_args: Any) -> list[Any]:
-    """Leaves of the result of `closed_jaxpr` at `flat_args`, one operation at a time.
-
-    Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
-    return TracedProgram(closed_jaxpr, flat_args)()
-
-
 def largest_reduction(jaxpr: Any) -> int:
     """The largest number of elements that the program adds up into one, loops included; at least 1."""
-    return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr).operations), default=1)
+    return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr)), default=1)
 
 
 class _Evaluator:

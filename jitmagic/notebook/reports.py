@@ -80,8 +80,7 @@ def _corrected(session: NotebookSession, finding: Finding) -> Finding:
         return finding
     function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
     return with_fixes(
-        (finding,), ev.Evidence(function), run.source.text, session.sources, session.shell.user_ns,
-        session.verifier,
+        (finding,), ev.Evidence(function), run.source.text, session.shell.user_ns, session.verifier
     )[0]  # fmt: skip
 
 

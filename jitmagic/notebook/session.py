@@ -259,7 +259,6 @@ class NotebookSession:
         checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
         checker.call_source = lambda: (self.running.source, self.running.id)
         checker.reported = lambda: self.last is not None and not self.display.quiet()
-        checker.history = lambda: [s for s in run.later if may_be_rerun(s)] if run is not None else []
         checker.verifier = lambda deadline: self._verifier(run, deadline)
         if checker.settings.what_if:
             from jitmagic.whatif import answers

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in
 from jitmagic.source.expressions import dotted_name
@@ -69,25 +71,19 @@ _registered = False
 def _register() -> None:
     global _registered
     if not _registered:
-        import jax
-
         jax.monitoring.register_event_duration_secs_listener(_heard)
         _registered = True
 
 
 def _heard(event: str, duration_secs: float, **details: Any) -> None:
-    if event != COMPILE or not _watching or _is_ours():
+    # our own runs of the user's code hold its output back; the user's calls never do
+    if event != COMPILE or not _watching or is_held():
         return
     name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
     found = Event(name, _user_lines(sys._getframe(1)), duration_secs)
     for watcher in _watching:
         if not watcher.paused and len(watcher.events) < _MOST_EVENTS:
             watcher.events.append(found)
-
-
-def _is_ours() -> bool:
-    # Our own runs of the user's code hold its output back; the user's calls never do.
-    return is_held()
 
 
 def _user_lines(frame: types.FrameType | None) -> tuple[tuple[str, int], ...]:
@@ -295,8 +291,4 @@ def place_of(maker: Maker, source: Source) -> Where:
     if isinstance(node, ast.FunctionDef):
         node = next(d for d in node.decorator_list if _jits(d))
     line = node.lineno  # type: ignore[attr-defined]
-    text = source.lines[line - 1].rstrip()
-    start = len(text) - len(text.lstrip())
-    return Where(
-        maker.file, line, start, line, len(text), text.strip(), text.strip(), scope_name(source, maker)
-    )
+    return Where.whole_line(maker.file, line, source.lines[line - 1], scope_name(source, maker))
