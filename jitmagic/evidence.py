@@ -38,12 +38,6 @@ class Where:
     text: str = ""
     function: str = ""
 
-    @classmethod
-    def whole_line(cls, file: str, line: int, text: str, function: str = "") -> Where:
-        """A line of this text, but for the blanks around it."""
-        end, code = len(text.rstrip()), text.strip()
-        return cls(file, line, end - len(code), line, end, code, code, function)
-
 
 @dataclass(frozen=True)
 class Problem:

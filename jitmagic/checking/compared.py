@@ -90,7 +90,9 @@ def _wrapped(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any
 
 
 def _at_line(subject: Subject, found: Any, file: str, line: int) -> Any:
-    where = Where.whole_line(file, line, linecache.getline(file, line), subject.name)
+    text = linecache.getline(file, line).rstrip()
+    start = len(text) - len(text.lstrip())
+    where = Where(file, line, start, line, len(text), text.strip(), text.strip(), subject.name)
     return tuple(replace(d, where=where) for d in found)
 
 

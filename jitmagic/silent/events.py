@@ -291,4 +291,8 @@ def place_of(maker: Maker, source: Source) -> Where:
     if isinstance(node, ast.FunctionDef):
         node = next(d for d in node.decorator_list if _jits(d))
     line = node.lineno  # type: ignore[attr-defined]
-    return Where.whole_line(maker.file, line, source.lines[line - 1], scope_name(source, maker))
+    text = source.lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(
+        maker.file, line, start, line, len(text), text.strip(), text.strip(), scope_name(source, maker)
+    )

@@ -236,5 +236,8 @@ def field_place(cls: type, name: str) -> Where | None:
 
 
 def _head(file: str, node: ast.AST) -> Where:
+    lines = source_of(file).lines
     line = node.lineno  # type: ignore[attr-defined]
-    return Where.whole_line(file, line, source_of(file).lines[line - 1])
+    text = lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip())

@@ -135,4 +135,6 @@ def _names(node: ast.AST) -> tuple[str, ...]:
 
 def _head(file: str, source: Source, node: ast.AST) -> Where:
     line = node.lineno  # type: ignore[attr-defined]
-    return Where.whole_line(file, line, source.lines[line - 1])
+    text = source.lines[line - 1].rstrip()
+    start = len(text) - len(text.lstrip())
+    return Where(file, line, start, line, len(text), text.strip(), text.strip(), "")
