@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -239,12 +239,11 @@ class Subject:
         private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
         return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
 
-    def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
-        """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
-        those that the options name."""
+    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first."""
         stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
-        static = {*self.options.static_parameters(self.fn), *static}
+        static = self.options.static_parameters(self.fn)
         names = list(inspect.signature(self.fn).parameters) if static else []
         skipped = len(args) - len(self.rest(args))
         _, args, kwargs = self.lifted(args, kwargs)
