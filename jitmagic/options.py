@@ -36,6 +36,11 @@ class JitOptions:
             given[key] = _names(given.get(key))
         return cls(**given, given=explicit)
 
+    @property
+    def donates(self) -> bool:
+        """A call gives some of its arguments away."""
+        return bool(self.donate_argnames or self.donate_argnums)
+
     def kwargs(self) -> dict[str, Any]:
         """Keywords for `jax.jit`; what was not declared is left out, so that jax's own defaults hold."""
         out: dict[str, Any] = {}

@@ -74,6 +74,11 @@ def listed(items: Sequence[str], most: int = 8, left_out: int = 0) -> str:
     return ", ".join(items) if more <= 0 else f"{', '.join(items[:most])} and {more:,} more"
 
 
+def in_code(names: Sequence[str]) -> str:
+    """Names as code, with commas."""
+    return ", ".join(f"`{n}`" for n in names)
+
+
 def array_type(dtype: str | None, shape: tuple[int, ...] | None) -> str:
     """JAX's short form of an array's type: `f32[10,3]`, `key<fry>[]`."""
     short = short_dtype(dtype or "?")

@@ -17,10 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
-from jitmagic import report, whatif
-from jitmagic.checking import plain_runs, results, tracebacks
+from jitmagic import report
+from jitmagic.checking import compared, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
+from jitmagic.state import constants, frozen, names, snapshot
+from jitmagic.state.compiled import StatefulMethod
+from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
+from jitmagic.tracing import compat, stages
+from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
 
@@ -70,7 +75,7 @@ class Checker(Subject):
             self.seen.count += 1
             if stale:
                 self.guarded(self._stale, frozen, stale)
-            if _outside_traces():
+            if trace_state_clean():
                 self.guarded(self._failed, exc, args, kwargs)
             else:
                 self.guarded(self._failed_inside, exc)
@@ -78,12 +83,12 @@ class Checker(Subject):
         self.seen.count += 1
         if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
             self.guarded(self._stale, frozen, stale)
-        if self.seen.count == 1 and not _outside_traces():
+        if self.seen.count == 1 and not trace_state_clean():
             self.guarded(self._seen_inside, args, kwargs)
-        if 1 < self.seen.count <= LOOKED_AT and _outside_traces():
+        if 1 < self.seen.count <= LOOKED_AT and trace_state_clean():
             self.guarded(self._look_at_result, args, kwargs, out)
         # the trace of a first call may be that of one that was interrupted while it compiled
-        if (stale or self.shim.traced != traced or self.seen.count == 1) and _outside_traces():
+        if (stale or self.shim.traced != traced or self.seen.count == 1) and trace_state_clean():
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 
@@ -99,7 +104,7 @@ class Checker(Subject):
     def _take_out_tracers(self) -> None:
         """After a call of the user's: what its traces have left behind is as it was before them."""
         taken, self.before_traces = self.before_traces, None
-        if not taken or not _outside_traces():
+        if not taken or not trace_state_clean():
             return
         for before in reversed(taken):
             self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
@@ -108,13 +113,10 @@ class Checker(Subject):
     def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
-        from jitmagic.state.compiled import StatefulMethod
-        from jitmagic.tracing.compat import jit_is_off
-
         if jit_is_off():
             with plainly():
                 return self.fn(*args, **kwargs)
-        if self.seen.count == 0 and _outside_traces() and self._first.acquire(blocking=False):
+        if self.seen.count == 0 and trace_state_clean() and self._first.acquire(blocking=False):
             try:
                 out = self._first_call(args, kwargs)
             except Exception as exc:
@@ -126,8 +128,8 @@ class Checker(Subject):
                 self._first.release()
         else:  # also where another thread makes the first call: to wait for it could be to wait forever
             out = self._without_us(args, kwargs)
-        if not isinstance(self._compiled, StatefulMethod):
-            self._run = self._compiled
+        if not isinstance(self.compiled, StatefulMethod):
+            self._run = self.compiled
         return out
 
     def _without_us(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -163,7 +165,7 @@ class Checker(Subject):
             return out
         except Exception as exc:
             # what the trace alone does not show: a donated array, a tracer left by an earlier call
-            if not _outside_traces():
+            if not trace_state_clean():
                 self.guarded(self._failed_inside, exc)
             elif self.original is not self.fn and not failed:
                 self.guarded(self._failed, exc, args, kwargs)
@@ -173,7 +175,7 @@ class Checker(Subject):
 
     def _before_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> plain_runs.OwnRun | None:
         """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""
-        if not _outside_traces():
+        if not trace_state_clean():
             if self.seen.count == 1:
                 self._seen_inside(args, kwargs)
         elif self._is_new(args, kwargs):
@@ -190,7 +192,7 @@ class Checker(Subject):
 
     def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
-        known = self.__dict__.setdefault("_keys", set())
+        known = self.seen.kinds
         if len(known) >= MAX_SAMPLES:
             return False
         key = self.kind_of_call(args, kwargs)
@@ -201,14 +203,12 @@ class Checker(Subject):
     def _seen_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
         self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
-        self._observe(None, args, kwargs, self.reach(args, kwargs))
+        self.observe(None, args, kwargs, self.reach(args, kwargs))
         self.on_news(self)
 
     def _failed_inside(self, exc: Exception) -> None:
         """A call from inside a trace that is not ours has failed: what can be told without running anything."""
-        from jitmagic.checking.failures import located
-
-        if located(self, exc):
+        if failures.located(self, exc):
             self.seen.calls.append(ev.Call((), "failed", False, *self.call_source()))
             self.on_news(self)
 
@@ -233,9 +233,9 @@ class Checker(Subject):
         timed = results.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
-        self.guarded(results.find_not_finite, self, out, staged, inputs)
+        self.guarded(self.observe_result, staged.traced, inputs, out)
         if eager is not None:
-            self.guarded(results.compare_results, self, eager, out, staged, inputs)
+            self.guarded(compared.compare_results, self, eager, out, staged.traced.jaxpr, inputs)
         if self.settings.time and only_once:
             self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
         elif timed is not None and eager is not None:
@@ -249,13 +249,11 @@ class Checker(Subject):
         inputs = self.inputs(args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
-        self.guarded(results.find_not_finite, self, out, staged, inputs)
+        self.guarded(self.observe_result, staged.traced, inputs, out)
         return out
 
     def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A later call made jax trace: look at that trace, which jax has cached."""
-        from jitmagic.tracing import stages
-
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.keep(args, kwargs)
@@ -266,9 +264,6 @@ class Checker(Subject):
     # -- the trace
 
     def _trace(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from jitmagic.state import snapshot
-        from jitmagic.tracing import stages
-
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
@@ -301,19 +296,15 @@ class Checker(Subject):
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
             self.guarded(results.price, self, staged)
-        self._what_if(args, kwargs)
+        self.guarded(self._what_if, args, kwargs)
         staged.before = before
         return staged
 
     def _what_if(self, args: Any, kwargs: Any) -> None:
-        if self.settings.what_if:
-            self.guarded(whatif.consider, self, args, kwargs)
+        self.seen.what_if = self.what_if(self, args, kwargs)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
-        from jitmagic.state import constants, frozen
-        from jitmagic.tracing import compat, stages
-
         reach = reach if reach is not None else self.reach(args, kwargs)
         jaxpr = traced.jaxpr
         stateful = self.stateful(args)
@@ -345,16 +336,12 @@ class Checker(Subject):
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
         self.variants.add(self.kind_of_call(args, kwargs), frozen.freeze(reach, baked, dyn))
-        self.guarded(self._observe, traced, args, kwargs, reach)
+        self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
         self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
-        from jitmagic.state import constants, names
-        from jitmagic.state.reads import named_by_holder
-        from jitmagic.tracing import stages
-
         places = stateful.places if stateful is not None else ()
         passed = zip(places, stages.used_inputs(jaxpr), strict=False)
         found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
@@ -373,22 +360,13 @@ class Checker(Subject):
 
     def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A NaN that only a later call shows."""
-        from jitmagic.silent import collect
-        from jitmagic.tracing.compat import jit_is_off
-
         if jit_is_off():
             return
         before = self.seen.silent
         traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
-        collect.observe_result(self, traced, self.inputs(args, kwargs), out)
+        self.observe_result(traced, self.inputs(args, kwargs), out)
         if self.seen.silent != before:
             self.on_news(self)
-
-    def _observe(self, traced: Any, args: Any, kwargs: Any, reach: Any) -> None:
-        """What goes wrong without an error."""
-        from jitmagic.silent import collect
-
-        collect.observe(self, traced, args, kwargs, reach)
 
     def _wrote(self, writes: Sequence[ev.Write]) -> None:
         for write in writes:
@@ -396,8 +374,6 @@ class Checker(Subject):
 
     def _container(self, path: str) -> ev.Variable | None:
         """A list or tuple whose items are told one by one, or a compiled function, as a variable of its own."""
-        from jitmagic.state.reads import reads_of, seen_from_cell
-
         reach = self.reach()
         root = next((r for r in reach.roots if r.path == path), None)
         if root is None:
@@ -416,18 +392,19 @@ class Checker(Subject):
     # -- a call that failed
 
     def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        from jitmagic.checking.failures import diagnose_failure
-
         tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.remember(args, kwargs, traced=False, outcome="failed")
         if not self.settings.measure:
             return
         self.keep(args, kwargs)
-        diagnose_failure(self, exc, args, kwargs)
-        self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
-        self._what_if(args, kwargs)
+        self._look_into(exc, args, kwargs)
         self.seen.traces = self.shim.traced
         self.on_news(self)
+
+    def _look_into(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        failures.diagnose_failure(self, exc, args, kwargs)
+        self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
+        self.guarded(self._what_if, args, kwargs)
 
     def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Trace one call without running anything on real values but our own rehearsals."""
@@ -440,26 +417,20 @@ class Checker(Subject):
             self.remember(args, kwargs, traced=True)
             self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
         except Exception as exc:
-            from jitmagic.checking.failures import diagnose_failure
-
             if tracebacks.is_ours(exc):
                 raise
             if refused := quiet.refusal(exc):
                 self.seen.note(f"the call was not traced beforehand: {refused}")
-                self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
+                self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 return
             self.remember(args, kwargs, traced=False, outcome="failed")
-            diagnose_failure(self, exc, args, kwargs)
-            self.guarded(self._observe, None, args, kwargs, self.reach(args, kwargs))
-            self._what_if(args, kwargs)
+            self._look_into(exc, args, kwargs)
             self.looked = plain_runs.look(self, args, kwargs)
         finally:
             self.settings = settings
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Diagnose one call that nobody makes: its plain run is rehearsed too."""
-        from jitmagic.tracing import compat
-
         new = compat.never_called(root.value for root in self.reach(args, kwargs).roots)
         self.diagnose(args, kwargs)
         if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
@@ -467,9 +438,3 @@ class Checker(Subject):
         self.looked = None
         for jitted in new:  # the user's own first call traces it
             jitted.clear_cache()
-
-
-def _outside_traces() -> bool:
-    from jitmagic.tracing.compat import trace_state_clean
-
-    return trace_state_clean()

@@ -15,6 +15,7 @@ from jitmagic import report, rules
 from jitmagic.checking.seen import Seen
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import noise
+from jitmagic.options import JitOptions
 from jitmagic.render import Report
 from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
@@ -27,19 +28,21 @@ def evidence_of(subject: Subject) -> ev.Evidence:
     s = subject.seen
     return ev.Evidence(
         function=function_facts(subject.fn, subject.name, subject.cell.body),
-        options=ev.Options(
-            static_argnames=subject.options.static_argnames,
-            static_argnums=subject.options.static_argnums,
-            donate_argnames=subject.options.donate_argnames,
-            donate_argnums=subject.options.donate_argnums,
-            dyn=tuple(split_paths(subject.dyn)) if subject.dyn else None,
-        ),
+        options=options_of(subject.options, subject.dyn),
         jitted_by_user=subject.jitted_by_user, framework=subject.framework,
         calls=tuple(s.calls), problems=tuple(s.problems), variables=tuple(s.variables.values()),
         writes=tuple(s.writes.values()), differences=tuple(s.differences), lost=tuple(s.lost),
         traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
         static_verified=s.static_verified, silent=s.silent, notes=tuple(s.notes),
+    )  # fmt: skip
+
+
+def options_of(options: JitOptions, dyn: str | None = None) -> ev.Options:
+    """The options as evidence."""
+    return ev.Options(
+        options.static_argnames, options.static_argnums, options.donate_argnames, options.donate_argnums,
+        tuple(split_paths(dyn)) if dyn else None,
     )  # fmt: skip
 
 

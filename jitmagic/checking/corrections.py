@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jitmagic import fixes, report
 from jitmagic.checking.conclusions import assemble, evidence_of, told_of
 from jitmagic.checking.rerun import verifier_of_function
 from jitmagic.checking.subject import Subject
+from jitmagic.evidence import Evidence
+from jitmagic.fixes.search import Search
 from jitmagic.render import Report
 from jitmagic.settings import CellSource
+from jitmagic.source.cell import uses_jit
+from jitmagic.source.edits import masked
+from jitmagic.source.tree import parsed
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
@@ -35,11 +40,49 @@ def findings_of(
                 if verifier is None or verifier.reruns.obstacle():
                     end = deadline or budget.clock() + subject.budget
                     on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
-                found = fixes.propose(found, evidence_of(subject), subject, deadline, verifier, on_calls)
+                found = proposed(found, evidence_of(subject), subject, deadline, verifier, on_calls)
         except Exception as exc:
             subject.failed_inside("the search for fixes", exc)
         subject.concluded = key, found
     return subject.concluded[1]
+
+
+def proposed(
+    findings: Sequence[report.Finding],
+    evidence: Evidence,
+    subject: Subject,
+    deadline: float | None = None,
+    verifier: Verifier | None = None,
+    on_calls: Verifier | None = None,
+) -> tuple[report.Finding, ...]:
+    """The findings with the fixes that stood the test.
+
+    `verifier` runs the whole cell; `on_calls` the calls that were kept, where the cell cannot be run again. What the
+    budget (or an earlier `deadline`, by `budget.clock`) leaves no time for is noted.
+    """
+    end = budget.clock() + subject.budget if deadline is None else deadline
+
+    def late() -> bool:
+        return budget.clock() > end
+
+    tests = verifier if verifier is not None and not verifier.reruns.obstacle() else on_calls
+    found, cut = fixes.propose(findings, evidence, _search(evidence, subject, tests, late), late)
+    if cut:
+        places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)
+        subject.seen.note(
+            f"not all fixes were tried within {subject.budget:g} s: some are missing for {', '.join(places)}"
+        )
+    return found
+
+
+def _search(
+    evidence: Evidence, subject: Subject, tests: Verifier | None, late: Callable[[], bool]
+) -> Search | None:
+    """The search for corrections that these tests are to prove; None where nothing may be run."""
+    if tests is None or subject.settings.trace_only or not subject.settings.rehearse:
+        return None
+    own_jit = not subject.settings.compile and uses_jit(parsed(masked(subject.cell.body)))
+    return Search(evidence, tests, subject.namespace, subject.from_outside, late, own_jit)
 
 
 def report_of(

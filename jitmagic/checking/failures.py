@@ -7,18 +7,22 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
 
 from jitmagic import evidence as ev
 from jitmagic import patches
+from jitmagic.checking.subject import Subject
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
+from jitmagic.state.wrappers import unwrap
+from jitmagic.tracing import leaks, leaves, locate, minimal_static, recording
+from jitmagic.tracing.foreign import leaf_names
+from jitmagic.tracing.leaves import by_keyword, signature_key
 from jitmagic.tracing.messages import is_of_keys, suggests_a_name, with_facts
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
-
-if TYPE_CHECKING:
-    from jitmagic.checking.subject import Subject
 
 UNRECORDED = ("static-spec", "donated", "aux-data", "user", "leak", "carry")
 """What leaves nothing more to see: the run would end there too, or the call cannot be made."""
@@ -44,8 +48,6 @@ def diagnose_failure(
     checker: Subject, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Add what can be known about a failed call to what the checker has seen."""
-    from jitmagic.tracing import locate
-
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
     first = _taken_for_an_array(checker, args, kwargs, first)
     if first.op == "leak":
@@ -70,8 +72,6 @@ def diagnose_failure(
 def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
     """jax makes a placeholder of any object with an attribute `dtype` (layers of Flax have one), and the function
     then misses what the object has: the argument is at fault."""
-    from jitmagic.tracing import leaves, minimal_static
-
     if problem.op != "user" or not problem.told.missing:
         return problem
     static = checker.options.static_parameters(checker.fn)
@@ -86,8 +86,6 @@ def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
 
 def located(checker: Subject, exc: Exception) -> bool:
     """Add what the exception itself tells; False where it is none of jax's."""
-    from jitmagic.tracing import locate
-
     problem = locate.locate(exc)
     if problem.op in ("user", "other"):
         return False
@@ -98,9 +96,6 @@ def located(checker: Subject, exc: Exception) -> bool:
 
 def _put_away(checker: Subject, problem: ev.Problem) -> ev.Problem:
     """A leak with the place where an inner function stored the value, where jax tells only where it was used."""
-    from jitmagic.state.wrappers import unwrap
-    from jitmagic.tracing import leaks
-
     _, plain = unwrap(checker.fn)
     if plain is None or (problem.where is not None and problem.construct in ("call", "assign", "augassign")):
         return problem
@@ -113,8 +108,6 @@ def _put_away(checker: Subject, problem: ev.Problem) -> ev.Problem:
 
 def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool:
     """A call of this form has not failed at this place before: only then is there more to learn from it."""
-    from jitmagic.tracing.leaves import signature_key
-
     try:
         key = (first.op, first.where, first.message, signature_key(checker.fn, args, kwargs))
         new = key not in checker.seen.diagnosed
@@ -127,10 +120,6 @@ def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool
 def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
     """An argument that jax refuses hides what the function itself gets wrong: trace it with the argument as
     it is, and its scans in Python."""
-    import jax
-
-    from jitmagic.tracing import locate
-
     try:
         with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly(), _scan_in_python():
             with within(checker.budget):
@@ -159,7 +148,6 @@ def _hinted(problem: ev.Problem, exc: BaseException) -> ev.Problem:
 @contextlib.contextmanager
 def _scan_in_python(turns: int = 1) -> Iterator[None]:
     """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
-    import jax
 
     def scan(
         f: Any, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, **_: Any
@@ -196,13 +184,9 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
 
 def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
     """The hidden arguments of what is traced by the names that the user knows them by."""
-    from jitmagic.tracing.leaves import by_keyword
-
-    paths = checker.dynamic_paths(args) if checker._compiled is not None else ()
+    paths = checker.dynamic_paths(args) if checker.compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
     if checker.framework:
-        from jitmagic.tracing.foreign import leaf_names
-
         hidden |= leaf_names(checker.fn, args, kwargs)
     message = re.sub(r"_dyn\d+|_leaves\[\d+\]", lambda m: hidden.get(m[0], m[0]), problem.message)
     named = (by_keyword(checker.fn, hidden.get(leaf, leaf)) for leaf in problem.leaves)
@@ -210,8 +194,6 @@ def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Pr
 
 
 def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
-    from jitmagic.tracing import recording
-
     if not recording.available():
         checker.seen.note("this jax does not allow the recording run: problems are shown one at a time")
         return ()
@@ -271,8 +253,6 @@ def _same(a: ev.Problem, b: ev.Problem) -> bool:
 
 def _search(checker: Subject, args: Any, kwargs: Any) -> None:
     """The smallest set of leaves that would have to be static, where there is one."""
-    from jitmagic.tracing import minimal_static
-
     problems = checker.seen.problems
     suspects = list(dict.fromkeys(leaf for p in problems if p.op != "setitem" for leaf in p.leaves))
     stored = [leaf for p in problems for leaf in p.leaves if leaf not in suspects]

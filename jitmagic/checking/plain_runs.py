@@ -7,16 +7,24 @@ a result that is not finite, and arguments that the function writes into.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from jitmagic.checking.compared import Eager, compare_results
+from jitmagic.checking.shim import Shim
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
+from jitmagic.rules.base import root
+from jitmagic.state import snapshot
+from jitmagic.state.definition import function_facts
 from jitmagic.tracing import compat
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
+from jitmagic.tracing.leaves import bound_arguments, ref_paths
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -35,37 +43,24 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
     search = subject.seen.search
     if search is None or not search.leaves or subject.dyn is not None:
         return None
-    from jitmagic.silent import collect
-    from jitmagic.state import snapshot
-
     own = subject.options
     subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
     reach = subject.reach(args, kwargs)
     before = snapshot.take(reach)
     try:
         with quiet.held_back():
-            traced = subject.options.jit(_fresh(subject)).trace(*args, **kwargs)
+            fresh = Shim(subject.fn).function()  # what jax has cached for the user's own stays as it is
+            traced = subject.options.jit(fresh).trace(*args, **kwargs)
         for write in before.changes():
             subject.seen.writes.setdefault(write.path, write)
         before.restore()
-        collect.observe(subject, traced, args, kwargs, reach)
+        subject.observe(traced, args, kwargs, reach)
         return Look(traced, subject.inputs(args, kwargs))
     except Exception:  # the static arguments were tried on shapes alone; jax's own trace may still say no
         return None
     finally:
         before.restore()
         subject.options = own
-
-
-def _fresh(subject: Subject) -> Any:
-    """A new function object: what jax has cached for the user's own stays as it is."""
-
-    @functools.wraps(subject.fn)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        with plainly():
-            return subject.fn(*args, **kwargs)
-
-    return traced
 
 
 class OwnRun:
@@ -77,8 +72,6 @@ class OwnRun:
         subject.guarded(self._take)
 
     def _take(self) -> None:
-        from jitmagic.state import snapshot
-
         self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
 
     def look_at(self, out: Any) -> None:
@@ -87,12 +80,10 @@ class OwnRun:
         seen, subject.looked = subject.looked, None
         known = _known(subject)
         changes = self.before.changes() if self.before is not None else ()
-        if subject.seen.before_leak is None and any(w.tracer for w in changes):
-            subject.seen.before_leak = self.before
         if subject.original is subject.fn:
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
             look_at_result(subject, seen, out)
-        elif seen is not None and not gives_away(subject):
+        elif seen is not None and not subject.options.donates:
             rehearse(subject, self.args, self.kwargs, seen, out)
         if _known(subject) != known:
             subject.on_news(subject)
@@ -101,11 +92,6 @@ class OwnRun:
 def _known(subject: Subject) -> Any:
     s = subject.seen
     return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
-
-
-def gives_away(subject: Subject) -> bool:
-    """A call of the user's own compiled function takes its arguments away."""
-    return bool(subject.options.donate_argnames or subject.options.donate_argnums)
 
 
 def only_compiled(jaxpr: Any) -> str:
@@ -170,10 +156,6 @@ def note_argument_writes(
 ) -> None:
     """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
     run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
-    from jitmagic.rules.base import root
-    from jitmagic.state.definition import function_facts
-    from jitmagic.tracing.leaves import bound_arguments, ref_paths
-
     if not changes:
         return
     parameters = list(function_facts(subject.fn, subject.name).parameters)
@@ -196,8 +178,6 @@ def note_argument_writes(
 
 def _is_returned(value: Any, out: Any) -> bool:
     """The argument itself is a result or part of one, or all arrays that it holds now are."""
-    import jax
-
     if any(value is part for part in (out, *(out if isinstance(out, tuple | list) else ()))):
         return True
     if isinstance(value, jax.Array):
@@ -208,32 +188,21 @@ def _is_returned(value: Any, out: Any) -> bool:
 
 def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
     """The object of a method is an argument like any other: jax makes a copy of it for the compiled function."""
-    import jax
-
     carried = not subject.jitted_by_user and subject.stateful([receiver]) is not None
     return not carried and not jax.tree_util.all_leaves([receiver])
 
 
 def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:
     """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
-    from jitmagic.silent import collect
-
     if seen is None:
         return
-    collect.observe_result(subject, seen.traced, seen.inputs, value)
-    if subject.jitted_by_user and not gives_away(subject):
+    subject.observe_result(seen.traced, seen.inputs, value)
+    if subject.jitted_by_user and not subject.options.donates:
         _compare(subject, seen, value, compiled)
 
 
 def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
     """What the user's own `jax.jit` makes of the call, beside the plain result."""
-    import jax
-    from jax.extend.core import jaxpr_as_fun
-
-    from jitmagic.checking import results
-    from jitmagic.report import Stages
-    from jitmagic.tracing.stages import Staged
-
     program = seen.traced.jaxpr
     if compiled is None:
         if getattr(program, "effects", None):
@@ -241,5 +210,4 @@ def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
         compiled = jax.jit(jaxpr_as_fun(program))(*seen.inputs)
     leaves, out = jax.tree.leaves(value), jax.tree.leaves(compiled)
     if len(leaves) == len(out):
-        eager = results.Eager(leaves, None, None)
-        results.compare_results(subject, eager, out, Staged(seen.traced, None, Stages()), seen.inputs)
+        compare_results(subject, Eager(leaves, None, None), out, seen.traced.jaxpr, seen.inputs)

@@ -6,33 +6,36 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
 
 from jitmagic import evidence as ev
 from jitmagic import rules
 from jitmagic.checking import conclusions
-from jitmagic.checking.watched import Watched
+from jitmagic.checking.corrections import proposed
+from jitmagic.checking.subject import Subject
+from jitmagic.checking.users_jit import unwrap_jitted
+from jitmagic.checking.watched import Watched, checker_of
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
 from jitmagic.report import CellText, Finding
 from jitmagic.rules.base import covers, root
+from jitmagic.settings import CellSource, Settings
 from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts
+from jitmagic.tracing import callsite, locate
+from jitmagic.tracing.leaves import named_leaves
 from jitmagic.tracing.messages import function_called, refused_type
+from jitmagic.trial.verify import Verifier
 
-if TYPE_CHECKING:
-    from jitmagic.checking.subject import Subject
-    from jitmagic.trial.verify import Verifier
-
-VerifierUntil = Callable[[float], "Verifier | None"]
+VerifierUntil = Callable[[float], Verifier | None]
 CELL = "the cell"
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
 def is_jax_error(error: BaseException) -> bool:
     """jax raised it while it bound arguments, traced, or found a value that is no more."""
-    from jitmagic.tracing import locate
-
     return locate.locate(error).op not in ("user", "other")
 
 
@@ -48,8 +51,6 @@ def report_of(
     `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
     notebook's names (`namespace`), corrections of the whole cell are tried too, which the `verifier` tests.
     """
-    from jitmagic.tracing import callsite, locate
-
     problem = locate.locate(error)
     if problem.op in ("user", "other"):
         return None
@@ -67,7 +68,7 @@ def report_of(
     found = rules.run(evidence, rules.Thresholds())
     cell = next((s for s in reversed(sources) if evidence.function.cell in (s, cells.body_of(s))), "")
     if namespace is not None and cell:
-        found = with_fixes(found, evidence, cell, sources, namespace, verifier)
+        found = with_fixes(found, evidence, cell, namespace, verifier)
     findings = tuple(replace(f, message=f.message.replace(f" while jax traces `{CELL}`", "")) for f in found)
     empty = conclusions.assemble([])
     return Report(
@@ -105,30 +106,24 @@ def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Seq
     where = problem.where
     cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
     fn = site.function if site is not None else None
+    own = JitOptions.of(**site.declared) if site is not None and (fn is None or site.declared) else None
     if fn is not None:
-        from jitmagic.checking.watched import checker_of, unwrap_jitted
-
         checker = checker_of(fn)
-        inner, own = unwrap_jitted(checker.original if checker is not None else fn)
-        own = JitOptions.of(**site.declared) if site.declared else own
-        calls = (ev.Call(_told_leaves(error, problem), "failed"),)
-        function = replace(
-            function_facts(inner, getattr(inner, "__name__", CELL), cell), cell=cells.body_of(cell)
-        )
-        return ev.Evidence(
-            function=function, options=_options(own or JitOptions()), problems=(problem,), calls=calls
-        )
-    name = (site.name if site is not None else "") or _name(
-        error, where.function if where is not None else ""
+        inner, made_with = unwrap_jitted(checker.original if checker is not None else fn)
+        own = own or made_with
+        function = function_facts(inner, getattr(inner, "__name__", CELL), cell)
+    else:
+        name = (site.name if site is not None else "") or _name(error, where.function if where else "")
+        function = ev.Function(
+            name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
+            line=where.line if where else 0, where=where, parameters=site.parameters if site is not None else (),
+        )  # fmt: skip
+    return ev.Evidence(
+        function=replace(function, cell=cells.body_of(cell)),
+        options=conclusions.options_of(own or JitOptions()),
+        problems=(problem,),
+        calls=(ev.Call(_told_leaves(error, problem), "failed"),),
     )
-    function = ev.Function(
-        name=name.replace("<locals>.", ""), file=where.file if where else "", source="",
-        line=where.line if where else 0, where=where, cell=cells.body_of(cell),
-        parameters=site.parameters if site is not None else (),
-    )  # fmt: skip
-    options = _options(JitOptions.of(**site.declared)) if site is not None else ev.Options()
-    calls = (ev.Call(_told_leaves(error, problem), "failed"),)
-    return ev.Evidence(function=function, options=options, problems=(problem,), calls=calls)
 
 
 def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ...]:
@@ -138,12 +133,6 @@ def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ..
         return ()
     path, name = problem.leaves[0], kind.rpartition(".")[2]
     return (ev.Leaf(path, root(path), "other", "function" if name == Watched.__name__ else name),)
-
-
-def _options(options: JitOptions) -> ev.Options:
-    return ev.Options(
-        options.static_argnames, options.static_argnums, options.donate_argnames, options.donate_argnums
-    )
 
 
 def _name(error: BaseException, seen: str) -> str:
@@ -156,13 +145,8 @@ def _name(error: BaseException, seen: str) -> str:
 
 def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, list[str]] | None:
     """The watched function that was given the array that the failing expression reads, and its parameters."""
-    import jax
-
-    from jitmagic.tracing.callsite import values_read
-    from jitmagic.tracing.leaves import named_leaves
-
-    read = {id(leaf) for value in values_read(error) for leaf in jax.tree.leaves(value)}
-    donors = [s for s in subjects if s.options.donate_argnames or s.options.donate_argnums]
+    read = {id(leaf) for value in callsite.values_read(error) for leaf in jax.tree.leaves(value)}
+    donors = [s for s in subjects if s.options.donates]
     for subject in donors:
         for sample in subject.seen.samples:
             leaves = named_leaves(subject.fn, sample.args, sample.kwargs)
@@ -196,27 +180,20 @@ def with_fixes(
     found: tuple[Finding, ...],
     evidence: ev.Evidence,
     cell: str,
-    sources: Sequence[str],
     namespace: dict[str, Any],
     verifier: VerifierUntil = lambda deadline: None,
 ) -> tuple[Finding, ...]:
     """Fixes that need no call on record: the cell is run again with the cells after it."""
-    from jitmagic import fixes
-    from jitmagic.checking.subject import Subject as Tried
-    from jitmagic.settings import CellSource, Settings
-
     name = evidence.function.name
-    subject = Tried(
+    subject = Subject(
         _function(name, namespace), name, namespace=namespace, settings=Settings(compile=False),
         cell=CellSource(cell, cells.body_of(cell)),
     )  # fmt: skip
-    last = max(i for i, s in enumerate(sources) if s == cell)
-    subject.history = lambda: [s for s in sources[last + 1 :] if not s.lstrip().startswith(("%", "!"))]
     try:
         deadline = time.monotonic() + subject.budget
         tests = verifier(deadline)
         own = tests is not None and tests.reruns.original.cell == subject.cell.body
-        return fixes.propose(found, evidence, subject, deadline, tests if own else None)
+        return proposed(found, evidence, subject, deadline, tests if own else None)
     except Exception as exc:
         subject.failed_inside("the search for fixes", exc)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from jitmagic import fixes
 from jitmagic.checking.conclusions import evidence_of
+from jitmagic.checking.corrections import proposed
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Evidence, Function
 from jitmagic.report import Finding
@@ -44,7 +44,7 @@ def _with_fix(finding: Finding, subjects: Sequence[Subject]) -> Finding:
         name = finding.function.partition(".")[0]
         if subject.name.partition(".")[0] == name or not name:
             try:
-                return fixes.propose([finding], evidence_of(subject), subject)[0]
+                return proposed([finding], evidence_of(subject), subject)[0]
             except Exception as exc:
                 subject.failed_inside("the search for fixes", exc)
     return finding

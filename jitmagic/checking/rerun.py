@@ -19,10 +19,10 @@ import jax
 
 from jitmagic import rules
 from jitmagic.checking.conclusions import evidence_of, told_of
-from jitmagic.checking.plain_runs import settle, within
+from jitmagic.checking.plain_runs import settle
 from jitmagic.checking.request import Request, Run, taken
 from jitmagic.checking.subject import Subject
-from jitmagic.checking.watched import held_by
+from jitmagic.checking.users_jit import held_by
 from jitmagic.checking.watching import Watching
 from jitmagic.correction import functions_of, option_of, with_option
 from jitmagic.options import JitOptions
@@ -37,6 +37,7 @@ from jitmagic.tracing import stages
 from jitmagic.tracing.messages import is_of_jax, refuses_stores
 from jitmagic.trial import budget
 from jitmagic.trial.beginning import Beginning
+from jitmagic.trial.budget import within
 from jitmagic.trial.permission import Again
 from jitmagic.trial.play import Ran, play
 from jitmagic.trial.python_loops import loops_in_python, on_numpy
@@ -136,7 +137,7 @@ class CellReruns:
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)
         run = Run(request, source, taken(request, tree), later=list(attempt.later))
         watching = Watching(run, self.names, tree)
-        with self.in_time(), recording(_Checkers(run)), stages.counted() as counted:
+        with self.in_time(), recording(run.checkers.values()), stages.counted() as counted:
             ran = self._play(attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run))
             checkers = list(run.checkers.values())
             large = rules.Thresholds(large_constant=request.settings.large_constant)
@@ -292,16 +293,6 @@ def _defines(statement: ast.stmt, defined: Collection[str]) -> bool:
 def _calls_own(node: ast.AST | None, defined: Collection[str]) -> bool:
     calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
     return any(isinstance(c.func, ast.Name) and c.func.id in defined for c in calls)
-
-
-class _Checkers:
-    """The checkers of a run, those to come included."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def __contains__(self, checker: object) -> bool:
-        return any(c is checker for c in self.run.checkers.values())
 
 
 def verifier_of(

@@ -17,10 +17,6 @@ class KeptCall:
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    source: str = ""
-    cell: str | None = None
-    around: dict[str, Any] = field(default_factory=dict)
-    """Numbers and texts of the notebook that the function reads by name, as they were at the call."""
 
 
 @dataclass
@@ -30,6 +26,8 @@ class Seen:
     calls: list[ev.Call] = field(default_factory=list)
     samples: list[KeptCall] = field(default_factory=list)
     problems: list[ev.Problem] = field(default_factory=list)
+    kinds: set[Any] = field(default_factory=set)
+    """Kinds of calls that were looked at, as jax tells them apart."""
     diagnosed: set[Any] = field(default_factory=set)
     """Forms of calls with the place where they failed, once they were looked into."""
     variables: dict[str, ev.Variable] = field(default_factory=dict)
@@ -52,8 +50,6 @@ class Seen:
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()
     remarks: list[report.Remark] = field(default_factory=list)
-    before_leak: Any = None
-    """Snapshot from before the user's own call that first left a traced value behind."""
     earlier: tuple[report.FunctionReport, str] | None = None
     """An earlier run of the same function, and what it is called."""
     what_if: tuple[report.WhatIf, ...] = ()
@@ -69,6 +65,14 @@ class Seen:
         for path, write in self.writes.items():
             if not write.tracer and moved.isdisjoint((root(path), path.rpartition(".")[2])):
                 self.writes[path] = replace(write, settled=True)
+
+    def add(self, found: ev.Silent) -> None:
+        """Add facts to the silent ones that are known, each once."""
+        if (old := self.silent) is not None:
+            names = [name for name in vars(found) if name != "program"]
+            both = {n: tuple(dict.fromkeys([*getattr(old, n), *getattr(found, n)])) for n in names}
+            found = replace(found, program=old.program or found.program, **both)
+        self.silent = found
 
     def note(self, text: str) -> None:
         """Say once what was left out."""

@@ -8,24 +8,35 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+
+import jax
 
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import KeptCall, Seen
+from jitmagic.checking.shim import Shim
+from jitmagic.checking.users_jit import of_custom_derivative, unwrap_jitted
 from jitmagic.checking.variants import Variants
-from jitmagic.checking.watched import Shim, checker_of, of_custom_derivative, unwrap_jitted
+from jitmagic.checking.watched import checker_of
+from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings, patience
-from jitmagic.state import snapshot
+from jitmagic.silent.collect import CallInView, collect, not_finite
+from jitmagic.source.tree import uncollected
+from jitmagic.state import iterators, roots, snapshot
+from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables, objects_taken
 from jitmagic.state.definition import has_parameters
+from jitmagic.state.reads import writes_of
+from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing import ledger
-from jitmagic.tracing.foreign import STATIC_BUT_ARRAYS, TAKES_OBJECTS
+from jitmagic.tracing import foreign, ledger
+from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
+from jitmagic.tracing.leaves import call_leaves, signature_key
 from jitmagic.trial import quiet
 from jitmagic.trial.verify import Verifier
 
@@ -54,11 +65,7 @@ class Subject:
         namespace: dict[str, Any] | None = None,
         settings: Settings | None = None,
         cell: CellSource | None = None,
-        on_news: Callable[[Any], None] | None = None,
-        progress: Callable[[str], Any] | None = None,
     ) -> None:
-        from jitmagic.tracing import foreign
-
         self.framework = foreign.framework_of(fn)
         """Whose `jit` has compiled the function already, apart from jax's: it stays as it is."""
         inner, own = (foreign.inner_function(fn), None) if self.framework else unwrap_jitted(fn)
@@ -86,18 +93,18 @@ class Subject:
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
         """Held by the thread that makes the first call."""
-        self.on_news = on_news or (lambda subject: None)
-        self.progress = progress
+        self.on_news: Callable[[Any], None] = lambda subject: None
+        self.progress: Callable[[str], Any] | None = None
         self.reported: Callable[[], bool] = lambda: False
         """What goes wrong is shown in a report, beside the error itself."""
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
-        self.history: Callable[[], list[str]] = list
-        """Sources of the cells that ran after the function's own, so that a fix can be tried on them."""
         self.verifier: Callable[[float], Verifier | None] = lambda deadline: None
         """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
         self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
         """Tests them on the calls that were kept."""
-        self._compiled: Any = None
+        self.what_if: Callable[[Subject, Any, Any], tuple[report.WhatIf, ...]] = lambda *call: ()
+        """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
+        self.compiled: Any = None
         self._run: Any = None
         self.variants = Variants()
         self._telling = False
@@ -115,35 +122,39 @@ class Subject:
 
     def compiled_for(self, args: Sequence[Any]) -> Any:
         """The compiled function for a call with these arguments."""
-        from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables
-        from jitmagic.tracing.foreign import Filtered
-
         if self.framework in TAKES_OBJECTS:
-            return Filtered(self.shim.function())
-        if self._compiled is None:
+            return foreign.Filtered(self.shim.function())
+        if self.compiled is None:
             fn = self.shim.function()
             as_in_jax = self.dyn is None and not holds_variables(args[:1])
-            self._compiled = compile_function(
+            self.compiled = compile_function(
                 fn, self.dyn, self.options, self.namespace, as_in_jax=as_in_jax, lifts=not self.jitted_by_user
             )
-        if isinstance(self._compiled, StatefulMethod) and args:
-            return self._compiled.of(args[0])
-        return self._compiled
+        if isinstance(self.compiled, StatefulMethod) and args:
+            return self.compiled.of(args[0])
+        return self.compiled
+
+    def with_inputs(self, paths: Sequence[str]) -> Any:
+        """The function compiled with these variables as inputs besides; None where it is no plain function."""
+        fn = self.fn
+        if not isinstance(fn, types.FunctionType) or "." in self.name:
+            return None
+        # under a name of its own, so that counts of the user's function stay exact
+        copy = types.FunctionType(fn.__code__, fn.__globals__, "unfolded", fn.__defaults__, fn.__closure__)
+        copy.__kwdefaults__ = fn.__kwdefaults__
+        dyn = ",".join([*(self.dyn.split(",") if self.dyn else ()), *paths])
+        return compile_function(copy, dyn, self.options, self.namespace)
 
     def lifted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
         them. Under a jit of the user's own there are none."""
-        from jitmagic.state.compiled import objects_taken
-
         if self.framework or self.jitted_by_user:
             return {}, tuple(args), kwargs
         return objects_taken(self.fn, self.options, args, kwargs)
 
     def rest(self, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""
-        from jitmagic.state.compiled import StatefulMethod
-
-        return args[1:] if isinstance(self._compiled, StatefulMethod) else args
+        return args[1:] if isinstance(self.compiled, StatefulMethod) else args
 
     def receiver(self, args: Sequence[Any]) -> Any:
         """The object that `self.x` paths start from, or None."""
@@ -153,13 +164,11 @@ class Subject:
 
     def clear_cache(self) -> None:
         """The next call traces and compiles anew."""
-        self._compiled = self._run = None
+        self.compiled = self._run = None
         self.variants = Variants()
 
     def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Everything the function can read without taking it as an argument."""
-        from jitmagic.state import roots
-
         return roots.reach(
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
         )
@@ -207,8 +216,6 @@ class Subject:
         """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
 
         What a library notes in its own objects, or keeps in private ones, is its own affair."""
-        from jitmagic.state.reads import writes_of
-
         stateful = self.stateful(args)
         kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
         found = []
@@ -227,22 +234,17 @@ class Subject:
 
     def users_own(self, writes: Sequence[ev.Write], reach: Any) -> list[ev.Write]:
         """The writes without those to private attributes that no code of the user's names: a library's memos."""
-        from jitmagic.state.uses import facts_of
-
         if not writes:
             return []
         known = {n for fn in reach.functions for f in [facts_of(fn)] for n in (*f.stored, *f.attributes)}
         private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
         return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
 
-    def inputs(self, args: Any, kwargs: Any, static: Collection[str] = ()) -> list[Any]:
-        """Leaves that the traced program takes for this call, dynamic variables first; `static` are static besides
-        those that the options name."""
-        import jax
-
+    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
+        """Leaves that the traced program takes for this call, dynamic variables first."""
         stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
-        static = {*self.options.static_parameters(self.fn), *static}
+        static = self.options.static_parameters(self.fn)
         names = list(inspect.signature(self.fn).parameters) if static else []
         skipped = len(args) - len(self.rest(args))
         _, args, kwargs = self.lifted(args, kwargs)
@@ -251,6 +253,26 @@ class Subject:
         ]
         named = {k: v for k, v in kwargs.items() if k not in static}
         return [*state, *jax.tree.leaves((given, named))]
+
+    # -- what goes wrong without an error
+
+    def observe(self, traced: Any, args: Sequence[Any], kwargs: dict[str, Any], reach: Any) -> None:
+        """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
+        objects, *plain = self.lifted(args, kwargs)
+        call = CallInView(
+            self.fn, args, kwargs, reach, tuple(plain), tuple(str(at[0]) for at in objects),
+            self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn), self.taken_as_static(),
+            traced, self.dynamic_paths(args) if traced is not None else (),
+        )  # fmt: skip
+        with uncollected():
+            self.seen.add(collect(call))
+
+    def observe_result(self, traced: Any, inputs: Sequence[Any], value: Any) -> None:
+        """Add where a result stopped being finite to what was seen."""
+        try:
+            self.seen.add(not_finite(traced, inputs, value))
+        except CannotEvaluate as exc:
+            self.seen.note(f"where the result stopped being finite was not looked for: {exc}")
 
     # -- calls on record
 
@@ -263,8 +285,6 @@ class Subject:
 
     def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
-        from jitmagic.tracing.leaves import signature_key
-
         with contextlib.suppress(Exception):
             _, args, kwargs = self.lifted(args, kwargs)
             key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
@@ -279,8 +299,6 @@ class Subject:
 
     def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
         """Put a call on record, as plain data."""
-        from jitmagic.tracing.leaves import call_leaves
-
         source, cell = self.call_source()
         _, args, kwargs = self.lifted(args, kwargs)
         leaves: tuple[ev.Leaf, ...] = ()
@@ -290,10 +308,6 @@ class Subject:
 
     def keep(self, args: Any, kwargs: Any) -> None:
         """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
-        import jax
-
-        from jitmagic.state import iterators
-
         if iterators.among((args, kwargs)):
             return
         try:
@@ -302,14 +316,9 @@ class Subject:
             return
         size = sum(getattr(v, "nbytes", 0) for v in leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
-            self.seen.samples.append(KeptCall(args, dict(kwargs), *self.call_source(), self._around()))
+            self.seen.samples.append(KeptCall(args, dict(kwargs)))
         elif size > MAX_SAMPLE_BYTES:
             self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
-
-    def _around(self) -> dict[str, Any]:
-        namespace, code = getattr(self.fn, "__globals__", {}), getattr(self.fn, "__code__", None)
-        plain = (bool, int, float, complex, str)
-        return {n: namespace[n] for n in getattr(code, "co_names", ()) if type(namespace.get(n)) in plain}
 
     # -- failures of our own
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.state.values import is_user_file
+from jitmagic.tracing.locate import locate
 
 FRAMES = 16
 """Frames that are shown; of more, the first and the last."""
@@ -70,8 +71,6 @@ def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> l
 
 def _of(exc: BaseException, found: Sequence[Finding]) -> Finding | None:
     """The finding of the expression that raised it, else of its line, else the first."""
-    from jitmagic.tracing.locate import locate
-
     place = None
     with contextlib.suppress(Exception):  # the error itself is shown in any case
         place = locate(exc).where

@@ -11,9 +11,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import jax
+
 from jitmagic.evidence import Evidence, Function, Where
 from jitmagic.report import Finding
+from jitmagic.rules.unused_result import RULE
+from jitmagic.silent.code import code_of
 from jitmagic.source.tree import walk
+from jitmagic.tracing.compat import is_jitted
 
 _TIMED = re.compile(r"^(\s*%timeit|\s*%time)\b((?:\s+-[a-zA-Z]\S*(?:\s+\d+)?)*)\s+(?=\S)")
 _MAGIC = re.compile(r"^\s*[%!]")
@@ -102,10 +107,6 @@ def _read(tree: ast.AST) -> Iterator[str]:
 
 def _never_called(text: BlankedText, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
     """`compiled = jax.jit(f).lower(x).compile()` whose name no cell reads."""
-    import jax
-
-    from jitmagic.rules.unused_result import RULE
-
     steps = [n for n in text.tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     assigned = {n.targets[0].id: n.value for n in steps}  # type: ignore[attr-defined]
     for node in text.tree.body:
@@ -147,8 +148,6 @@ def _function_of(value: ast.AST, assigned: Mapping[str, ast.expr], depth: int = 
 def _thrown_away(text: BlankedText, namespace: Mapping[str, Any]) -> Iterator[Finding]:
     """`step(state, x)` on a line of its own, or timed, and `loss = step(state, x)[1]`, where `step` returns the new
     `state`."""
-    from jitmagic.rules.unused_result import RULE
-
     for statement in _statements(text.tree.body):
         for call, kept in _taken(statement):
             if not isinstance(call.func, ast.Name):
@@ -243,9 +242,6 @@ def _dropped(value: ast.expr) -> Iterator[ast.Call]:
 def returned_state(fn: Any) -> list[tuple[int | None, str]]:
     """Parameters of a compiled function that it returns changed, `return y, model` or `return x.at[0].set(1)`, each
     with its number in the result; None where it is the result."""
-    from jitmagic.silent.code import code_of
-    from jitmagic.tracing.compat import is_jitted
-
     if not is_jitted(fn):
         return []
     inner: Any = inspect.unwrap(fn)
@@ -307,8 +303,6 @@ def _root(node: ast.AST) -> str:
 
 def _given(call: ast.Call, fn: Any) -> dict[str, str]:
     """Parameter to argument as written, where both are plain."""
-    import inspect
-
     try:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):

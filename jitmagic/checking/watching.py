@@ -10,7 +10,8 @@ from typing import Any
 
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.request import Run
-from jitmagic.checking.watched import Watched, compiled_parts, held_by
+from jitmagic.checking.users_jit import compiled_parts, held_by
+from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells

@@ -2,7 +2,7 @@
 
 Counted from the jaxpr and not asked of the backend, whose own analysis counts a loop's body once and differs
 from device to device. A scan counts its length; of a choice's branches the dearest counts; the rounds of a
-while loop are unknown, so lines in one (and the total) report no operations, and `cost_notes` says why.
+while loop are unknown, so lines in one (and the total) report no operations.
 Bytes are those each operation reads and writes by itself, before the compiler fuses any.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import units
 from jitmagic.measure.equations import equations_by_line
 from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.program import OPAQUE, Operation, walk
@@ -27,7 +26,7 @@ def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
     `equations` counts each operation once, however often it runs; `flops` and `bytes` are those of a whole
     call, None where they depend on the rounds of a while loop or on code that jax cannot look into."""
     lines: dict[int, list[Operation]] = {}
-    for operation in walk(closed_jaxpr, file).operations:
+    for operation in walk(closed_jaxpr, file):
         if operation.line is not None:
             lines.setdefault(operation.line, []).append(operation)
     return tuple(LineCost(line, len(ops), *_totals(ops)) for line, ops in sorted(lines.items()))
@@ -43,7 +42,7 @@ def explained(
     """The lines with their equations, what the compiler made of them, and the constants that they read.
 
     `constants` gives the lines that read each. Of programs over `MOST_OPERATIONS` only the costs are told."""
-    if len(walk(closed_jaxpr, file).operations) > MOST_OPERATIONS:
+    if len(walk(closed_jaxpr, file)) > MOST_OPERATIONS:
         return tuple(lines)
     equations = equations_by_line(closed_jaxpr, file)
     became = lowered_lines(_text(compiled), file)
@@ -72,25 +71,7 @@ def _text(compiled: Any) -> str:
 
 def total_cost(closed_jaxpr: Any, compiled: Any = None) -> Cost:
     """Cost of one call; `peak_bytes` from the `compiled` program's memory analysis, where it has one."""
-    return Cost(*_totals(walk(closed_jaxpr).operations), peak_bytes(compiled))
-
-
-def cost_notes(closed_jaxpr: Any, file: str | None = None) -> tuple[str, ...]:
-    """Why operations were not counted, one sentence each; with the line where `file` is given."""
-    notes: dict[str, None] = {}
-    rounds: dict[int | None, float] = {}
-    for operation in walk(closed_jaxpr, file).operations:
-        place = "" if operation.line is None else f"line {operation.line}: "
-        if operation.name in OPAQUE:
-            notes[f"{place}the cost of a call that leaves jax is not known"] = None
-        elif operation.unbounded:
-            rounds[operation.line] = rounds.get(operation.line, 0.0) + operation.flops * operation.times
-    for line, count in rounds.items():
-        if count:
-            place = "" if line is None else f"line {line}: "
-            text = f"a while loop runs an unknown number of rounds; one takes {units.scaled(count, 'flop')}"
-            notes[place + text] = None
-    return tuple(notes)
+    return Cost(*_totals(walk(closed_jaxpr)), peak_bytes(compiled))
 
 
 def peak_bytes(compiled: Any) -> int | None:

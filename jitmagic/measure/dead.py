@@ -23,8 +23,8 @@ def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
     alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
     if equation_count(alive) == equation_count(body):
         return ()
-    before = _counts(walk(closed_jaxpr, file).operations)
-    after = _counts(walk(alive, file).operations)
+    before = _counts(walk(closed_jaxpr, file))
+    after = _counts(walk(alive, file))
     lost = {line: count - after.get(line, 0) for line, count in before.items()}
     return tuple(sorted((line, count) for line, count in lost.items() if count > 0))
 

@@ -33,7 +33,7 @@ def equations_by_line(closed_jaxpr: Any, file: str) -> dict[int, str]:
     names = argument_names(body)
     fresh = _letters(set(names.values()))
     found: dict[int, list[str]] = {}
-    for operation in walk(closed_jaxpr, file).operations:
+    for operation in walk(closed_jaxpr, file):
         if operation.line is None:
             continue
         texts = found.setdefault(operation.line, [])

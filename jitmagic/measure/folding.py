@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from jitmagic.measure.program import Operation, Walk, walk
+from jitmagic.measure.program import Operation, walk
 
 FOLDED_SHARE = 0.9
 """The share of all operations that has to be gone, and has to have depended on constants alone."""
@@ -31,24 +31,12 @@ _OPERAND = re.compile(r"%([\w.\-]+)")
 _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 
 
-class ConstantOperations(NamedTuple):
-    """Operations of a traced program that no input of it reaches."""
-
-    equations: int
-    """How many there are; moving values about does not count."""
-    share: float
-    """Their part of the work of one call, 0 to 1."""
-    constants: tuple[Any, ...]
-    """The constant objects that they read, each once, the very ones that were closed over."""
-
-
 def folded(closed_jaxpr: Any, compiled: Any) -> bool:
     """Whether (nearly) all operations of the traced program were done by the compiler.
 
     `compiled` is what `jax.stages.Lowered.compile` returned; False where it shows no program text."""
-    found = walk(closed_jaxpr)
-    total = _work(found.operations)
-    if not total or _work(_constant(found)) < FOLDED_SHARE * total:
+    total = _work(walk(closed_jaxpr))
+    if not total or _work(constant_operations(closed_jaxpr)) < FOLDED_SHARE * total:
         return False
     try:
         text = compiled.as_text()
@@ -57,14 +45,10 @@ def folded(closed_jaxpr: Any, compiled: Any) -> bool:
     return bool(text) and remaining_operations(text) <= (1 - FOLDED_SHARE) * total
 
 
-def constant_operations(closed_jaxpr: Any) -> ConstantOperations:
-    """The operations that depend on constants alone: they could be done once, outside the function."""
-    found = walk(closed_jaxpr)
-    operations = _constant(found)
-    total = _work(found.operations)
-    used = sorted({n for op in operations for n in op.flow or ()})
-    share = _work(operations) / total if total else 0.0
-    return ConstantOperations(len(operations), share, tuple(found.constants[n] for n in used))
+def constant_operations(closed_jaxpr: Any) -> list[Operation]:
+    """The operations that depend on constants alone: they could be done once, outside the function. Moving values
+    about does not count."""
+    return [op for op in walk(closed_jaxpr) if op.constant and op.times and op.flops]
 
 
 def remaining_operations(hlo: str) -> float:
@@ -99,10 +83,6 @@ def _instruction(opcode: str, out: tuple[int, ...], rest: str, sizes: dict[str, 
 def _dimensions(shape: str) -> tuple[int, ...]:
     match = _SHAPE.search(shape)
     return tuple(int(d) for d in match[1].split(",") if d) if match else ()
-
-
-def _constant(found: Walk) -> list[Operation]:
-    return [op for op in found.operations if op.flow is not None and op.times and op.flops]
 
 
 def _work(operations: list[Operation]) -> float:

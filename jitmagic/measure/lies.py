@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from jitmagic import units
+from jitmagic.evidence import Leaf, Variable
 from jitmagic.measure import clocks, folding, machine, timing
 from jitmagic.measure import dead as dead_code
 from jitmagic.measure.program import walk
 from jitmagic.report import Remark, Sample, Stages
-
-if TYPE_CHECKING:
-    from jitmagic.checking.subject import Subject
 
 DISPATCH_SHARE = 0.4
 """The part of a call from which on dispatch is told."""
@@ -23,12 +24,11 @@ COPY_BYTES = 4096
 """Arguments under this size are not looked at."""
 
 
-def folded(closed_jaxpr: Any, seen: Any) -> Remark:
-    """`0 of 3 operations are left, this times nothing`."""
-    every = sum(1 for op in walk(closed_jaxpr).operations if op.flops)
-    gone = folding.constant_operations(closed_jaxpr).equations
-    names = foldable(seen)
-    told = f" from {_listed(names)} alone" if names else " from constants alone"
+def folded(closed_jaxpr: Any, names: Sequence[str]) -> Remark:
+    """`0 of 3 operations are left, this times nothing`; `names` are the constants that could be inputs."""
+    every = sum(1 for op in walk(closed_jaxpr) if op.flops)
+    gone = len(folding.constant_operations(closed_jaxpr))
+    told = f" from {units.in_code(names)} alone" if names else " from constants alone"
     hint = (
         f"; `--dyn {','.join(names)}` makes {'it an input' if len(names) == 1 else 'them inputs'}"
         if names
@@ -41,28 +41,18 @@ def folded(closed_jaxpr: Any, seen: Any) -> Remark:
     )
 
 
-def foldable(seen: Any) -> tuple[str, ...]:
+def foldable(variables: Iterable[Variable]) -> tuple[str, ...]:
     """Paths of the constants that could be inputs instead."""
-    found = (v for v in seen.variables.values() if v.role == "constant" and v.in_jaxpr and v.type == "array")
+    found = (v for v in variables if v.role == "constant" and v.in_jaxpr and v.type == "array")
     return tuple(v.path for v in found if v.shape is not None)
 
 
-def time_with_inputs(subject: Subject, names: Sequence[str], args: Any, kwargs: Any) -> Sample | None:
-    """The compiled call with these constants as inputs; None where it cannot be made or folds again."""
-    from jitmagic.state.compiled import compile_function
-
-    fn = subject.fn
-    if not isinstance(fn, types.FunctionType) or "." in subject.name:
-        return None
-    # under a name of its own, so that counts of the user's function stay exact
-    copy = types.FunctionType(fn.__code__, fn.__globals__, "unfolded", fn.__defaults__, fn.__closure__)
-    copy.__kwdefaults__ = fn.__kwdefaults__
-    paths = ",".join([*(subject.dyn.split(",") if subject.dyn else ()), *names])
-    call = compile_function(copy, paths, subject.options, subject.namespace)
+def unfolded(call: Any, args: Any, kwargs: Any, budget_s: float) -> Sample | None:
+    """The time of the function compiled with its constants as inputs; None where they are folded again."""
     traced = call.trace(*args, **kwargs)
     if folding.folded(traced.jaxpr, traced.lower().compile()):
         return None
-    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=subject.budget / 4).jit
+    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=budget_s).jit
 
 
 def dead(closed_jaxpr: Any, file: str) -> Iterator[Remark]:
@@ -96,21 +86,14 @@ def host_copies(
     target: Callable[..., Any],
     args: Any,
     kwargs: Any,
-    seen: Any,
+    leaves: Sequence[Leaf],
     restore: Callable[[], None],
     budget_s: float,
 ) -> Remark | None:
     """Arguments of NumPy are copied to the device at every call; how much of the time that is, measured."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    from jitmagic.evidence import Leaf
-
-    leaves: Sequence[Leaf] = seen.calls[0].leaves if seen.calls else ()
     names = [x.path for x in leaves if x.kind == "numpy" and not x.static and x.shape]
     size = sum(x.nbytes for x in jax.tree.leaves((args, kwargs)) if isinstance(x, np.ndarray))
-    if not names or size < COPY_BYTES or seen.timing.jit is None:
+    if not names or size < COPY_BYTES:
         return None
     moved, named = jax.tree.map(
         lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, (tuple(args), kwargs)
@@ -127,8 +110,8 @@ def host_copies(
     one = len(names) == 1
     return Remark(
         "host-copy",
-        f"{_listed(names)} {'is an array' if one else 'are arrays'} of NumPy, copied to the device at every call: "
-        f"{share * 100:.0f} % of the time; made once with `jnp.asarray`, a call takes "
+        f"{units.in_code(names)} {'is an array' if one else 'are arrays'} of NumPy, copied to the device at every "
+        f"call: {share * 100:.0f} % of the time; made once with `jnp.asarray`, a call takes "
         f"{units.seconds(timed.jit.median_s)}",
     )
 
@@ -156,7 +139,3 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
                 f"end with `jax.block_until_ready(...)`",
                 found.line,
             )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{n}`" for n in names)

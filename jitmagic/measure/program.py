@@ -10,7 +10,7 @@ import functools
 import re
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend import source_info_util
@@ -19,9 +19,6 @@ from jax.extend.core import Literal
 from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.source.tree import line_of
 from jitmagic.tracing.compat import jaxpr_of
-
-Flow = frozenset[int] | None
-"""The constants (by number) that a value is computed from, or None where it depends on an input."""
 
 CALLS = frozenset(
     "jit pjit closed_call core_call core_closed_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr "
@@ -44,7 +41,8 @@ class Operation:
     line: int | None
     times: float = 1.0
     unbounded: bool = False
-    flow: Flow = None
+    constant: bool = False
+    """It depends on constants alone, and on no input."""
 
     @property
     def name(self) -> str:
@@ -62,22 +60,6 @@ class Operation:
         return moved_bytes(self.eqn)
 
 
-@dataclass
-class Walk:
-    """All operations of a program in order, and the constant objects that it holds."""
-
-    operations: list[Operation] = field(default_factory=list)
-    constants: list[Any] = field(default_factory=list)
-    _numbers: dict[int, int] = field(default_factory=dict)
-
-    def number(self, constant: Any) -> frozenset[int]:
-        """The constant's place in `constants`, by identity, as a set of one."""
-        if id(constant) not in self._numbers:
-            self._numbers[id(constant)] = len(self.constants)
-            self.constants.append(constant)
-        return frozenset({self._numbers[id(constant)]})
-
-
 @dataclass(frozen=True)
 class _At:
     file: str | None
@@ -86,12 +68,12 @@ class _At:
     unbounded: bool = False
 
 
-_walks: weakref.WeakKeyDictionary[Any, dict[str | None, Walk]] = weakref.WeakKeyDictionary()
+_walks: weakref.WeakKeyDictionary[Any, dict[str | None, list[Operation]]] = weakref.WeakKeyDictionary()
 """Walks of programs that are still alive: several questions are asked of each, and finding lines takes time."""
 
 
-def walk(jaxpr: Any, file: str | None = None) -> Walk:
-    """Every operation of `jaxpr`, inner programs entered; lines are those in `file`. Not to be changed."""
+def walk(jaxpr: Any, file: str | None = None) -> list[Operation]:
+    """Every operation of `jaxpr` in order, inner programs entered; lines are those in `file`. Not to be changed."""
     try:
         known = _walks.setdefault(jaxpr, {})
     except TypeError:  # a jaxpr that takes no weak reference
@@ -103,9 +85,9 @@ def walk(jaxpr: Any, file: str | None = None) -> Walk:
     return known[file]
 
 
-def _walk(jaxpr: Any, file: str | None) -> Walk:
-    found = Walk()
-    _program(jaxpr, [None] * len(jaxpr_of(jaxpr).invars), _At(file), found, found.operations)
+def _walk(jaxpr: Any, file: str | None) -> list[Operation]:
+    found: list[Operation] = []
+    _program(jaxpr, [False] * len(jaxpr_of(jaxpr).invars), _At(file), found)
     return found
 
 
@@ -163,92 +145,83 @@ def inner_line(eqn: Any, file: str) -> int | None:
         return int(match[2]) if match and match[1] == file else None
 
 
-def _program(jaxpr: Any, inputs: Sequence[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+def _program(jaxpr: Any, inputs: Sequence[bool], at: _At, out: list[Operation]) -> list[bool]:
+    """Put the operations into `out`; which of the results are constant, where these of the `inputs` are."""
     body = jaxpr_of(jaxpr)
-    flows: dict[Any, Flow] = dict(zip(body.invars, inputs, strict=True))
-    for var, value in zip(body.constvars, constants_of(jaxpr), strict=False):
-        flows[var] = found.number(value)
+    constant: dict[Any, bool] = dict(zip(body.invars, inputs, strict=True))
+    constant.update((var, True) for var, _ in zip(body.constvars, constants_of(jaxpr), strict=False))
 
-    def read(atom: Any) -> Flow:
-        if not isinstance(atom, Literal):
-            return flows.get(atom)
-        return found.number(atom.val) if getattr(atom.val, "ndim", 0) else frozenset()
+    def read(atom: Any) -> bool:
+        return isinstance(atom, Literal) or constant.get(atom, False)
 
     for eqn in body.eqns:
         line = inner_line(eqn, at.file) if at.file is not None else None
         here = at if line is None or line == at.line else _At(at.file, line, at.times, at.unbounded)
-        results = _equation(eqn, [read(v) for v in eqn.invars], here, found, out)
-        flows.update(zip(eqn.outvars, results, strict=True))
+        results = _equation(eqn, [read(v) for v in eqn.invars], here, out)
+        constant.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in body.outvars]
 
 
-def _equation(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+def _equation(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     name = eqn.primitive.name
     if name == "scan":
-        return _scan(eqn, inputs, at, found, out)
+        return _scan(eqn, inputs, at, out)
     if name == "while":
-        return _while(eqn, inputs, at, found, out)
+        return _while(eqn, inputs, at, out)
     if name == "cond":
-        return _cond(eqn, inputs, at, found, out)
+        return _cond(eqn, inputs, at, out)
     inner = called_program(eqn)
     if inner is not None:
-        return _program(inner[0], [inputs[i] for i in inner[1]], at, found, out)
+        return _program(inner[0], [inputs[i] for i in inner[1]], at, out)
     if name == "shard_map" and "jaxpr" in eqn.params:
         devices = float(getattr(eqn.params.get("mesh"), "size", 1))
-        return _program(eqn.params["jaxpr"], inputs, replace(at, times=at.times * devices), found, out)
-    flow = None if name in OPAQUE else join(inputs)
-    out.append(Operation(eqn, at.line, at.times, at.unbounded, flow))
-    return [flow] * len(eqn.outvars)
+        return _program(eqn.params["jaxpr"], inputs, replace(at, times=at.times * devices), out)
+    constant = name not in OPAQUE and all(inputs)
+    out.append(Operation(eqn, at.line, at.times, at.unbounded, constant))
+    return [constant] * len(eqn.outvars)
 
 
-def join(flows: Sequence[Flow]) -> Flow:
-    """What a result depends on whose operands depend on `flows`."""
-    if any(flow is None for flow in flows):
-        return None
-    return frozenset().union(*(flow for flow in flows if flow is not None))
-
-
-def _settle(step: Any, carry: list[Flow]) -> list[Flow]:
-    """The flows of a loop's carry after any number of rounds: they only ever grow."""
+def _settle(step: Any, carry: list[bool]) -> list[bool]:
+    """What of a loop's carry is constant after any number of rounds: it only ever gets less."""
     while True:
-        after = [join(pair) for pair in zip(carry, step(carry), strict=True)]
+        after = [all(pair) for pair in zip(carry, step(carry), strict=True)]
         if after == carry:
             return carry
         carry = after
 
 
-def _scan(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+def _scan(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     body = eqn.params["jaxpr"]
     consts, carries = scan_split(eqn)
     fixed, carry, rows = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
     inside = replace(at, times=at.times * eqn.params["length"])
-    carry = _settle(lambda c: _program(body, [*fixed, *c, *rows], inside, found, [])[:carries], carry)
-    return _program(body, [*fixed, *carry, *rows], inside, found, out)
+    carry = _settle(lambda c: _program(body, [*fixed, *c, *rows], inside, [])[:carries], carry)
+    return _program(body, [*fixed, *carry, *rows], inside, out)
 
 
-def _while(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+def _while(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     test, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     split = eqn.params["cond_nconsts"]
     end = split + eqn.params["body_nconsts"]
     inside = replace(at, unbounded=True)
-    carry = _settle(lambda c: _program(body, [*inputs[split:end], *c], inside, found, []), inputs[end:])
-    verdict = _program(test, [*inputs[:split], *carry], inside, found, out)
-    _program(body, [*inputs[split:end], *carry], inside, found, out)
-    return [join([flow, *verdict]) for flow in carry]
+    carry = _settle(lambda c: _program(body, [*inputs[split:end], *c], inside, []), inputs[end:])
+    verdict = _program(test, [*inputs[:split], *carry], inside, out)
+    _program(body, [*inputs[split:end], *carry], inside, out)
+    return [value and all(verdict) for value in carry]
 
 
-def _cond(eqn: Any, inputs: list[Flow], at: _At, found: Walk, out: list[Operation]) -> list[Flow]:
+def _cond(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     choice, operands = inputs[0], inputs[1:]
     branches: list[list[Operation]] = []
-    results: list[list[Flow]] = []
+    results: list[list[bool]] = []
     for branch in eqn.params["branches"]:
         branches.append([])
-        results.append(_program(branch, operands, at, found, branches[-1]))
+        results.append(_program(branch, operands, at, branches[-1]))
     costs = [sum(op.flops * op.times for op in ops) for ops in branches]
     dearest = costs.index(max(costs))
     for index, ops in enumerate(branches):
         out.extend(ops if index == dearest else (replace(op, times=0.0) for op in ops))
-    return [join([choice, *column]) for column in zip(*results, strict=True)]
+    return [choice and all(column) for column in zip(*results, strict=True)]
 
 
 def last_uses(body: Any) -> dict[int, list[Any]]:

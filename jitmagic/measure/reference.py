@@ -77,7 +77,9 @@ class TracedProgram:
         """It ran to its end at least once."""
 
     def __call__(self) -> list[Any]:
-        """The result's leaves, each operation run by itself."""
+        """The result's leaves, each operation run by itself.
+
+        Raises CannotEvaluate where the program writes to the outside; what it prints is not printed again."""
         return self._run(noisy=False)
 
     def noisy(self) -> list[Any]:
@@ -97,7 +99,7 @@ class TracedProgram:
 
 def largest_reduction(jaxpr: Any) -> int:
     """The largest number of elements that the program adds up into one, loops included; at least 1."""
-    return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr).operations), default=1)
+    return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr)), default=1)
 
 
 class Evaluator:

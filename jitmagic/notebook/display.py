@@ -61,7 +61,7 @@ class Display:
     def _wrong(self, run: Run) -> list[Checker]:
         """The functions of the newest cell with a magic whose calls left something else than plain ones would."""
         from jitmagic.checking import left_behind
-        from jitmagic.checking.plain_runs import OutOfTime
+        from jitmagic.trial.budget import OutOfTime
 
         checkers = list(run.checkers.values())
         counts = tuple(c.seen.count for c in checkers)

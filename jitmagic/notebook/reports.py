@@ -81,7 +81,7 @@ def _corrected(notebook: Notebook, finding: Finding) -> Finding:
         return finding
     function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
     return with_fixes(
-        (finding,), ev.Evidence(function), run.source.text, notebook.sources, notebook.shell.user_ns,
+        (finding,), ev.Evidence(function), run.source.text, notebook.shell.user_ns,
         notebook.verifier,
     )[0]  # fmt: skip
 
@@ -89,6 +89,7 @@ def _corrected(notebook: Notebook, finding: Finding) -> Finding:
 def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
     from jitmagic.checking.checker import Checker
+    from jitmagic.whatif import answers
 
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -104,6 +105,7 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
         namespace=notebook.shell.user_ns, settings=request.settings,
         cell=inner.cell if inner is not None else CellSource(),
     )  # fmt: skip
+    checker.what_if = answers
     checker.seen.count = 1
     checker.call_source = lambda: (text, notebook.running.id)
     checker.guarded(checker.check, args, kwargs)

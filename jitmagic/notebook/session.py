@@ -183,12 +183,12 @@ class NotebookSession(Notebook):
 
     def _failed_with(self, error: BaseException) -> None:
         """Remember the error for the post-mortem; what came of an error of jax's does not hide it."""
+        if self.last_error is None or "jax" not in sys.modules:
+            self.last_error = error
+            return
         from jitmagic.checking.postmortem import is_jax_error
 
-        jax_loaded = "jax" in sys.modules
-        if self.last_error is None or not jax_loaded or is_jax_error(error):
-            self.last_error = error
-        elif not is_jax_error(self.last_error):
+        if is_jax_error(error) or not is_jax_error(self.last_error):
             self.last_error = error
 
     def _run_calls(self, run: Run, result: Any) -> None:
@@ -242,8 +242,11 @@ class NotebookSession(Notebook):
         checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
         checker.call_source = lambda: (self.running.source, self.running.id)
         checker.reported = lambda: self.last is not None and not self.is_quiet()
-        checker.history = lambda: [s for s in run.later if may_be_rerun(s)] if run is not None else []
         checker.verifier = lambda deadline: self.verifier_of(run, deadline)
+        if checker.settings.what_if:
+            from jitmagic.whatif import answers
+
+            checker.what_if = answers
         checker.verifier_on_calls = lambda deadline: self._verifier_on_calls(run, checker, deadline)
 
     def _take_beginning(self, run: Run, tree: ast.Module) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, taken
-from jitmagic.checking.watched import compiled_in_use
 from jitmagic.source import cell as cells
 
 
@@ -39,6 +38,8 @@ def none_taken(
     if makers := sorted(cells.factories(tree) & {d.name for d in found}):
         how = f"bind one of them, and name it: %%{request.kind} -f NAME"
         return f"nothing is {done}: {makers[0]} gives functions; {how}"
+    from jitmagic.checking.users_jit import compiled_in_use
+
     usable = [d.name for d in found if not d.is_generator and not d.is_async]
     if not cells.not_for_jit(tree).isdisjoint(usable) or compiled_in_use(names, tree):
         return ""

@@ -16,7 +16,7 @@ import ipywidgets as widgets
 
 from jitmagic.checking import corrections
 from jitmagic.checking.checker import Checker
-from jitmagic.checking.watched import Watched
+from jitmagic.checking.watched import checker_of
 from jitmagic.panel import markup
 from jitmagic.panel.rows import Rows
 from jitmagic.render import Report
@@ -135,10 +135,12 @@ class Panel:
     def _checker(self, *, rehearse: bool) -> Checker:
         options, dyn = self.rows.settings()
         old = self.checker
-        return Checker(
+        checker = Checker(
             old.fn, old.name, options=options, dyn=dyn, namespace=old.namespace, cell=old.cell,
             settings=replace(old.settings, rehearse=rehearse, compile=False),
         )  # fmt: skip
+        checker.what_if = old.what_if
+        return checker
 
     def _run(self, what: str, work: Callable[[], None]) -> None:
         if self._cell_runs or not self._busy.acquire(blocking=False):
@@ -166,7 +168,7 @@ class Panel:
         values = list(self.checker.namespace.values())
         classes = [v for v in values if isinstance(v, type) and v.__module__ == "__main__"]
         held = [*values, *(method for c in classes for method in vars(c).values())]
-        if any(isinstance(v, Watched) and v._checker is self.checker for v in held):
+        if any(checker_of(v) is self.checker for v in held):
             return False
         return callable(self.checker.namespace.get(self.checker.name.partition(".")[0]))
 

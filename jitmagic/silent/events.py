@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
+from jitmagic.tracing.stages import COMPILE
+from jitmagic.trial.quiet import is_held
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
@@ -67,29 +71,19 @@ _registered = False
 def _register() -> None:
     global _registered
     if not _registered:
-        import jax
-
         jax.monitoring.register_event_duration_secs_listener(_heard)
         _registered = True
 
 
 def _heard(event: str, duration_secs: float, **details: Any) -> None:
-    from jitmagic.tracing.stages import COMPILE
-
-    if event != COMPILE or not _watching or _is_ours():
+    # our own runs of the user's code hold its output back; the user's calls never do
+    if event != COMPILE or not _watching or is_held():
         return
     name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
     found = Event(name, _user_lines(sys._getframe(1)), duration_secs)
     for watcher in _watching:
         if not watcher.paused and len(watcher.events) < _MOST_EVENTS:
             watcher.events.append(found)
-
-
-def _is_ours() -> bool:
-    # Our own runs of the user's code hold its output back; the user's calls never do.
-    from jitmagic.trial.quiet import is_held
-
-    return is_held()
 
 
 def _user_lines(frame: types.FrameType | None) -> tuple[tuple[str, int], ...]:

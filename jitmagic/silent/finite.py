@@ -37,7 +37,7 @@ def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.
     """
     if not is_finite(list(flat_args)):
         return None
-    operations = walk(closed).operations
+    operations = walk(closed)
     if sum(op.times for op in operations) > MANY and len(operations) <= TOO_MANY:
         with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
             return flagged.first_not_finite(closed, flat_args)

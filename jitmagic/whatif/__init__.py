@@ -11,19 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitmagic import report
+import jax
+import jax.numpy as jnp
+
+from jitmagic import evidence as ev
+from jitmagic import report, rules
 from jitmagic.checking.subject import Subject
+from jitmagic.state.definition import function_facts
+from jitmagic.tracing import locate
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
-from jitmagic.whatif.call import CannotAsk, StagedFunction, TypedCall, Values, batched, listed
+from jitmagic.units import in_code
+from jitmagic.whatif.call import CannotAsk, StagedFunction, TypedCall, Values, batched
 from jitmagic.whatif.devices import on_devices
 
 _ARGUMENT = re.compile(r"^values\['(\w+)'\]")
 
 
-def consider(subject: Subject, args: Any, kwargs: Any) -> None:
-    """Answer `--vmap`, `--grad` and `--devices` for one call, into `subject.seen.what_if`."""
+def answers(subject: Subject, args: Any, kwargs: Any) -> tuple[report.WhatIf, ...]:
+    """The answers to `--vmap`, `--grad` and `--devices` for one call."""
     asked = subject.settings.what_if
+    if not asked:
+        return ()
     call = TypedCall.of(subject, args, kwargs)
     made: list[report.WhatIf] = []
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(), plainly():
@@ -35,7 +44,7 @@ def consider(subject: Subject, args: Any, kwargs: Any) -> None:
         if asked.devices:
             made.append(_guarded(subject, "devices", (), lambda: on_devices(subject, call)))
     frozen = _frozen(subject, args)
-    subject.seen.what_if = tuple(replace(w, notes=(*w.notes, *frozen)) if w.works else w for w in made)
+    return tuple(replace(w, notes=(*w.notes, *frozen)) if w.works else w for w in made)
 
 
 def _plain_cost(subject: Subject, call: TypedCall) -> report.Cost:
@@ -51,7 +60,7 @@ def _frozen(subject: Subject, args: Any) -> tuple[str, ...]:
         paths = subject.dynamic_paths(args)
     except Exception:
         paths = ()
-    return (f"the variables {listed(paths)} keep the values of now",) if paths else ()
+    return (f"the variables {in_code(paths)} keep the values of now",) if paths else ()
 
 
 def _guarded(
@@ -68,18 +77,13 @@ def _guarded(
 
 
 def _title(kind: str, names: Sequence[str]) -> str:
-    return {"vmap": "vmap over ", "grad": "gradient for ", "devices": "on several devices"}[kind] + listed(
+    return {"vmap": "vmap over ", "grad": "gradient for ", "devices": "on several devices"}[kind] + in_code(
         names
     )
 
 
 def _diagnosed(subject: Subject, exc: Exception) -> tuple[str, int | None]:
     """What a rule says about the failure, else its own first line; and the line in the user's source."""
-    from jitmagic import evidence as ev
-    from jitmagic import rules
-    from jitmagic.state.definition import function_facts
-    from jitmagic.tracing import locate
-
     problem = locate.locate(exc)
     # the arguments travel in one dict, which is ours
     problem = replace(problem, leaves=tuple(_ARGUMENT.sub(r"\1", leaf) for leaf in problem.leaves))
@@ -105,9 +109,6 @@ def _vmap(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf
 
 
 def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf:
-    import jax
-    import jax.numpy as jnp
-
     names = subject.settings.what_if.grad
     call.named(names)
     for name in names:
@@ -123,15 +124,12 @@ def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf
         return jax.value_and_grad(lambda v: total({**others, **v}))({n: values[n] for n in inner})
 
     program = StagedFunction(subject, both, call.types)
-    title = f"value and gradient for {listed(names)}"
+    title = f"value and gradient for {in_code(names)}"
     return program.told("grad", title, base, arguments=names, notes=notes)
 
 
 def _scalar(call: TypedCall) -> tuple[Callable[[Values], Any], tuple[str, ...]]:
     """The function as one that returns a number, and a note where its result had to be summed for that."""
-    import jax
-    import jax.numpy as jnp
-
     out = jax.eval_shape(call.run, call.types)
     leaves = jax.tree.leaves(out)
     numbers = [t for t in leaves if jnp.issubdtype(t.dtype, jnp.floating)]

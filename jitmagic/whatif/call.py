@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import numpy as np
+
 from jitmagic import report
 from jitmagic.checking.subject import Subject
+from jitmagic.measure import cost
+from jitmagic.units import in_code
 
 BATCH = 32
 """Elements of a batch that has to be invented."""
@@ -61,10 +66,6 @@ class StagedFunction:
     """A function of named arguments taken through the stages, as far as the settings allow."""
 
     def __init__(self, subject: Subject, fn: Callable[[Values], Any], types: Values) -> None:
-        import jax
-
-        from jitmagic.measure import cost
-
         start = time.perf_counter()
         self.traced = jax.jit(_anonymous(fn)).trace(types)
         stages = report.Stages(trace_s=time.perf_counter() - start)
@@ -97,47 +98,38 @@ def batched(
     """The vmapped function, its types, the batch and what was chosen: the leading axis where that traces.
 
     An invented batch is a multiple of `multiple`."""
-    import jax
-
     names = subject.settings.what_if.vmap
     call.named(names)
     fn = jax.vmap(call.run, in_axes=({n: 0 if n in names else None for n in call.types},))
     found = _leading({n: call.types[n] for n in names})
     if found is not None and found % multiple == 0:
-        rows = f"vmap over the {found:,} rows of {listed(names)}"
+        rows = f"vmap over the {found:,} rows of {in_code(names)}"
         try:
             jax.eval_shape(fn, call.types)
-            note = f"its leading axis is taken as the batch: the function sees one row of {listed(names)}"
+            note = f"its leading axis is taken as the batch: the function sees one row of {in_code(names)}"
             return fn, call.types, found, rows, (note,)
         except Exception:  # it needs the whole array: then the batch is a new axis
             pass
     size = math.lcm(BATCH, multiple)
     types = {n: _with_axis(t, size) if n in names else t for n, t in call.types.items()}
-    title = f"vmap over a new axis of {size} for {listed(names)}"
+    title = f"vmap over a new axis of {size} for {in_code(names)}"
     why = "the function needs the argument whole" if found is not None else "there is no leading axis to take"
     return fn, types, size, title, (f"the batch of {size} is assumed: {why}",)
 
 
 def _leading(values: Values) -> int | None:
     """The length of the first axis of all arrays, where they agree."""
-    import jax
-
     sizes = {t.shape[0] if t.shape else None for t in jax.tree.leaves(values)}
     found = sizes.pop() if len(sizes) == 1 else None
     return found if found and found > 1 else None
 
 
 def _with_axis(types: Any, size: int) -> Any:
-    import jax
-
     return jax.tree.map(lambda t: like((size, *t.shape), t), types)
 
 
 def is_arrays(value: Any) -> bool:
     """All leaves are arrays or numbers that jax takes as arguments."""
-    import jax
-    import numpy as np
-
     leaves = jax.tree.leaves(value)
     kinds = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
     return bool(leaves) and all(
@@ -147,7 +139,6 @@ def is_arrays(value: Any) -> bool:
 
 def types_of(value: Any) -> Any:
     """The arrays of a pytree as types."""
-    import jax
 
     def of(leaf: Any) -> Any:
         aval = jax.typeof(leaf)
@@ -158,15 +149,11 @@ def types_of(value: Any) -> Any:
 
 def like(shape: tuple[int, ...], like: Any, sharding: Any = None) -> Any:
     """The type `like` with another shape, and a sharding."""
-    import jax
-
     return jax.ShapeDtypeStruct(shape, like.dtype, weak_type=like.weak_type, sharding=sharding)
 
 
 def named_leaves(types: Values) -> list[tuple[str, Any]]:
     """(path, type) of each array: `x`, `p['w']`."""
-    import jax
-
     return [
         (name + jax.tree_util.keystr(path), t)
         for name, value in types.items()
@@ -182,8 +169,3 @@ def nbytes(t: Any) -> int:
 def short(t: Any) -> str:
     """`float32[3,4]`."""
     return f"{t.dtype}[{','.join(map(str, t.shape or ()))}]"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as code, with commas."""
-    return ", ".join(f"`{n}`" for n in names)

@@ -7,9 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
 from jitmagic import report
 from jitmagic.checking.subject import Subject
+from jitmagic.measure.collectives import collectives
+from jitmagic.tracing import compat
 from jitmagic.tracing.messages import is_of_devices
+from jitmagic.units import in_code
 from jitmagic.whatif.call import (
     CannotAsk,
     StagedFunction,
@@ -17,7 +24,6 @@ from jitmagic.whatif.call import (
     Values,
     batched,
     like,
-    listed,
     named_leaves,
     nbytes,
     short,
@@ -28,9 +34,6 @@ AXIS = "devices"
 
 def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     """The answer to `--devices N`; CannotAsk where there are no such devices or nothing can be split."""
-    import numpy as np
-    from jax.sharding import Mesh
-
     asked = subject.settings.what_if
     count = asked.devices or 1
     devices, where = _find_devices(count)
@@ -51,7 +54,7 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     constants, size = _constants(subject, program)
     words = f"{title}, on {count} devices" if title else f"on {count} devices"
     split = [k for k, t in named_leaves(placed) if t.sharding.spec]
-    notes = (f"{listed(split)} split along the leading axis{where}",)
+    notes = (f"{in_code(split)} split along the leading axis{where}",)
     held = sum(nbytes(t) for _, t in whole) + size
     return report.WhatIf(
         "devices", words, tuple(split), count, stages=program.stages, cost=_per_device(program, one),
@@ -62,10 +65,6 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
 
 def _find_devices(count: int) -> tuple[Sequence[Any], str]:
     """The devices to compile for, and in words what they are where they are not there."""
-    import jax
-
-    from jitmagic.tracing import compat
-
     there = jax.devices()
     if len(there) >= count:
         return there[:count], ""
@@ -84,8 +83,6 @@ def _there(count: int) -> str:
 
 def _shared(types: Values, count: int) -> tuple[set[str], int]:
     """Arguments to split and the length of the axis: that of most plain arrays, the longest of several."""
-    import jax
-
     for values in ([t for t in types.values() if hasattr(t, "shape")], jax.tree.leaves(types)):
         sizes = Counter(t.shape[0] for t in values if t.shape and t.shape[0] and t.shape[0] % count == 0)
         if sizes:
@@ -101,8 +98,6 @@ def _shared(types: Values, count: int) -> tuple[set[str], int]:
 
 def _place(types: Values, shared: set[str], rows: int | None, mesh: Any) -> Values:
     """The types with the sharding of each: the leading axis over all devices, or whole on each."""
-    import jax
-    from jax.sharding import NamedSharding, PartitionSpec
 
     def placed(name: str, t: Any) -> Any:
         split = name in shared and t.shape and (rows is None or t.shape[0] == rows)
@@ -141,8 +136,6 @@ def _analysed_flops(program: StagedFunction) -> float | None:
 
 
 def _collectives(program: StagedFunction) -> tuple[report.Collective, ...]:
-    from jitmagic.measure.collectives import collectives
-
     return collectives(program.compiled.as_text()) if program.compiled is not None else ()
 
 
@@ -153,8 +146,6 @@ def _whole(types: Values) -> list[tuple[str, Any]]:
 
 def _constants(subject: Subject, program: StagedFunction) -> tuple[list[str], int]:
     """Closed-over arrays by name, and the bytes of all."""
-    from jitmagic.tracing import compat
-
     arrays = [c for c in compat.constants_of(program.traced.jaxpr) if getattr(c, "shape", ())]
     known = [v for v in subject.seen.variables.values() if v.in_jaxpr and v.shape]
     named = [f"constant {v.path} {short(v)}" for v in known]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from jitmagic import fixes
 from jitmagic.checking import corrections, subject
 from jitmagic.checking.conclusions import evidence_of, told_of
 from jitmagic.trial import budget
@@ -75,7 +74,7 @@ def test_a_run_that_does_not_end_is_ended() -> None:
     endless = replace(verifier.reruns.original, later=("while True:\n    pass",))
     verifier.reruns.original = endless
     found = told_of(checker)
-    fixed = fixes.propose(found, evidence_of(checker), checker, deadline, verifier)
+    fixed = corrections.proposed(found, evidence_of(checker), checker, deadline, verifier)
     assert len(fixed) == len(found) and not any(f.fixes for f in fixed) and _notes(checker)
 
 
@@ -84,7 +83,9 @@ def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(subject, "patience", lambda: 1.0)
     monkeypatch.setattr(budget, "clock", lambda: 100.0)
     monkeypatch.setattr(
-        fixes, "propose", lambda found, e, c, deadline=None, *others: (given.append(deadline), found)[1]
+        corrections,
+        "proposed",
+        lambda found, e, c, deadline=None, *others: (given.append(deadline), found)[1],
     )
     checkers = [watched("def f(x):\n    return x if x > 0 else -x\n", ("f(1.0)",))[0] for _ in range(2)]
     corrections.report_of(checkers)

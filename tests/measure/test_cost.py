@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jitmagic.measure.cost import cost_notes, line_costs, total_cost
+from jitmagic.measure.cost import line_costs, total_cost
 from jitmagic.measure.program import walk
 
 
@@ -131,16 +131,14 @@ def test_of_a_choice_the_dearest_branch_counts():
     assert flipped == 2 * 4**3
 
 
-def test_a_while_loop_is_unknown_and_says_what_a_round_costs():
+def test_a_while_loop_is_unknown():
     def f(x):
         y = x @ x
         return jax.lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c + 1, y)
 
     program = jax.jit(f).trace(ones(4, 4)).jaxpr
     assert total_cost(program).flops is None
-    (note,) = cost_notes(program, __file__)
     line = f.__code__.co_firstlineno + 2
-    assert note.startswith(f"line {line}:") and "one takes 17 flop" in note
     product, loop = line_costs(program, __file__)
     assert product.flops == 128 and product.line == line - 1
     assert (loop.flops, loop.bytes, loop.line) == (None, None, line)
@@ -152,7 +150,6 @@ def test_a_callback_is_unknown():
 
     program = jax.jit(f).trace(jnp.ones(3)).jaxpr
     assert total_cost(program).flops is None
-    assert "leaves jax" in cost_notes(program)[0]
 
 
 def test_costs_belong_to_the_innermost_line_of_the_file():
@@ -173,7 +170,7 @@ def test_costs_belong_to_the_innermost_line_of_the_file():
     assert costs[inside + 2].flops == 54 and costs[first + 2].flops == 9 and costs[first + 3].flops == 9
     assert costs[first + 1].equations > 3
     assert sum(c.flops for c in costs.values()) == total_cost(program).flops
-    assert sum(c.equations for c in costs.values()) == len(walk(program).operations)
+    assert sum(c.equations for c in costs.values()) == len(walk(program))
 
 
 def test_lines_of_another_file_are_left_out():

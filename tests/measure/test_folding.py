@@ -49,10 +49,8 @@ def test_operations_on_constants_alone():
         return x * k + other
 
     program = jax.jit(f).trace(jnp.ones(64)).jaxpr
-    equations, share, constants = constant_operations(program)
-    assert equations == 3
-    assert 0.95 < share < 1
-    assert len(constants) == 1 and constants[0] is A
+    names = sorted(op.name for op in constant_operations(program))
+    assert names == ["abs", "log", "reduce_sum"]
 
 
 def test_inputs_reach_through_inner_programs():
@@ -62,7 +60,7 @@ def test_inputs_reach_through_inner_programs():
 
     found = constant_operations(jax.jit(f).trace(A).jaxpr)
     # The branch's product is on constants alone; its result is not, for the choice is not.
-    assert found.equations == 1 and found.share < 0.05
+    assert [op.name for op in found] == ["mul"]
 
 
 def test_a_carry_that_an_input_reaches_late_is_no_constant():
@@ -73,11 +71,11 @@ def test_a_carry_that_an_input_reaches_late_is_no_constant():
 
         return jax.lax.scan(step, (A, A), None, 4)[0][0]
 
-    assert constant_operations(jax.jit(f).trace(1.0).jaxpr).equations == 0
+    assert constant_operations(jax.jit(f).trace(1.0).jaxpr) == []
 
 
 def test_a_program_without_constants_has_none():
-    assert constant_operations(jax.jit(lambda x: x + 1).trace(1.0).jaxpr) == (0, 0.0, ())
+    assert constant_operations(jax.jit(lambda x: x + 1).trace(1.0).jaxpr) == []
 
 
 HLO = """

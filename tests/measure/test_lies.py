@@ -117,14 +117,24 @@ class TestCopies:
         checker.seen.remarks.clear()
         self.clocks(monkeypatch, 1e-3, 2e-4)
         found = lies.host_copies(
-            checker.compiled_for(()), (notebook.ns["x"], 2.0), {}, checker.seen, lambda: None, 1.0
+            checker.compiled_for(()),
+            (notebook.ns["x"], 2.0),
+            {},
+            checker.seen.calls[0].leaves,
+            lambda: None,
+            1.0,
         )
         assert found.text.startswith("`x` is an array of NumPy") and "80 % of the time" in found.text
         assert "200 µs" in found.text
         self.clocks(monkeypatch, 1e-3, 0.99e-3)
         assert (
             lies.host_copies(
-                checker.compiled_for(()), (notebook.ns["x"], 2.0), {}, checker.seen, lambda: None, 1.0
+                checker.compiled_for(()),
+                (notebook.ns["x"], 2.0),
+                {},
+                checker.seen.calls[0].leaves,
+                lambda: None,
+                1.0,
             )
             is None
         )

@@ -34,7 +34,7 @@ def test_a_miscompiled_sum_is_the_compilers_fault(size):
     )
     assert bool(found) == wrong
     assert all(d.compiler and d.reason == "values" for d in found)
-    assert float(op_by_op(program, y)[0]) == pytest.approx(truth, rel=1e-4)
+    assert float(TracedProgram(program, [y])()[0]) == pytest.approx(truth, rel=1e-4)
 
 
 def test_a_wrong_compiler_is_blamed_whatever_this_one_does():
@@ -89,7 +89,7 @@ def solves(x):
 @pytest.mark.parametrize("f", [scans, loops, choices, inner, keys, solves])
 def test_every_construct_gives_the_compiled_result(f):
     x = jnp.array([0.5, 1.0, 2.0])
-    flat = op_by_op(traced(f, x), x)
+    flat = TracedProgram(traced(f, x), [x])()
     result = jax.jit(f)(x)
     assert compare(result, jax.tree.unflatten(jax.tree.structure(result), flat), terms=10) == ()
 
@@ -103,13 +103,13 @@ def test_each_operation_runs_by_itself(monkeypatch):
         Evaluator, "primitive", lambda self, e, args: ran.append(e.primitive.name) or plain(self, e, args)
     )
     program = traced(lambda x: jax.lax.scan(lambda c, _: (jax.jit(jnp.sin)(c), None), x, None, 3)[0], 1.0)
-    op_by_op(program, jnp.float32(1.0))
+    TracedProgram(program, [jnp.float32(1.0)])()
     assert ran == ["sin"] * 3
 
 
 def test_closed_over_arrays_keep_their_values():
     w = jnp.arange(3.0)
-    (result,) = op_by_op(traced(lambda x: x @ w, jnp.ones(3)), jnp.ones(3))
+    (result,) = TracedProgram(traced(lambda x: x @ w, jnp.ones(3)), [jnp.ones(3)])()
     assert float(result) == 3.0
 
 
@@ -119,7 +119,7 @@ def test_prints_are_not_repeated(capfd):
         return x + 1
 
     program = traced(f, 1.0)
-    assert float(op_by_op(program, 1.0)[0]) == 2.0
+    assert float(TracedProgram(program, [1.0])()[0]) == 2.0
     jax.effects_barrier()
     assert "seen" not in capfd.readouterr().out
 
@@ -131,7 +131,7 @@ def test_side_effects_are_refused():
         return jax.experimental.io_callback(lambda v: calls.append(1) or v, x, x)
 
     with pytest.raises(CannotEvaluate):
-        op_by_op(traced(f, jnp.float32(1)), jnp.float32(1))
+        TracedProgram(traced(f, jnp.float32(1)), [jnp.float32(1)])()
     assert calls == []
 
 

@@ -167,9 +167,9 @@ exec("def broken(*args, **kwargs): return 1 / 0", _OURS)
 _ENTRANCES = [
     ("jitmagic.state.snapshot", "take"),
     ("jitmagic.tracing.leaves", "call_leaves"),
-    ("jitmagic.silent.collect", "observe"),
+    ("jitmagic.silent.collect", "collect"),
     ("jitmagic.checking.results", "run_without_jit"),
-    ("jitmagic.checking.results", "compare_results"),
+    ("jitmagic.checking.compared", "compare_results"),
     ("jitmagic.rules", "run"),
     ("jitmagic.checking.conclusions", "evidence_of"),
     ("jitmagic.checking.plain_runs", "OwnRun"),

@@ -1,0 +1,34 @@
+"""What jax traces in place of the user's function."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from jitmagic.tracing.compat import jit_is_off
+from jitmagic.trial.whose_run import plainly
+
+
+class Shim:
+    """The function that jax traces in place of the user's; `traced` counts how often it did, and `begins` is called
+    each time."""
+
+    def __init__(
+        self, fn: Callable[..., Any], begins: Callable[..., None] = lambda args, kwargs: None
+    ) -> None:
+        self.fn, self.traced, self.begins = fn, 0, begins
+
+    def function(self) -> Callable[..., Any]:
+        """A plain function with the signature and name of the user's."""
+
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            if not jit_is_off():
+                self.traced += 1
+                self.begins(args, kwargs)
+            with plainly():
+                return self.fn(*args, **kwargs)
+
+        traced.__name__ = type(self.fn).__name__  # of an object, which has none
+        return functools.wraps(self.fn)(traced)
