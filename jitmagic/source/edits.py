@@ -180,6 +180,17 @@ class Text:
             raise LookupError("no statement holds this")
         return found
 
+    def top(self, node: ast.AST) -> ast.stmt:
+        """The statement at the top of the cell that holds a node, which may be it."""
+        found = [n for n in (node, *self.ancestors(node)) if isinstance(n, ast.stmt)]
+        return found[-1]
+
+    def bound_to(self, node: ast.AST) -> str:
+        """`y` of `y = node`, where that is all that the statement does; nothing for what has no name."""
+        around = self.parents[node]
+        targets = around.targets if isinstance(around, ast.Assign) and around.value is node else []
+        return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
     def function(self, node: ast.AST) -> FunctionNode | None:
         """The innermost function that holds a node."""
         return next((n for n in self.ancestors(node) if isinstance(n, FunctionNode)), None)

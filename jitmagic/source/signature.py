@@ -73,11 +73,12 @@ def name_for(place: str) -> str:
     return name if name.isidentifier() and not words.iskeyword(name) else ""
 
 
-def replace_argument(edits: Edits, call: ast.Call, node: ast.expr, new: Mapping[str, str]) -> None:
+def replace_argument(edits: Edits, node: ast.expr, new: Mapping[str, str]) -> None:
     """Other arguments, by the names of their parameters, in the place of one."""
-    keyword = next((k for k in call.keywords if k.value is node), None)
-    codes = [f"{name}={code}" if keyword is not None else code for name, code in new.items()]
-    edits.replace(keyword or node, codes[0])
+    around = edits.text.parents[node]
+    named = isinstance(around, ast.keyword)
+    codes = [f"{name}={code}" if named else code for name, code in new.items()]
+    edits.replace(around if named else node, codes[0])
     edits.insert(edits.text.bracketed(node)[1], "".join(f", {code}" for code in codes[1:]))
 
 

@@ -73,13 +73,10 @@ def cut_before_the_call(spot: Spot) -> Iterator[Change]:
     for name in _arguments(spot):
         for template in _cuts(spot, name):
             cells = spot.cells()
-            for cell in cells:
-                for call in cell.text.calls(spot.function):
-                    given = signature.argument_of(call, _function(spot), name, bound="." in spot.function)
-                    if given is not None:
-                        cell.replace(given, spot.write(template, cell, x=given))
+            for cell, given, _ in spot.given(cells, name):
+                cell.replace(given, spot.write(template, cell, x=given))
             title = f"bring `{name}` into 32 bits with NumPy before the call"
-            yield Change(title, cells[0], tuple(c.result() for c in cells[1:]), sure=False)
+            yield Change.of_cells(title, cells, sure=False)
 
 
 def _cuts(spot: Spot, name: str) -> Sequence[str]:
@@ -95,14 +92,12 @@ def _cuts(spot: Spot, name: str) -> Sequence[str]:
 
 def _arguments(spot: Spot) -> list[str]:
     """The parameters that the finding names."""
-    own = spot.evidence.function.parameters if spot.evidence is not None else ()
-    return [n for n in dict.fromkeys(spot.names) if n in own]
+    return [n for n in dict.fromkeys(spot.names) if n in spot.evidence.function.parameters]
 
 
 def _kind_of(spot: Spot, name: str) -> str:
     """`i` where whole numbers were passed for the parameter, `f` for others; empty where it is none."""
-    calls = spot.evidence.calls if spot.evidence is not None else ()
-    leaf = next((x for call in calls for x in call.leaves if x.argument == name), None)
+    leaf = next(iter(spot.leaves(name)), None)
     if leaf is None:
         return ""
     return "i" if leaf.python_type == "int" or leaf.dtype.startswith(("int", "uint")) else "f"
@@ -110,8 +105,7 @@ def _kind_of(spot: Spot, name: str) -> str:
 
 def wide_arithmetic(spot: Spot) -> Iterator[Change]:
     """jax's switch for 64 bits on top of the cell; not where that only happens to go past something else."""
-    differences = spot.evidence.differences if spot.evidence is not None else ()
-    if any(d.compiler for d in differences) or any(True for _ in tested(spot, spot.line)):
+    if any(d.compiler for d in spot.evidence.differences) or any(True for _ in tested(spot, spot.line)):
         return
     switch = spot.write('jax.config.update("jax_enable_x64", True)\n\n')
     title = "compute with 64 bits from here on: arrays made before keep 32, and GPUs are slower with 64"

@@ -76,16 +76,10 @@ def passed(
 ) -> tuple[str, ...]:
     """The calls with something else for arguments: in the cell, of which these are the changes, and in the later
     cells, which are given back. `write` gives what is passed for one, code by parameter."""
-    function, later = function_of(spot), []
-    for inside in (edits, *(Edits(Text(source)) for source in spot.later)):
-        for call in inside.text.calls(spot.function):
-            for name in names:
-                node = signature.argument_of(call, function, name, bound="." in spot.function)
-                if node is not None:
-                    signature.replace_argument(inside, call, node, write(inside, node, name))
-        if inside is not edits:
-            later.append(inside.result())
-    return tuple(later)
+    cells = [edits, *spot.cells()[1:]]
+    for inside, node, name in spot.given(cells, *names):
+        signature.replace_argument(inside, node, write(inside, node, name))
+    return tuple(cell.result() for cell in cells[1:])
 
 
 def with_argument(code: str, name: str, given: str) -> str:

@@ -52,7 +52,7 @@ def parts_of_objects(spot: Spot) -> Iterator[Change]:
 
 def numbers_in_containers(spot: Spot) -> Iterator[Change]:
     """Numbers in a dict or list that the function needs as Python's own: static, each by itself or all of them."""
-    if spot.evidence is None or spot.evidence.static_verified:
+    if spot.evidence.static_verified:
         return
     for name in arguments(spot):
         if any(x.kind == "scalar" and x.path != name and x.path in spot.names for x in spot.leaves(name)):
@@ -151,7 +151,7 @@ def _parts(spot: Spot, function: FunctionNode, name: str) -> list[Part]:
             return []
         code = spot.code(node)
         if code not in found:
-            wanted, alone = _wanted(spot, node), _assigned_to(spot, node)
+            wanted, alone = _wanted(spot, node), spot.text.bound_to(node)
             fresh = alone or spot.text.fresh(wanted, f"{name}_{wanted}", taken=taken)
             taken.append(fresh)
             found[code] = Part(code, fresh, types)
@@ -197,13 +197,6 @@ def _of_object_alone(parent: ast.expr, node: ast.AST, name: str) -> bool:
     return parent.func is node or called in (_TAKES if isinstance(parent.func, ast.Name) else _ARRAYS)
 
 
-def _assigned_to(spot: Spot, node: ast.AST) -> str:
-    """The name of `name = expression`."""
-    statement = spot.text.parents[node]
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
-    return target.id if isinstance(target, ast.Name) else ""
-
-
 def _wanted(spot: Spot, node: ast.expr) -> str:
     """A parameter's name for an expression."""
     key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else ""
@@ -218,12 +211,8 @@ def _replaced(edits: Edits, function: FunctionNode, parts: Sequence[Part]) -> No
     for node in edits.text.within(function, ast.expr):
         code = edits.text.code(node)
         if code in names and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            statement = edits.text.parents[node]
-            target = (
-                statement.targets if isinstance(statement, ast.Assign) and statement.value is node else []
-            )
-            if [edits.text.code(t) for t in target] == [names[code]] and isinstance(statement, ast.stmt):
-                edits.remove(statement)
+            if edits.text.bound_to(node) == names[code]:
+                edits.remove(edits.text.statement(node))
             else:
                 edits.replace(node, names[code])
 

@@ -96,8 +96,7 @@ def _is_lost(spot: Spot, name: str) -> bool:
     function = function_of(spot)
     values = [n.value for n in spot.text.own(function, ast.Return)]
     returned = {dotted(e) for v in values if v for e in (v.elts if isinstance(v, ast.Tuple) else [v])}
-    writes = spot.evidence.writes if spot.evidence is not None else ()
-    return name not in returned and any(root(w.path) == name for w in writes)
+    return name not in returned and any(root(w.path) == name for w in spot.evidence.writes)
 
 
 def _classes(spot: Spot) -> list[ast.ClassDef]:

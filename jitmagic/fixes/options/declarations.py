@@ -150,8 +150,7 @@ def mended_declarations(spot: Spot) -> Iterator[Change]:
 def neighbouring_declarations(spot: Spot) -> Iterator[Change]:
     """Another argument static than the cell's own `jit` declares: the next one, the one before, one by name; not one
     that was an array in a call."""
-    calls = spot.evidence.calls if spot.evidence is not None else ()
-    arrays = {x.argument for c in calls for x in c.leaves if x.kind in ("array", "numpy")}
+    arrays = {x.argument for x in spot.every_leaf if x.kind in ("array", "numpy")}
     for declaration in declarations(spot.text):
         parameters = declaration.parameters
         specs = neighbours(declaration.given, parameters)
@@ -177,11 +176,7 @@ def others(given: Spec, specs: Iterator[Spec]) -> Iterator[Spec]:
 def mended_options(spot: Spot) -> Iterator[Change]:
     """Static and donated arguments of the magic line that the function does not have, as they may have been meant."""
     function = spot.text.definition(spot.function)
-    if (
-        function is None
-        or spot.evidence is None
-        or any(d.function is function for d in declarations(spot.text))
-    ):
+    if function is None or any(d.function is function for d in declarations(spot.text)):
         return
     given = {field: list(getattr(spot.evidence.options, field)) for field in FIELDS}
     parameters = parameters_of(function)
