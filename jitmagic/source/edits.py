@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import io
 import keyword
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
-from jitmagic.source.tree import first_line, nodes_of, parsed
+from jitmagic.source.tree import SCOPES, first_line, nodes_of, parsed
 
 N = TypeVar("N", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 _MAGIC = re.compile(r"^([ \t]*)([%!?].*)$", re.M)
 _MASK = "pass  #:magic:"
@@ -60,21 +59,21 @@ class Text:
         self.source = source
         self.plain = masked(source)
 
-    @cached_property
+    @functools.cached_property
     def tree(self) -> ast.Module:
         return parsed(self.plain)
 
-    @cached_property
+    @functools.cached_property
     def lines(self) -> list[str]:
         """Lines with their ends."""
         return self.plain.splitlines(keepends=True)
 
-    @cached_property
+    @functools.cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """What holds each node."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
-    @cached_property
+    @functools.cached_property
     def _starts(self) -> list[int]:
         starts = [0]
         for line in self.lines:
@@ -128,7 +127,7 @@ class Text:
         """The `if` is written as the `elif` of another."""
         return isinstance(node, ast.If) and self.plain.startswith("elif", self.span(node)[0])
 
-    @cached_property
+    @functools.cached_property
     def comments(self) -> list[tuple[int, str]]:
         """Each comment, and where it begins."""
         tokens = tokenize.generate_tokens(io.StringIO(self.plain).readline)
@@ -241,7 +240,7 @@ class Text:
             and (getattr(n.func, "attr", None) if method else getattr(n.func, "id", None)) == last
         ]  # fmt: skip
 
-    @cached_property
+    @functools.cached_property
     def names(self) -> frozenset[str]:
         """Every name in the cell: of variables, parameters, functions, classes."""
         found = {n.id for n in nodes_of(self.tree) if isinstance(n, ast.Name)}
@@ -292,10 +291,10 @@ class Edits:
             return self._put(start, end, self._indented(new, start))
         if isinstance(node, ast.expr) and not self._holds_together(node, new):
             new = f"({new})"
-        elif "\n" in new and not in_brackets(new) and not isinstance(_parsed(new), _CLOSED):
+        elif "\n" in new and not in_brackets(new) and not isinstance(expression(new), _CLOSED):
             new = f"({new})" if not self._in_brackets(node) else new
         outer = self.text.bracketed(node)
-        if isinstance(_parsed(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
+        if isinstance(expression(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
             *outer
         ):
             start, end = outer  # it needs no brackets
@@ -353,19 +352,21 @@ class Edits:
 
     def argument(self, call: ast.Call, new: str) -> Edits:
         """One more argument at the end of a call."""
-        start, end = self.text.span(call)
-        code = self.text.plain[start:end]
-        tokens = [
-            t for t in tokenize.generate_tokens(io.StringIO(f"({code}\n)").readline)
-            if t.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-        ]  # fmt: skip
-        last = tokens[-3]  # before its closing bracket, and ours
-        lines = code.splitlines(keepends=True)
-        row, column = last.end
-        place = start + sum(map(len, lines[: row - 1])) + column - (row == 1)
-        return self._insert(
-            place, new if last.string == "(" else f"{' ' if last.string == ',' else ', '}{new}"
-        )
+        return self.last(self.text.plain.index("(", self.text.span(call.func)[1]), new)
+
+    def last(self, opening: int, new: str) -> Edits:
+        """One part more before the bracket that closes the one at a position."""
+        code, depth, last = self.text.plain[opening:], 0, "("
+        lines, end = code.splitlines(keepends=True), 0
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.OP:
+                depth += (token.string in "([{") - (token.string in ")]}")
+            if not depth:
+                break
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                (row, column), last = token.end, token.string
+                end = sum(map(len, lines[: row - 1])) + column
+        return self._insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
 
     def undecorate(self, decorator: ast.expr) -> Edits:
         """A decorator taken off, with its line."""
@@ -489,7 +490,7 @@ def _without_comment(line: str) -> str:
 
 def _dumped(code: str) -> str:
     """The tree of an expression as text; nothing where it is none."""
-    tree = _parsed(code)
+    tree = expression(code)
     return ast.dump(tree) if tree else ""
 
 
@@ -505,8 +506,9 @@ def in_brackets(code: str) -> bool:
         return False
 
 
-def _parsed(code: str) -> ast.expr | None:
-    """The expression a text is; nothing where it is none."""
+@functools.lru_cache(maxsize=512)
+def expression(code: str) -> ast.expr | None:
+    """The tree of an expression, None where it is none."""
     try:
         return ast.parse(f"({code}\n)", mode="eval").body
     except SyntaxError:

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from jitmagic.source.edits import FunctionNode, Text, in_order
+from jitmagic.source.tree import SCOPES
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STATIC_ATTRIBUTES = frozenset(
     ("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding")
@@ -50,8 +50,7 @@ def _loads(node: ast.AST) -> Iterator[str]:
 
 
 def _free(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
-    a = node.args
-    own = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None}
+    a, own = node.args, set(parameters_of(node))
     body = node.body if isinstance(node.body, list) else [node.body]
     outer = {
         n for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)) for n in x.names
@@ -278,7 +277,7 @@ def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> I
             yield node.target
         elif isinstance(node, ast.With):
             yield from (item.optional_vars for item in node.items if item.optional_vars is not None)
-        elif isinstance(node, _SCOPES) or not hasattr(node, "body"):
+        elif isinstance(node, SCOPES) or not hasattr(node, "body"):
             yield node
 
 

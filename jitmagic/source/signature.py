@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import keyword as words
-import tokenize
 from collections.abc import Mapping, Sequence
 
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, shifted
@@ -38,7 +36,7 @@ def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
     if a.kwarg is not None:
         edits.insert(text.plain.rindex("**", opening, text.span(a.kwarg)[0]), f"{new}, ")
     else:
-        _insert_last(edits, opening, new)
+        edits.last(opening, new)
     return keyword
 
 
@@ -57,9 +55,8 @@ def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: 
 
 def pass_all(edits: Edits, call: ast.Call, given: Mapping[str, str], *, keyword: bool = False) -> None:
     """As `pass_to`, for several parameters."""
-    opening = edits.text.plain.index("(", edits.text.span(call.func)[1])
     by_name = keyword or call.keywords
-    _insert_last(edits, opening, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
+    edits.argument(call, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
 
 
 def name_for(place: str) -> str:
@@ -80,21 +77,6 @@ def replace_argument(edits: Edits, node: ast.expr, new: Mapping[str, str]) -> No
     codes = [f"{name}={code}" if named else code for name, code in new.items()]
     edits.replace(around if named else node, codes[0])
     edits.insert(edits.text.bracketed(node)[1], "".join(f", {code}" for code in codes[1:]))
-
-
-def _insert_last(edits: Edits, opening: int, new: str) -> None:
-    """One part more before the bracket that closes the one at a position."""
-    code, depth, last = edits.text.plain[opening:], 0, "("
-    lines, end = code.splitlines(keepends=True), 0
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.OP:
-            depth += (token.string in "([{") - (token.string in ")]}")
-        if not depth:
-            break
-        if token.type not in (tokenize.COMMENT, tokenize.NL):
-            (row, column), last = token.end, token.string
-            end = sum(map(len, lines[: row - 1])) + column
-    edits.insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
 
 
 def give_back(edits: Edits, function: FunctionNode, names: Sequence[str]) -> bool:
