@@ -201,6 +201,14 @@ class Spot:
         ]  # fmt: skip
 
     @cached_property
+    def definition(self) -> FunctionNode:
+        """The function that is checked. Raises LookupError where the cell does not define it."""
+        found = self.text.definition(self.function)
+        if found is None:
+            raise LookupError("the function is not of this cell")
+        return found
+
+    @cached_property
     def innermost(self) -> FunctionNode | None:
         """The innermost function around the place."""
         return self.text.function(self.path[0]) if self.path else None

@@ -170,11 +170,7 @@ def traced_names(
     """Names inside a function that may hold traced values: its parameters and what is computed from them. `jax` are
     the notebook's names for jax and its modules."""
     tree = parse(function)
-    traced: set[str] = set()
-    for n in ast.walk(tree):
-        if isinstance(n, ast.arguments):
-            traced |= {x.arg for x in (*n.posonlyargs, *n.args, *n.kwonlyargs, n.vararg, n.kwarg) if x}
-    traced -= set(static)
+    traced = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} - set(static)
     while True:
         more = {name for name, value in _bindings(tree) if _traced(value, traced)} - set(static) - traced
         # What only jax makes is an array inside a trace, whatever it is made from.
@@ -241,8 +237,7 @@ def live_after(text: Text, statement: ast.stmt) -> set[str]:
         for inner in text.own(scope, *_FUNCTIONS):
             if inner is not scope and inner not in inside:
                 found |= loads(inner)
-        found |= {n for s in text.own(scope, ast.Global) for n in s.names}
-        found |= {n for s in text.own(scope, ast.Nonlocal) for n in s.names}
+        found |= outer_names(scope)
     return found
 
 
@@ -262,10 +257,8 @@ def bound_before(text: Text, statement: ast.stmt) -> set[str]:
     scope = text.function(statement)
     if scope is None:
         return set()
-    outer = {n for s in text.own(scope, ast.Global) for n in s.names}
-    outer |= {n for s in text.own(scope, ast.Nonlocal) for n in s.names}
     above = {n for s in _statements_above(text, scope, statement) for n in stores(s)}
-    return above | outer | set(parameters_of(scope))
+    return above | outer_names(scope) | set(parameters_of(scope))
 
 
 def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> Iterator[ast.AST]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.numerics.type_tests import tested
 from jitmagic.source import scope, signature
-from jitmagic.source.edits import FunctionNode
 
 NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 FLOATS = Claim("covers", "the same numbers, in floats of seven digits")
@@ -21,7 +20,7 @@ LIMIT = 2**31
 def narrow_types(spot: Spot) -> Iterator[Change]:
     """The 32-bit type that jax gives anyway, by its name."""
     edits = spot.edits()
-    for node in spot.text.within(_function(spot), ast.Attribute, ast.Name, ast.Constant):
+    for node in spot.text.within(spot.definition, ast.Attribute, ast.Name, ast.Constant):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and node.value in NARROW:
                 edits.replace(node, spot.code(node).replace(node.value, NARROW[node.value]))
@@ -33,17 +32,9 @@ def narrow_types(spot: Spot) -> Iterator[Change]:
         yield Change("ask for 32 bits, which is what jax computes with here", edits)
 
 
-def _function(spot: Spot) -> FunctionNode:
-    """The function that is checked. Raises LookupError where the cell does not define it."""
-    function = spot.text.definition(spot.function)
-    if function is None:
-        raise LookupError(spot.function)
-    return function
-
-
 def floats_from_the_start(spot: Spot) -> Iterator[Change]:
     """Whole numbers among the arguments as floats; where it has to be, with `/` in place of `//`."""
-    function = _function(spot)
+    function = spot.definition
     bound = scope.stores(scope.body_of(function.body))
     names = [n for n in _arguments(spot) if _kind_of(spot, n) == "i" and n not in bound]
     lines = "".join(spot.write("$$n = jnp.asarray($n, jnp.float32)\n", n=n) for n in names)
@@ -82,7 +73,7 @@ def cut_before_the_call(spot: Spot) -> Iterator[Change]:
 def _cuts(spot: Spot, name: str) -> Sequence[str]:
     """What could be done before the call: a remainder that the function takes first, else a conversion."""
     found = [
-        f"($x % {n.right.value!r}).astype(np.int32)" for n in spot.text.within(_function(spot), ast.BinOp)
+        f"($x % {n.right.value!r}).astype(np.int32)" for n in spot.text.within(spot.definition, ast.BinOp)
         if isinstance(n.op, ast.Mod) and spot.code(n.left) == name and isinstance(n.right, ast.Constant)
     ]  # fmt: skip
     if _kind_of(spot, name) == "i":

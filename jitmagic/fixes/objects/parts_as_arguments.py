@@ -11,7 +11,6 @@ from jitmagic.fixes.objects.argument_forms import (
     arguments,
     asked,
     fewer_traces,
-    function_of,
     passed,
     refused_besides,
     texts_of,
@@ -61,7 +60,7 @@ def numbers_in_containers(spot: Spot) -> Iterator[Change]:
 
 
 def _in_parts(spot: Spot, name: str, *, counted: bool = False) -> Iterator[Change]:
-    function, again = function_of(spot), ""
+    function, again = spot.definition, ""
     if isinstance(spot.text.parents[function], ast.ClassDef) and scope.parameters_of(function)[0] == name:
         return
     gathered = [a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None]
@@ -102,7 +101,7 @@ def _all_parts(spot: Spot, name: str) -> tuple[list[Part], str]:
 
 
 def _passed(spot: Spot, edits: Edits, name: str, parts: Sequence[Part], static: Sequence[str]) -> Change:
-    function = function_of(spot)
+    function = spot.definition
     parameter = next(a for a in ast.walk(function.args) if isinstance(a, ast.arg) and a.arg == name)
     edits.replace(parameter, ", ".join(p.name for p in parts))
 

@@ -10,7 +10,6 @@ from jitmagic.fixes.change import AttributeTypes, Change, Spot
 from jitmagic.fixes.objects.argument_forms import (
     arguments,
     fewer_traces,
-    function_of,
     refused_besides,
     traced_again,
 )
@@ -93,7 +92,7 @@ def arrays_as_children(spot: Spot) -> Iterator[Change]:
 
 def _is_lost(spot: Spot, name: str) -> bool:
     """The function writes into an object and does not give it back: that would be done to a copy."""
-    function = function_of(spot)
+    function = spot.definition
     values = [n.value for n in spot.text.own(function, ast.Return)]
     returned = {dotted(e) for v in values if v for e in (v.elts if isinstance(v, ast.Tuple) else [v])}
     return name not in returned and any(root(w.path) == name for w in spot.evidence.writes)

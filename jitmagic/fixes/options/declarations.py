@@ -17,13 +17,12 @@ from jitmagic.source.cell import uses_jit
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules, last_name
 from jitmagic.source.pattern import Template
-from jitmagic.source.tree import nodes_of
+from jitmagic.source.tree import Function, nodes_of
 
 STATIC = ("static_argnums", "static_argnames")
 FIELDS = (*STATIC, "donate_argnums", "donate_argnames")
 Spec = dict[str, list[Any]]
 """What each of these fields lists."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -304,13 +303,6 @@ def written(text: Text, modules: Modules, declaration: Declaration, spec: Spec) 
     if len(given) == len(node.args) == 1 and not uses_jit(node.func):  # partial(jax.jit)
         return edits.replace(node, given[0])
     return edits.replace(node, f"{text.code(node.func)}({', '.join(given)})")
-
-
-def with_imports(text: Text, modules: Modules, declaration: Declaration, spec: Spec) -> str:
-    """The cell with this spec, and imports of what that needs."""
-    cell = written(text, modules, declaration, spec).result()
-    missing = modules.imports_for(Text(cell).tree)
-    return "\n".join([*missing, "", cell]) if missing else cell
 
 
 def _in_the_form_of(old: str, values: Sequence[Any]) -> str:
