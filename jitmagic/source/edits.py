@@ -303,37 +303,26 @@ class Edits:
     def statements(self, first: ast.stmt, new: str, last: ast.stmt | None = None) -> Edits:
         """Source at the margin in the place of statements that follow each other; a blank line above a `def`."""
         start, end = self.text.span(first)[0], self.text.span(last or first)[1]
-        self._must_be_alone(first, start)
+        line, lead = self._lead(first)
         if not new.strip():
             return self.remove(first, last)
         new = self._indented(new.strip("\n"), start)
-        line = self.text.line_start(first)
         if new.startswith("def ") and self.text.siblings(first)[1] and self.text.above(first) == line:
             if self.text.plain[:line].rpartition("\n")[0].rpartition("\n")[2].strip():
-                return self._put(line, end, f"\n{self.text.plain[line:start]}{new}")
+                return self._put(line, end, f"\n{lead}{new}")
         return self._put(start, end, new)
 
     def before(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin above a statement, below its comments."""
-        start = self.text.span(statement)[0]
-        self._must_be_alone(statement, start)
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        prefix = self.text.plain[line:start]
-        return self._insert(line, shifted(new.strip("\n") + "\n", "", prefix, first=True))
+        line, lead = self._lead(statement)
+        return self._insert(line, shifted(new.strip("\n") + "\n", "", lead, first=True))
 
     def after(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin below a statement."""
-        start, end = self.text.span(statement)
-        self._must_be_alone(statement, start)
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        prefix = self.text.plain[line:start]
-        below = self.text.plain.find("\n", end) + 1
-        code = shifted(new.strip("\n") + "\n", "", prefix, first=True)
-        return (
-            self._insert(below, code)
-            if below
-            else self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
-        )
+        code = shifted(new.strip("\n") + "\n", "", self._lead(statement)[1], first=True)
+        if below := self.text.plain.find("\n", self.text.span(statement)[1]) + 1:
+            return self._insert(below, code)
+        return self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
 
     def remove(self, first: ast.stmt, last: ast.stmt | None = None) -> Edits:
         """Statements taken out with their lines; `pass` where a block would be left empty."""
@@ -342,8 +331,7 @@ class Edits:
         count = block.index(last or first) - index + 1
         if count == len(block):
             return self._put(start, end, "pass")
-        self._must_be_alone(first, start)
-        line, below = self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1
+        line, below = self._lead(first)[0], self.text.plain.find("\n", end) + 1
         return self._put(line, below or len(self.text.plain), "")
 
     def insert(self, position: int, new: str) -> Edits:
@@ -370,8 +358,8 @@ class Edits:
 
     def undecorate(self, decorator: ast.expr) -> Edits:
         """A decorator taken off, with its line."""
-        start, end = self.text.span(decorator)
-        return self._put(self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1, "")
+        below = self.text.plain.find("\n", self.text.span(decorator)[1]) + 1
+        return self._put(self.text.line_start(decorator), below, "")
 
     def add(self, other: Edits) -> Edits:
         """The changes of another set of the same text too. Raises CannotEdit where two of them meet."""
@@ -445,10 +433,13 @@ class Edits:
         lead = self.text.plain[line:start]
         return shifted(new, "", lead if not lead.strip() else "")
 
-    def _must_be_alone(self, statement: ast.stmt, start: int) -> None:
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        if self.text.plain[line:start].strip():
+    def _lead(self, statement: ast.stmt) -> tuple[int, str]:
+        """Where the line of a statement begins, and what indents it. Raises CannotEdit where others share the line."""
+        line = self.text.line_start(statement)
+        lead = self.text.plain[line : self.text.span(statement)[0]]
+        if lead.strip():
             raise CannotEdit("the statement shares its line")
+        return line, lead
 
     def _holds_together(self, node: ast.expr, new: str) -> bool:
         """The source means the new expression at the place of the node, not one that takes in its neighbours."""

@@ -40,14 +40,6 @@ def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
     return keyword
 
 
-def take_first(edits: Edits, function: FunctionNode, names: Sequence[str]) -> None:
-    """Parameters more, before those that there are."""
-    text = edits.text
-    opening = text.plain.index("(", text.offset(function.lineno, function.col_offset)) + 1
-    others = any(isinstance(n, ast.arg) for n in ast.walk(function.args))
-    edits.insert(opening, ", ".join(names) + ", " * others)
-
-
 def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: bool = False) -> None:
     """One argument more for a call: the last one, by name where others are given by name too."""
     pass_all(edits, call, {name: argument}, keyword=keyword)
