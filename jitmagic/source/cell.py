@@ -78,6 +78,8 @@ class Definition:
     """Its body compiles something by itself."""
     jitted: bool = False
     """A decorator compiles it."""
+    parameters: tuple[str, ...] | None = None
+    """Names that calls may give, `**` where they may give any; None for a lambda."""
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
@@ -97,24 +99,19 @@ def definitions(tree: ast.Module) -> list[Definition]:
 
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
     yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
+    a = node.args
+    named = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
     return Definition(
         name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
         any(map(_is_jit, walk(*node.body))), any(map(uses_jit, node.decorator_list)),
+        (*named, *(["**"] if a.kwarg else [])),
     )  # fmt: skip
 
 
-def parameter_names(tree: ast.AST, functions: Collection[str]) -> dict[str, set[str]]:
+def parameter_names(tree: ast.Module, functions: Collection[str]) -> dict[str, set[str]]:
     """The parameters of these functions and methods, as far as the cell defines them; `**` for what takes any."""
-    found: dict[str, set[str]] = {}
-    for node in statements_at_top(getattr(tree, "body", ())):
-        defined = [(node.name, node)] if isinstance(node, ast.FunctionDef) else []
-        if isinstance(node, ast.ClassDef):
-            defined = [(f"{node.name}.{m.name}", m) for m in node.body if isinstance(m, ast.FunctionDef)]
-        for name, function in (pair for pair in defined if pair[0] in functions):
-            a = function.args
-            names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
-            found[name] = {*names, *(["**"] if a.kwarg else [])}
-    return found
+    found = (d for d in definitions(tree) if d.name in functions and not d.is_async)
+    return {d.name: set(d.parameters) for d in found if d.parameters is not None}
 
 
 def _own_nodes(node: ast.AST) -> list[ast.AST]:
