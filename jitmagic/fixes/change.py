@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ast
 import enum
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from jitmagic.evidence import Evidence, Leaf, Silent, Write
-from jitmagic.source import scope
+from jitmagic.evidence import Evidence, Function, Leaf, Silent, Write
+from jitmagic.source import passing, scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
 from jitmagic.source.pattern import Filling, Template
@@ -19,6 +20,8 @@ from jitmagic.trial.claims import Claim
 from jitmagic.trial.verify import Attempt
 
 N = TypeVar("N", bound=ast.AST)
+NOTHING = Evidence(Function("", "", "", 0))
+"""Of a function of which nothing is known."""
 
 
 class Tag(enum.Enum):
@@ -57,6 +60,11 @@ class Change:
     sure: bool = True
     """False where the values seen do not settle that it is right for others; it is not called safe then."""
     tags: frozenset[Tag] = frozenset()
+
+    @classmethod
+    def of_cells(cls, title: str, cells: Sequence[Edits], **rest: Any) -> Change:
+        """Changes of the cell, which is the first, and of the later ones."""
+        return cls(title, cells[0], tuple(cell.result() for cell in cells[1:]), **rest)
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class Spot:
     by class."""
     attempt: Attempt = Attempt("", "")
     """The cell with its magic line, and the cells after it."""
-    evidence: Evidence | None = None
+    evidence: Evidence = NOTHING
     asked: dict[str, list[Shape]] = field(default_factory=dict, repr=False, compare=False)
     """What was probed already, by cell."""
 
@@ -129,7 +137,7 @@ class Spot:
     @property
     def writes(self) -> list[Write]:
         """What the finding says is written outside of the function."""
-        return [w for w in self.evidence.writes if w.path in self.names] if self.evidence is not None else []
+        return [w for w in self.evidence.writes if w.path in self.names]
 
     @property
     def static(self) -> frozenset[str]:
@@ -139,26 +147,33 @@ class Spot:
     @property
     def declared(self) -> tuple[str, ...]:
         """What the user has declared static, by name or by number."""
-        if self.evidence is None:
-            return ()
-        options, order = self.evidence.options, self.evidence.function.parameters
-        numbered = (order[n] for n in options.static_argnums if -len(order) <= n < len(order))
-        return tuple(dict.fromkeys((*options.static_argnames, *numbered)))
+        options = self.evidence.options
+        return self.by_name(options.static_argnames, options.static_argnums)
+
+    def by_name(self, names: Iterable[str], numbers: Iterable[int]) -> tuple[str, ...]:
+        """Parameters given by name and by number, each once."""
+        order = self.evidence.function.parameters
+        numbered = (order[n] for n in numbers if -len(order) <= n < len(order))
+        return tuple(dict.fromkeys((*names, *numbered)))
 
     @property
     def declared_dyn(self) -> tuple[str, ...]:
         """What the user has declared dynamic."""
-        return (self.evidence.options.dyn or ()) if self.evidence is not None else ()
+        return self.evidence.options.dyn or ()
 
     @property
     def silent(self) -> Silent:
         """What goes wrong without an error."""
-        return (self.evidence.silent if self.evidence is not None else None) or Silent()
+        return self.evidence.silent or Silent()
+
+    @cached_property
+    def every_leaf(self) -> list[Leaf]:
+        """The leaves of all arguments, of all calls seen."""
+        return [leaf for call in self.evidence.calls for leaf in call.leaves]
 
     def leaves(self, argument: str) -> list[Leaf]:
         """The leaves of an argument, of all calls seen."""
-        calls = self.evidence.calls if self.evidence is not None else ()
-        return [leaf for call in calls for leaf in call.leaves if leaf.argument == argument]
+        return [leaf for leaf in self.every_leaf if leaf.argument == argument]
 
     @cached_property
     def path(self) -> list[ast.AST]:
@@ -184,6 +199,14 @@ class Spot:
             if n.lineno <= self.line <= (n.end_lineno or 0)  # type: ignore[attr-defined]
             and (n.lineno == self.line or not hasattr(n, "body")) and n not in found  # type: ignore[attr-defined]
         ]  # fmt: skip
+
+    @cached_property
+    def definition(self) -> FunctionNode:
+        """The function that is checked. Raises LookupError where the cell does not define it."""
+        found = self.text.definition(self.function)
+        if found is None:
+            raise LookupError("the function is not of this cell")
+        return found
 
     @cached_property
     def innermost(self) -> FunctionNode | None:
@@ -245,6 +268,15 @@ class Spot:
     def cells(self) -> list[Edits]:
         """No changes yet, of the cell and of each later one."""
         return [Edits(self.text), *(Edits(Text(source)) for source in self.later)]
+
+    def given(self, cells: Iterable[Edits], *names: str) -> Iterator[tuple[Edits, ast.expr, str]]:
+        """What the calls of the function in these cells pass for parameters of it, with their names."""
+        function = passing.definition_of(self.text, self.function)
+        for cell in cells:
+            for call, name in itertools.product(cell.text.calls(self.function), names):
+                node = signature.argument_of(call, function, name, bound=isinstance(call.func, ast.Attribute))
+                if node is not None:
+                    yield cell, node, name
 
     def fresh(self, *wanted: str) -> str:
         """A name that is free in the cell and in the notebook's modules."""

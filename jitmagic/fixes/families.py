@@ -23,7 +23,7 @@ from jitmagic.fixes.inputs.dynamic_variables import (
     dynamic_containers,
     dynamic_state,
 )
-from jitmagic.fixes.inputs.followed_variables import declared_variables, followed_arguments
+from jitmagic.fixes.inputs.followed_variables import declared_variables, followed_arguments, own_jits
 from jitmagic.fixes.inputs.questions import questions
 from jitmagic.fixes.inputs.read_values import left_out, read_values
 from jitmagic.fixes.inputs.split_functions import split_functions
@@ -69,7 +69,6 @@ from jitmagic.fixes.options.static_arguments import (
 from jitmagic.fixes.randomness.drawn_arguments import drawn_arguments, objects_made_once
 from jitmagic.fixes.randomness.host_draws import host_draws
 from jitmagic.fixes.randomness.key_arguments import captured_keys, default_keys, fixed_keys
-from jitmagic.fixes.randomness.own_jits import own_jits
 from jitmagic.fixes.randomness.reused_keys import reused_keys
 from jitmagic.fixes.sizes.buckets import padded_lengths
 from jitmagic.fixes.sizes.data_sizes import different_values, numbers_as_seen, results_as_seen
@@ -107,7 +106,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (parts_as_arguments.parts_of_objects, _OBJECT),
     (forms.hashable_forms, f"{_REFUSED_TYPE} unhashable-static"),
     (forms.functions_as_partials, _REFUSED_TYPE),
-    (returned_values.returned_functions, "invalid-jax-type"),
     (returned_values.returned_texts, "invalid-jax-type"),
     (registered.complete_layouts, "lossy-pytree"),
     (registered.arrays_as_children, "array-in-aux-data"),

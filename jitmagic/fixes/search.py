@@ -226,7 +226,8 @@ class Search:
         text = Text(cell)
         found = declarations.declaration_of(text, function)
         spec = {**found.given, "static_argnums": [], "static_argnames": list(static)}
-        return declarations.with_imports(text, Modules.of(self.namespace, text.tree), found, spec)
+        modules = Modules.of(self.namespace, text.tree)
+        return with_imports(declarations.written(text, modules, found, spec).result(), modules)
 
     def _static_of(self, attempt: Attempt) -> tuple[str, ...]:
         """What is static by name in an attempt."""
@@ -349,8 +350,14 @@ class Search:
 
 def written(change: Change, spot: Spot) -> str:
     """The cell with a change of it, and with the imports that it needs."""
-    cell = change.edits.result() if change.edits is not None else spot.text.source
-    missing = spot.modules.imports_for(Text(cell).tree) if change.edits is not None else []
+    if change.edits is None:
+        return spot.text.source
+    return with_imports(change.edits.result(), spot.modules)
+
+
+def with_imports(cell: str, modules: Modules) -> str:
+    """The cell below the imports that it misses."""
+    missing = modules.imports_for(Text(cell).tree)
     return "\n".join([*missing, "", cell]) if missing else cell
 
 

@@ -11,7 +11,8 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from jitmagic.source.tree import children, uncollected, walk
+from jitmagic.source.modules import last_name
+from jitmagic.source.tree import SCOPES, bodies, children, uncollected, walk
 
 MAGICS = ("jit", "jitcheck")
 HOOK_MODULE = "jitmagic.notebook.session"
@@ -60,7 +61,6 @@ def magic_line_of(source: str) -> str:
     return ""
 
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _JITS = frozenset(("jit", "filter_jit", "pjit"))
 
 
@@ -78,12 +78,14 @@ class Definition:
     """Its body compiles something by itself."""
     jitted: bool = False
     """A decorator compiles it."""
+    parameters: tuple[str, ...] | None = None
+    """Names that calls may give, `**` where they may give any; None for a lambda."""
 
 
 def definitions(tree: ast.Module) -> list[Definition]:
     """Top-level functions (also `f = lambda …`) and the methods of top-level classes, in order."""
     out: list[Definition] = []
-    for node in _statements(tree.body):
+    for node in statements_at_top(tree.body):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             out.append(_definition(node, node.name))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
@@ -97,51 +99,36 @@ def definitions(tree: ast.Module) -> list[Definition]:
 
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
     yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
+    a = node.args
+    named = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
     return Definition(
         name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
         any(map(_is_jit, walk(*node.body))), any(map(uses_jit, node.decorator_list)),
+        (*named, *(["**"] if a.kwarg else [])),
     )  # fmt: skip
 
 
-def parameter_names(tree: ast.AST, functions: Collection[str]) -> dict[str, set[str]]:
+def parameter_names(tree: ast.Module, functions: Collection[str]) -> dict[str, set[str]]:
     """The parameters of these functions and methods, as far as the cell defines them; `**` for what takes any."""
-    found: dict[str, set[str]] = {}
-    for node in _statements(getattr(tree, "body", ())):
-        defined = [(node.name, node)] if isinstance(node, ast.FunctionDef) else []
-        if isinstance(node, ast.ClassDef):
-            defined = [(f"{node.name}.{m.name}", m) for m in node.body if isinstance(m, ast.FunctionDef)]
-        for name, function in defined:
-            if name in functions:
-                a = function.args
-                found[name] = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)} | (
-                    {"**"} if a.kwarg else set()
-                )
-    return found
+    found = (d for d in definitions(tree) if d.name in functions and not d.is_async)
+    return {d.name: set(d.parameters) for d in found if d.parameters is not None}
 
 
 def _own_nodes(node: ast.AST) -> list[ast.AST]:
     """The nodes of a function's body without those of functions inside it."""
     found = [node]
     for outer in found:
-        found += [n for n in children(outer) if not isinstance(n, _SCOPES)]
+        found += [n for n in children(outer) if not isinstance(n, SCOPES)]
     return found[1:]
 
 
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def statements_at_top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run at the cell's top level, those inside `if`, `for`, `with`, `try` included."""
     for node in body:
         yield node
         if isinstance(node, _BLOCKS):
-            for inner in _bodies(node):
-                yield from _statements(inner)
-
-
-def _bodies(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    for field in ("body", "orelse", "finalbody"):
-        if block := getattr(node, field, None):
-            yield block
-    for handler in getattr(node, "handlers", ()):
-        yield handler.body
+            for _, block in bodies(node):
+                yield from statements_at_top(block)
 
 
 def bound_names(node: ast.stmt) -> list[str]:
@@ -158,8 +145,8 @@ def bound_names(node: ast.stmt) -> list[str]:
 
 def top_level_names(tree: ast.Module) -> set[str]:
     """Every name that the cell binds at its top level."""
-    out = {n for node in _statements(tree.body) for n in bound_names(node)}
-    for node in _statements(tree.body):
+    out = {n for node in statements_at_top(tree.body) for n in bound_names(node)}
+    for node in statements_at_top(tree.body):
         if isinstance(node, (ast.For, ast.With)):
             out |= {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return out
@@ -211,11 +198,8 @@ def _with_hooks(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def _hooked_inside(node: ast.stmt) -> ast.stmt:
     if isinstance(node, _BLOCKS):
-        for field in ("body", "orelse", "finalbody"):
-            if block := getattr(node, field, None):
-                setattr(node, field, _with_hooks(block))
-        for handler in getattr(node, "handlers", ()):
-            handler.body = _with_hooks(handler.body)
+        for _, block in bodies(node):
+            block[:] = _with_hooks(block)
     return node
 
 
@@ -254,7 +238,7 @@ def split_calls(text: str) -> list[str]:
 def compiled_names(tree: ast.Module) -> set[str]:
     """What the cell compiles by itself, as it is called: `f` of `@jit def f`, `g` of `g = jit(f)`, `.step`."""
     compiled = {_as_called(d.name) for d in definitions(tree) if d.jitted}
-    for node in _statements(tree.body):
+    for node in statements_at_top(tree.body):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and uses_jit(node.value.func):
             compiled |= set(bound_names(node))
     return compiled
@@ -265,7 +249,9 @@ def beside_compiled(tree: ast.Module) -> set[str]:
     the data, and run the loop. What the cell only calls at its top level is not reached by that."""
     if not compiled_names(tree):
         return set()
-    found = {n.name: n for n in _statements(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    found = {
+        n.name: n for n in statements_at_top(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))
+    }
     compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
     top = [n for n in tree.body if n not in found.values()]
     called = {id(n.func) for s in top for n in _own_nodes(s) if isinstance(n, ast.Call)}
@@ -282,7 +268,7 @@ def compile_inside(tree: ast.Module) -> set[str]:
     """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
     inside = {d.name for d in definitions(tree) if d.jits_inside} | _makers(tree)
     compiled = compiled_names(tree) | inside
-    functions = [n for n in _statements(tree.body) if isinstance(n, ast.FunctionDef)]
+    functions = [n for n in statements_at_top(tree.body) if isinstance(n, ast.FunctionDef)]
     called = {f.name: _called(f) for f in functions if f.name not in compiled}
     while more := {n for n, names in called.items() if names & compiled and n not in compiled}:
         compiled |= more
@@ -326,8 +312,10 @@ def not_for_jit(tree: ast.AST) -> set[str]:
 def factories(tree: ast.AST) -> set[str]:
     """Functions of the top level that give nothing but functions that they define: `make` of `step = make(0.1)`."""
     found = set()
-    for function in (n for n in _statements(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)):
-        inner = {n.name for n in _statements(function.body) if isinstance(n, ast.FunctionDef)}
+    for function in (
+        n for n in statements_at_top(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)
+    ):
+        inner = {n.name for n in statements_at_top(function.body) if isinstance(n, ast.FunctionDef)}
         returned = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
         parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
         if parts and all(
@@ -339,7 +327,7 @@ def factories(tree: ast.AST) -> set[str]:
 
 def made_by(tree: ast.Module, makers: Collection[str]) -> tuple[str, ...]:
     """The names that the cell's top level binds to what these functions give: `step` of `step = make(0.1)`."""
-    bound = (n for n in _statements(tree.body) if isinstance(n, ast.Assign) and len(n.targets) == 1)
+    bound = (n for n in statements_at_top(tree.body) if isinstance(n, ast.Assign) and len(n.targets) == 1)
     return tuple(
         dict.fromkeys(
             n.targets[0].id
@@ -367,7 +355,7 @@ def _handed_over(tree: ast.AST) -> set[str]:
 
 
 def _takes(function: ast.AST) -> bool:
-    name = getattr(function, "attr", getattr(function, "id", ""))
+    name = last_name(function)
     return name in _TAKERS or name.startswith("register_")
 
 
@@ -384,6 +372,4 @@ def uses_jit(tree: ast.AST) -> bool:
 
 
 def _is_jit(node: ast.AST) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id in _JITS
-    return isinstance(node, ast.Attribute) and node.attr in _JITS
+    return last_name(node) in _JITS

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import io
 import keyword
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypeVar
 
-from jitmagic.source.tree import first_line, nodes_of, parsed
+from jitmagic.source.tree import SCOPES, first_line, nodes_of, parsed
 
 N = TypeVar("N", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 _MAGIC = re.compile(r"^([ \t]*)([%!?].*)$", re.M)
 _MASK = "pass  #:magic:"
@@ -60,21 +59,21 @@ class Text:
         self.source = source
         self.plain = masked(source)
 
-    @cached_property
+    @functools.cached_property
     def tree(self) -> ast.Module:
         return parsed(self.plain)
 
-    @cached_property
+    @functools.cached_property
     def lines(self) -> list[str]:
         """Lines with their ends."""
         return self.plain.splitlines(keepends=True)
 
-    @cached_property
+    @functools.cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """What holds each node."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
-    @cached_property
+    @functools.cached_property
     def _starts(self) -> list[int]:
         starts = [0]
         for line in self.lines:
@@ -128,7 +127,7 @@ class Text:
         """The `if` is written as the `elif` of another."""
         return isinstance(node, ast.If) and self.plain.startswith("elif", self.span(node)[0])
 
-    @cached_property
+    @functools.cached_property
     def comments(self) -> list[tuple[int, str]]:
         """Each comment, and where it begins."""
         tokens = tokenize.generate_tokens(io.StringIO(self.plain).readline)
@@ -180,6 +179,17 @@ class Text:
             raise LookupError("no statement holds this")
         return found
 
+    def top(self, node: ast.AST) -> ast.stmt:
+        """The statement at the top of the cell that holds a node, which may be it."""
+        found = [n for n in (node, *self.ancestors(node)) if isinstance(n, ast.stmt)]
+        return found[-1]
+
+    def bound_to(self, node: ast.AST) -> str:
+        """`y` of `y = node`, where that is all that the statement does; nothing for what has no name."""
+        around = self.parents[node]
+        targets = around.targets if isinstance(around, ast.Assign) and around.value is node else []
+        return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
     def function(self, node: ast.AST) -> FunctionNode | None:
         """The innermost function that holds a node."""
         return next((n for n in self.ancestors(node) if isinstance(n, FunctionNode)), None)
@@ -230,7 +240,7 @@ class Text:
             and (getattr(n.func, "attr", None) if method else getattr(n.func, "id", None)) == last
         ]  # fmt: skip
 
-    @cached_property
+    @functools.cached_property
     def names(self) -> frozenset[str]:
         """Every name in the cell: of variables, parameters, functions, classes."""
         found = {n.id for n in nodes_of(self.tree) if isinstance(n, ast.Name)}
@@ -281,10 +291,10 @@ class Edits:
             return self._put(start, end, self._indented(new, start))
         if isinstance(node, ast.expr) and not self._holds_together(node, new):
             new = f"({new})"
-        elif "\n" in new and not in_brackets(new) and not isinstance(_parsed(new), _CLOSED):
+        elif "\n" in new and not in_brackets(new) and not isinstance(expression(new), _CLOSED):
             new = f"({new})" if not self._in_brackets(node) else new
         outer = self.text.bracketed(node)
-        if isinstance(_parsed(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
+        if isinstance(expression(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
             *outer
         ):
             start, end = outer  # it needs no brackets
@@ -293,37 +303,26 @@ class Edits:
     def statements(self, first: ast.stmt, new: str, last: ast.stmt | None = None) -> Edits:
         """Source at the margin in the place of statements that follow each other; a blank line above a `def`."""
         start, end = self.text.span(first)[0], self.text.span(last or first)[1]
-        self._must_be_alone(first, start)
+        line, lead = self._lead(first)
         if not new.strip():
             return self.remove(first, last)
         new = self._indented(new.strip("\n"), start)
-        line = self.text.line_start(first)
         if new.startswith("def ") and self.text.siblings(first)[1] and self.text.above(first) == line:
             if self.text.plain[:line].rpartition("\n")[0].rpartition("\n")[2].strip():
-                return self._put(line, end, f"\n{self.text.plain[line:start]}{new}")
+                return self._put(line, end, f"\n{lead}{new}")
         return self._put(start, end, new)
 
     def before(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin above a statement, below its comments."""
-        start = self.text.span(statement)[0]
-        self._must_be_alone(statement, start)
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        prefix = self.text.plain[line:start]
-        return self._insert(line, shifted(new.strip("\n") + "\n", "", prefix, first=True))
+        line, lead = self._lead(statement)
+        return self._insert(line, shifted(new.strip("\n") + "\n", "", lead, first=True))
 
     def after(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin below a statement."""
-        start, end = self.text.span(statement)
-        self._must_be_alone(statement, start)
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        prefix = self.text.plain[line:start]
-        below = self.text.plain.find("\n", end) + 1
-        code = shifted(new.strip("\n") + "\n", "", prefix, first=True)
-        return (
-            self._insert(below, code)
-            if below
-            else self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
-        )
+        code = shifted(new.strip("\n") + "\n", "", self._lead(statement)[1], first=True)
+        if below := self.text.plain.find("\n", self.text.span(statement)[1]) + 1:
+            return self._insert(below, code)
+        return self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
 
     def remove(self, first: ast.stmt, last: ast.stmt | None = None) -> Edits:
         """Statements taken out with their lines; `pass` where a block would be left empty."""
@@ -332,8 +331,7 @@ class Edits:
         count = block.index(last or first) - index + 1
         if count == len(block):
             return self._put(start, end, "pass")
-        self._must_be_alone(first, start)
-        line, below = self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1
+        line, below = self._lead(first)[0], self.text.plain.find("\n", end) + 1
         return self._put(line, below or len(self.text.plain), "")
 
     def insert(self, position: int, new: str) -> Edits:
@@ -342,24 +340,26 @@ class Edits:
 
     def argument(self, call: ast.Call, new: str) -> Edits:
         """One more argument at the end of a call."""
-        start, end = self.text.span(call)
-        code = self.text.plain[start:end]
-        tokens = [
-            t for t in tokenize.generate_tokens(io.StringIO(f"({code}\n)").readline)
-            if t.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER)
-        ]  # fmt: skip
-        last = tokens[-3]  # before its closing bracket, and ours
-        lines = code.splitlines(keepends=True)
-        row, column = last.end
-        place = start + sum(map(len, lines[: row - 1])) + column - (row == 1)
-        return self._insert(
-            place, new if last.string == "(" else f"{' ' if last.string == ',' else ', '}{new}"
-        )
+        return self.last(self.text.plain.index("(", self.text.span(call.func)[1]), new)
+
+    def last(self, opening: int, new: str) -> Edits:
+        """One part more before the bracket that closes the one at a position."""
+        code, depth, last = self.text.plain[opening:], 0, "("
+        lines, end = code.splitlines(keepends=True), 0
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type == tokenize.OP:
+                depth += (token.string in "([{") - (token.string in ")]}")
+            if not depth:
+                break
+            if token.type not in (tokenize.COMMENT, tokenize.NL):
+                (row, column), last = token.end, token.string
+                end = sum(map(len, lines[: row - 1])) + column
+        return self._insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
 
     def undecorate(self, decorator: ast.expr) -> Edits:
         """A decorator taken off, with its line."""
-        start, end = self.text.span(decorator)
-        return self._put(self.text.plain.rfind("\n", 0, start) + 1, self.text.plain.find("\n", end) + 1, "")
+        below = self.text.plain.find("\n", self.text.span(decorator)[1]) + 1
+        return self._put(self.text.line_start(decorator), below, "")
 
     def add(self, other: Edits) -> Edits:
         """The changes of another set of the same text too. Raises CannotEdit where two of them meet."""
@@ -433,10 +433,13 @@ class Edits:
         lead = self.text.plain[line:start]
         return shifted(new, "", lead if not lead.strip() else "")
 
-    def _must_be_alone(self, statement: ast.stmt, start: int) -> None:
-        line = self.text.plain.rfind("\n", 0, start) + 1
-        if self.text.plain[line:start].strip():
+    def _lead(self, statement: ast.stmt) -> tuple[int, str]:
+        """Where the line of a statement begins, and what indents it. Raises CannotEdit where others share the line."""
+        line = self.text.line_start(statement)
+        lead = self.text.plain[line : self.text.span(statement)[0]]
+        if lead.strip():
             raise CannotEdit("the statement shares its line")
+        return line, lead
 
     def _holds_together(self, node: ast.expr, new: str) -> bool:
         """The source means the new expression at the place of the node, not one that takes in its neighbours."""
@@ -478,7 +481,7 @@ def _without_comment(line: str) -> str:
 
 def _dumped(code: str) -> str:
     """The tree of an expression as text; nothing where it is none."""
-    tree = _parsed(code)
+    tree = expression(code)
     return ast.dump(tree) if tree else ""
 
 
@@ -494,8 +497,9 @@ def in_brackets(code: str) -> bool:
         return False
 
 
-def _parsed(code: str) -> ast.expr | None:
-    """The expression a text is; nothing where it is none."""
+@functools.lru_cache(maxsize=512)
+def expression(code: str) -> ast.expr | None:
+    """The tree of an expression, None where it is none."""
     try:
         return ast.parse(f"({code}\n)", mode="eval").body
     except SyntaxError:

@@ -79,12 +79,7 @@ class Turns:
     @property
     def names(self) -> frozenset[str]:
         """The names that an iteration binds in its head."""
-        return frozenset(n for c in self.columns for n in names_of(c.target))
-
-
-def names_of(target: ast.expr) -> list[str]:
-    """The names that a target binds."""
-    return [n.id for n in in_order(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        return frozenset(n for c in self.columns for n in scope.stores(c.target))
 
 
 def _columns(target: ast.expr, looped: ast.expr) -> Iterator[Column]:

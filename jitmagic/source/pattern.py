@@ -9,12 +9,11 @@ needed, and the modules as the notebook calls them.
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitmagic.source.edits import Edits, Text, in_brackets, in_order, indented, shifted
+from jitmagic.source.edits import Edits, Text, expression, in_brackets, in_order, indented, shifted
 from jitmagic.source.modules import Modules
 
 _HOLE, _REST = "_hole_", "_rest_"
@@ -236,15 +235,6 @@ def stripped(code: str) -> str:
     ):
         return stripped(text[1:-1])
     return text
-
-
-@functools.lru_cache(maxsize=512)
-def expression(code: str) -> ast.expr | None:
-    """The tree of an expression, None where it is none."""
-    try:
-        return ast.parse(f"({code}\n)", mode="eval").body
-    except SyntaxError:
-        return None
 
 
 def call_of(function: str, *arguments: str) -> str:

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from jitmagic.source.edits import FunctionNode, Text, in_order
+from jitmagic.source.tree import SCOPES
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STATIC_ATTRIBUTES = frozenset(
     ("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding")
@@ -50,8 +50,7 @@ def _loads(node: ast.AST) -> Iterator[str]:
 
 
 def _free(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
-    a = node.args
-    own = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None}
+    a, own = node.args, set(parameters_of(node))
     body = node.body if isinstance(node.body, list) else [node.body]
     outer = {
         n for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)) for n in x.names
@@ -171,11 +170,7 @@ def traced_names(
     """Names inside a function that may hold traced values: its parameters and what is computed from them. `jax` are
     the notebook's names for jax and its modules."""
     tree = parse(function)
-    traced: set[str] = set()
-    for n in ast.walk(tree):
-        if isinstance(n, ast.arguments):
-            traced |= {x.arg for x in (*n.posonlyargs, *n.args, *n.kwonlyargs, n.vararg, n.kwarg) if x}
-    traced -= set(static)
+    traced = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} - set(static)
     while True:
         more = {name for name, value in _bindings(tree) if _traced(value, traced)} - set(static) - traced
         # What only jax makes is an array inside a trace, whatever it is made from.
@@ -242,8 +237,7 @@ def live_after(text: Text, statement: ast.stmt) -> set[str]:
         for inner in text.own(scope, *_FUNCTIONS):
             if inner is not scope and inner not in inside:
                 found |= loads(inner)
-        found |= {n for s in text.own(scope, ast.Global) for n in s.names}
-        found |= {n for s in text.own(scope, ast.Nonlocal) for n in s.names}
+        found |= outer_names(scope)
     return found
 
 
@@ -263,10 +257,8 @@ def bound_before(text: Text, statement: ast.stmt) -> set[str]:
     scope = text.function(statement)
     if scope is None:
         return set()
-    outer = {n for s in text.own(scope, ast.Global) for n in s.names}
-    outer |= {n for s in text.own(scope, ast.Nonlocal) for n in s.names}
     above = {n for s in _statements_above(text, scope, statement) for n in stores(s)}
-    return above | outer | set(parameters_of(scope))
+    return above | outer_names(scope) | set(parameters_of(scope))
 
 
 def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> Iterator[ast.AST]:
@@ -278,7 +270,7 @@ def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> I
             yield node.target
         elif isinstance(node, ast.With):
             yield from (item.optional_vars for item in node.items if item.optional_vars is not None)
-        elif isinstance(node, _SCOPES) or not hasattr(node, "body"):
+        elif isinstance(node, SCOPES) or not hasattr(node, "body"):
             yield node
 
 

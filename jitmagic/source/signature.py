@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import keyword as words
-import tokenize
 from collections.abc import Mapping, Sequence
 
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, shifted
@@ -38,16 +36,8 @@ def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
     if a.kwarg is not None:
         edits.insert(text.plain.rindex("**", opening, text.span(a.kwarg)[0]), f"{new}, ")
     else:
-        _insert_last(edits, opening, new)
+        edits.last(opening, new)
     return keyword
-
-
-def take_first(edits: Edits, function: FunctionNode, names: Sequence[str]) -> None:
-    """Parameters more, before those that there are."""
-    text = edits.text
-    opening = text.plain.index("(", text.offset(function.lineno, function.col_offset)) + 1
-    others = any(isinstance(n, ast.arg) for n in ast.walk(function.args))
-    edits.insert(opening, ", ".join(names) + ", " * others)
 
 
 def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: bool = False) -> None:
@@ -57,9 +47,8 @@ def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: 
 
 def pass_all(edits: Edits, call: ast.Call, given: Mapping[str, str], *, keyword: bool = False) -> None:
     """As `pass_to`, for several parameters."""
-    opening = edits.text.plain.index("(", edits.text.span(call.func)[1])
     by_name = keyword or call.keywords
-    _insert_last(edits, opening, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
+    edits.argument(call, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
 
 
 def name_for(place: str) -> str:
@@ -73,27 +62,13 @@ def name_for(place: str) -> str:
     return name if name.isidentifier() and not words.iskeyword(name) else ""
 
 
-def replace_argument(edits: Edits, call: ast.Call, node: ast.expr, new: Mapping[str, str]) -> None:
+def replace_argument(edits: Edits, node: ast.expr, new: Mapping[str, str]) -> None:
     """Other arguments, by the names of their parameters, in the place of one."""
-    keyword = next((k for k in call.keywords if k.value is node), None)
-    codes = [f"{name}={code}" if keyword is not None else code for name, code in new.items()]
-    edits.replace(keyword or node, codes[0])
+    around = edits.text.parents[node]
+    named = isinstance(around, ast.keyword)
+    codes = [f"{name}={code}" if named else code for name, code in new.items()]
+    edits.replace(around if named else node, codes[0])
     edits.insert(edits.text.bracketed(node)[1], "".join(f", {code}" for code in codes[1:]))
-
-
-def _insert_last(edits: Edits, opening: int, new: str) -> None:
-    """One part more before the bracket that closes the one at a position."""
-    code, depth, last = edits.text.plain[opening:], 0, "("
-    lines, end = code.splitlines(keepends=True), 0
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        if token.type == tokenize.OP:
-            depth += (token.string in "([{") - (token.string in ")]}")
-        if not depth:
-            break
-        if token.type not in (tokenize.COMMENT, tokenize.NL):
-            (row, column), last = token.end, token.string
-            end = sum(map(len, lines[: row - 1])) + column
-    edits.insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
 
 
 def give_back(edits: Edits, function: FunctionNode, names: Sequence[str]) -> bool:

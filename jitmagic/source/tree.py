@@ -19,6 +19,7 @@ Span = tuple[int, int, int, int]
 
 Position = tuple[int | None, int | None, int | None, int | None]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 T = TypeVar("T")
 
 _KEPT_FILES = 64

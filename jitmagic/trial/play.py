@@ -6,11 +6,11 @@ import ast
 import contextlib
 import itertools
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic.source.cell import bound_names
+from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import parsed
 from jitmagic.trial import quiet
@@ -104,17 +104,8 @@ def _run(
                 ran.shown.append(painter.draw(value))
         else:
             exec(compile(ast.Module([statement], []), file, "exec"), namespace)
-        if names := list(_bound(statement)):
+        if names := [n for s in statements_at_top([statement]) for n in bound_names(s)]:
             bound(names)
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    yield from bound_names(statement)
-    for name in ("body", "orelse", "finalbody"):
-        for inner in (
-            getattr(statement, name, ()) if not isinstance(statement, ast.FunctionDef | ast.ClassDef) else ()
-        ):
-            yield from _bound(inner)
 
 
 def _settle() -> None:

@@ -28,6 +28,8 @@ from jitmagic import patches
 from jitmagic.interrupts import deferred
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
+from jitmagic.state.values import is_user_file
+from jitmagic.tracing import ledger
 from jitmagic.trial import budget
 from jitmagic.trial.whose_run import STATE, plainly
 
@@ -302,8 +304,6 @@ def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
 
 def _is_asked_by_user(frame: types.FrameType | None) -> bool:
     """The call comes from the user's code, maybe through a library, and not from jax or from us."""
-    from jitmagic.state.values import is_user_file
-
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] in ("jax", "jaxlib", "jitmagic", "importlib"):
@@ -456,8 +456,6 @@ def _callbacks_done() -> None:
 
 def is_ours() -> bool:
     """What runs now is a run of ours: its output is held back, or it is marked as unasked for."""
-    from jitmagic.tracing import ledger
-
     return _streams.held() or ledger.is_unasked()
 
 

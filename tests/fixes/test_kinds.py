@@ -11,6 +11,7 @@ import jax
 import pytest
 
 from jitmagic.fixes.options import declarations
+from jitmagic.fixes.search import with_imports
 from jitmagic.report import Fix
 from jitmagic.source.edits import Text
 from jitmagic.source.modules import Modules
@@ -79,6 +80,13 @@ def test_empty_list_says_that_nothing_is_static_any_more() -> None:
     fixes = corrections("def f(x, c):\n    return x * c['s']\n", ("f(1.0, {'s': 0.5})",), static=("c",))
     assert {f.static_argnames for kind, f in fixes if kind == "unhashable-static"} == {()}
     assert fixes[0][1].applicability == "safe" and fixes[0][1].cell is None
+
+
+def test_function_that_is_returned_is_told_without_a_correction() -> None:
+    cell = (
+        "def f(x, y):\n    slope = x @ y\n    def g(t):\n        return slope * t + y\n    return g, slope\n"
+    )
+    assert [f.title for _, f in corrections(cell, ("f(jnp.ones(2), jnp.ones(2))",))] == ["none"]
 
 
 def test_object_that_the_function_writes_into_is_not_registered() -> None:
@@ -180,7 +188,7 @@ def _declared(cell: str, static: list[str], names: dict[str, Any]) -> str:
     text, modules = Text(cell), Modules.of(names)
     found = declarations.declaration_of(text, "f")
     spec = {**found.given, "static_argnums": [], "static_argnames": static}
-    return declarations.with_imports(text, modules, found, spec)
+    return with_imports(declarations.written(text, modules, found, spec).result(), modules)
 
 
 def test_what_static_arguments_need_is_imported() -> None:

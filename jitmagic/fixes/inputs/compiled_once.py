@@ -73,7 +73,7 @@ def _before_loop(spot: Spot, jit: ast.Call) -> Iterator[Edits]:
 def _at_the_top(spot: Spot, jit: ast.Call) -> Iterator[Edits]:
     """`jit(lambda v: v * k)(x)` as `compiled(x, k)`, with `compiled = jit(lambda v, k: v * k)` at the top."""
     edits, statement = spot.edits(), spot.text.statement(jit)
-    top = _top(spot, jit)
+    top = spot.text.top(jit)
     applied = _applied(spot, jit, top)
     above, captured, by_name = _closed(spot, edits, jit, top)
     code = edits.code(jit)
@@ -95,7 +95,7 @@ def _at_the_top(spot: Spot, jit: ast.Call) -> Iterator[Edits]:
 def _moved(spot: Spot, function: FunctionNode, *, static: bool = False) -> Iterator[Edits]:
     """`@jax.jit def step(x)` inside a function as one at the top, with what it reads there as arguments."""
     text, edits = spot.text, spot.edits()
-    top, (decorator,) = _top(spot, function), function.decorator_list
+    top, (decorator,) = text.top(function), function.decorator_list
     captured = _captured(spot, function, top)
     if any(c.is_function for c in captured) or static and not captured:
         return
@@ -234,15 +234,11 @@ def _map_over_own(spot: Spot, edits: Edits, jit: ast.Call, function: ast.AST, ow
 
 def _applied(spot: Spot, jit: ast.Call, top: ast.stmt) -> list[tuple[ast.Call, ast.expr]]:
     """Calls of the compiled function, each with the node that stands for it. Raises CannotEdit."""
-    parent, statement = spot.text.parents[jit], spot.text.statement(jit)
+    parent = spot.text.parents[jit]
     if isinstance(parent, ast.Call) and parent.func is jit:
         return [(parent, jit)]
-    if (
-        isinstance(statement, ast.Assign)
-        and statement.value is jit
-        and isinstance(statement.targets[0], ast.Name)
-    ):
-        return _calls_of(spot, statement.targets[0].id, top)
+    if name := spot.text.bound_to(jit):
+        return _calls_of(spot, name, top)
     raise CannotEdit("the compiled function goes elsewhere")
 
 
@@ -270,14 +266,6 @@ def _calls_of(spot: Spot, name: str, top: ast.AST) -> list[tuple[ast.Call, ast.e
 def _pass(edits: Edits, call: ast.Call, captured: Sequence[Captured], *, by_name: bool) -> None:
     if captured:
         signature.pass_all(edits, call, {c.name: c.value for c in captured}, keyword=by_name)
-
-
-def _top(spot: Spot, node: ast.AST) -> ast.stmt:
-    """The statement at the top of the cell in which a node stands."""
-    return next(
-        n for n in (node, *spot.text.ancestors(node))
-        if isinstance(n, ast.stmt) and spot.text.parents[n] is spot.text.tree
-    )  # fmt: skip
 
 
 def _above(edits: Edits, top: ast.stmt, code: str) -> Edits:

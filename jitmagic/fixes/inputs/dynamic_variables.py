@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from jitmagic.evidence import Variable
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.inputs.read_values import is_number
 from jitmagic.rules.base import root
@@ -14,11 +13,11 @@ from jitmagic.rules.words import listed
 
 def dynamic_constants(spot: Spot) -> Iterator[Change]:
     """What is told of and whatever else changes; then what is told of alone, or the variables that hold it."""
-    numbers = {v.path: v for v in _variables(spot) if is_number(v) and v.role == "constant"}
+    numbers = {v.path: v for v in spot.evidence.variables if is_number(v) and v.role == "constant"}
     told = [n for n in spot.names if n in numbers]
     changing = [p for p, v in numbers.items() if p not in told and (v.stale or v.rebound)]
     arrays = [p for p, v in numbers.items() if p not in told + changing and v.type == "array"]
-    alone = spot.evidence is not None and spot.evidence.dynamic_inputs == 0
+    alone = spot.evidence.dynamic_inputs == 0
     every = told + changing
     yield from _declared(spot, every + arrays if alone else every, every, told, [root(p) for p in every])
 
@@ -26,10 +25,9 @@ def dynamic_constants(spot: Spot) -> Iterator[Change]:
 def dynamic_state(spot: Spot) -> Iterator[Change]:
     """All that the function writes, with the numbers that it reads beside it in the same objects, which later calls
     may find changed; then what it writes alone, and what is told of alone."""
-    writes = spot.evidence.writes if spot.evidence is not None else ()
     # What the function adds is not there before its first call, when the declaration is read; the list is.
     added = _container if spot.declared_dyn else (lambda path: "")
-    paths = {w.path: w.path if w.action != "added" else added(w.path) for w in writes}
+    paths = {w.path: w.path if w.action != "added" else added(w.path) for w in spot.evidence.writes}
     every = [p for p in paths.values() if p]
     beside = [p for p in _read_beside(spot, every) if p not in every]
     yield from _declared(
@@ -41,7 +39,7 @@ def _read_beside(spot: Spot, written: Sequence[str]) -> list[str]:
     """Attributes that the function takes from the objects that it writes to, but for methods; and the numbers in them
     that are known."""
     objects = {p.rpartition(".")[0] for p in written if "." in p}
-    known = {v.path: is_number(v) for v in _variables(spot)}
+    known = {v.path: is_number(v) for v in spot.evidence.variables}
     found = [p for p, number in known.items() if number and p.rpartition(".")[0] in objects]
     function = spot.text.definition(spot.function)
     nodes = list(ast.walk(function)) if function is not None else []
@@ -55,8 +53,7 @@ def _read_beside(spot: Spot, written: Sequence[str]) -> list[str]:
 
 def dynamic_containers(spot: Spot) -> Iterator[Change]:
     """The lists and dicts that the function adds to, with all else that it writes."""
-    writes = spot.evidence.writes if spot.evidence is not None else ()
-    every = [w.path if w.action != "added" else _container(w.path) for w in writes]
+    every = [w.path if w.action != "added" else _container(w.path) for w in spot.evidence.writes]
     yield from _declared(spot, [p for p in every if p])
 
 
@@ -68,17 +65,13 @@ def _container(path: str) -> str:
 def dynamic_attributes(spot: Spot) -> Iterator[Change]:
     """The numbers in an object that jax cannot take."""
     yield from _declared(
-        spot, [v.path for v in _variables(spot) if is_number(v) and root(v.path) in spot.names]
+        spot, [v.path for v in spot.evidence.variables if is_number(v) and root(v.path) in spot.names]
     )
-
-
-def _variables(spot: Spot) -> Sequence[Variable]:
-    return spot.evidence.variables if spot.evidence is not None else ()
 
 
 def _declared(spot: Spot, *lists: Sequence[str]) -> Iterator[Change]:
     """Each list with what is dynamic without a declaration, which a declaration has to name too."""
-    own = [v.path for v in _variables(spot) if v.role == "dynamic" and not v.path.startswith("<")]
+    own = [v.path for v in spot.evidence.variables if v.role == "dynamic" and not v.path.startswith("<")]
     kept = [] if spot.declared_dyn else own
     for paths in dict.fromkeys(tuple(dict.fromkeys((*kept, *x))) for x in lists if x):
         yield Change(f"make {listed(paths)} dynamic", dyn=paths)

@@ -10,7 +10,7 @@ from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source import passing, scope
 from jitmagic.source.edits import Edits, FunctionNode
-from jitmagic.state.adapters import FOLLOWING_ARGUMENTS, VARIABLES
+from jitmagic.state.adapters import FOLLOWING_ARGUMENTS, OWN_JITS, VARIABLES
 
 
 def followed_arguments(spot: Spot) -> Iterator[Change]:
@@ -66,6 +66,20 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
             edits,
             sure=False,
         )
+
+
+def own_jits(spot: Spot) -> Iterator[Change]:
+    """`bm.jit` for each `jax.jit` of a cell, where the notebook has such a framework."""
+    packages = {full.partition(".")[0] for full in spot.modules.names.values()}
+    plain = [
+        n for n in spot.text.within(spot.text.tree, ast.Name, ast.Attribute) if spot.full(n) == "jax.jit"
+    ]
+    for own in OWN_JITS:
+        if plain and own.partition(".")[0] in packages:
+            edits, name = spot.edits(), spot.modules.spelled(own)
+            for node in plain:
+                edits.replace(node, name)
+            yield Change(f"compile with `{name}`, which follows variables", edits)
 
 
 def _decorated(spot: Spot, function: FunctionNode, decorator: str) -> Edits:

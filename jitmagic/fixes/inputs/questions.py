@@ -1,13 +1,15 @@
-"""What a function asks of the world outside (the clock, an iterator, a queue), asked before each call and passed."""
+"""What a function asks of the world outside (the clock, an iterator, a queue) or draws, asked before each call and
+passed."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from jitmagic.fixes.change import Change, Claim, Spot, Tag
 from jitmagic.source import passing, scope
-from jitmagic.source.edits import CannotEdit, FunctionNode
+from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
 from jitmagic.source.modules import dotted, last_name
 
 BLOCKING = frozenset(("queue", "input", "process"))
@@ -17,39 +19,49 @@ ONCE = frozenset(("file", "iterator"))
 _TAKERS = frozenset("next pop popleft popitem get_nowait readline send".split())
 _NAMES = {
     "time": "now", "perf_counter": "now", "now": "now", "next": "item", "getenv": "setting", "environ": "setting",
-    "open": "contents", "input": "answer",
+    "open": "contents", "input": "answer", "normal": "noise", "randn": "noise", "standard_normal": "noise",
+    "gauss": "noise", "uniform": "u", "rand": "u", "random": "u", "choice": "chosen", "permutation": "order",
+    "randint": "number", "integers": "number",
 }  # fmt: skip
+"""What a parameter is called that takes the answer."""
 
 
 def questions(spot: Spot) -> Iterator[Change]:
     """The question, with what is made of it alone, becomes an argument that each call passes."""
     main = passing.definition_of(spot.text, spot.function)
-    silent = spot.evidence.silent if spot.evidence is not None else None
-    asked = {e.what for e in (silent.effects if silent is not None else ())}
-    for question in _questions(spot, main):
-        for static in (False, True) if not asked & BLOCKING else ():
-            yield from _passed(spot, main, question, static=static)
-        if asked & (BLOCKING | ONCE):
-            yield from _passed(spot, main, question, untried=True)
-
-
-def _questions(spot: Spot, main: FunctionNode) -> list[ast.expr]:
-    """The asking expression and those around it that read nothing local but parameters: the largest first that reads
-    no parameter either, and so can be asked anywhere."""
-    on_line = [n for n in spot.text.within(main, ast.Call, ast.Subscript) if n.lineno == spot.line]
-    names = {n.partition("(")[0] for n in spot.names}
-    asked = (
-        [n for n in on_line if any(_mentions(n, name) for name in names)]
-        or on_line
-        or _leading_to(spot, main)
-    )
+    kinds, asked = {e.what for e in spot.silent.effects}, asking(spot, main)
     if spot.writes:  # of what changes, only what is taken out is an answer
         asked = [n for n in asked if isinstance(n, ast.Call) and last_name(n.func) in _TAKERS]
+    ways = [(False, False), (True, False)] if not kinds & BLOCKING else []
+    ways += [(False, True)] if kinds & (BLOCKING | ONCE) else []
+    for question in around(spot, main, asked):
+        for static, untried in ways:
+            with contextlib.suppress(CannotEdit):
+                name, edits, later = as_argument(spot, main, question)
+                yield Change(
+                    f"pass `{spot.code(question)}` as an argument at each call", edits, later,
+                    static=(name,) if static else (), claim=Claim("new"), sure=False,
+                    tags=frozenset((Tag.UNTRIED,) if untried else ()),
+                )  # fmt: skip
+
+
+def asking(spot: Spot, main: FunctionNode) -> list[ast.expr]:
+    """What asks on the line, by its name if it is named; else the calls in the function of the helpers on the way to
+    the line."""
+    on_line = [n for n in spot.text.within(main, ast.Call, ast.Subscript) if n.lineno == spot.line]
+    names = {n.partition("(")[0] for n in spot.names}
+    named = [n for n in on_line if any(_mentions(n, name) for name in names)]
+    return [*(named or on_line or _leading_to(spot, main))]
+
+
+def around(spot: Spot, main: FunctionNode, asked: Sequence[ast.expr]) -> list[ast.expr]:
+    """The smallest of these and the expressions around it that read nothing local but parameters: the largest first
+    that reads no parameter either, and so can be asked anywhere."""
     if not asked:
         return []
     parameters = set(scope.parameters_of(main))
     local = scope.local_names(main) - parameters
-    node: ast.AST = min(asked, key=lambda n: len(spot.code(n)))
+    node: ast.AST = smallest(spot, asked)
     found: list[ast.expr] = []
     while isinstance(node, ast.expr | ast.keyword):
         if isinstance(node, ast.expr) and not scope.loads(node) & local:
@@ -60,12 +72,17 @@ def _questions(spot: Spot, main: FunctionNode) -> list[ast.expr]:
     return [*reversed(free), *(n for n in found if n not in free)]
 
 
+def smallest(spot: Spot, nodes: Sequence[ast.expr]) -> ast.expr:
+    """The node with the shortest source."""
+    return min(nodes, key=lambda n: len(spot.code(n)))
+
+
 def _mentions(node: ast.AST, name: str) -> bool:
     found = (dotted(n) for n in ast.walk(node))
     return any(f == name or f.startswith(f"{name}.") for f in found if f)
 
 
-def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.expr]:
+def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.Call]:
     """Calls in the function of the helpers on the way to the line."""
     helper = spot.outermost
     if helper is None or helper is main:
@@ -76,27 +93,21 @@ def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.expr]:
     return [c for c in calls if isinstance(c, ast.Call)]
 
 
-def _passed(
-    spot: Spot, main: FunctionNode, question: ast.expr, *, static: bool = False, untried: bool = False
-) -> Iterator[Change]:
+def as_argument(
+    spot: Spot, main: FunctionNode, node: ast.expr, *, once: bool = False
+) -> tuple[str, Edits, tuple[str, ...]]:
+    """A parameter in the place of an expression that each call passes: its name, and the changes of the cell and of
+    later cells. `once`: the expression is made below the function. Raises CannotEdit."""
     text, edits = spot.text, spot.edits()
-    statement, code = text.statement(question), spot.code(question)
-    target = (
-        statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is question else None
-    )
-    bound = target.id if isinstance(target, ast.Name) else ""
+    bound, code = text.bound_to(node), spot.code(node)
     if bound and bound not in scope.parameters_of(main):
-        name, _ = bound, edits.remove(statement)
+        name, _ = bound, edits.remove(text.statement(node))
     else:
-        words = (_NAMES[w] for n in ast.walk(question) if (w := last_name(getattr(n, "func", n))) in _NAMES)
-        name = spot.fresh(next(words, "value"), f"new_{bound}" if bound else "value")
-        edits.replace(question, name)
-    try:
-        later = passing.pass_down(edits, spot.later, [main], [passing.Passed(name, code)], spot.modules)
-    except CannotEdit:
-        return
-    tags = frozenset((Tag.UNTRIED,)) if untried else frozenset[Tag]()
-    title = f"pass `{code}` as an argument at each call"
-    yield Change(
-        title, edits, later, static=(name,) if static else (), claim=Claim("new"), sure=False, tags=tags
-    )
+        called = (last_name(getattr(n, "func", n)) for n in ast.walk(node))
+        words = [_NAMES[w] for w in called if w in _NAMES] or ["value"]
+        name = spot.fresh(*words, f"new_{bound}" if bound else "value")
+        edits.replace(node, name)
+    if once:
+        edits.after(text.top(main), f"{name} = {code}")
+    new = passing.Passed(name, name if once else code)
+    return name, edits, passing.pass_down(edits, spot.later, [main], [new], spot.modules)

@@ -10,7 +10,7 @@ from jitmagic.fixes.change import Change, Spot
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source import passing, scope, signature
-from jitmagic.source.edits import Edits, Text
+from jitmagic.source.edits import Text
 
 
 def read_values(spot: Spot) -> Iterator[Change]:
@@ -33,13 +33,12 @@ def left_out(spot: Spot) -> Iterator[Change]:
     function = passing.definition_of(spot.text, spot.function)
     for name, default in scope.defaults_of(function).items():
         if name in spot.names and isinstance(default, ast.Name | ast.Attribute):
-            edits, later, path = spot.edits(), [], spot.code(default)
-            for there in (edits, *(Edits(Text(s)) for s in spot.later)):
+            cells, path = spot.cells(), spot.code(default)
+            for there in cells:
                 for call in there.text.calls(spot.function):
                     if signature.argument_of(call, function, name) is None:
                         signature.pass_to(there, call, name, path, keyword=True)
-                later.append(there.result())
-            yield Change(f"pass `{path}` at each call", edits, tuple(later[1:]))
+            yield Change.of_cells(f"pass `{path}` at each call", cells)
 
 
 def _compiled_again(spot: Spot) -> Iterator[Change]:
@@ -68,8 +67,7 @@ def _word(known: Mapping[str, Variable]) -> str:
 
 def _told(spot: Spot) -> dict[str, Variable]:
     """The variables that the finding names, by path."""
-    variables = spot.evidence.variables if spot.evidence is not None else ()
-    known = {v.path: v for v in variables if v.role == "constant"}
+    known = {v.path: v for v in spot.evidence.variables if v.role == "constant"}
     stale = {p: v for p, v in known.items() if v.stale and p in spot.names}
     return stale or {p: known[p] for p in spot.names if p in known}
 
@@ -95,7 +93,7 @@ def _taken(spot: Spot, paths: Sequence[str], static: str = "") -> Iterator[Chang
         new.append(passing.Passed(name, path))
         for node in nodes if name != path else ():
             edits.replace(node, name)
-    by_name = bool(static and spot.evidence is not None and spot.evidence.options.static_argnums)
+    by_name = bool(static and spot.evidence.options.static_argnums)
     later = passing.pass_down(edits, spot.later, takers, new, spot.modules, by_name=by_name)
     names = [p.name for p in new]
     if static:

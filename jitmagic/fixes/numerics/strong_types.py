@@ -12,7 +12,6 @@ from jitmagic.rules.words import listed
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
-from jitmagic.source.signature import argument_of
 
 FEWER = Claim(fewer="traces")
 
@@ -26,13 +25,12 @@ def strong_starts(spot: Spot) -> Iterator[Change]:
         for leaf in leaves.values():
             change(spot, cells, leaf)
         if any(cells):
-            yield Change(title, cells[0], tuple(c.result() for c in cells[1:]), claim=FEWER)
+            yield Change.of_cells(title, cells, claim=FEWER)
 
 
 def _arrays_later(spot: Spot) -> dict[str, Leaf]:
     """Strong forms of the culprits, and the other numbers that come back as arrays: jax keeps an entry for each."""
-    calls = spot.evidence.calls if spot.evidence is not None else ()
-    leaves = [x for call in calls for x in call.leaves if not x.static]
+    leaves = [x for x in spot.every_leaf if not x.static]
     numbers = {x.path for x in leaves if x.kind == "scalar"}
     return {
         x.path: x for x in leaves
@@ -40,22 +38,9 @@ def _arrays_later(spot: Spot) -> dict[str, Leaf]:
     }  # fmt: skip
 
 
-def _given(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> list[tuple[Edits, ast.expr]]:
-    """What the calls pass for the parameter of a leaf."""
-    function = spot.text.definition(spot.function)
-    if function is None:
-        return []
-    passed = (
-        (cell, argument_of(call, function, leaf.argument, bound="." in spot.function))
-        for cell in cells
-        for call in cell.text.calls(spot.function)
-    )
-    return [(cell, node) for cell, node in passed if node is not None]
-
-
 def _written(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:
     """`jnp.float32(...)` around the number where the cells write it, into a name or a display that is passed."""
-    given = _given(spot, cells, leaf)
+    given = [(cell, node) for cell, node, _ in spot.given(cells, leaf.argument)]
     names = {node.id for _, node in given if isinstance(node, ast.Name)}
     bound = [
         (cell, s.value) for cell in cells for s in cell.text.tree.body
@@ -101,6 +86,6 @@ def _converted(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:
     form = f"jnp.{leaf.dtype}($x)" if leaf.shape == () else f"jnp.asarray($x, jnp.{leaf.dtype})"
     if leaf.path != leaf.argument:
         form = "jax.tree.map(lambda v: jnp.asarray(v, jnp.result_type(v)), $x)"
-    for cell, node in _given(spot, cells, leaf):
+    for cell, node, _ in spot.given(cells, leaf.argument):
         if not (isinstance(node, ast.Call) and last_name(node.func) in (leaf.dtype, "map")):
             cell.replace(node, spot.write(form, cell, x=node))

@@ -33,10 +33,7 @@ _PYTHON = f"float if {_FLOAT} else int"
 
 def type_tests(spot: Spot) -> Iterator[Change]:
     """The tests of types on the line, or those that the trace is known to answer differently."""
-    told = (
-        spot.evidence.silent.tests if spot.evidence is not None and spot.evidence.silent is not None else ()
-    )
-    sources = {t.where.source for t in told if t.where is not None}
+    sources = {t.where.source for t in spot.silent.tests if t.where is not None}
     lines = [n for n, line in enumerate(spot.text.lines, 1) if n == spot.line or line.strip() in sources]
     for line in lines:
         for form in ("", *_OTHERS):

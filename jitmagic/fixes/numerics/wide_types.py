@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.numerics.type_tests import tested
 from jitmagic.source import scope, signature
-from jitmagic.source.edits import FunctionNode
 
 NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 FLOATS = Claim("covers", "the same numbers, in floats of seven digits")
@@ -21,7 +20,7 @@ LIMIT = 2**31
 def narrow_types(spot: Spot) -> Iterator[Change]:
     """The 32-bit type that jax gives anyway, by its name."""
     edits = spot.edits()
-    for node in spot.text.within(_function(spot), ast.Attribute, ast.Name, ast.Constant):
+    for node in spot.text.within(spot.definition, ast.Attribute, ast.Name, ast.Constant):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str) and node.value in NARROW:
                 edits.replace(node, spot.code(node).replace(node.value, NARROW[node.value]))
@@ -33,17 +32,9 @@ def narrow_types(spot: Spot) -> Iterator[Change]:
         yield Change("ask for 32 bits, which is what jax computes with here", edits)
 
 
-def _function(spot: Spot) -> FunctionNode:
-    """The function that is checked. Raises LookupError where the cell does not define it."""
-    function = spot.text.definition(spot.function)
-    if function is None:
-        raise LookupError(spot.function)
-    return function
-
-
 def floats_from_the_start(spot: Spot) -> Iterator[Change]:
     """Whole numbers among the arguments as floats; where it has to be, with `/` in place of `//`."""
-    function = _function(spot)
+    function = spot.definition
     bound = scope.stores(scope.body_of(function.body))
     names = [n for n in _arguments(spot) if _kind_of(spot, n) == "i" and n not in bound]
     lines = "".join(spot.write("$$n = jnp.asarray($n, jnp.float32)\n", n=n) for n in names)
@@ -73,19 +64,16 @@ def cut_before_the_call(spot: Spot) -> Iterator[Change]:
     for name in _arguments(spot):
         for template in _cuts(spot, name):
             cells = spot.cells()
-            for cell in cells:
-                for call in cell.text.calls(spot.function):
-                    given = signature.argument_of(call, _function(spot), name, bound="." in spot.function)
-                    if given is not None:
-                        cell.replace(given, spot.write(template, cell, x=given))
+            for cell, given, _ in spot.given(cells, name):
+                cell.replace(given, spot.write(template, cell, x=given))
             title = f"bring `{name}` into 32 bits with NumPy before the call"
-            yield Change(title, cells[0], tuple(c.result() for c in cells[1:]), sure=False)
+            yield Change.of_cells(title, cells, sure=False)
 
 
 def _cuts(spot: Spot, name: str) -> Sequence[str]:
     """What could be done before the call: a remainder that the function takes first, else a conversion."""
     found = [
-        f"($x % {n.right.value!r}).astype(np.int32)" for n in spot.text.within(_function(spot), ast.BinOp)
+        f"($x % {n.right.value!r}).astype(np.int32)" for n in spot.text.within(spot.definition, ast.BinOp)
         if isinstance(n.op, ast.Mod) and spot.code(n.left) == name and isinstance(n.right, ast.Constant)
     ]  # fmt: skip
     if _kind_of(spot, name) == "i":
@@ -95,14 +83,12 @@ def _cuts(spot: Spot, name: str) -> Sequence[str]:
 
 def _arguments(spot: Spot) -> list[str]:
     """The parameters that the finding names."""
-    own = spot.evidence.function.parameters if spot.evidence is not None else ()
-    return [n for n in dict.fromkeys(spot.names) if n in own]
+    return [n for n in dict.fromkeys(spot.names) if n in spot.evidence.function.parameters]
 
 
 def _kind_of(spot: Spot, name: str) -> str:
     """`i` where whole numbers were passed for the parameter, `f` for others; empty where it is none."""
-    calls = spot.evidence.calls if spot.evidence is not None else ()
-    leaf = next((x for call in calls for x in call.leaves if x.argument == name), None)
+    leaf = next(iter(spot.leaves(name)), None)
     if leaf is None:
         return ""
     return "i" if leaf.python_type == "int" or leaf.dtype.startswith(("int", "uint")) else "f"
@@ -110,8 +96,7 @@ def _kind_of(spot: Spot, name: str) -> str:
 
 def wide_arithmetic(spot: Spot) -> Iterator[Change]:
     """jax's switch for 64 bits on top of the cell; not where that only happens to go past something else."""
-    differences = spot.evidence.differences if spot.evidence is not None else ()
-    if any(d.compiler for d in differences) or any(True for _ in tested(spot, spot.line)):
+    if any(d.compiler for d in spot.evidence.differences) or any(True for _ in tested(spot, spot.line)):
         return
     switch = spot.write('jax.config.update("jax_enable_x64", True)\n\n')
     title = "compute with 64 bits from here on: arrays made before keep 32, and GPUs are slower with 64"

@@ -8,24 +8,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from jitmagic.fixes.change import Claim, Shape, Spot
 from jitmagic.rules.base import root
 from jitmagic.source import scope, signature
-from jitmagic.source.edits import Edits, FunctionNode, Text
+from jitmagic.source.edits import Edits, Text
 from jitmagic.source.pattern import atom
 
 SETTINGS = frozenset(("str", "bytes", "function", "builtin_function_or_method", "type", "ufunc", "method"))
 """Types of what a program can only be compiled for."""
 
 
-def function_of(spot: Spot) -> FunctionNode:
-    """The function that is checked. Raises LookupError where the cell does not define it."""
-    found = spot.text.definition(spot.function)
-    if found is None:
-        raise LookupError("the function is not of this cell")
-    return found
-
-
 def arguments(spot: Spot) -> list[str]:
     """Parameters that the finding is about."""
-    names = scope.parameters_of(function_of(spot))
+    names = scope.parameters_of(spot.definition)
     return [n for n in dict.fromkeys(map(root, spot.names)) if n in names]
 
 
@@ -41,14 +33,14 @@ def texts_of(spot: Spot, code: str) -> list[str]:
 
 def asked(spot: Spot, code: str) -> Sequence[Shape]:
     """What an expression is when the function begins."""
-    first = signature.first_statement(function_of(spot))
+    first = signature.first_statement(spot.definition)
     return spot.probed(spot.edits().before(first, f"__seen({code})"))
 
 
 def refused_besides(spot: Spot, names: Collection[str]) -> tuple[str, ...]:
     """Other parameters that jax does not take, and that may be static: texts and functions."""
     found = []
-    for name in scope.parameters_of(function_of(spot)):
+    for name in scope.parameters_of(spot.definition):
         others = [leaf for leaf in spot.leaves(name) if leaf.kind == "other" and not leaf.static]
         if name not in names and others and all(leaf.python_type in SETTINGS for leaf in others):
             found.append(name)
@@ -76,16 +68,10 @@ def passed(
 ) -> tuple[str, ...]:
     """The calls with something else for arguments: in the cell, of which these are the changes, and in the later
     cells, which are given back. `write` gives what is passed for one, code by parameter."""
-    function, later = function_of(spot), []
-    for inside in (edits, *(Edits(Text(source)) for source in spot.later)):
-        for call in inside.text.calls(spot.function):
-            for name in names:
-                node = signature.argument_of(call, function, name, bound="." in spot.function)
-                if node is not None:
-                    signature.replace_argument(inside, call, node, write(inside, node, name))
-        if inside is not edits:
-            later.append(inside.result())
-    return tuple(later)
+    cells = [edits, *spot.cells()[1:]]
+    for inside, node, name in spot.given(cells, *names):
+        signature.replace_argument(inside, node, write(inside, node, name))
+    return tuple(cell.result() for cell in cells[1:])
 
 
 def with_argument(code: str, name: str, given: str) -> str:

@@ -6,13 +6,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from jitmagic.evidence import Leaf
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.objects.argument_forms import (
     arguments,
-    function_of,
     passed,
     refused_besides,
     types_of,
@@ -27,7 +25,6 @@ MOST = 8
 """Entries of an array that may be a shape."""
 ANEW = "each new one compiles again"
 PARTIAL = "jax.tree_util.Partial"
-_DISPLAYS = (ast.List, ast.Tuple, ast.Dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def containers_as_tuples(spot: Spot, name: str) -> Iterator[Change]:
 
 def _in_form(spot: Spot, names: Sequence[str], form: HashableForm) -> Iterator[Change]:
     edits = spot.edits()
-    function = function_of(spot)
+    function = spot.definition
     for name in names if form.again else ():
         head = spot.write(f"$$name = {form.again}", name=name, x=name)
         edits.before(signature.first_statement(function), head)
@@ -150,36 +147,10 @@ def lists_of_items(spot: Spot) -> Iterator[Change]:
 
 def functions_as_partials(spot: Spot) -> Iterator[Change]:
     """Functions beside arrays in lists, tuples and dicts: as `Partial`, which is no leaf."""
+    form = f"jax.tree.map(lambda v: {PARTIAL}(v) if callable(v) else v, $x)"
     for name in arguments(spot):
-        held = {
-            leaf.path for leaf in spot.leaves(name) if leaf.python_type == "function" and leaf.path != name
-        }
-        if held:
+        if any(leaf.python_type == "function" and leaf.path != name for leaf in spot.leaves(name)):
             edits = spot.edits()
-            later = passed(spot, edits, [name], partial(_with_partials, spot, held))
+            later = passed(spot, edits, [name], lambda e, node, n: {n: spot.write(form, e, x=node)})
             title = f"pass the functions in `{name}` as `{PARTIAL}`: each new function compiles again"
             yield Change(title, edits if edits else None, later)
-
-
-def _with_partials(spot: Spot, held: set[str], edits: Edits, node: ast.expr, name: str) -> dict[str, str]:
-    return {name: _wrapped(spot, edits, node, name, held)}
-
-
-def _wrapped(spot: Spot, edits: Edits, node: ast.expr, path: str, held: set[str]) -> str:
-    """Each function in a display by itself; all that there are in what only has a name."""
-    if isinstance(node, ast.Dict):
-        keys = [k and f"{path}[{ast.unparse(k)}]" or "" for k in node.keys]
-        parts = [
-            (k, _wrapped(spot, edits, v, p, held))
-            for k, v, p in zip(node.keys, node.values, keys, strict=True)
-        ]
-        return "{" + ", ".join(f"{edits.code(k)}: {v}" if k else f"**{v}" for k, v in parts) + "}"
-    if isinstance(node, ast.List | ast.Tuple):
-        inside = [_wrapped(spot, edits, e, f"{path}[{i}]", held) for i, e in enumerate(node.elts)]
-        code = ", ".join(inside) + ("," if isinstance(node, ast.Tuple) and len(inside) == 1 else "")
-        return f"[{code}]" if isinstance(node, ast.List) else f"({code})"
-    if path in held:
-        return spot.write(f"{PARTIAL}($f)", edits, f=node)
-    if not any(p.startswith(f"{path}[") for p in held):
-        return edits.code(node)
-    return spot.write(f"jax.tree.map(lambda v: {PARTIAL}(v) if callable(v) else v, $x)", edits, x=node)

@@ -11,7 +11,6 @@ from jitmagic.fixes.objects.argument_forms import (
     arguments,
     asked,
     fewer_traces,
-    function_of,
     passed,
     refused_besides,
     texts_of,
@@ -52,7 +51,7 @@ def parts_of_objects(spot: Spot) -> Iterator[Change]:
 
 def numbers_in_containers(spot: Spot) -> Iterator[Change]:
     """Numbers in a dict or list that the function needs as Python's own: static, each by itself or all of them."""
-    if spot.evidence is None or spot.evidence.static_verified:
+    if spot.evidence.static_verified:
         return
     for name in arguments(spot):
         if any(x.kind == "scalar" and x.path != name and x.path in spot.names for x in spot.leaves(name)):
@@ -61,7 +60,7 @@ def numbers_in_containers(spot: Spot) -> Iterator[Change]:
 
 
 def _in_parts(spot: Spot, name: str, *, counted: bool = False) -> Iterator[Change]:
-    function, again = function_of(spot), ""
+    function, again = spot.definition, ""
     if isinstance(spot.text.parents[function], ast.ClassDef) and scope.parameters_of(function)[0] == name:
         return
     gathered = [a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None]
@@ -102,7 +101,7 @@ def _all_parts(spot: Spot, name: str) -> tuple[list[Part], str]:
 
 
 def _passed(spot: Spot, edits: Edits, name: str, parts: Sequence[Part], static: Sequence[str]) -> Change:
-    function = function_of(spot)
+    function = spot.definition
     parameter = next(a for a in ast.walk(function.args) if isinstance(a, ast.arg) and a.arg == name)
     edits.replace(parameter, ", ".join(p.name for p in parts))
 
@@ -151,7 +150,7 @@ def _parts(spot: Spot, function: FunctionNode, name: str) -> list[Part]:
             return []
         code = spot.code(node)
         if code not in found:
-            wanted, alone = _wanted(spot, node), _assigned_to(spot, node)
+            wanted, alone = _wanted(spot, node), spot.text.bound_to(node)
             fresh = alone or spot.text.fresh(wanted, f"{name}_{wanted}", taken=taken)
             taken.append(fresh)
             found[code] = Part(code, fresh, types)
@@ -197,13 +196,6 @@ def _of_object_alone(parent: ast.expr, node: ast.AST, name: str) -> bool:
     return parent.func is node or called in (_TAKES if isinstance(parent.func, ast.Name) else _ARRAYS)
 
 
-def _assigned_to(spot: Spot, node: ast.AST) -> str:
-    """The name of `name = expression`."""
-    statement = spot.text.parents[node]
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
-    return target.id if isinstance(target, ast.Name) else ""
-
-
 def _wanted(spot: Spot, node: ast.expr) -> str:
     """A parameter's name for an expression."""
     key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else ""
@@ -218,12 +210,8 @@ def _replaced(edits: Edits, function: FunctionNode, parts: Sequence[Part]) -> No
     for node in edits.text.within(function, ast.expr):
         code = edits.text.code(node)
         if code in names and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            statement = edits.text.parents[node]
-            target = (
-                statement.targets if isinstance(statement, ast.Assign) and statement.value is node else []
-            )
-            if [edits.text.code(t) for t in target] == [names[code]] and isinstance(statement, ast.stmt):
-                edits.remove(statement)
+            if edits.text.bound_to(node) == names[code]:
+                edits.remove(edits.text.statement(node))
             else:
                 edits.replace(node, names[code])
 

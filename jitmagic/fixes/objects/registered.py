@@ -10,7 +10,6 @@ from jitmagic.fixes.change import AttributeTypes, Change, Spot
 from jitmagic.fixes.objects.argument_forms import (
     arguments,
     fewer_traces,
-    function_of,
     refused_besides,
     traced_again,
 )
@@ -63,41 +62,37 @@ def static_fields(spot: Spot) -> Iterator[Change]:
 
 def complete_layouts(spot: Spot) -> Iterator[Change]:
     """Fields that a class loses, returned when it is flattened: as settings, then as children."""
-    for as_settings in (True, False):
-        edits, title = spot.edits(), "return every field from `tree_flatten`"
+    for with_them in (Layout.with_settings, Layout.with_children):
+        edits = spot.edits()
         for fact in spot.silent.lossy:
-            kind = class_of(spot, fact.type)
-            layout = layout_of(spot, kind) if kind is not None else None
-            if kind is not None and layout is not None:
-                known = (*layout.children, *layout.settings)
-                lost = [f for f in fact.fields if f not in known]
-                laid_out(
-                    spot,
-                    edits,
-                    kind,
-                    layout.with_settings(lost) if as_settings else layout.with_children(lost),
-                )
-        yield Change(title, edits)
+            for kind, layout in _known(spot, fact.type):
+                lost = [f for f in fact.fields if f not in (*layout.children, *layout.settings)]
+                laid_out(spot, edits, kind, with_them(layout, lost))
+        yield Change("return every field from `tree_flatten`", edits)
 
 
 def arrays_as_children(spot: Spot) -> Iterator[Change]:
     """Arrays among the settings of a class are its children."""
     edits = spot.edits()
     for fact in spot.silent.arrays_in_aux:
-        kind = class_of(spot, fact.type)
-        layout = layout_of(spot, kind) if kind is not None else None
-        if kind is not None and layout is not None:
+        for kind, layout in _known(spot, fact.type):
             laid_out(spot, edits, kind, layout.with_children((fact.field, *fact.others)))
     yield Change("make the array a child, not auxiliary data", edits)
 
 
+def _known(spot: Spot, name: str) -> Iterator[tuple[ast.ClassDef, Layout]]:
+    """The class of that name in the cell, where jax is told how to take it apart."""
+    kind = class_of(spot, name)
+    if kind is not None and (layout := layout_of(spot, kind)) is not None:
+        yield kind, layout
+
+
 def _is_lost(spot: Spot, name: str) -> bool:
     """The function writes into an object and does not give it back: that would be done to a copy."""
-    function = function_of(spot)
+    function = spot.definition
     values = [n.value for n in spot.text.own(function, ast.Return)]
     returned = {dotted(e) for v in values if v for e in (v.elts if isinstance(v, ast.Tuple) else [v])}
-    writes = spot.evidence.writes if spot.evidence is not None else ()
-    return name not in returned and any(root(w.path) == name for w in writes)
+    return name not in returned and any(root(w.path) == name for w in spot.evidence.writes)
 
 
 def _classes(spot: Spot) -> list[ast.ClassDef]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.fixes.objects.argument_forms import arguments, function_of, refused_besides
+from jitmagic.fixes.objects.argument_forms import arguments, refused_besides
 from jitmagic.fixes.objects.layouts import declare, declared
 from jitmagic.fixes.options.declarations import declarations
 from jitmagic.rules.base import root
@@ -34,7 +34,7 @@ def static_objects(spot: Spot) -> Iterator[Change]:
 
 def own_jit(spot: Spot) -> Iterator[Change]:
     """A function that takes objects with settings in them is compiled by a framework's `jit`, which leaves them out."""
-    function = function_of(spot)
+    function = spot.definition
     objects = any("." in leaf.path for n in arguments(spot) for leaf in spot.leaves(n))
     known = set(spot.modules.names.values()) & set(OWN_JIT) if objects and not spot.declared else ()
     for jit in (spot.modules.spelled(OWN_JIT[module]) for module in known):

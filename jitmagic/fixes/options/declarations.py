@@ -17,13 +17,12 @@ from jitmagic.source.cell import uses_jit
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules, last_name
 from jitmagic.source.pattern import Template
-from jitmagic.source.tree import nodes_of
+from jitmagic.source.tree import Function, nodes_of
 
 STATIC = ("static_argnums", "static_argnames")
 FIELDS = (*STATIC, "donate_argnums", "donate_argnames")
 Spec = dict[str, list[Any]]
 """What each of these fields lists."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -150,8 +149,7 @@ def mended_declarations(spot: Spot) -> Iterator[Change]:
 def neighbouring_declarations(spot: Spot) -> Iterator[Change]:
     """Another argument static than the cell's own `jit` declares: the next one, the one before, one by name; not one
     that was an array in a call."""
-    calls = spot.evidence.calls if spot.evidence is not None else ()
-    arrays = {x.argument for c in calls for x in c.leaves if x.kind in ("array", "numpy")}
+    arrays = {x.argument for x in spot.every_leaf if x.kind in ("array", "numpy")}
     for declaration in declarations(spot.text):
         parameters = declaration.parameters
         specs = neighbours(declaration.given, parameters)
@@ -177,11 +175,7 @@ def others(given: Spec, specs: Iterator[Spec]) -> Iterator[Spec]:
 def mended_options(spot: Spot) -> Iterator[Change]:
     """Static and donated arguments of the magic line that the function does not have, as they may have been meant."""
     function = spot.text.definition(spot.function)
-    if (
-        function is None
-        or spot.evidence is None
-        or any(d.function is function for d in declarations(spot.text))
-    ):
+    if function is None or any(d.function is function for d in declarations(spot.text)):
         return
     given = {field: list(getattr(spot.evidence.options, field)) for field in FIELDS}
     parameters = parameters_of(function)
@@ -309,13 +303,6 @@ def written(text: Text, modules: Modules, declaration: Declaration, spec: Spec) 
     if len(given) == len(node.args) == 1 and not uses_jit(node.func):  # partial(jax.jit)
         return edits.replace(node, given[0])
     return edits.replace(node, f"{text.code(node.func)}({', '.join(given)})")
-
-
-def with_imports(text: Text, modules: Modules, declaration: Declaration, spec: Spec) -> str:
-    """The cell with this spec, and imports of what that needs."""
-    cell = written(text, modules, declaration, spec).result()
-    missing = modules.imports_for(Text(cell).tree)
-    return "\n".join([*missing, "", cell]) if missing else cell
 
 
 def _in_the_form_of(old: str, values: Sequence[Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from jitmagic.correction import functions_of
-from jitmagic.evidence import Evidence, Leaf
+from jitmagic.evidence import Leaf
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.numerics.type_tests import tested
 from jitmagic.rules.base import root
@@ -32,22 +32,22 @@ def static_data(spot: Spot) -> Iterator[Change]:
 
 
 def _smallest(spot: Spot) -> tuple[str, ...]:
-    verified = _evidence(spot).static_verified or ()
-    own = _evidence(spot).function.cell == spot.text.source
+    verified = spot.evidence.static_verified or ()
+    own = spot.evidence.function.cell == spot.text.source
     return verified if own and {root(x) for x in verified} & {root(n) for n in spot.names} else ()
 
 
 def _fractions(spot: Spot, paths: Sequence[str]) -> bool:
     """There are fractions among these that no size depends on."""
-    problems = _evidence(spot).problems
+    problems = spot.evidence.problems
     sizes = {x for p in problems if p.op in ("index", "int", "shape", "concrete") for x in p.leaves}
-    own = [x for x in _leaves(_evidence(spot)) if x.path in paths and x.path not in sizes]
+    own = [x for x in spot.every_leaf if x.path in paths and x.path not in sizes]
     return any(x.python_type == "float" for x in own)
 
 
 def static_settings(spot: Spot) -> Iterator[Change]:
     """The numbers to count with, flags, texts and functions that the place needs; what is left is mended next."""
-    leaves = _leaves(_evidence(spot))
+    leaves = spot.every_leaf
     others = {x.argument for x in leaves if x.shape or x.python_type.rpartition(".")[2] not in SETTINGS}
     known = {x.argument for x in leaves} - others - spot.static
     if names := [n for n in dict.fromkeys(map(root, spot.names)) if n in known]:
@@ -58,7 +58,7 @@ def static_types(spot: Spot) -> Iterator[Change]:
     """The flag, number or text whose type the line tests, which keeps its type; `~flag` is another number for a flag of
     Python's than for an array."""
     names = {spot.code(name) for _, name, _, _ in tested(spot, spot.line)}
-    leaves = [x for x in _leaves(_evidence(spot)) if not x.static and x.path == x.argument]
+    leaves = [x for x in spot.every_leaf if not x.static and x.path == x.argument]
     found = [x for x in leaves if x.path in names or not names and x.python_type == "bool"]
     if found and all(x.python_type in ("bool", "int", "str") for x in found):
         yield _made_static(spot, [x.path for x in found], "it keeps its Python type, and ")
@@ -66,11 +66,11 @@ def static_types(spot: Spot) -> Iterator[Change]:
 
 def _made_static(spot: Spot, paths: Sequence[str], why: str = "") -> Change:
     """Static besides: by name, or by number what only has that (`args[1]`)."""
-    order, leaves = _evidence(spot).function.parameters, _leaves(_evidence(spot))
+    order, leaves = spot.evidence.function.parameters, spot.every_leaf
     names = tuple(dict.fromkeys(root(p) if root(p) in order else p for p in paths))
     values = {
         tuple(x.value for x in call.leaves if x.argument in names or x.path in names)
-        for call in _evidence(spot).calls
+        for call in spot.evidence.calls
     }
     count = f" ({len(values)} so far)" if len(values) > 1 and leaves else ""
     sure = len(values) <= 1 and not _fractions(spot, paths)
@@ -94,7 +94,7 @@ def ordinary_arguments(spot: Spot) -> Iterator[Change]:
 
 def _settings(spot: Spot) -> list[tuple[str, ...]]:
     """Arguments that were no arrays in any call: each by itself, then all of them."""
-    leaves = _leaves(_evidence(spot))
+    leaves = spot.every_leaf
     data = {x.argument for x in leaves if x.kind in ("array", "numpy") or x.python_type == "float"}
     names = [n for n in dict.fromkeys(x.argument for x in leaves) if n not in data and n != "self"]
     return [(n,) for n in names] + ([tuple(names)] if len(names) > 1 else [])
@@ -118,7 +118,7 @@ def functions_left_out(spot: Spot) -> Iterator[Change]:
 
 def _only_settings(spot: Spot) -> bool:
     """It is called without arrays, but for a key."""
-    leaves = _leaves(_evidence(spot))
+    leaves = spot.every_leaf
     return bool(leaves) and not any(x.kind in ("array", "numpy") and not _is_key(x) for x in leaves)
 
 
@@ -131,14 +131,3 @@ def _called_by(spot: Spot, name: str, functions: Collection[str]) -> bool:
     calls = spot.text.calls(name)
     around = [spot.text.outermost(c) for c in calls]
     return any(f is not None and f.name in functions for f in around)
-
-
-def _evidence(spot: Spot) -> Evidence:
-    """What is known. Raises LookupError where nothing is."""
-    if spot.evidence is None:
-        raise LookupError("no evidence")
-    return spot.evidence
-
-
-def _leaves(evidence: Evidence) -> list[Leaf]:
-    return [x for call in evidence.calls for x in call.leaves]

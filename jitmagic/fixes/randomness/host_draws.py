@@ -30,9 +30,7 @@ def host_draws(spot: Spot) -> Iterator[Change]:
 
 def draws_in(spot: Spot, tree: ast.AST) -> list[ast.Call]:
     """Calls that draw numbers in Python."""
-    silent = spot.evidence.silent if spot.evidence is not None else None
-    facts = [f for f in silent.random if f.origin in ("host", "generator")] if silent is not None else []
-    known = {name for fact in facts for name in fact.names}
+    known = {n for f in spot.silent.random if f.origin in ("host", "generator") for n in f.names}
     calls = spot.text.within(tree, ast.Call)
     return [n for n in calls if dotted(n.func) in known or spot.full(n) in known]
 

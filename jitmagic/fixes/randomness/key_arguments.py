@@ -112,9 +112,7 @@ class KeyArgument:
         for edits, use in self._outside:
             tree = edits.text.tree
             if is_repeated(edits, use.node, tree):
-                around = [edits.text.statement(use.node), *edits.text.ancestors(use.node)]
-                top = next(n for n in around if edits.text.parents[n] is tree)
-                loops.setdefault(top, (edits, []))[1].append(use)
+                loops.setdefault(edits.text.top(use.node), (edits, []))[1].append(use)
                 continue
             share(self.spot, edits, tree, [use], self.given(number))
             number += 1
@@ -142,10 +140,7 @@ def fixed_keys(spot: Spot) -> Iterator[Change]:
         function, statement = text.outermost(seed), text.statement(seed)
         if function is None or isinstance(text.parents[seed], ast.arguments):
             continue
-        target = (
-            statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is seed else None
-        )
-        bound = target.id if isinstance(target, ast.Name) else ""
+        bound = text.bound_to(seed)
         made = KeyArgument(spot, bound or spot.fresh(*NAMES), seeded(spot, seed))
         uses = [] if bound else [KeyUse(seed, partial(made.edits.replace, seed))]
         if bound:
@@ -166,8 +161,7 @@ def captured_keys(spot: Spot) -> Iterator[Change]:
     """A key of the notebook that a function reads, as `KEY` or `self.key`, is its argument; each call gets a part of
     it."""
     function = spot.outermost
-    silent = spot.evidence.silent if spot.evidence is not None else None
-    facts = [f for f in silent.random if f.origin == "captured" and f.names] if silent is not None else []
+    facts = [f for f in spot.silent.random if f.origin == "captured" and f.names]
     for names in dict.fromkeys(f.names for f in facts if f.names[0] in spot.names and function is not None):
         assert function is not None
         read = [(n, ast.unparse(n)) for n in spot.text.within(function, ast.expr)]

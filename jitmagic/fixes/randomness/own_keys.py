@@ -12,9 +12,9 @@ from jitmagic.fixes.change import Spot
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, in_brackets
 from jitmagic.source.modules import argument_at
+from jitmagic.source.tree import Function
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map")
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.randomness.own_keys import Function, KeyUse, share
+from jitmagic.fixes.randomness.own_keys import KeyUse, share
 from jitmagic.rules.base import root
-from jitmagic.source import scope
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
+from jitmagic.source.passing import bound_by
+from jitmagic.source.tree import Function
 
 _NO_USE = frozenset("key_data clone shape print".split())
 
@@ -21,17 +22,12 @@ def reused_keys(spot: Spot) -> Iterator[Change]:
     """Every draw from a key that is used twice gets a key of its own."""
     functions = [f for f in spot.path if isinstance(f, Function)]
     for key in dict.fromkeys(spot.names if functions else ()):
-        function = next((f for f in functions if _binds(f, root(key))), functions[-1])
+        function = next((f for f in functions if root(key) in bound_by(f)), functions[-1])
         edits = spot.edits()
         if uses := _uses(spot, edits, function, key):
             share(spot, edits, function, uses, key)
             title = f"split `{key}` so that each draw has its own key"
             yield Change(title, edits, claim=Claim("other random"))
-
-
-def _binds(function: Function, name: str) -> bool:
-    own = scope.parameters_of(function) if isinstance(function, ast.Lambda) else scope.local_names(function)
-    return name in own
 
 
 def _uses(spot: Spot, edits: Edits, function: Function, key: str) -> list[KeyUse]:
@@ -45,7 +41,7 @@ def _uses(spot: Spot, edits: Edits, function: Function, key: str) -> list[KeyUse
     found = []
     for call in calls:
         around = itertools.takewhile(lambda n: n is not function, spot.text.ancestors(call))
-        if any(isinstance(n, Function) and _binds(n, root(key)) for n in around):
+        if any(isinstance(n, Function) and root(key) in bound_by(n) for n in around):
             continue
         kept = last_name(call.func) in _NO_USE or folds.count(ast.unparse(call)) == 1
         for given in (*call.args, *(k.value for k in call.keywords)):
