@@ -9,7 +9,6 @@ from jitmagic.fixes.calls.debug_print import prints, prints_under_condition, pro
 from jitmagic.fixes.calls.discarded import discarded
 from jitmagic.fixes.calls.host import pure_callbacks
 from jitmagic.fixes.calls.inner_functions import carried_along, escaping
-from jitmagic.fixes.calls.interpolators import interpolators
 from jitmagic.fixes.calls.memoized import caches, kept_constants, memos
 from jitmagic.fixes.calls.refusals import refusals
 from jitmagic.fixes.calls.tries import tries
@@ -160,7 +159,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (returned_arguments.returned_state, "state-write"),
     (callbacks, f"{_CONVERTED} {_KEPT}"),
     (counterparts, _CONVERTED),
-    (interpolators, "tracer-array-conversion"),
     (carried_along, f"{_KEPT} {_STORED}"),
     (pure_callbacks, "tracer-array-conversion"),
     (discarded, "unused-result"),

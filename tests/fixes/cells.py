@@ -71,7 +71,7 @@ CASES = {
     "interpolator of SciPy": Case(
         "tracer-array-conversion",
         "def f(x, g, v):\n    curve = interp1d(g, v, bounds_error=False, fill_value=0.0)\n    return curve(x)\n",
-        ("f(jnp.array([0.5, 5.0]), jnp.arange(3.0), jnp.ones(3))",), "jnp.interp(x2, g, v, left=0.0, right=0.0)",
+        ("f(jnp.array([0.5, 5.0]), jnp.arange(3.0), jnp.ones(3))",), "lambda at: jnp.interp(at, g, v, left=0.0, right=0.0)",
         setup="from scipy.interpolate import interp1d\n",
     ),
     "interpolator that jax has too": Case(
