@@ -879,17 +879,6 @@ CASES = {
         "unhashable-static", "def f(x, sizes, names):\n    return {n: x[:s].sum() for s, n in zip(sizes, names)}\n",
         ("f(jnp.ones(4), [1, 3], ['a', 'b'])",), "f(jnp.ones(4), (1, 3), ('a', 'b'))", static=("sizes", "names"),
     ),
-    "variable that branches write": Case(
-        "leaked-tracer", "def f(x):\n    top, n = 5.0, 2.0\n    def g(v):\n        nonlocal top, n\n        top = jnp.max(v)\n"
-        "        n = n * top\n        return v / 2\n    def h(v):\n        nonlocal n\n        n = v.sum()\n        return v\n"
-        "    x = jax.lax.cond(x.sum() > 1, g, h, x)\n    return x + top, n\n",
-        ("f(jnp.ones(3))", "f(-jnp.ones(3))"), "        new_n = n * top\n        return v / 2, (top, new_n)\n",
-    ),
-    "variable that one branch writes": Case(
-        "leaked-tracer", "def f(x):\n    top = 5.0\n    def g(v):\n        nonlocal top\n        top = jnp.max(v)\n        return v / 2\n"
-        "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
-        ("f(jnp.ones(3))",), "lambda *args: (jnp.sin(*args), top)",
-    ),
     "function that is returned": Case(
         "invalid-jax-type", "def f(x, y):\n    slope = x @ y\n    def g(t, *, n=1):\n        return n * slope * t + y\n    return g, slope\n",
         ("f(jnp.ones(2), jnp.ones(2))",), "    def g(slope, y, t, *, n=1):\n        return n * slope * t + y\n"

@@ -759,6 +759,11 @@ UNFIXABLE = {
     "data-dependent result": ("def f(x):\n    return x[x > 1]\n", ["f(jnp.arange(4.0))"]),
     "text": ("def f(x):\n    return len('a' if x > 0 else 'bc')\n", ["f(jnp.float32(1.0))"]),
     "the user's own error": ("def f(x):\n    return x @ jnp.ones(7)\n", ["f(jnp.arange(3.0))"]),
+    "variable that a branch writes": (
+        "def f(x):\n    top = 5.0\n    def g(v):\n        nonlocal top\n        top = jnp.max(v)\n        return v / 2\n"
+        "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
+        ["f(jnp.ones(3))"],
+    ),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }
 
