@@ -764,6 +764,10 @@ UNFIXABLE = {
         "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
         ["f(jnp.ones(3))"],
     ),
+    "branches of other sizes": (
+        "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
+        ["f(0, jnp.ones((3, 4)))"],
+    ),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }
 
