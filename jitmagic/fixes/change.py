@@ -195,6 +195,10 @@ class Spot:
         """The outermost function around the place."""
         return self.text.outermost(self.path[0]) if self.path else None
 
+    def assigned(self, name: str) -> ast.expr | None:
+        """What the outermost function assigns to a name, where it does so once."""
+        return scope.assigned(self.outermost, name) if self.outermost is not None else None
+
     @cached_property
     def known(self) -> frozenset[str]:
         """Names that are no traced values in the outermost function: static ones, defaults that stand."""

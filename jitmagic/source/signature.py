@@ -139,7 +139,11 @@ def bind_again(edits: Edits, call: ast.Call, places: Sequence[str], *, alone: bo
         edits.replace(call, "None" if alone else out)
 
 
+def body_of(function: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function behind its docstring; the docstring where there is nothing else."""
+    return function.body[ast.get_docstring(function, clean=False) is not None :] or function.body
+
+
 def first_statement(function: FunctionNode) -> ast.stmt:
     """The first statement of a function behind its docstring."""
-    body = function.body
-    return body[1] if len(body) > 1 and ast.get_docstring(function, clean=False) is not None else body[0]
+    return body_of(function)[0]

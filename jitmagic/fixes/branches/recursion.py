@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from jitmagic.fixes.branches.merge import sides_of
 from jitmagic.fixes.branches.truth import negated
 from jitmagic.fixes.change import Change, Spot, Tag
-from jitmagic.source import scope
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, FunctionNode, indented
 from jitmagic.source.pattern import atom, stripped
 
@@ -25,7 +25,7 @@ def recursion(spot: Spot) -> Iterator[Change]:
     first, function = ended_by(spot), spot.innermost
     if first is None or function is None:
         return
-    calls, body = _Calls(spot, function), _body(function)
+    calls, body = _Calls(spot, function), signature.body_of(function)
     at = body.index(first)
     test, sides = _asked(first, body[at + 1 :])
     goes_on = [calls.within(*side) for side in sides]
@@ -47,17 +47,12 @@ def ended_by(spot: Spot) -> ast.stmt | None:
     """The statement at the place whose condition ends the function's calls of itself: a trace of both of its branches
     would never end."""
     if (function := spot.innermost) is not None:
-        calls, body = _Calls(spot, function), _body(function)
+        calls, body = _Calls(spot, function), signature.body_of(function)
         for at, statement in enumerate(body):
             if _asked(statement, ())[1]:
                 own = statement in spot.path and not calls.within(*body[:at])
                 return statement if own and calls.within(*body[at:]) else None
     return None
-
-
-def _body(function: FunctionNode) -> list[ast.stmt]:
-    """The function's statements without its docstring."""
-    return function.body[ast.get_docstring(function) is not None :] or function.body
 
 
 def _asked(statement: ast.stmt, rest: Sequence[ast.stmt]) -> tuple[ast.expr, list[list[ast.stmt]]]:

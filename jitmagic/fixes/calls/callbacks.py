@@ -87,8 +87,7 @@ def is_text(node: ast.expr) -> bool:
 
 def text_of(spot: Spot, name: ast.expr) -> ast.Assign | None:
     """Where the text is made that a name stands for, if nothing that it reads is bound anew afterwards."""
-    function = spot.outermost
-    value = scope.assigned(function, name.id) if function is not None and isinstance(name, ast.Name) else None
+    function, value = spot.outermost, spot.assigned(name.id) if isinstance(name, ast.Name) else None
     if function is None or value is None or not is_text(value):
         return None
     names = [n for n in spot.text.within(function, ast.Name) if isinstance(n.ctx, ast.Store)]
@@ -100,7 +99,7 @@ def text_of(spot: Spot, name: ast.expr) -> ast.Assign | None:
 def _only_use(spot: Spot, assign: ast.Assign) -> ast.Name | None:
     """Where the name that is assigned here is read, if that is once."""
     name = getattr(assign.targets[0], "id", "")
-    if spot.outermost is None or scope.assigned(spot.outermost, name) is not assign.value:
+    if spot.outermost is None or spot.assigned(name) is not assign.value:
         return None
     names = [n for n in spot.text.within(spot.outermost, ast.Name) if n.id == name]
     return names[1] if len(names) == 2 else None
@@ -168,8 +167,7 @@ def _values(spot: Spot, node: ast.AST) -> list[str]:
 
 def _asks_a_clock(spot: Spot, statement: ast.stmt) -> bool:
     """It reads a name that a clock or a generator gave its value while jax traced."""
-    function = spot.outermost
-    values = (scope.assigned(function, n) for n in scope.loads(statement)) if function is not None else ()
+    values = map(spot.assigned, scope.loads(statement))
     calls = (n for v in values if v is not None for n in ast.walk(v) if isinstance(n, ast.Call))
     return any(spot.full(c).removeprefix("numpy.").partition(".")[0] in CLOCKS for c in calls)
 

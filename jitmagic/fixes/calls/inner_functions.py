@@ -14,7 +14,7 @@ from typing import Literal
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.lax_calls import LaxLoop, returned
 from jitmagic.rules.words import listed
-from jitmagic.source import scope
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import bare
@@ -279,7 +279,6 @@ class Pair:
         self.edits.replace(parameter, state).replace(result, f"({pair})" if use.name == "scan" else pair)
         self.edits.replace(loop.start, f"({bare(self.spot.code(loop.start))}, {beside})")
         self._declare_nothing()
-        documented = ast.get_docstring(self.inner) is not None
-        first = next(s for s in self.inner.body[documented:] if not isinstance(s, ast.Nonlocal))
+        first = next(s for s in signature.body_of(self.inner) if not isinstance(s, ast.Nonlocal))
         self.edits.before(first, f"{parameter.arg}, {beside} = {state}")
         return self._bind(use, [beside], "result")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.calls.callbacks import COST
 from jitmagic.fixes.change import Change, Claim, Spot, Tag
+from jitmagic.source import signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
 
@@ -54,7 +55,7 @@ def kept_constants(spot: Spot) -> Iterator[Change]:
     """What a cache or a memo keeps, computed at once: a value of the program's own trace would be dead after it."""
     title = "compute what `{}` keeps at once, where jax does not trace"
     for function, _, _ in _cached(spot):
-        body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+        body = signature.body_of(function)
         if isinstance(body[0], ast.With) and "ensure_compile_time_eval" in spot.code(body[0].items[0]):
             continue  # it is already
         yield Change(title.format(function.name), _computed_at_once(spot, body))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.stores.selected_updates import masked
-from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode, shifted
 from jitmagic.source.pattern import Match, Pattern, atom, bare, expression, in_brackets
 
@@ -142,7 +141,7 @@ def is_entry(spot: Spot, node: ast.Subscript, *, ask: bool = False) -> bool:
         return True
     if any(n.startswith(f"{path}[") for n in spot.numpy_arguments):
         return True
-    made = scope.assigned(spot.outermost, path) if spot.outermost is not None else None
+    made = spot.assigned(path)
     if isinstance(made, ast.Dict | ast.DictComp | ast.List | ast.ListComp):
         return True
     if not ask or path in spot.numpy_arguments or made is not None and spot.full(made):
