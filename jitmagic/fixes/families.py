@@ -170,7 +170,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (updates.masked_updates, _REFUSED),
     (updates.updates, f"{_CHANGED} {_REFUSED}"),
     (updates.arrays_without_at, f"{_CHANGED} {_REFUSED}"),
-    (returned_arguments.arguments_beside_results, _STORED),
     (updates.rows_by_number, _STORED),
     (growing_states, "carry-mismatch"),
     (loop_starts, "carry-mismatch user-error"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Claim, Spot, Tag
 from jitmagic.rules.words import listed
-from jitmagic.source import scope
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, in_order
 from jitmagic.source.modules import last_name
 
@@ -54,8 +54,13 @@ def callbacks(spot: Spot) -> Iterator[Change]:
                 else:
                     _store(spot, edits, statement)
             _undeclare(spot, edits, outputs)
-            yield Change(_title(spot, outputs), edits, claim=Claim(effects=True), cost=COST,
-                         sure=place.into is None, tags=frozenset({Tag.CALLBACK}))  # fmt: skip
+            yield handed_out(_title(spot, outputs), edits, sure=place.into is None)
+
+
+def handed_out(title: str, edits: Edits, *, sure: bool = False) -> Change:
+    """A change by which the host gets values while the program runs."""
+    claim, tags = Claim(effects=True), frozenset({Tag.CALLBACK})
+    return Change(title, edits, claim=claim, cost=COST, sure=sure, tags=tags)
 
 
 def callback(spot: Spot, statement: ast.stmt) -> str | None:
@@ -269,7 +274,8 @@ def _store(spot: Spot, edits: Edits, statement: ast.Assign | ast.AugAssign) -> N
     values = _values(spot, value)
     if value in _handed(spot, statement):
         taken = {*spot.modules.names, *dir(builtins)}
-        own = value.id if isinstance(value, ast.Name) else edits.fresh(_tail(target), taken=taken)
+        name = signature.name_for(ast.unparse(target)) or "value"
+        own = value.id if isinstance(value, ast.Name) else edits.fresh(name, taken=taken)
         first = "" if isinstance(value, ast.Name) else f"{own} = {spot.code(value)}\n\n"
         line.replace(value, own)
         for node in _read_later(spot, statement):
@@ -290,9 +296,3 @@ def _undeclare(spot: Spot, edits: Edits, outputs: Sequence[Output]) -> None:
     for declared in spot.text.own(spot.innermost, ast.Global) if spot.innermost is not None else ():
         if set(declared.names) <= told:
             edits.remove(declared)
-
-
-def _tail(target: ast.expr) -> str:
-    """A name for what is stored: `h` for `self.h` and for `state['h']`."""
-    last = _path(target)[-1].strip("'\"")
-    return last if last.isidentifier() else "value"

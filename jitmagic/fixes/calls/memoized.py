@@ -7,8 +7,8 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jitmagic.fixes.calls.callbacks import COST
-from jitmagic.fixes.change import Change, Claim, Spot, Tag
+from jitmagic.fixes.calls.callbacks import handed_out
+from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
@@ -47,8 +47,9 @@ def memos(spot: Spot) -> Iterator[Change]:
         title = f"compute the result of `{memo.function.name}` anew"
         cost = f"`{memo.name}` keeps nothing any more"
         yield Change(f"{title}, without the memo", _without(spot, memo), cost=cost, sure=False)
-        yield Change(f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True), cost=COST,
-                     sure=False, claim=Claim(effects=True), tags=frozenset({Tag.CALLBACK}))  # fmt: skip
+        yield handed_out(
+            f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True)
+        )
 
 
 def kept_constants(spot: Spot) -> Iterator[Change]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.source import scope
+from jitmagic.fixes.loops.lax_calls import spelt_out
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import argument_at
 from jitmagic.source.pattern import atom
@@ -26,11 +26,9 @@ def refusals(spot: Spot) -> Iterator[Change]:
 
 def _made(spot: Spot, call: ast.Call, *full: str) -> ast.Call | None:
     """`jax.vmap(f)` where its result is called: right there, or by the name that it was given."""
-    made: ast.expr | None = call.func
-    if isinstance(made, ast.Name):
-        found = (scope.assigned(f, made.id) for f in (spot.outermost, spot.text.tree) if f is not None)
-        made = next((f for f in found if f is not None), None)
-    return made if made is not None and isinstance(made, ast.Call) and spot.full(made) in full else None
+    made = spelt_out(spot, spot.outermost or spot.text.tree, call.func)
+    made = spelt_out(spot, spot.text.tree, made)
+    return made if isinstance(made, ast.Call) and spot.full(made) in full else None
 
 
 def _mapped(spot: Spot, call: ast.Call) -> Iterator[Change]:

@@ -23,25 +23,9 @@ def returned_arguments(spot: Spot) -> Iterator[Change]:
     """A function that returns nothing returns the arguments that it changes."""
     function = spot.innermost
     if function is not None and all(r.value is None for r in spot.text.own(function, ast.Return)):
-        own = {n for s in function.body for n in scope.stores(s)} | _changed(spot, function)
+        own = {*scope.stores(scope.body_of(function.body)), *_changed(spot, function)}
         if names := [p for p in _arguments(spot, function) if p in own]:
             yield given_back(spot, function, names)
-
-
-def arguments_beside_results(spot: Spot) -> Iterator[Change]:
-    """A helper that changes arguments returns them beside its result."""
-    function = spot.innermost
-    if (
-        function is None
-        or _is_checked(spot, function)
-        or not _calls_of(spot.text, _qualified(spot, function))
-    ):
-        return
-    returned = [r.value for r in spot.text.own(function, ast.Return) if r.value is not None]
-    given = {spot.code(v) for r in returned for v in (r.elts if isinstance(r, ast.Tuple) else [r])}
-    wanted = _changed(spot, function) - given
-    if names := [p for p in _arguments(spot, function) if p in wanted and returned]:
-        yield given_back(spot, function, names)
 
 
 def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Change:
