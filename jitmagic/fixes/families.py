@@ -10,7 +10,6 @@ from jitmagic.fixes.calls.discarded import discarded
 from jitmagic.fixes.calls.host import pure_callbacks
 from jitmagic.fixes.calls.inner_functions import carried_along, escaping
 from jitmagic.fixes.calls.memoized import caches, kept_constants, memos
-from jitmagic.fixes.calls.refusals import refusals
 from jitmagic.fixes.calls.tries import tries
 from jitmagic.fixes.calls.unflattened import unflattened
 from jitmagic.fixes.change import Family
@@ -130,7 +129,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
     (callbacks, f"{_SHOWN} frozen-side-effect"),
     (unflattened, "tracer-bool tracer-int tracer-array-conversion user-error"),
-    (refusals, "user-error"),
     (recursion.recursion, _ASKED),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),

@@ -10,8 +10,8 @@ name that does not exist.
 It has nothing to do with compiling. While jax traces, the Python code of the function runs as usual, and
 its errors are raised as usual. The check also finds errors that lie behind an earlier problem.
 
-For what jax's own functions often refuse, a correction is proposed: `jax.vmap` over arguments with different numbers
-of rows, `jax.grad` of whole numbers or of a function with several results, `jax.lax.cond` on a whole mask.
+For what jax's own functions often refuse, the report says what they take: `jax.vmap` over arguments with different
+numbers of rows, `jax.grad` of whole numbers or of a function with several results, `jax.lax.cond` on a whole mask.
 
 ## A cell that fails
 
@@ -52,9 +52,21 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, Problem, TypeTest
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
-from jitmagic.rules.classify import of_kind, several_results
+from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted, short
+from jitmagic.tracing.messages import Refusal, refusal
 
+TAKEN: dict[Refusal, str] = {
+    "mapping": "`in_axes` says over which axis each argument is mapped: `None` passes one whole",
+    "gradient of integers": "gradients are taken with respect to floats: pass `jnp.asarray(n, float)`",
+    "gradient of several results": "with `has_aux=True` the first result is differentiated, and the others come beside "
+    "the gradient",
+    "gradient of many numbers": "`jax.grad` takes a function that gives one number, as the sum of its results; "
+    "`jax.jacobian` takes others",
+    "array as predicate": "`jnp.where` chooses element by element, `jax.lax.cond` once",
+    "index that is no integer": "a branch is chosen by a whole number: `jnp.asarray(i, int)`",
+}
+"""What functions of jax's take in place of what they refuse."""
 INTERNAL = ("Tracer", "jaxpr", "aval", "ShapedArray")
 
 
@@ -97,10 +109,8 @@ def _help(problem: Problem) -> str:
         found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
         text = found.group() if found else written
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"
-    if several_results(problem):
-        return (
-            "with `has_aux=True` the first result is differentiated, and the others come beside the gradient"
-        )
+    if (said := refusal(problem.message)) is not None:
+        return TAKEN[said]
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"

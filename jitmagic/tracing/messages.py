@@ -134,7 +134,7 @@ Refusal = Literal[
     "mapping", "gradient of integers", "gradient of several results", "gradient of many numbers",
     "array as predicate", "index that is no integer",
 ]  # fmt: skip
-"""What one of jax's functions does not take, with jit and without, and a correction is known for."""
+"""What one of jax's functions does not take, with jit and without."""
 
 _REFUSALS: tuple[tuple[str, Refusal], ...] = (
     (r"vmap got inconsistent sizes|vmap was requested to map its argument", "mapping"),
