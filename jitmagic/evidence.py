@@ -90,6 +90,13 @@ class Carry:
     """Names of jax's loops and branches that the text holds: `scan`, `cond`."""
 
 
+Refusal = Literal[
+    "mapping", "gradient of integers", "gradient of several results", "gradient of many numbers",
+    "array as predicate", "index that is no integer",
+]  # fmt: skip
+"""What one of jax's functions does not take, with jit and without."""
+
+
 @dataclass(frozen=True)
 class Told:
     """What the words of an exception say, read once (`tracing/messages.py`)."""
@@ -117,6 +124,7 @@ class Told:
     """A traced value lacks an attribute, or is no object of the type that is needed."""
     meant: tuple[str, str] | None = None
     """A name that does not exist, and the one that was probably meant."""
+    refusal: Refusal | None = None
     in_words: str = ""
     """The text without the placeholders around values; empty where it speaks of jax's internals."""
     carry: Carry = Carry()

@@ -9,9 +9,7 @@ from jitmagic.fixes.calls.debug_print import prints, prints_under_condition, pro
 from jitmagic.fixes.calls.discarded import discarded
 from jitmagic.fixes.calls.host import pure_callbacks
 from jitmagic.fixes.calls.inner_functions import carried_along, escaping
-from jitmagic.fixes.calls.interpolators import interpolators
 from jitmagic.fixes.calls.memoized import caches, kept_constants, memos
-from jitmagic.fixes.calls.refusals import refusals
 from jitmagic.fixes.calls.tries import tries
 from jitmagic.fixes.calls.unflattened import unflattened
 from jitmagic.fixes.change import Family
@@ -127,7 +125,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
     (callbacks, f"{_SHOWN} frozen-side-effect"),
     (unflattened, "tracer-bool tracer-int tracer-array-conversion user-error"),
-    (refusals, "user-error"),
     (recursion.recursion, _ASKED),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),
@@ -155,7 +152,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (returned_arguments.returned_state, "state-write"),
     (callbacks, f"{_CONVERTED} {_KEPT}"),
     (counterparts, _CONVERTED),
-    (interpolators, "tracer-array-conversion"),
     (carried_along, f"{_KEPT} {_STORED}"),
     (pure_callbacks, "tracer-array-conversion"),
     (discarded, "unused-result"),
@@ -167,7 +163,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (updates.masked_updates, _REFUSED),
     (updates.updates, f"{_CHANGED} {_REFUSED}"),
     (updates.arrays_without_at, f"{_CHANGED} {_REFUSED}"),
-    (returned_arguments.arguments_beside_results, _STORED),
     (updates.rows_by_number, _STORED),
     (growing_states, "carry-mismatch"),
     (loop_starts, "carry-mismatch user-error"),

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Problem, TypeTest
+from jitmagic.evidence import Evidence, Problem, Refusal, TypeTest
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
-from jitmagic.rules.classify import of_kind, several_results
+from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted, short
+
+TAKEN: dict[Refusal, str] = {
+    "mapping": "`in_axes` says over which axis each argument is mapped: `None` passes one whole",
+    "gradient of integers": "gradients are taken with respect to floats: pass `jnp.asarray(n, float)`",
+    "gradient of several results": "with `has_aux=True` the first result is differentiated, and the others come beside "
+    "the gradient",
+    "gradient of many numbers": "`jax.grad` takes a function that gives one number, as the sum of its results; "
+    "`jax.jacobian` takes others",
+    "array as predicate": "`jnp.where` chooses element by element, `jax.lax.cond` once",
+    "index that is no integer": "a branch is chosen by a whole number: `jnp.asarray(i, int)`",
+}
+"""What functions of jax's take in place of what they refuse."""
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -45,10 +57,8 @@ def _help(problem: Problem) -> str:
         found = re.search(rf"[\w.]*\b{written}\b", problem.where.source) if problem.where else None
         text = found.group() if found else written
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"
-    if several_results(problem):
-        return (
-            "with `has_aux=True` the first result is differentiated, and the others come beside the gradient"
-        )
+    if problem.told.refusal is not None:
+        return TAKEN[problem.told.refusal]
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"

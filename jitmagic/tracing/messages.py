@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from jitmagic.evidence import BranchOutputs, Carry, Op, Problem, RefusedResult, Structure, Told
+from jitmagic.evidence import BranchOutputs, Carry, Op, Problem, Refusal, RefusedResult, Structure, Told
 
 _BY_TYPE: dict[str, Op] = {
     "TracerBoolConversionError": "bool",
@@ -130,12 +130,6 @@ def op_of(exception: BaseException, callee: str = "") -> Op:
     return "user"
 
 
-Refusal = Literal[
-    "mapping", "gradient of integers", "gradient of several results", "gradient of many numbers",
-    "array as predicate", "index that is no integer",
-]  # fmt: skip
-"""What one of jax's functions does not take, with jit and without, and a correction is known for."""
-
 _REFUSALS: tuple[tuple[str, Refusal], ...] = (
     (r"vmap got inconsistent sizes|vmap was requested to map its argument", "mapping"),
     (r"inputs \(input dtype that is a sub-dtype of", "gradient of integers"),
@@ -147,7 +141,7 @@ _REFUSALS: tuple[tuple[str, Refusal], ...] = (
 )
 
 
-def refusal(text: str) -> Refusal | None:
+def _refusal(text: str) -> Refusal | None:
     """What one of jax's functions says that it does not take."""
     return next((what for pattern, what in _REFUSALS if re.search(pattern, text, re.S)), None)
 
@@ -276,7 +270,7 @@ def is_of_jax(error: BaseException) -> bool:
     text = str(error)
     refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable") or refuses_stores(error)
     overflow = "An overflow was encountered while parsing an argument" in text
-    return refused or overflow or refusal(text) is not None or type(error).__name__.startswith(tracing)
+    return refused or overflow or _refusal(text) is not None or type(error).__name__.startswith(tracing)
 
 
 def refuses_stores(error: BaseException) -> bool:
@@ -373,6 +367,7 @@ def told(text: str) -> Told:
         asks_memory=_of_memory(text),
         missing=re.search(r"Tracer'? (object )?has no attribute|Tracer'? object is not", text) is not None,
         meant=(meant[1] or meant[3], meant[2] or meant[4]) if meant else None,
+        refusal=_refusal(text),
         in_words="" if any(word in plain for word in _INTERNAL) else plain,
         carry=_carry(text),
     )

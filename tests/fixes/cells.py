@@ -71,7 +71,7 @@ CASES = {
     "interpolator of SciPy": Case(
         "tracer-array-conversion",
         "def f(x, g, v):\n    curve = interp1d(g, v, bounds_error=False, fill_value=0.0)\n    return curve(x)\n",
-        ("f(jnp.array([0.5, 5.0]), jnp.arange(3.0), jnp.ones(3))",), "jnp.interp(x2, g, v, left=0.0, right=0.0)",
+        ("f(jnp.array([0.5, 5.0]), jnp.arange(3.0), jnp.ones(3))",), "lambda at: jnp.interp(at, g, v, left=0.0, right=0.0)",
         setup="from scipy.interpolate import interp1d\n",
     ),
     "interpolator that jax has too": Case(
@@ -301,11 +301,6 @@ CASES = {
         "def f(x, whole):\n    return jax.lax.cond(whole, jnp.mean, count, x)\n",
         ("f(jnp.arange(3.0), True)", "f(jnp.arange(3.0), False)"), "return jnp.asarray(v.shape[0], jnp.float32)",
     ),
-    "branches of other sizes": Case(
-        "carry-mismatch",
-        "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
-        ("f(0, jnp.ones((3, 4)))", "f(1, jnp.ones((3, 4)))"), "jnp.pad(v[::2, 1:], [(0, 1), (0, 1)])",
-    ),
     "functions beside arrays": Case(
         "invalid-jax-type", "def f(layers, x):\n    for w, act in layers:\n        x = act(x @ w)\n    return x\n",
         ("f([(jnp.eye(2), jnp.tanh), (jnp.eye(2), lambda v: 2 * v)], jnp.ones(2))",),
@@ -317,10 +312,6 @@ CASES = {
         "def f(net, x):\n    for w, act in net:\n        x = act(x @ w)\n    return x\n", ("f(net, jnp.ones(2))",),
         "f(jax.tree.map(lambda v: jax.tree_util.Partial(v) if callable(v) else v, net), jnp.ones(2))",
         setup="net = [(jnp.eye(2), jnp.tanh), (jnp.eye(2), jnp.sin)]\n",
-    ),
-    "float index of a switch": Case(
-        "user-error", "def f(x, y):\n    return jax.lax.switch(x // 2, [lambda v: v, lambda v: -v], y)\n",
-        ("f(2.0, 3.0)",), "jax.lax.switch(jnp.asarray(x // 2, int), ", proved=False,
     ),
     "array in the settings of a registration": Case(
         "array-in-aux-data",
@@ -375,12 +366,6 @@ CASES = {
         "def border(u, v):\n    u.at[0].set(v)\n    u.at[-1].set(v)\n    return u\n\n"
         "def f(u):\n    return border(2 * u, 0.0)\n",
         ("f(jnp.ones(4))",), "u = u.at[0].set(v)\n    u = u.at[-1].set(v)",
-    ),
-    "branches made in a comprehension": Case(
-        "carry-mismatch",
-        "def shift(v, k):\n    return v + k if k else 0\n\n"
-        "def f(i, x):\n    return jax.lax.switch(i, [lambda v, k=k: shift(v, k) for k in range(3)], x)\n",
-        ("f(2, jnp.float32(1))",), "lambda x, k=k: jnp.asarray((lambda v, k=k: shift(v, k))(x), jnp.float32)",
     ),
     "state and result in each other's place": Case(
         "carry-mismatch",
@@ -784,32 +769,12 @@ CASES = {
         "    return jax.lax.scan(step, (x, v), None, length=3)\n",
         ("f(1.0, 2.0)",), "return (x + v, v), x\n", proved=False,
     ),
-    "parameters mapped with the rows": Case(
-        "user-error", "def f(p, xs):\n    return jax.vmap(lambda p, x: x @ p['w'] + p['b'])(p, xs)\n",
-        ("f({'w': jnp.ones((3, 2)), 'b': jnp.ones(2)}, jnp.ones((8, 3)))",), ", in_axes=(None, 0))(p, xs)", proved=False,
-    ),
     "loop whose result is thrown away": Case(
         "unused-result", "def f(x, v):\n    jax.lax.fori_loop(0, 3, lambda i, s: (s[0] + s[1], s[1] + i), (x, v))\n    return x + v\n",
         ("f(1.0, 2.0)",), "    x, v = jax.lax.fori_loop(",
     ),
     "result not returned": Case(
         "unused-result", "def f(x):\n    jnp.sum(x ** 2)\n", ("f(jnp.ones(3))",), "    return jnp.sum(x ** 2)\n",
-    ),
-    "whole numbers to differentiate by": Case(
-        "user-error", "def f(n):\n    return jax.grad(lambda v: jnp.sum(v ** 2))(n)\n", ("f(jnp.arange(3))",),
-        "(jnp.asarray(n, float))", proved=False,
-    ),
-    "gradient of many numbers": Case(
-        "user-error", "def g(v):\n    return v ** 2\n\ndef f(x):\n    return jax.grad(g)(x)\n", ("f(jnp.ones(3))",),
-        "jax.grad(lambda *args: jnp.sum(g(*args)))(x)", proved=False,
-    ),
-    "loss with more beside it": Case(
-        "user-error", "def g(v):\n    return jnp.sum(v ** 2), v\n\ndef f(x):\n    loss, d = jax.value_and_grad(g)(x)\n    return x - d, loss\n",
-        ("f(jnp.ones(3))",), "    (loss, _), d = jax.value_and_grad(g, has_aux=True)(x)\n", proved=False,
-    ),
-    "branch for each element": Case(
-        "user-error", "def g(v):\n    return v + 1\n\ndef f(x):\n    return jax.lax.cond(x > 0, lambda v: 2 * v, g, x - 1)\n", ("f(jnp.arange(3.0))",),
-        "jnp.where(x > 0, 2 * (x - 1), g(x - 1))", proved=False,
     ),
     "helper with two results thrown away": Case(
         "unused-result", "def g(p, v):\n    return p + v, v * 0.5\n\ndef f(p, v):\n    g(p, v)\n    return p, v\n",
@@ -871,17 +836,6 @@ CASES = {
     "two static lists": Case(
         "unhashable-static", "def f(x, sizes, names):\n    return {n: x[:s].sum() for s, n in zip(sizes, names)}\n",
         ("f(jnp.ones(4), [1, 3], ['a', 'b'])",), "f(jnp.ones(4), (1, 3), ('a', 'b'))", static=("sizes", "names"),
-    ),
-    "variable that branches write": Case(
-        "leaked-tracer", "def f(x):\n    top, n = 5.0, 2.0\n    def g(v):\n        nonlocal top, n\n        top = jnp.max(v)\n"
-        "        n = n * top\n        return v / 2\n    def h(v):\n        nonlocal n\n        n = v.sum()\n        return v\n"
-        "    x = jax.lax.cond(x.sum() > 1, g, h, x)\n    return x + top, n\n",
-        ("f(jnp.ones(3))", "f(-jnp.ones(3))"), "        new_n = n * top\n        return v / 2, (top, new_n)\n",
-    ),
-    "variable that one branch writes": Case(
-        "leaked-tracer", "def f(x):\n    top = 5.0\n    def g(v):\n        nonlocal top\n        top = jnp.max(v)\n        return v / 2\n"
-        "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
-        ("f(jnp.ones(3))",), "lambda *args: (jnp.sin(*args), top)",
     ),
     "list that a scan fills and nothing stacks": Case(
         "leaked-tracer", "def f(x):\n    seen = []\n    def body(x, _):\n        seen.append(x)\n        return 2 * x, None\n"
@@ -1016,10 +970,6 @@ CASES = {
         "        return s * 2\n    return L.fori_loop(0, 4, turn, x), out\n",
         ("f(jnp.ones(2))",), "        return s * 2, out\n    result, out = L.fori_loop(0, 4, turn, (x, out))\n    return result, out\n",
     ),
-    "gradient that has a name": Case(
-        "user-error", "def f(x):\n    def g(v):\n        return v ** 2\n    slope = jax.grad(g,)\n    return slope(x)\n", ("f(jnp.ones(3))",),
-        "slope = jax.grad(lambda *args: jnp.sum(g(*args)),)", proved=False,
-    ),
     "distances of SciPy": Case(
         "tracer-array-conversion", "def f(a, b):\n    return cdist(a, b, metric='cityblock').min()\n",
         ("f(jnp.ones((3, 2)), jnp.zeros((4, 2)))",), "jax.ShapeDtypeStruct((3, 4), jnp.float32)",
@@ -1059,13 +1009,6 @@ CASES = {
     "rows that a loop goes over": Case(
         "in-place-update", "def f(rows, v):\n    for row in rows:\n        row[0] = v\n    return rows\n",
         ("f([np.ones(2), np.ones(2)], 3.0)",), "    for i in range(len(rows)):\n        row = rows[i]\n",
-    ),
-    "row that a helper changes beside its result": Case(
-        "in-place-update",
-        "def norm(row):\n    s = row.sum()\n    row[:] = row / s\n    return s\n\ndef f(m):\n    total = 0.0\n"
-        "    for i in range(len(m)):\n        total = total + norm(m[i])\n    return m, total\n",
-        ("f(np.arange(1.0, 5.0).reshape(2, 2))",),
-        "        out, part = norm(m[i])\n        total = total + out\n        m = jnp.asarray(m).at[i].set(part)\n",
     ),
     "arrays that a helper changes": Case(
         "in-place-update", "def put(a, *, into):\n    into[0] = a[0]\n    a[0] = 0.0\n\n"

@@ -100,7 +100,7 @@ def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") 
     checker, _ = watched(cell, calls, name, setup)
     search = searching(checker)
     evidence, original = search.evidence, search.verifier.reruns.original
-    found = [f for f in rules.run(evidence, rules.Thresholds()) if f.severity != "note"]
+    found = [f for f in rules.run(evidence) if f.severity != "note"]
     proved = [p for f in found for p, _ in policy.graded(search.corrections(f), f, evidence)]
     return [fix_of(p, original) for p in proved if p.verdict.holds]
 
@@ -154,4 +154,4 @@ def first_offered(cell: str, place: Sequence[int], names: Sequence[str], modules
 def findings_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") -> list[str]:
     """Kinds of the errors and warnings that the cell has."""
     checker, _ = watched(cell, calls, name, setup)
-    return [f.kind for f in rules.run(evidence_of(checker), rules.Thresholds()) if f.severity != "note"]
+    return [f.kind for f in rules.run(evidence_of(checker)) if f.severity != "note"]

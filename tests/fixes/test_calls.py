@@ -12,7 +12,6 @@ from jitmagic.fixes.calls.counterparts import counterparts
 from jitmagic.fixes.calls.debug_print import prints
 from jitmagic.fixes.calls.inner_functions import carried_along
 from jitmagic.fixes.calls.memoized import caches, memos
-from jitmagic.fixes.calls.refusals import refusals
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source.edits import Text
 from jitmagic.source.modules import Modules
@@ -56,8 +55,8 @@ CASES = {
 }  # fmt: skip
 
 
-def spot(cell: str, line: int, message: str = "") -> Spot:
-    return Spot(Text(cell), "", line, function="f", message=message, modules=Modules.of({}, ast.parse(cell)))
+def spot(cell: str, line: int) -> Spot:
+    return Spot(Text(cell), "", line, function="f", modules=Modules.of({}, ast.parse(cell)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,8 +66,3 @@ def test_family_writes(name: str) -> None:
     found = [c.edits.result() for c in family(spot(cell, line)) if c.edits is not None]
     for text in wanted:
         assert any(text in cell for cell in found), found
-
-
-def test_calls_with_keywords_are_left_to_jax() -> None:
-    cell = "import jax\ndef f(x):\n    return jax.lax.cond(x > 0, lambda: x, lambda: -x, operand=None)\n"
-    assert list(refusals(spot(cell, 3, "Pred must be a scalar"))) == []

@@ -772,6 +772,15 @@ UNFIXABLE = {
         "def f(v, ws):\n    return functools.reduce(lambda s, w: jnp.tanh(s * w) + w * v, ws, 1.0)\n",
         ["f(2.0, jnp.ones(40))"],
     ),
+    "variable that a branch writes": (
+        "def f(x):\n    top = 5.0\n    def g(v):\n        nonlocal top\n        top = jnp.max(v)\n        return v / 2\n"
+        "    return jax.lax.cond(x.sum() > 1, g, jnp.sin, x) + top\n",
+        ["f(jnp.ones(3))"],
+    ),
+    "branches of other sizes": (
+        "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
+        ["f(0, jnp.ones((3, 4)))"],
+    ),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from jitmagic.evidence import (
@@ -452,6 +454,33 @@ def test_an_error_of_the_users_is_one_plain_sentence(
     problem = with_facts(Problem("user", where, exception=exception, message=said))
     (found,) = run(Evidence(function(f"def f(x):\n    {line}\n"), problems=(problem,)))
     assert (found.kind, found.message) == ("user-error", message)
+
+
+REFUSED = {
+    "rows and parameters that are mapped": (
+        "jax.vmap(lambda p, x: x @ p['w'])({'w': jnp.ones((3, 2))}, jnp.ones((8, 3)))",
+        "None` passes one whole",
+    ),
+    "whole numbers to differentiate by": (
+        "jax.grad(lambda v: jnp.sum(v**2))(jnp.arange(3))",
+        "jnp.asarray(n, float)",
+    ),
+    "gradient of many numbers": ("jax.grad(lambda v: v**2)(jnp.ones(3))", "jax.jacobian"),
+    "loss with more beside it": ("jax.value_and_grad(lambda v: (v, v))(1.0)", "has_aux=True"),
+    "branch for each element": ("jax.lax.cond(jnp.arange(3) > 0, jnp.sin, jnp.cos, 1.0)", "jnp.where"),
+    "float index of a switch": ("jax.lax.switch(2.0, [jnp.sin, jnp.cos], 1.0)", "jnp.asarray(i, int)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_jax_refuses_with_jit_and_without_is_told(name: str) -> None:
+    code, wanted = REFUSED[name]
+    with pytest.raises(Exception) as raised:  # noqa: B017, PT011
+        eval(code, {"jax": jax, "jnp": jnp})
+    where = Where(FILE, 2, 11, 2, 11 + len(code), f"return {code}", code, "f")
+    problem = with_facts(Problem("user", where, exception=raised.typename, message=str(raised.value)))
+    (found,) = run(Evidence(function(f"def f():\n    return {code}\n"), problems=(problem,)))
+    assert found.kind == "user-error" and wanted in found.help
 
 
 def test_a_wait_is_not_the_clock() -> None:

@@ -12,7 +12,6 @@ from jitmagic.source import scope
 from jitmagic.source.pattern import stripped
 
 CALLBACK = "check the values in `jax.debug.callback`, which raises while the compiled function runs"
-NAN = "return `nan` where the check fails, in place of raising"
 
 
 def checks(spot: Spot) -> Iterator[Change]:
@@ -37,19 +36,3 @@ def checks(spot: Spot) -> Iterator[Change]:
         CALLBACK, spot.edits().statements(statement, new), cost="the error arrives as one of jax's runtime",
         claim=Claim(raises=True), sure=False,
     )  # fmt: skip
-    yield from _with_nan(spot, statement, asked)
-
-
-def _with_nan(spot: Spot, statement: ast.stmt, asked: str) -> Iterator[Change]:
-    """The check's outcome in a name, and `nan` returned in its place."""
-    block, _ = spot.text.siblings(statement)
-    last, holds = block[-1], isinstance(statement, ast.Assert)
-    if not isinstance(last, ast.Return) or last.value is None or isinstance(last.value, ast.Tuple):
-        return
-    if any(spot.text.own(s, ast.Return) for s in block[:-1]):
-        return
-    name = spot.fresh("valid" if holds else "invalid")
-    form = "jnp.where($name, $value, jnp.nan)" if holds else "jnp.where($name, jnp.nan, $value)"
-    new = spot.write(form, name=name, value=last.value)
-    edits = spot.edits().statements(statement, f"{name} = {asked}").replace(last.value, new)
-    yield Change(NAN, edits, cost="nothing is raised", sure=False)

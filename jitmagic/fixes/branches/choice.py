@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from jitmagic.evidence import root
 from jitmagic.fixes.branches.truth import is_boolean, maybe_traced, negated, truth
 from jitmagic.fixes.change import Spot
 from jitmagic.source import scope
@@ -77,11 +78,6 @@ def parsed_value(code: str) -> tuple[Text, ast.expr]:
     """The source of an expression as a text of its own, and its node there."""
     text = Text(f"({code}\n)" if "\n" in code else f"({code})")
     return text, text.within(text.tree, ast.expr)[0]
-
-
-def root(path: str) -> str:
-    """`a` of `a.b[0]`."""
-    return path.partition(".")[0].partition("[")[0]
 
 
 def _held(node: ast.expr) -> dict[str, ast.expr]:

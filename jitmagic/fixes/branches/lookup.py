@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from jitmagic.fixes.branches.callees import arguments, uses
 from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.source import scope
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import Filling, call_of, stripped
@@ -152,8 +151,7 @@ def _place(spot: Spot, table: ast.expr, key: str) -> str:
 
 
 def _assigned(spot: Spot, node: ast.expr) -> ast.expr:
-    found = scope.assigned(spot.outermost, node.id) if isinstance(node, ast.Name) and spot.outermost else None
-    return found or node
+    return (spot.assigned(node.id) if isinstance(node, ast.Name) else None) or node
 
 
 def _with_default(spot: Spot) -> Iterator[Change]:

@@ -13,7 +13,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from jitmagic.fixes.branches.choice import Choice, parsed_value, root
+from jitmagic.evidence import root
+from jitmagic.fixes.branches.choice import Choice, parsed_value
 from jitmagic.fixes.branches.truth import negated
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.stores.rebinding import SIGNS, is_path, rebinding, rebound

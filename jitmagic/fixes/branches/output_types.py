@@ -9,13 +9,12 @@ from typing import Any
 
 from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.source import scope
+from jitmagic.fixes.loops.lax_calls import definition, returned, spelt_out
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import atom, expression
 
 EQUAL = "return the same types from every branch"
 FILLED = "return the same structure from every branch, with zeros for what one of them lacks"
-PADDED = "return the largest shape from every branch: zeros are added at the end of smaller results"
 FORMED = "one of them then has another form"
 
 
@@ -46,27 +45,22 @@ def _equal(spot: Spot, call: ast.Call, given: Sequence[ast.expr]) -> Iterator[Ch
         given=given, operands=operands,
     )  # fmt: skip
     trees = spot.outputs(spot.edits().replace(call, asked).result())
-    if len(trees) < 2 or len(branches) not in (1, len(trees)):
+    if len(trees) < 2 or len(branches) != len(trees):
         return
-    made = len(branches) == 1  # by a comprehension
-    want = joined(trees, [expression(b.source) for b in branches] * (len(trees) if made else 1))
-    if want is None or made and (not isinstance(want, Want) or want.padded):
+    want = joined(trees, [expression(b.source) for b in branches])
+    if want is None:
         return
     writer, edits = OutputWriter(spot.modules), spot.edits()
-    for branch, tree in zip(branches, trees, strict=not made):
+    for branch, tree in zip(branches, trees, strict=True):
         writer.spare = branch.parameters
         node = ast.parse(branch.source, mode="eval").body
-        cast = (
-            writer.cast(branch.source, trees, want)
-            if made
-            else writer.written(node, branch.source, tree, want)
-        )
+        cast = writer.written(node, branch.source, tree, want)
         if cast is None:
             return
         if cast != branch.source:
             edits.replace(branch.node, branch.head + cast)
-    if edits and not writer.spread:
-        title = FILLED if writer.filled else PADDED if writer.padded else EQUAL
+    if edits:
+        title = FILLED if writer.filled else EQUAL
         sure = not (writer.filled or writer.formed)
         cost = FORMED if writer.formed else ""
         yield Change(title, edits, cost=cost, claim=Claim("covers"), sure=sure)
@@ -76,49 +70,22 @@ def _equal(spot: Spot, call: ast.Call, given: Sequence[ast.expr]) -> Iterator[Ch
 
 
 def _branches(spot: Spot, given: Sequence[ast.expr], operands: Sequence[str]) -> list[Branch]:
-    """The branches as written; one where a comprehension makes them all; none where they are not written out."""
-    if len(given) == 2:
-        return [_branch(spot, g, operands) for g in given]
-    match _assigned(spot, given[0]):
-        case ast.ListComp(elt=made, generators=[loop]):
-            bound = [n for n in scope.stores(loop.target) if n in scope.loads(made)]
-            return [_by_name(spot, made, operands, bound)]
-        case ast.List(elts=listed) | ast.Tuple(elts=listed):
-            return [_branch(spot, g, operands) for g in listed]
-    return []
+    """The branches as written; none where they are not written out."""
+    if len(given) == 1:
+        table = spelt_out(spot, spot.text.tree, given[0])
+        given = table.elts if isinstance(table, ast.List | ast.Tuple) else []
+    return [_branch(spot, g, operands) for g in given]
 
 
 def _branch(spot: Spot, node: ast.expr, operands: Sequence[str]) -> Branch:
-    named = [
-        f for f in spot.text.within(spot.text.tree, ast.FunctionDef) if f.name == getattr(node, "id", "")
-    ]
-    match named[-1] if named else _assigned(spot, node):
-        case ast.Lambda(body=returned) as written:
-            return Branch(returned, spot.code(returned), tuple(a.arg for a in written.args.args))
-        case ast.FunctionDef() as written:
-            match spot.text.own(written, ast.Return):
-                case [ast.Return(value=ast.expr() as returned)]:
-                    return Branch(returned, spot.code(returned), tuple(a.arg for a in written.args.args))
-    return _by_name(spot, node, operands)
-
-
-def _by_name(spot: Spot, node: ast.expr, operands: Sequence[str], bound: Sequence[str] = ()) -> Branch:
-    """A function that is not written here, as the lambda that calls it; it keeps names that a loop binds."""
+    """A branch by what it returns; a function that is not written here as the lambda that calls it."""
+    function = definition(spot, node)
+    results = returned(spot, function)
+    if function is not None and len(results) == 1:
+        return Branch(results[0], spot.code(results[0]), tuple(a.arg for a in function.args.args))
     simple = len(set(operands)) == len(operands) and all(o.isidentifier() for o in operands)
-    given = tuple(operands) if simple else tuple(f"x{i}" for i in range(len(operands)))
-    head = f"lambda {', '.join([*given, *(f'{n}={n}' for n in bound)])}: "
-    return Branch(node, f"{atom(spot.code(node))}({', '.join(given)})", given, head)
-
-
-def _assigned(spot: Spot, node: ast.expr) -> ast.expr:
-    """What a name of the cell is assigned once; other expressions as they are."""
-    if not isinstance(node, ast.Name):
-        return node
-    found = [
-        a.value for a in spot.text.within(spot.text.tree, ast.Assign)
-        if len(a.targets) == 1 and getattr(a.targets[0], "id", "") == node.id
-    ]  # fmt: skip
-    return found[0] if len(found) == 1 else node
+    own = tuple(operands) if simple else tuple(f"x{i}" for i in range(len(operands)))
+    return Branch(node, f"{atom(spot.code(node))}({', '.join(own)})", own, f"lambda {', '.join(own)}: ")
 
 
 # --- what all of them shall return
@@ -163,27 +130,13 @@ def _leaf(present: Sequence[tuple[Any, ast.expr | None]]) -> Want | None:
 
     try:
         dtype = str(jnp.result_type(*(_typed(t) for t, _ in present)))
-        shapes = [tuple(t.shape) for t, _ in present]
+        shape = tuple(jnp.broadcast_shapes(*(t.shape for t, _ in present)))
     except (TypeError, ValueError, AttributeError):
-        return None
-    shape, padded = _common_shape(shapes)
-    if shape is None:
         return None
     names = [
         n.id for t, n in present if isinstance(n, ast.Name) and (*t.shape, str(t.dtype)) == (*shape, dtype)
     ]
-    return Want(shape, dtype, names[0] if names else "", padded)
-
-
-def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...] | None, bool]:
-    """The shape that all can be brought to, and whether by adding zeros; None for different numbers of axes."""
-    import jax.numpy as jnp
-
-    try:
-        return tuple(jnp.broadcast_shapes(*shapes)), False
-    except ValueError:
-        axes = zip(*shapes, strict=True) if len(set(map(len, shapes))) == 1 else ()
-        return tuple(map(max, axes)) or None, True
+    return Want(shape, dtype, names[0] if names else "")
 
 
 def _typed(leaf: Any) -> Any:

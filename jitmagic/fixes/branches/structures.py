@@ -21,8 +21,6 @@ class Want:
     shape: tuple[int, ...]
     dtype: str
     name: str = ""
-    padded: bool = False
-    """Zeros are added at the end of smaller arrays; else they are broadcast."""
 
 
 def item_of(node: ast.expr | None, key: object) -> ast.expr | None:
@@ -42,13 +40,12 @@ def items_of(node: ast.expr | None, count: int) -> list[ast.expr | None]:
 
 
 class OutputWriter:
-    """Writes returned expressions anew; `filled` where something had to be made up, `padded` where a result got zeros
-    at its end, `formed` where it has another shape, or is in a list or tuple that it was not in, `spread` where a
-    value was repeated."""
+    """Writes returned expressions anew; `filled` where something had to be made up, `formed` where a result has
+    another shape, or is in a list or tuple that it was not in."""
 
     def __init__(self, modules: Modules) -> None:
         self.modules = modules
-        self.filled = self.formed = self.padded = self.spread = False
+        self.filled = self.formed = False
         self.spare: tuple[str, ...] = ()
         """Parameters of the branch: what it takes and does not give back goes on as it is."""
 
@@ -67,11 +64,6 @@ class OutputWriter:
             return self._dict(node, whole, source, tree, want) if isinstance(tree, dict) else None
         return self._sequence(node, whole, tree, want) if isinstance(want, tuple | list) else None
 
-    def cast(self, source: str, trees: Sequence[Tree], want: Want) -> str:
-        """An expression that gives arrays of several types, as the one that is wanted."""
-        source = self._write(f"jnp.asarray($x, {_type(want)})", x=source)
-        return source if all(tuple(t.shape) == want.shape for t in trees) else self._spread(source, want)
-
     def zeros(self, want: Tree) -> str:
         """Source of zeros of this structure."""
         if want is None:
@@ -88,19 +80,15 @@ class OutputWriter:
         dtype = "" if want.dtype == "float32" else f", {_type(want)}"
         return self._write(f"jnp.zeros({want.shape}{dtype})")
 
-    def _leaf(self, node: ast.expr, source: str, tree: Tree, want: Want) -> str:
+    def _leaf(self, node: ast.expr, source: str, tree: Tree, want: Want) -> str | None:
         shape, number = tuple(tree.shape), _number(node)
-        self.formed |= shape != want.shape
         if number is not None and not want.shape:
             return self._number(number, want)
         if number is not None and want.name:
+            self.formed |= shape != want.shape
             return self._write("jnp.full_like($$name, $x)", name=want.name, x=source)
-        if shape != want.shape and want.padded:
-            self.padded = True
-            widths = [(0, most - own) for own, most in zip(shape, want.shape, strict=True)]
-            source = self._write(f"jnp.pad($x, {widths if len(widths) > 1 else widths[0]})", x=source)
-        elif shape != want.shape:
-            source = self._spread(source, want)
+        if shape != want.shape:
+            return None
         if str(tree.dtype) == want.dtype:
             return source
         # what is weakly typed may be a number of Python's, which has no method
@@ -148,10 +136,6 @@ class OutputWriter:
             return None
         bare = type(want) is tuple and isinstance(node, ast.Tuple) and not whole.startswith("(")
         return ", ".join(found) if bare and node.col_offset == 0 and len(found) > 1 else _listed(want, found)
-
-    def _spread(self, source: str, want: Want) -> str:
-        self.formed = self.spread = True
-        return self._write(f"jnp.broadcast_to($x, {want.shape})", x=source)
 
     def _number(self, number: float, want: Want) -> str:
         """A Python number of a dtype, where there is one: weak types give way."""

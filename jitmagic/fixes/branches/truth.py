@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from jitmagic.fixes.change import Spot
-from jitmagic.source import scope
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import atom, stripped
 
@@ -89,32 +88,19 @@ def is_boolean(spot: Spot, node: ast.AST) -> bool:
         return last_name(node.func) in (*PREDICATES, "bool", "isinstance")
     if isinstance(node, ast.Constant):
         return isinstance(node.value, bool)
-    if isinstance(node, ast.Name) and spot.outermost is not None:
-        value = scope.assigned(spot.outermost, node.id)
-        return value is not None and not isinstance(value, ast.Name) and is_boolean(spot, value)
-    return False
+    value = spot.assigned(node.id) if isinstance(node, ast.Name) else None
+    return value is not None and not isinstance(value, ast.Name) and is_boolean(spot, value)
 
 
 def _surely_array(spot: Spot, node: ast.AST) -> bool:
     """Boolean, and an array even in a run without jit: `~True` is -2, `~jnp.bool_(True)` is False."""
     if not is_boolean(spot, node):
         return False
-    if isinstance(node, ast.Name) and spot.outermost is not None:
-        value = scope.assigned(spot.outermost, node.id)
+    if isinstance(node, ast.Name):
+        value = spot.assigned(node.id)
         return value is not None and _surely_array(spot, value)
-    if _calls_jax(spot, node):
-        return True
-    arrays = arrays_of_jax(spot)
-    return any(isinstance(n, ast.Name) and n.id in arrays for n in ast.walk(node))
-
-
-def arrays_of_jax(spot: Spot) -> set[str]:
-    """Local names that only jax functions give their values."""
-    if spot.outermost is None:
-        return set()
-    found = {n.id for n in ast.walk(spot.outermost) if isinstance(n, ast.Name)}
-    values = {name: scope.assigned(spot.outermost, name) for name in found}
-    return {name for name, value in values.items() if value is not None and _root(value) in spot.jax_names}
+    values = (spot.assigned(n.id) for n in ast.walk(node) if isinstance(n, ast.Name))
+    return _calls_jax(spot, node) or any(v is not None and _root(v) in spot.jax_names for v in values)
 
 
 _SIGNS: dict[type[ast.cmpop], str] = {
@@ -154,9 +140,7 @@ def _membership(spot: Spot, left: ast.expr, right: ast.expr, outside: bool) -> s
         low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
         inside = f"({low} <= {x}) & ({x} < {high})"
         return spot.write("jnp.logical_not($inside)", inside=inside) if outside else inside
-    values = right
-    if isinstance(right, ast.Name) and spot.outermost is not None:
-        values = scope.assigned(spot.outermost, right.id) or right
+    values = spot.assigned(right.id) if isinstance(right, ast.Name) else right
     listed = isinstance(values, ast.Tuple | ast.List)
     array = spot.write("jnp.array($values)" if listed else "jnp.array(list($values))", values=right)
     inside = spot.write("jnp.isin($x, $array)", x=x, array=array)

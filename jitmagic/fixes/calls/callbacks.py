@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Claim, Spot, Tag
 from jitmagic.rules.words import listed
-from jitmagic.source import scope
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, in_order
 from jitmagic.source.modules import last_name
 
@@ -54,8 +54,13 @@ def callbacks(spot: Spot) -> Iterator[Change]:
                 else:
                     _store(spot, edits, statement)
             _undeclare(spot, edits, outputs)
-            yield Change(_title(spot, outputs), edits, claim=Claim(effects=True), cost=COST,
-                         sure=place.into is None, tags=frozenset({Tag.CALLBACK}))  # fmt: skip
+            yield handed_out(_title(spot, outputs), edits, sure=place.into is None)
+
+
+def handed_out(title: str, edits: Edits, *, sure: bool = False) -> Change:
+    """A change by which the host gets values while the program runs."""
+    claim, tags = Claim(effects=True), frozenset({Tag.CALLBACK})
+    return Change(title, edits, claim=claim, cost=COST, sure=sure, tags=tags)
 
 
 def callback(spot: Spot, statement: ast.stmt) -> str | None:
@@ -87,8 +92,7 @@ def is_text(node: ast.expr) -> bool:
 
 def text_of(spot: Spot, name: ast.expr) -> ast.Assign | None:
     """Where the text is made that a name stands for, if nothing that it reads is bound anew afterwards."""
-    function = spot.outermost
-    value = scope.assigned(function, name.id) if function is not None and isinstance(name, ast.Name) else None
+    function, value = spot.outermost, spot.assigned(name.id) if isinstance(name, ast.Name) else None
     if function is None or value is None or not is_text(value):
         return None
     names = [n for n in spot.text.within(function, ast.Name) if isinstance(n.ctx, ast.Store)]
@@ -100,7 +104,7 @@ def text_of(spot: Spot, name: ast.expr) -> ast.Assign | None:
 def _only_use(spot: Spot, assign: ast.Assign) -> ast.Name | None:
     """Where the name that is assigned here is read, if that is once."""
     name = getattr(assign.targets[0], "id", "")
-    if spot.outermost is None or scope.assigned(spot.outermost, name) is not assign.value:
+    if spot.outermost is None or spot.assigned(name) is not assign.value:
         return None
     names = [n for n in spot.text.within(spot.outermost, ast.Name) if n.id == name]
     return names[1] if len(names) == 2 else None
@@ -168,8 +172,7 @@ def _values(spot: Spot, node: ast.AST) -> list[str]:
 
 def _asks_a_clock(spot: Spot, statement: ast.stmt) -> bool:
     """It reads a name that a clock or a generator gave its value while jax traced."""
-    function = spot.outermost
-    values = (scope.assigned(function, n) for n in scope.loads(statement)) if function is not None else ()
+    values = map(spot.assigned, scope.loads(statement))
     calls = (n for v in values if v is not None for n in ast.walk(v) if isinstance(n, ast.Call))
     return any(spot.full(c).removeprefix("numpy.").partition(".")[0] in CLOCKS for c in calls)
 
@@ -271,7 +274,8 @@ def _store(spot: Spot, edits: Edits, statement: ast.Assign | ast.AugAssign) -> N
     values = _values(spot, value)
     if value in _handed(spot, statement):
         taken = {*spot.modules.names, *dir(builtins)}
-        own = value.id if isinstance(value, ast.Name) else edits.fresh(_tail(target), taken=taken)
+        name = signature.name_for(ast.unparse(target)) or "value"
+        own = value.id if isinstance(value, ast.Name) else edits.fresh(name, taken=taken)
         first = "" if isinstance(value, ast.Name) else f"{own} = {spot.code(value)}\n\n"
         line.replace(value, own)
         for node in _read_later(spot, statement):
@@ -292,9 +296,3 @@ def _undeclare(spot: Spot, edits: Edits, outputs: Sequence[Output]) -> None:
     for declared in spot.text.own(spot.innermost, ast.Global) if spot.innermost is not None else ():
         if set(declared.names) <= told:
             edits.remove(declared)
-
-
-def _tail(target: ast.expr) -> str:
-    """A name for what is stored: `h` for `self.h` and for `state['h']`."""
-    last = _path(target)[-1].strip("'\"")
-    return last if last.isidentifier() else "value"

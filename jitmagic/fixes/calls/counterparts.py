@@ -54,6 +54,18 @@ FORMS = _rows(
     ("cmath.polar($x)", "(jnp.abs($x), jnp.angle($x))", ""),
     ("scipy.special.softmax($*r)", "jax.nn.softmax($*r)", ""),
     ("scipy.special.log_softmax($*r)", "jax.nn.log_softmax($*r)", ""),
+    *(
+        (
+            f"scipy.interpolate.interp1d({given})",
+            f"lambda at: jnp.interp(at, $x, $y, left={out}, right={out})",
+            "",
+        )
+        for given, out in (
+            ("$x, $y", "jnp.nan"),
+            ("$x, $y, bounds_error=False", "jnp.nan"),
+            ("$x, $y, bounds_error=False, fill_value=$c", "$c"),
+        )
+    ),
 )
 """What jax has in another form."""
 NAMES = {
@@ -124,7 +136,7 @@ def _title(spot: Spot, libraries: Iterable[str]) -> str:
     written = list(dict.fromkeys(libraries))
     if not written:
         return "keep the value an array: no `float()`, `int()` or `.item()`"
-    scipy = all(spot.modules.full(name).startswith("scipy") for name in written)
+    scipy = all(counterpart(spot.modules.full(name)).startswith("jax.scipy.") for name in written)
     return f"use `{'jax.scipy' if scipy else 'jax.numpy'}` in place of {listed(written)}"
 
 

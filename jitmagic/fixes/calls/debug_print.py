@@ -11,8 +11,8 @@ import string
 from collections.abc import Iterator, Sequence
 
 from jitmagic.fixes.branches.truth import truth
-from jitmagic.fixes.calls.callbacks import COST, VALUES, callback, is_text, on_the_host, text_of
-from jitmagic.fixes.change import Change, Claim, Spot, Tag
+from jitmagic.fixes.calls.callbacks import VALUES, callback, handed_out, is_text, on_the_host, text_of
+from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
 from jitmagic.source.modules import last_name
 
@@ -69,10 +69,7 @@ def prints_under_condition(spot: Spot) -> Iterator[Change]:
     new = above + spot.write("lax.cond($test, $$yes, $$no)", test=truth(spot, test.test), yes=yes, no=no)
     edits = spot.edits().statements(test, new)
     if spot.write("jax.debug.callback") in new:
-        title = "call `jax.debug.callback` where the condition holds"
-        yield Change(
-            title, edits, claim=Claim(effects=True), cost=COST, sure=False, tags=frozenset({Tag.CALLBACK})
-        )
+        yield handed_out("call `jax.debug.callback` where the condition holds", edits)
     else:
         yield Change("print with `jax.debug.print`, where the condition holds", edits)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import jax
 
-from jitmagic.fixes.calls.inner_functions import start_of
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.loops.lax_calls import LaxLoop
 from jitmagic.source.edits import Edits
 from jitmagic.source.tree import updated_array
 
@@ -35,9 +35,9 @@ def discarded(spot: Spot) -> Iterator[Change]:
 
 def _names(spot: Spot, call: ast.Call) -> list[str]:
     """Names of what a loop starts with, or of arguments that are of the result's structure, shapes and dtypes."""
-    start = start_of(spot, call)
-    if start is not None:
-        parts = start.elts if isinstance(start, ast.Tuple) else [start]
+    loop = LaxLoop.of(spot, call)
+    if loop is not None:
+        parts = loop.start.elts if isinstance(loop.start, ast.Tuple) else [loop.start]
         found = [p.id for p in parts if isinstance(p, ast.Name)]
         return found if len(found) == len(parts) else []
     on = call.func.value if isinstance(call.func, ast.Attribute) else None

@@ -1,8 +1,7 @@
 """Variables around an inner function that jax runs: what it stores into them comes out beside its result.
 
 `jax.grad` and `jax.value_and_grad` take it as `has_aux=True`, `jax.vmap` and `jax.jit` as a second result, a
-`fori_loop` becomes a `scan`, which stacks it, and the other branch of a `cond` returns what the variable was before.
-What the body of a loop updates is carried through the loop.
+`fori_loop` becomes a `scan`, which stacks it. What the body of a loop updates is carried through the loop.
 """
 
 from __future__ import annotations
@@ -13,35 +12,26 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.lax_calls import LaxLoop, returned
 from jitmagic.rules.words import listed
-from jitmagic.source import scope
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
-from jitmagic.source.modules import argument_at, last_name
-from jitmagic.source.pattern import atom, bare
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import bare
 
-STARTS = {"fori_loop": (3, "init_val"), "while_loop": (2, "init_val"), "scan": (1, "init")}
-"""Where the start value stands in the loops of jax.lax."""
-RUNS = {
-    "jax.grad": slice(1), "jax.value_and_grad": slice(1), "jax.vmap": slice(1), "jax.jit": slice(1),
-    "jax.checkpoint": slice(1), "jax.remat": slice(1), "jax.lax.scan": slice(1), "jax.lax.cond": slice(1, 3),
-    "jax.lax.fori_loop": slice(2, 3),
-}  # fmt: skip
-"""What runs a function, and which of its arguments that is."""
-
-
-def start_of(spot: Spot, call: ast.Call) -> ast.expr | None:
-    """What a loop of jax starts with; None for other calls."""
-    name = spot.full(call).removeprefix("jax.lax.")
-    return argument_at(call, *STARTS[name]) if name in STARTS else None
+RUNS = dict.fromkeys("grad value_and_grad vmap jit checkpoint remat lax.scan".split(), 0) | {
+    "lax.fori_loop": 2
+}
+"""What of jax runs a function, and which of its arguments that is."""
 
 
 @dataclass(frozen=True)
 class Escaping:
     """One store of an inner function into what the outer one holds: into a name, a list or an item."""
 
-    statement: ast.stmt | None
+    statement: ast.stmt
     name: str
-    value: ast.expr | None
+    value: ast.expr
     kind: Literal["name", "list", "item"]
     target: str
     """What the value is bound to outside."""
@@ -98,19 +88,20 @@ class Pair:
     def __post_init__(self) -> None:
         self.edits = self.spot.edits()
         self.text = self.spot.text
-        self.escapes = self._escapes(self.inner)
+        self.held = {*scope.stores(scope.body_of(self.outer.body))} - scope.local_names(self.inner)
+        """Variables of the outer function that are no other ones in the inner one."""
+        self.escapes = self._escapes()
+        results = returned(self.spot, self.inner)
+        self.result = results[0] if len(results) == 1 else None
+        """What the inner function returns, if it does so once."""
 
     # -- what there is
 
-    def _held(self, inner: FunctionNode) -> set[str]:
-        """Variables of the outer function that are no other ones in the inner one."""
-        return set(scope.stores(scope.body_of(self.outer.body))) - scope.local_names(inner)
-
-    def _escapes(self, inner: FunctionNode) -> list[Escaping]:
-        """Stores of an inner function into what the outer one holds."""
+    def _escapes(self) -> list[Escaping]:
+        """Stores of the inner function into what the outer one holds."""
         found: list[Escaping] = []
-        held, outside = self._held(inner), scope.outer_names(inner)
-        for statement in inner.body:
+        held, outside = self.held, scope.outer_names(self.inner)
+        for statement in self.inner.body:
             match statement:
                 case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [value])) if name in held:
                     found.append(Escaping(statement, name, value, "list", name))
@@ -124,7 +115,7 @@ class Pair:
     def updated(self) -> list[str]:
         """Outer variables that the inner function binds by `nonlocal`, or into whose items it stores."""
         items = (n for n in self.text.own(self.inner, ast.Subscript) if isinstance(n.ctx, ast.Store))
-        names = {getattr(n.value, "id", "") for n in items} & self._held(self.inner)
+        names = {getattr(n.value, "id", "") for n in items} & self.held
         return [*(n for s in self.text.own(self.inner, ast.Nonlocal) for n in s.names), *sorted(names)]
 
     @property
@@ -133,8 +124,9 @@ class Pair:
         found: list[Applied] = []
         calls = self.text.own(self.outer, ast.Call)
         for call in calls:
-            full, given = self.spot.full(call), [getattr(a, "id", None) for a in call.args]
-            if self.inner.name not in given[RUNS.get(full, slice(0))]:
+            full, given = self.spot.full(call), [getattr(a, "id", "") for a in call.args]
+            position = RUNS.get(full.removeprefix("jax."), len(given))
+            if self.inner.name not in given[position : position + 1]:
                 continue
             results, parent = [call], self.text.parents[call]
             if not full.startswith("jax.lax."):
@@ -144,26 +136,18 @@ class Pair:
         alone = len(found) == 1 and not any(k.arg == "has_aux" for k in found[0].made.keywords)
         return found[0] if alone else None
 
-    def _result(self, function: FunctionNode) -> ast.expr | None:
-        """What a function returns, if it does so once."""
-        returns = self.text.own(function, ast.Return)
-        return returns[0].value if len(returns) == 1 else None
-
     # -- beside the result
 
     def returned(self) -> bool:
         """The inner function returns what it stored, and the outer one binds it. False where it uses it otherwise."""
-        use, result = self.applied, self._result(self.inner)
+        use, result, escapes = self.applied, self.result, self.escapes
         if use is None or result is None or use.name == "scan":  # that has a second result already
             return False
-        escapes = self.escapes
-        if use.name == "cond":
-            escapes = self._with_other_branch(use.call)
-            if any(e.kind != "name" for e in escapes):
-                return False
-        else:
-            self._take_out_empty()
-        self._give(self.inner, result, escapes)
+        self._take_out_empty()
+        self._declare_nothing()
+        beside = ", ".join(map(self._value, escapes))
+        beside = beside if len(escapes) == 1 else f"({beside})"
+        self.edits.replace(result, f"{bare(self.edits.code(result))}, {beside}")
         after = ""
         if use.name in ("grad", "value_and_grad"):
             self.edits.argument(use.made, "has_aux=True")
@@ -177,17 +161,15 @@ class Pair:
         name = "gradient" if use.name == "grad" else "result"
         return self._bind(use, [e.target for e in escapes], name, after)
 
-    def _give(self, function: FunctionNode, result: ast.expr, escapes: Sequence[Escaping]) -> None:
-        """A function returns what it stored beside its result."""
-        for statement in (*self.text.own(function, ast.Nonlocal), *self.text.own(function, ast.Global)):
+    def _declare_nothing(self) -> None:
+        """The inner function has no variables any more that are those of others."""
+        for statement in self.text.own(self.inner, ast.Nonlocal, ast.Global):
             self.edits.remove(statement)
-        values = [self._value(e) for e in escapes]
-        self.edits.replace(result, _beside(self.edits.code(result), values))
 
     def _value(self, escape: Escaping) -> str:
         """What stands for a store in what is returned, and what becomes of the store."""
         statement, value, name = escape.statement, escape.value, escape.name
-        if statement is None or value is None or escape.kind == "name" and name not in scope.loads(value):
+        if escape.kind == "name" and name not in scope.loads(value):
             return name
         if escape.kind != "name" and isinstance(value, ast.Name):
             self.edits.remove(statement)
@@ -199,28 +181,6 @@ class Pair:
         for item in self.text.within(self.inner, ast.Subscript) if escape.kind == "item" else ():
             if isinstance(item.ctx, ast.Load) and self.spot.code(item) == escape.target:
                 self.edits.replace(item, own)
-        return own
-
-    def _with_other_branch(self, call: ast.Call) -> list[Escaping]:
-        """The other branch of a `cond` returns the same variables; all stores, those of this branch that it lacks as
-        what the variable was before."""
-        functions = {f.name: f for f in self.text.own(self.outer, ast.FunctionDef)}
-        (branch,) = (a for a in call.args[1:3] if getattr(a, "id", "") != self.inner.name)
-        other = functions.get(getattr(branch, "id", ""))
-        theirs = self._escapes(other) if other is not None else []
-        names = list(dict.fromkeys(e.name for e in (*self.escapes, *theirs)))
-        own, others = (
-            [next((e for e in es if e.name == n), Escaping(None, n, None, "name", n)) for n in names]
-            for es in (self.escapes, theirs)
-        )
-        result = self._result(other) if other is not None and theirs else None
-        if other is not None and result is not None:
-            self._give(other, result, others)
-        elif isinstance(branch, ast.Lambda):
-            self.edits.replace(branch.body, f"({_beside(self.spot.code(branch.body), names)})")
-        else:
-            called = f"{atom(self.spot.code(branch))}(*args)"
-            self.edits.replace(branch, f"lambda *args: ({_beside(called, names)})")
         return own
 
     def _as_scan(self, loop: ast.Call) -> None:
@@ -292,7 +252,7 @@ class Pair:
         """`bm.for_loop(body, xs)` with `seen.append(y)` last in its body as `seen = bm.for_loop(body, xs)`, which
         stacks what the body returns."""
         (escape, *others), last = self.escapes, self.inner.body[-1]
-        if others or escape.kind != "list" or escape.statement is not last or escape.value is None:
+        if others or escape.kind != "list" or escape.statement is not last:
             return False
         for line in self.text.own(self.outer, ast.Expr):
             match line.value:
@@ -305,28 +265,20 @@ class Pair:
 
     def carried(self) -> bool:
         """The body takes and gives the variables beside its state, and the loop starts with them."""
-        use, result, updated = self.applied, self._result(self.inner), self.updated
-        if not updated or use is None or use.name not in ("scan", "fori_loop"):
+        use, result, updated = self.applied, self.result, self.updated
+        loop = LaxLoop.of(self.spot, use.call) if updated and use is not None else None
+        if use is None or loop is None:
             return False
         if use.name == "scan":
             result = result.elts[0] if isinstance(result, ast.Tuple) and len(result.elts) == 2 else None
-        start = start_of(self.spot, use.call)
-        if len(self.inner.args.args) != 2 or result is None or start is None:
+        if len(self.inner.args.args) != 2 or result is None:
             return False
         beside, state = ", ".join(updated), self.spot.fresh("state")
         parameter = self.inner.args.args[use.name == "fori_loop"]
         pair = f"{bare(self.spot.code(result))}, {beside}"
         self.edits.replace(parameter, state).replace(result, f"({pair})" if use.name == "scan" else pair)
-        self.edits.replace(start, f"({bare(self.spot.code(start))}, {beside})")
-        for statement in self.text.own(self.inner, ast.Nonlocal):
-            self.edits.remove(statement)
-        documented = ast.get_docstring(self.inner) is not None
-        first = next(s for s in self.inner.body[documented:] if not isinstance(s, ast.Nonlocal))
+        self.edits.replace(loop.start, f"({bare(self.spot.code(loop.start))}, {beside})")
+        self._declare_nothing()
+        first = next(s for s in signature.body_of(self.inner) if not isinstance(s, ast.Nonlocal))
         self.edits.before(first, f"{parameter.arg}, {beside} = {state}")
         return self._bind(use, [beside], "result")
-
-
-def _beside(result: str, values: Sequence[str]) -> str:
-    """A result with others beside it."""
-    beside = ", ".join(values)
-    return f"{bare(result)}, {beside if len(values) == 1 else f'({beside})'}"

@@ -7,8 +7,9 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jitmagic.fixes.calls.callbacks import COST
-from jitmagic.fixes.change import Change, Claim, Spot, Tag
+from jitmagic.fixes.calls.callbacks import handed_out
+from jitmagic.fixes.change import Change, Spot
+from jitmagic.source import signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
 
@@ -46,15 +47,16 @@ def memos(spot: Spot) -> Iterator[Change]:
         title = f"compute the result of `{memo.function.name}` anew"
         cost = f"`{memo.name}` keeps nothing any more"
         yield Change(f"{title}, without the memo", _without(spot, memo), cost=cost, sure=False)
-        yield Change(f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True), cost=COST,
-                     sure=False, claim=Claim(effects=True), tags=frozenset({Tag.CALLBACK}))  # fmt: skip
+        yield handed_out(
+            f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True)
+        )
 
 
 def kept_constants(spot: Spot) -> Iterator[Change]:
     """What a cache or a memo keeps, computed at once: a value of the program's own trace would be dead after it."""
     title = "compute what `{}` keeps at once, where jax does not trace"
     for function, _, _ in _cached(spot):
-        body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+        body = signature.body_of(function)
         if isinstance(body[0], ast.With) and "ensure_compile_time_eval" in spot.code(body[0].items[0]):
             continue  # it is already
         yield Change(title.format(function.name), _computed_at_once(spot, body))

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.stores.selected_updates import masked
-from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode, shifted
 from jitmagic.source.pattern import Match, Pattern, atom, bare, expression, in_brackets
 
@@ -23,7 +22,6 @@ SIGNS: dict[type[ast.operator], str] = {
 _METHODS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power",
 }  # fmt: skip
-_EXTREMES = [("max", Pattern("maximum($old, $new)")), ("min", Pattern("minimum($old, $new)"))]
 
 _VIEWS = [(Pattern(view), read, back) for view, read, back in (
     ("$x.T", "$x.T", "$new.T"),
@@ -148,7 +146,7 @@ def is_entry(spot: Spot, node: ast.Subscript, *, ask: bool = False) -> bool:
         return True
     if any(n.startswith(f"{path}[") for n in spot.numpy_arguments):
         return True
-    made = scope.assigned(spot.outermost, path) if spot.outermost is not None else None
+    made = spot.assigned(path)
     if isinstance(made, ast.Dict | ast.DictComp | ast.List | ast.ListComp):
         return True
     if not ask or path in spot.numpy_arguments or made is not None and spot.full(made):
@@ -188,10 +186,10 @@ def _parts(spot: Spot, statement: ast.stmt) -> tuple[str, list[_Part]]:
     parts: list[_Part] = []
     for target in statement.targets:
         if not isinstance(target, ast.Tuple | ast.List):
-            parts.append(_part(spot, target, value, given))
+            parts.append(_Part(target, "set", value, given))
         elif isinstance(given, ast.Tuple) and len(given.elts) == len(target.elts):
             pairs = zip(target.elts, given.elts, strict=True)
-            parts += [_part(spot, t, _array(spot, v, spot.code(v)), v) for t, v in pairs]
+            parts += [_Part(t, "set", _array(spot, v, spot.code(v)), v) for t, v in pairs]
         else:
             names: list[str] = []
             for _ in target.elts:
@@ -199,14 +197,6 @@ def _parts(spot: Spot, statement: ast.stmt) -> tuple[str, list[_Part]]:
             head += f"{', '.join(names)} = {value}\n"
             parts += [_Part(t, "set", name) for t, name in zip(target.elts, names, strict=True)]
     return head, parts
-
-
-def _part(spot: Spot, target: ast.expr, value: str, node: ast.expr | None) -> _Part:
-    for method, pattern in _EXTREMES:
-        found = pattern.match(node, spot.modules) if node is not None else None
-        if found is not None and spot.code(_node(found, "old")) == spot.code(target):
-            return _Part(target, method, spot.code(_node(found, "new")), _node(found, "new"))
-    return _Part(target, "set", value, node)
 
 
 def _behind(spot: Spot, statement: ast.stmt, target: ast.expr, sign: str) -> str:
@@ -223,12 +213,6 @@ def _array(spot: Spot, node: ast.expr, code: str) -> str:
     if isinstance(node, ast.List | ast.Tuple):
         return spot.write("jnp.array($value)", value=bare(code))
     return code
-
-
-def _node(found: Match, hole: str) -> ast.expr:
-    node = found.holes[hole]
-    assert isinstance(node, ast.expr)
-    return node
 
 
 # --- places and what they are part of -----------------------------------------------------------------
@@ -260,13 +244,13 @@ class _Places:
             found = pattern.match(call, self.spot.modules)
             if found is None or not isinstance(call, ast.Call):
                 continue
-            place, function = _node(found, "x"), self.spot.full(call)
+            place, function = found.expr("x"), self.spot.full(call)
             if self.spot.full(place) or function and not function.startswith("numpy."):
                 return None
             own = self.spot.write(f"jnp.{function[6:]}") if function else self.spot.code(call.func)
             holes = {**found.holes, "x": self.source(place) if ".at[" in after else place, "f": own}
             if ".at[" in after:
-                holes["i"] = _index(self.spot, _node(found, "i"))
+                holes["i"] = _index(self.spot, found.expr("i"))
             return self.become(place, self.spot.write(after, **holes))
         return None
 
@@ -278,7 +262,7 @@ class _Places:
             return name, new
         if (view := self._view(place)) is not None:
             found, _, back = view
-            inner = _node(found, "x")
+            inner = found.expr("x")
             holes = {**found.holes, "x": self.source(inner, as_it_is=True), "new": new}
             return self.become(inner, self.spot.write(back, **holes))
         if isinstance(place, ast.Subscript):
@@ -295,7 +279,7 @@ class _Places:
             return self.spot.write("jnp.asarray($x)", x=place)
         if (view := self._view(place)) is not None:
             found, read, _ = view
-            return self.spot.write(read, **{**found.holes, "x": self.source(_node(found, "x"))})
+            return self.spot.write(read, **{**found.holes, "x": self.source(found.expr("x"))})
         if isinstance(place, ast.Subscript) and not is_path(self.spot, place):
             return f"{self.source(place.value)}[{self.spot.code(place.slice)}]"
         return code

@@ -23,32 +23,16 @@ def returned_arguments(spot: Spot) -> Iterator[Change]:
     """A function that returns nothing returns the arguments that it changes."""
     function = spot.innermost
     if function is not None and all(r.value is None for r in spot.text.own(function, ast.Return)):
-        own = {n for s in function.body for n in scope.stores(s)} | _changed(spot, function)
+        own = {*scope.stores(scope.body_of(function.body)), *_changed(spot, function)}
         if names := [p for p in _arguments(spot, function) if p in own]:
             yield given_back(spot, function, names)
-
-
-def arguments_beside_results(spot: Spot) -> Iterator[Change]:
-    """A helper that changes arguments returns them beside its result."""
-    function = spot.innermost
-    if (
-        function is None
-        or _is_checked(spot, function)
-        or not _calls_of(spot.text, _qualified(spot, function))
-    ):
-        return
-    returned = [r.value for r in spot.text.own(function, ast.Return) if r.value is not None]
-    given = {spot.code(v) for r in returned for v in (r.elts if isinstance(r, ast.Tuple) else [r])}
-    wanted = _changed(spot, function) - given
-    if names := [p for p in _arguments(spot, function) if p in wanted and returned]:
-        yield given_back(spot, function, names)
 
 
 def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Change:
     """The function returns these parameters, beside its result where it has one; calls bind them again."""
     edits, own = spot.edits(), _is_checked(spot, function)
     alone = signature.give_back(edits, function, names)
-    for call in _calls_of(spot.text, _qualified(spot, function)):
+    for call in _calls_of(spot.text, spot, function):
         _bind_inside(spot, edits, call, function, names, alone=alone)
     beside = "" if alone else " beside the result"
     it, comes = ("it", "comes") if len(names) == 1 else ("them", "come")
@@ -64,12 +48,8 @@ def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Chan
 def _bound_again(spot: Spot, function: FunctionNode, names: Sequence[str]) -> set[str]:
     """Variables of the notebook that are passed for these parameters."""
     texts = [spot.text, *map(Text, spot.later)]
-    given = [
-        _argument(text, call, function, name)
-        for text in texts
-        for call in _calls_of(text, _qualified(spot, function))
-        for name in names
-    ]
+    calls = [call for text in texts for call in _calls_of(text, spot, function)]
+    given = [_argument(call, function, name) for call in calls for name in names]
     return {root(ast.unparse(node)) for node in given if node is not None}
 
 
@@ -113,7 +93,7 @@ def returned_state(spot: Spot) -> Iterator[Change]:
     keyword = signature.add_parameter(edits, function, name)
     alone, later = signature.give_back(edits, function, [name]), []
     for inside in (edits, *(Edits(Text(source)) for source in spot.later)):
-        for call in _calls_of(inside.text, spot.function):
+        for call in _calls_of(inside.text, new, function):
             signature.pass_to(inside, call, name, place, keyword=keyword)
             signature.bind_again(inside, call, [place], alone=alone)
         later.append(inside.result())
@@ -156,18 +136,15 @@ def _changed(spot: Spot, function: FunctionNode) -> set[str]:
     return {root(place) for place in found}
 
 
-def _qualified(spot: Spot, function: FunctionNode) -> str:
-    kind = spot.text.parents[function]
-    return f"{kind.name}.{function.name}" if isinstance(kind, ast.ClassDef) else function.name
-
-
 def _is_checked(spot: Spot, function: FunctionNode) -> bool:
     return not spot.function or spot.text.definition(spot.function) is function
 
 
-def _calls_of(text: Text, function: str) -> list[ast.Call]:
-    """Its calls, in the order in which they run."""
-    return sorted(text.calls(function), key=lambda c: text.span(c)[1])
+def _calls_of(text: Text, spot: Spot, function: FunctionNode) -> list[ast.Call]:
+    """The calls of a function of the cell in a text, in the order in which they run."""
+    kind = spot.text.parents[function]
+    name = f"{kind.name}.{function.name}" if isinstance(kind, ast.ClassDef) else function.name
+    return sorted(text.calls(name), key=lambda c: text.span(c)[1])
 
 
 def _bind_inside(
@@ -176,7 +153,7 @@ def _bind_inside(
     """A call in the cell: what it gives is bound to what it was passed, of whatever that is a part."""
     statement, places, below = spot.text.statement(call), [], []
     for name in names:
-        node = _argument(spot.text, call, function, name)
+        node = _argument(call, function, name)
         whole = whole_of(spot, node) if node is not None else ""
         if node is None or whole in ("", spot.code(node)):
             places.append(whole or "_")
@@ -200,8 +177,8 @@ def _bound_outside(
 ) -> str:
     """A source that calls the function, with what it gives bound to the variables that it was passed."""
     edits = Edits(text)
-    for call in _calls_of(text, _qualified(spot, function)):
-        nodes = [_argument(text, call, function, name) for name in names]
+    for call in _calls_of(text, spot, function):
+        nodes = [_argument(call, function, name) for name in names]
         kept = (ast.Name, ast.Attribute, ast.Subscript)
         places = [text.code(n) if isinstance(n, kept) else "_" for n in nodes]
         if places != ["_"] or not alone:
@@ -209,7 +186,7 @@ def _bound_outside(
     return edits.result()
 
 
-def _argument(text: Text, call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
+def _argument(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
     bound = isinstance(call.func, ast.Attribute)
     return signature.argument_of(call, function, name, bound=bound)
 

@@ -162,7 +162,7 @@ def updated(
         (s, found) for s, found in every if found is not None and not found.values.keys().isdisjoint(names)
     ]
     edits, left = spot.edits(), set(wrapped)
-    free = [n for n in names if n.isidentifier() and n not in _declared(spot, function)]
+    free = [n for n in names if n.isidentifier() and n not in scope.outer_names(function)]
     head = [f"{word} {name}" for name in free if (word := _declaration(spot, function, name))]
     for name in [p for p in scope.parameters_of(function) if p in left]:
         first = next(s for s, found in stores if name in found.values)
@@ -215,12 +215,6 @@ def _is_numpy(spot: Spot, name: str) -> bool:
 def _declaration(spot: Spot, function: FunctionNode, name: str) -> str:
     """How a function declares a variable that is not its own: `nonlocal`, or `global` for one of the notebook."""
     for around in (function, *(n for n in spot.text.ancestors(function) if isinstance(n, FunctionNode))):
-        bound = {*scope.parameters_of(around), *(n for s in around.body for n in scope.stores(s))}
-        if name in bound - _declared(spot, around):
+        if name in scope.local_names(around):
             return "" if around is function else "nonlocal"
     return "global"
-
-
-def _declared(spot: Spot, function: FunctionNode) -> set[str]:
-    said = [s for s in spot.text.own(function, ast.stmt) if isinstance(s, ast.Global | ast.Nonlocal)]
-    return {name for statement in said for name in statement.names}
