@@ -25,6 +25,8 @@ class Settings:
     time: bool = True
     loops: int | None = None
     repeats: int = 7
+    timing_budget: float = 1.0
+    """Seconds for all batches, where nobody has asked for a number of them."""
     digits: int = 3
     budget: float = 10.0
     large_constant: int = 1_000_000

@@ -74,7 +74,7 @@ def function_report(subject: Subject) -> report.FunctionReport:
     verdict: report.Verdict = "untraced"
     if s.calls:
         failed = any(c.outcome == "failed" for c in s.calls)
-        verdict = "fails" if failed else "wrong" if is_wrong(s) else "ok"
+        verdict = "fails" if failed else "wrong" if s.is_wrong else "ok"
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
         state=tuple(_state(v) for v in s.variables.values()), stages=s.stages,
@@ -82,13 +82,6 @@ def function_report(subject: Subject) -> report.FunctionReport:
         cost=s.cost, lines=s.lines, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
-
-
-def is_wrong(seen: Seen) -> bool:
-    """The compiled calls give or leave something else than plain ones."""
-    return bool(seen.lost) or any(
-        d.reason in ("values", "shape", "structure", "raises") for d in seen.differences
-    )
 
 
 def _arguments(seen: Seen) -> tuple[str, ...]:

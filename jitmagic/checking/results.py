@@ -23,6 +23,7 @@ from jitmagic.measure import (
     program,
     timing,
 )
+from jitmagic.settings import patience
 from jitmagic.source.tree import uncollected
 from jitmagic.state.definition import source_file
 from jitmagic.tracing import compat
@@ -108,6 +109,8 @@ def _copied(tree: Any) -> Any:
 
 def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> None:
     """Time the plain and the compiled run in turn; every variable is put back."""
+    if subject.seen.is_wrong:
+        return
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
@@ -123,7 +126,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
         before.renew()
         inputs.renew()
 
-    stages = subject.seen.stages
+    stages, budget, traced = subject.seen.stages, _seconds(subject), subject.shim.traced
     total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
@@ -133,11 +136,17 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
             restore_each=inputs.given_away,
             loops=subject.settings.loops,
             repeats=subject.settings.repeats,
-            budget_s=subject.budget,
+            budget_s=budget,
             device=jax.default_backend(),
             compile_s=total,
             eager_once_s=eager.seconds,
         )
+    if subject.shim.traced != traced:
+        subject.forget_traces(traced)
+        subject.seen.timing = report.Timing(
+            left_out="not timed: what it reads had another form when the cell ended"
+        )
+        return
     timed = replace(timed, constant_folded=subject.seen.folded, digits=subject.settings.digits)
     subject.seen.timing = timed
     if inputs.given_away:
@@ -149,6 +158,11 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
         subject.guarded(_doubt, subject, target, rest, kwargs, reach)
 
 
+def _seconds(subject: Subject) -> float:
+    """How long the batches may take, on an idle machine."""
+    return min(subject.budget, subject.settings.timing_budget * patience())
+
+
 def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
@@ -156,7 +170,7 @@ def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) ->
         return
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         leaves = subject.seen.calls[0].leaves if subject.seen.calls else ()
-        found = lies.host_copies(target, args, kwargs, leaves, before.renew, subject.budget / 5)
+        found = lies.host_copies(target, args, kwargs, leaves, before.renew, _seconds(subject) / 3)
         for remark in (found, lies.dispatch(jit)):
             if remark is not None:
                 subject.seen.remark(remark)
@@ -167,7 +181,7 @@ def _time_unfolded(subject: Subject, args: Any, kwargs: Any) -> None:
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(apart=False):
         names = lies.foldable(subject.seen.variables.values())
         call = subject.with_inputs(names) if names else None
-        sample = lies.unfolded(call, args, kwargs, subject.budget / 4) if call is not None else None
+        sample = lies.unfolded(call, args, kwargs, _seconds(subject) / 2) if call is not None else None
     subject.seen.timing = replace(
         subject.seen.timing, unfolded=sample, unfolded_by=names if sample is not None else ()
     )

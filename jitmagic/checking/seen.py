@@ -59,6 +59,12 @@ class Seen:
         if remark not in self.remarks:
             self.remarks.append(remark)
 
+    @property
+    def is_wrong(self) -> bool:
+        """The compiled calls give or leave something else than plain ones."""
+        wrong = ("values", "shape", "structure", "raises")
+        return bool(self.lost) or any(d.reason in wrong for d in self.differences)
+
     def settle(self, again: Iterable[ev.Write]) -> None:
         """Tell which writes were made once and for all: a run after the first one changed only what is in `again`."""
         moved = {name for w in again for name in (root(w.path), w.path.rpartition(".")[2])}

@@ -34,7 +34,7 @@ from jitmagic.state.reads import writes_of
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing import foreign, ledger
+from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import call_leaves, signature_key
 from jitmagic.trial import quiet
@@ -102,6 +102,8 @@ class Subject:
         """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
         self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
         """Tests them on the calls that were kept."""
+        self.postpone: Callable[[Callable[[], object]], object] = self.guarded
+        """Takes a step that measures: done when the cell has ended, and at once where there is none."""
         self.what_if: Callable[[Subject, Any, Any], tuple[report.WhatIf, ...]] = lambda *call: ()
         """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
         self.compiled: Any = None
@@ -117,6 +119,11 @@ class Subject:
             self.guarded(
                 lambda taken: taken.append(snapshot.take(self.reach(args, kwargs))), self.before_traces
             )
+
+    def forget_traces(self, traced: int) -> None:
+        """What a measurement of ours made jax trace and compile is not counted: the count was `traced` before."""
+        self.shim.traced = traced
+        self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
 
     # -- the compiled form
 

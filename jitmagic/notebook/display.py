@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jitmagic.notebook import progress, reports
@@ -80,9 +81,30 @@ class Display:
         running = self.notebook.running
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
-        self.show_pending(search=True)
+        if self.notebook.is_live():  # before anything is measured
+            self.show_pending(search=True)
+        measured = self._measure(failed=error is not None)
+        if measured or not self.notebook.is_live():
+            self.show_pending(search=True)
         if running.shown is not None and running.report is None:
             running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _measure(self, *, failed: bool) -> bool:
+        """Measure what has waited for the end of the cell, until an interrupt; whether there was anything."""
+        waiting = self.notebook.running.measurements
+        any_left = bool(waiting)
+        reason = "the cell ended in an error" if failed else ""
+        while waiting:
+            checker, step = waiting.pop(0)
+            try:
+                if not reason:
+                    with self.progress(checker.bound_as)("timing"):
+                        checker.guarded(step)
+            except KeyboardInterrupt:
+                reason = "it was interrupted"
+            if reason and checker.settings.time and checker.seen.timing.jit is None:
+                checker.seen.timing = replace(checker.seen.timing, left_out=f"not timed: {reason}")
+        return any_left
 
     def _told(self) -> bool:
         """A watched function has told of a failed call in this cell."""

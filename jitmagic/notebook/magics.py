@@ -188,6 +188,7 @@ class JitMagics(Magics):
         settings = Settings(
             time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
             repeats=_positive("-r", value("repeats")) or 7,
+            timing_budget=self.budget if args.repeats or value("loops") else Settings.timing_budget,
             digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
             what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),

@@ -31,6 +31,8 @@ class Running:
     report: Report | None = None
     """What that display shows; None while there is only progress."""
     news: list[Checker] = field(default_factory=list)
+    measurements: list[tuple[Checker, Callable[[], object]]] = field(default_factory=list)
+    """What is to be measured when the cell has ended."""
     watching: Watching | None = None
     """What takes the functions of this cell as it binds them."""
 

@@ -416,11 +416,11 @@ class TestNothingIsLost:
 
     def test_interrupt_while_timing(self, notebook):
         notebook.ok("w = jnp.ones(2); calls = []")
-        error = notebook.error(
+        notebook.ok(
             "%%jit -q --dyn w\ndef f(x):\n    global w\n    w = w + x\n    if not isinstance(x, jax.core.Tracer):\n"
             "        calls.append(1)\n        if len(calls) > 1:\n            raise KeyboardInterrupt\n    return x\nf(1.0)"
         )
-        assert isinstance(error, KeyboardInterrupt)
+        assert notebook.report().functions[0].timing.left_out == "not timed: it was interrupted"
         # the user's own call had been made; the timing runs left nothing
         assert notebook.ok("w.tolist()") == [2.0, 2.0] and notebook.ns["calls"] == []
 
