@@ -263,7 +263,7 @@ class Checker(Subject):
 
     # -- the trace
 
-    def _trace(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _trace(self, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
@@ -300,7 +300,7 @@ class Checker(Subject):
         staged.before = before
         return staged
 
-    def _what_if(self, args: Any, kwargs: Any) -> None:
+    def _what_if(self, args: object, kwargs: object) -> None:
         self.seen.what_if = self.what_if(self, args, kwargs)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
@@ -339,7 +339,7 @@ class Checker(Subject):
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
-        self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
+        self, jaxpr: object, stateful: Any, written: set[str], shown: set[str], reach: Any
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
         places = stateful.places if stateful is not None else ()
@@ -358,7 +358,7 @@ class Checker(Subject):
                     declared=self.dyn is not None and self.dyn != "auto",
                 )  # fmt: skip
 
-    def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: object) -> None:
         """A NaN that only a later call shows."""
         if jit_is_off():
             return

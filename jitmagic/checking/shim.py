@@ -22,7 +22,7 @@ class Shim:
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
 
-        def traced(*args: Any, **kwargs: Any) -> Any:
+        def traced(*args: object, **kwargs: object) -> Any:
             __tracebackhide__ = True
             if not jit_is_off():
                 self.traced += 1

@@ -47,7 +47,7 @@ RAISE = False
 """Tests set it: a failure of ours is then raised, not noted."""
 
 
-def _watched_by(value: Any) -> Any:
+def _watched_by(value: object) -> Any:
     checker = checker_of(value)
     return checker.fn if checker is not None else None
 
@@ -256,7 +256,7 @@ class Subject:
 
     # -- what goes wrong without an error
 
-    def observe(self, traced: Any, args: Sequence[Any], kwargs: dict[str, Any], reach: Any) -> None:
+    def observe(self, traced: object, args: Sequence[Any], kwargs: dict[str, Any], reach: object) -> None:
         """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
         objects, *plain = self.lifted(args, kwargs)
         call = CallInView(
@@ -267,7 +267,7 @@ class Subject:
         with uncollected():
             self.seen.add(collect(call))
 
-    def observe_result(self, traced: Any, inputs: Sequence[Any], value: Any) -> None:
+    def observe_result(self, traced: object, inputs: Sequence[Any], value: object) -> None:
         """Add where a result stopped being finite to what was seen."""
         try:
             self.seen.add(not_finite(traced, inputs, value))
@@ -322,7 +322,7 @@ class Subject:
 
     # -- failures of our own
 
-    def guarded(self, step: Callable[..., T], *args: Any) -> T | None:
+    def guarded(self, step: Callable[..., T], *args: object) -> T | None:
         """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
             with ledger.unasked():
@@ -355,6 +355,6 @@ class Subject:
                 self._telling = False
 
 
-def _users(value: Any) -> Any:
+def _users(value: object) -> Any:
     """An argument as a trace has it, where it is the user's own object: containers are made by jax."""
     return None if isinstance(value, (dict, list, tuple)) or contains_tracer(value) else value

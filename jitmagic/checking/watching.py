@@ -110,7 +110,7 @@ def give_back(names: dict[str, Any], tree: ast.Module) -> None:
         names[name] = watched[name].plain_function
 
 
-def _known_as(target: str, fn: Any) -> str:
+def _known_as(target: str, fn: object) -> str:
     """The name of the function inside what is compiled, where the source has one; of a bound method of the
     notebook's with its class."""
     inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn

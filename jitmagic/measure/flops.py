@@ -190,7 +190,7 @@ def _matrix(eqn: Any) -> tuple[float, int, int]:
 def _dense(terms: Callable[[int, int], float]) -> Callable[[Any], float]:
     """A formula in the longer and the shorter side of a matrix, for all matrices of a batch."""
 
-    def of(eqn: Any) -> float:
+    def of(eqn: object) -> float:
         batch, m, n = _matrix(eqn)
         return batch * terms(m, n)
 

@@ -18,7 +18,7 @@ _OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
 _OF_PATH = ("-d", "--dyn")
 
 
-def matcher(magics: Any) -> Any:
+def matcher(magics: object) -> Any:
     """A matcher for IPython's completer that knows the magic lines."""
 
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
@@ -144,7 +144,7 @@ def _described(path: str, ns: dict[str, Any]) -> str:
     return "variable" if value is None else type(value).__name__
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _attributes(value: object) -> dict[str, Any]:
     return dict(getattr(value, "__dict__", {})) if not isinstance(value, type) else {}
 
 

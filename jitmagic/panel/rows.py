@@ -97,7 +97,7 @@ class Rows:
         words = " and ".join(counted(n, f"more {noun}") for n, noun in others if n > 0)
         self.more.value = f"<i>… {words}, as they are</i>" if words else ""
 
-    def _argument(self, path: str, value: Any) -> Any:
+    def _argument(self, path: str, value: object) -> Any:
         reason = search.why_not_static(value)
         declared = path in self.declared
         options = ["dynamic", "static"] if reason is None or declared else ["dynamic"]
@@ -155,7 +155,7 @@ class Rows:
         """The arguments of the last call, arrays as shapes with the types that the rows show."""
         import jax
 
-        def value(path: str, given: Any) -> Any:
+        def value(path: str, given: object) -> Any:
             if path not in self.types:
                 return given
             shape, dtype = parse_type(self.types[path].value)
@@ -180,7 +180,7 @@ class Rows:
         return len({key(call) for call in calls}), len({call.leaves for call in calls})
 
 
-def _row(path: str, role: Any, what: Any) -> Any:
+def _row(path: str, role: object, what: object) -> Any:
     label = widgets.HTML(
         f'<span title="{html.escape(path, quote=True)}">{code(path)}</span>', layout=_width("12em")
     )

@@ -43,7 +43,7 @@ def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
             yield Truncation((path,), None, str(value.dtype), str(narrow))
 
 
-def units_lost(value: Any) -> bool:
+def units_lost(value: object) -> bool:
     """Floats of NumPy's so large that 32 bits round part of their units away, such as times since 1970."""
     if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
         return False

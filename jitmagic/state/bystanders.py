@@ -53,7 +53,7 @@ def _begins(thread: threading.Thread) -> Iterator[Any]:
         frame = frame.f_back
 
 
-def _is_users(function: Any) -> bool:
+def _is_users(function: object) -> bool:
     code = getattr(function, "__code__", None)
     return code is not None and values.is_user_file(code.co_filename)
 

@@ -104,7 +104,7 @@ Cells = dict[str, types.CellType]
 """Closure cells by the names under which generated code reads them: some times faster than `cell_contents`."""
 
 
-def cells_of(fn: Any, parameters: Parameters) -> Cells:
+def cells_of(fn: object, parameters: Parameters) -> Cells:
     """The closure cells of a function whose names can be free variables of its wrapper."""
     fn = inspect.unwrap(fn) if callable(fn) else fn
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())

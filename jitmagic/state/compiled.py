@@ -27,12 +27,12 @@ __all__ = ["StaleConstantWarning", "StateError", "Stateful", "StatefulMethod", "
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    dyn_vars: Any = None,
-    static_argnums: Any = None,
-    static_argnames: Any = None,
-    donate_argnums: Any = None,
-    donate_argnames: Any = None,
-    device: Any = None,
+    dyn_vars: object = None,
+    static_argnums: object = None,
+    static_argnames: object = None,
+    donate_argnums: object = None,
+    donate_argnames: object = None,
+    device: object = None,
     backend: str | None = None,
     keep_unused: bool = False,
     inline: bool = False,
@@ -65,7 +65,7 @@ def jit(
 
 def compile_function(
     fn: Callable[..., Any],
-    dyn_vars: Any,
+    dyn_vars: object,
     options: JitOptions,
     namespace: dict[str, Any] | None = None,
     *,
@@ -135,7 +135,7 @@ def receiver_name(fn: Callable[..., Any]) -> str | None:
     return next((p.name for p in parameters_of(fn) or ()), None)
 
 
-def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, first: str, as_in_jax: bool) -> bool:
+def _takes_receiver(fn: Callable[..., Any], dyn_vars: object, first: str, as_in_jax: bool) -> bool:
     """`fn` is the plain function of a method, whose receiver is an object of Python's and no argument of jax's."""
     texts = [p for p in flatten(dyn_vars) if isinstance(p, str)]
     named = any(paths.parse(p).root == first for t in texts if t != "auto" for p in paths.split_paths(t))

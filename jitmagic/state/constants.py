@@ -65,7 +65,7 @@ def _counts(leaf: LeafValue, baked: bool) -> bool:
     return not is_a(leaf.value, values.FUNCTIONS)
 
 
-def _is_plain_object(value: Any) -> bool:
+def _is_plain_object(value: object) -> bool:
     # Fields of a NamedTuple or of a registered pytree are traced like any argument.
     if is_a(value, dict | list | tuple):
         return False
@@ -154,7 +154,7 @@ def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, in
     return found
 
 
-def _by_content(constant: Any, leaves: Sequence[LeafValue]) -> LeafValue | None:
+def _by_content(constant: object, leaves: Sequence[LeafValue]) -> LeafValue | None:
     if is_tracer(constant):
         return None
     try:

@@ -24,7 +24,7 @@ def items_of(holder: dict[Any, Any]) -> dict[Any, Any]:
     return {k: v for k, v in items if not is_tracer(k)}
 
 
-def put_item(holder: dict[Any, Any], key: Any, value: Any) -> None:
+def put_item(holder: dict[Any, Any], key: object, value: object) -> None:
     """Store or, where the value is MISSING, delete one item."""
     if value is not MISSING:
         dict_type(holder).__setitem__(holder, key, value)

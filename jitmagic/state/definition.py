@@ -54,7 +54,7 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
     )
 
 
-def _own_names(fn: Any) -> tuple[str, ...]:
+def _own_names(fn: object) -> tuple[str, ...]:
     """Names of builtins that the function reads from its module or from around it, where the user bound them."""
     code, namespace = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
     read = {name for c in _codes(code) for name in c.co_names}
@@ -62,7 +62,7 @@ def _own_names(fn: Any) -> tuple[str, ...]:
     return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
 
 
-def _codes(code: Any) -> Iterator[types.CodeType]:
+def _codes(code: object) -> Iterator[types.CodeType]:
     """A function's code and that of the functions inside."""
     if isinstance(code, types.CodeType):
         yield code
@@ -70,7 +70,7 @@ def _codes(code: Any) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _module(value: Any) -> Any:
+def _module(value: object) -> Any:
     return getattr(value, "__module__", None) or type(value).__module__
 
 

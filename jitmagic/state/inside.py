@@ -106,7 +106,7 @@ def _unknown(program: StateProgram, state: Sequence[Any]) -> list[int]:
     return missing
 
 
-def _settled(program: StateProgram, value: Any, index: int, made: plan.Plan, state: Sequence[Any]) -> Any:
+def _settled(program: StateProgram, value: object, index: int, made: plan.Plan, state: Sequence[Any]) -> Any:
     """A new value in a form that stays valid after the innermost transformation."""
     if not compat.is_tracer(value):
         return value
@@ -137,7 +137,7 @@ def _uses(recipe: plan.Recipe | None, index: int) -> bool:
     return recipe.kind != "object" and any(_uses(p, index) for _, p in recipe.parts)
 
 
-def _has_tracer(value: Any) -> bool:
+def _has_tracer(value: object) -> bool:
     return any(map(compat.is_tracer, jax.tree.leaves(value)))
 
 

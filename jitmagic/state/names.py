@@ -44,10 +44,10 @@ def of_variables(namespace: Mapping[str, Any]) -> dict[int, str]:
     return bare | found
 
 
-def _is_looked_into(value: Any) -> bool:
+def _is_looked_into(value: object) -> bool:
     atoms = (types.ModuleType, type, *values.FUNCTIONS)
     return not (is_a(value, atoms) or values.is_leaf(value)) and values.is_walkable(value)
 
 
-def _public(key: Any) -> bool:
+def _public(key: object) -> bool:
     return not (isinstance(key, str) and key.startswith("_"))

@@ -154,7 +154,7 @@ class Planner:
             return Recipe("named", type(value), [(None, self.recipe(v, path, depth + 1)) for v in value])
         return self._object(value, path, depth)
 
-    def _object(self, value: Any, path: str, depth: int) -> Recipe:
+    def _object(self, value: object, path: str, depth: int) -> Recipe:
         traced = values.contains_tracer(value)
         made_here = values.is_walkable(value) and values.raw_attributes(value)
         if not (traced or made_here or adapter_for(value) is not None):
@@ -166,7 +166,7 @@ class Planner:
         made.parts = [(k, self.recipe(v, path, depth + 1)) for k, v in below.items()]
         return made
 
-    def _output(self, value: Any) -> int:
+    def _output(self, value: object) -> int:
         found = self._index.get(id(value))
         if found is None:
             found = self._index[id(value)] = len(self.outputs)
@@ -212,7 +212,7 @@ def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any
     return made
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> Any:
     """An object of the same class with the same attributes, made without running the class's own code."""
     cls: Any = type(value)
     if is_a(value, dict | list):
@@ -244,7 +244,7 @@ def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
         raise
 
 
-def _write(op: Op, held: Any, value: Any) -> None:
+def _write(op: Op, held: object, value: object) -> None:
     if op.how != "put":
         region.refill(held, value)
     elif op.place.parent is None:

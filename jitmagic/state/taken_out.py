@@ -31,7 +31,7 @@ def taken(
         return {}, tuple(args), dict(kwargs)
     found: dict[Location, Any] = {}
 
-    def without(name: str, value: Any) -> Any:
+    def without(name: str, value: object) -> Any:
         return value if name in static else replaced(value, (name,), is_object, found)
 
     names = argument_names(parameters, len(args))
@@ -75,7 +75,7 @@ def put_in(value: Any, at: Location, objects: Objects) -> Any:
     return type(value)(put_in(v, (*at, (type(value), i)), objects) for i, v in enumerate(value))
 
 
-def is_object(value: Any) -> bool:
+def is_object(value: object) -> bool:
     """Is this an object of a framework that is state: a module, an optimizer, a metric, a variable?
 
     Registered pytrees are none: jax takes their leaves. Those of flax.nnx are, for jax would take copies of them."""

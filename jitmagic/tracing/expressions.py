@@ -113,7 +113,7 @@ def called_object(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
     return None if not name or name.startswith(".") else look_up(name, namespace)
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     """An attribute by look-up that runs no code of the user's, except through modules."""
     if isinstance(value, types.ModuleType):
         return getattr(value, name, None)
@@ -242,11 +242,11 @@ def _attribute_path(
         yield path
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return compat.is_tracer(value) or (hasattr(type(value), "shape") and hasattr(type(value), "dtype"))
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     """Modules, functions and classes: never to blame for a traced value."""
     return isinstance(value, (types.ModuleType, type)) or (
         callable(value) and not _is_array(value) and not hasattr(value, "__dataclass_fields__")
@@ -254,7 +254,7 @@ def _is_code(value: Any) -> bool:
     )  # fmt: skip
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     if isinstance(value, (int, float, complex)):
         return True
     # a random key has no shape either, and is no size
@@ -270,7 +270,7 @@ def look_up(path: str, namespace: Mapping[str, Any]) -> Any:
     return value
 
 
-def holds_tracer(value: Any, depth: int = 3) -> bool:
+def holds_tracer(value: object, depth: int = 3) -> bool:
     """Whether a value is a tracer or a container or object that holds one, to a small depth."""
     if compat.is_tracer(value):
         return True

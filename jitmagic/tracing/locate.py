@@ -290,7 +290,7 @@ def ast_has_spec(node: ast.AST | None) -> bool:
     return any(word.startswith(("static_arg", "donate_arg")) for word in words)
 
 
-def _stores_tracer(op: Op, node: ast.Subscript, parent: Any, namespace: Mapping[str, Any], text: str) -> bool:
+def _stores_tracer(op: Op, node: ast.Subscript, parent: object, namespace: Mapping[str, Any], text: str) -> bool:
     if op != "user":
         # `a_list[i] = v` asks for an index only; a numpy buffer asks for the value or the array.
         return op != "index" or hasattr(namespace.get(getattr(node.value, "id", "")), "dtype")

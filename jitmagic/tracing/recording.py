@@ -105,7 +105,7 @@ def _record(
     return Recording(problems, nan, text, complete, note)
 
 
-def _counted(trace: ShadowTrace, value: Any) -> Any:
+def _counted(trace: ShadowTrace, value: object) -> Any:
     """A plain number as the loop would trace it; anything else as it is."""
     if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)) and _traceable(value):
         return trace.stage_value(value)
@@ -130,11 +130,11 @@ def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tu
 
 
 def _shadowed(
-    trace: ShadowTrace, fn: Callable[..., Any], args: Any, kwargs: Any, static: frozenset[str]
+    trace: ShadowTrace, fn: Callable[..., Any], args: object, kwargs: object, static: frozenset[str]
 ) -> tuple[Any, Any]:
     """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
 
-    def wrap(name: str, value: Any) -> Any:
+    def wrap(name: str, value: object) -> Any:
         root = name.split("[")[0].split(".")[0]
         if name in static or root in static or not _traceable(value):
             return value
@@ -143,7 +143,7 @@ def _shadowed(
     return map_leaves(fn, args, kwargs, wrap)
 
 
-def _traceable(value: Any) -> bool:
+def _traceable(value: object) -> bool:
     if is_array(value):
         return not compat.is_tracer(value)
     return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
@@ -162,10 +162,10 @@ def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
     def asks_bool(x: Any) -> Any:
         return x if x > 0 else -x
 
-    def asks_index(x: Any) -> Any:
+    def asks_index(x: object) -> Any:
         return [0, 1, 2][jnp.int32(x)]
 
-    def asks_in_grad(x: Any) -> Any:
+    def asks_in_grad(x: object) -> Any:
         return jax.grad(lambda v: v * v if v > 0 else v)(x)
 
     def asks_in_vmap(x: Any) -> Any:
@@ -198,6 +198,6 @@ class _Listening(Recorder):
         super().__init__({}, 5.0, inside=False)
         self.asked = asked
 
-    def add(self, op: Any, leaves: Any, value: Any, frame: Any, context: str = "") -> None:
+    def add(self, op: Any, leaves: Any, value: object, frame: object, context: str = "") -> None:
         if "x" in leaves:
             self.asked.append(op)

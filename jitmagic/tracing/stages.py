@@ -220,13 +220,13 @@ def served() -> Iterator[list[bool]]:
             answers.clear()
 
 
-def equation_count(closed: Any) -> int:
+def equation_count(closed: object) -> int:
     """Equations of a traced program, those of inner programs included."""
     eqns = compat.jaxpr_of(closed).eqns
     return sum(1 + sum(equation_count(inner) for inner in compat.subjaxprs(e)) for e in eqns)
 
 
-def used_inputs(closed: Any) -> list[bool]:
+def used_inputs(closed: object) -> list[bool]:
     """For each input of a traced program, whether an equation reads it. A result that only hands it on does not."""
     program = compat.jaxpr_of(closed)
     read = {id(v) for e in program.eqns for v in e.invars}

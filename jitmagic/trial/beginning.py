@@ -89,7 +89,7 @@ class Beginning:
                         self.namespace[name] = value
 
 
-def _bind(namespace: dict[str, Any], name: str, value: Any) -> None:
+def _bind(namespace: dict[str, Any], name: str, value: object) -> None:
     if value is MISSING:
         namespace.pop(name, None)
     else:

@@ -124,11 +124,11 @@ def _leading(values: Values) -> int | None:
     return found if found and found > 1 else None
 
 
-def _with_axis(types: Any, size: int) -> Any:
+def _with_axis(types: object, size: int) -> Any:
     return jax.tree.map(lambda t: like((size, *t.shape), t), types)
 
 
-def is_arrays(value: Any) -> bool:
+def is_arrays(value: object) -> bool:
     """All leaves are arrays or numbers that jax takes as arguments."""
     leaves = jax.tree.leaves(value)
     kinds = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -137,10 +137,10 @@ def is_arrays(value: Any) -> bool:
     )
 
 
-def types_of(value: Any) -> Any:
+def types_of(value: object) -> Any:
     """The arrays of a pytree as types."""
 
-    def of(leaf: Any) -> Any:
+    def of(leaf: object) -> Any:
         aval = jax.typeof(leaf)
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
 
