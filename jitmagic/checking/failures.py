@@ -45,7 +45,7 @@ UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "
 
 
 def diagnose_failure(
-    checker: Subject, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+    checker: Subject, exc: BaseException, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     """Add what can be known about a failed call to what the checker has seen."""
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))

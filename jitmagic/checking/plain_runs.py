@@ -38,7 +38,7 @@ class Look:
     inputs: list[Any]
 
 
-def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:
+def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Look | None:
     """Trace a failed call with the arguments static that the search found; add what that trace shows."""
     search = subject.seen.search
     if search is None or not search.leaves or subject.dyn is not None:
@@ -66,7 +66,7 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
 class OwnRun:
     """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
 
-    def __init__(self, subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.subject, self.args, self.kwargs = subject, args, kwargs
         self.before: Any = None
         subject.guarded(self._take)
@@ -101,7 +101,11 @@ def only_compiled(jaxpr: object) -> str:
 
 
 def rehearse(
-    subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Look | None, compiled: object = None
+    subject: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    seen: Look | None,
+    compiled: object = None,
 ) -> None:
     """Run the call once without jit, undone afterwards and within the budget, and look at what it does.
 
@@ -131,7 +135,7 @@ _NUMBERS = frozenset("-0123456789")
 
 
 def look_at_changes(
-    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: object
+    subject: Subject, before: Any, args: tuple[object, ...], kwargs: dict[str, object], out: object
 ) -> None:
     """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
     changes = before.changes()
@@ -152,7 +156,11 @@ def settle(subject: Subject) -> None:
 
 
 def note_argument_writes(
-    subject: Subject, changes: Sequence[Write], args: tuple[Any, ...], kwargs: dict[str, Any], out: object
+    subject: Subject,
+    changes: Sequence[Write],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    out: object,
 ) -> None:
     """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
     run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""

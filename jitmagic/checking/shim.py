@@ -15,7 +15,7 @@ class Shim:
     each time."""
 
     def __init__(
-        self, fn: Callable[..., Any], begins: Callable[..., None] = lambda args, kwargs: None
+        self, fn: Callable[..., object], begins: Callable[..., None] = lambda args, kwargs: None
     ) -> None:
         self.fn, self.traced, self.begins = fn, 0, begins
 

@@ -34,7 +34,7 @@ def compiled_parts(value: object) -> list[str]:
     return [name for name, part in list(held_by(value).items()) if compiled_already(part)]
 
 
-def compiled_in_use(names: Mapping[str, Any], tree: ast.AST) -> bool:
+def compiled_in_use(names: Mapping[str, object], tree: ast.AST) -> bool:
     """A cell reads something that the notebook has compiled."""
     used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
     return any(map(compiled_parts, used))

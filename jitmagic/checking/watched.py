@@ -28,16 +28,16 @@ class CallHandler(Protocol):
     """What the user's calls would run without us."""
     cell: CellSource
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """One call of the user's."""
 
-    def unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """A call of which nothing is noted."""
 
-    def compiled_for(self, args: Sequence[Any]) -> Any:
+    def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
 
-    def rest(self, args: Sequence[Any]) -> Sequence[Any]:
+    def rest(self, args: Sequence[object]) -> Sequence[Any]:
         """The arguments that it takes."""
 
     def clear_cache(self) -> None:
@@ -49,7 +49,7 @@ class Watched:
 
     __slots__ = ("_checker", "__dict__", "__weakref__")  # `functools.wraps` copies what lies in `__dict__`
 
-    def __init__(self, fn: Callable[..., Any], checker: CallHandler) -> None:
+    def __init__(self, fn: Callable[..., object], checker: CallHandler) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._checker = checker
 

@@ -103,7 +103,7 @@ class Watching:
         return replace(request.settings, diagnose=target not in self._compiling)
 
 
-def give_back(names: dict[str, Any], tree: ast.Module) -> None:
+def give_back(names: dict[str, object], tree: ast.Module) -> None:
     """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
     watched = {name: value for name, value in list(names.items()) if isinstance(value, Watched)}
     for name in watched.keys() & cells.not_for_jit(tree) if watched else ():

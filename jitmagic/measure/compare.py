@@ -33,7 +33,7 @@ def compare(
     eager: object,
     jit: object,
     *,
-    reference: Callable[[], Any] | None = None,
+    reference: Callable[[], object] | None = None,
     terms: int = 1,
 ) -> tuple[Difference, ...]:
     """What differs between the result without jit and the compiled one; empty when nothing does.
@@ -178,7 +178,9 @@ def _tolerance(eager: np.dtype[Any], jit: np.dtype[Any], terms: int) -> _Toleran
     return _Tolerance(min(0.05, ulps[0] * growth), min(0.05, ulps[1] * growth))
 
 
-def _values(name: str, eager: object, jit: object, tolerance: _Tolerance, extra: float = 0.0) -> Difference | None:
+def _values(
+    name: str, eager: object, jit: object, tolerance: _Tolerance, extra: float = 0.0
+) -> Difference | None:
     """The worst element of a leaf that is off by more than allowed (`extra` on top), if there is one."""
     size = _largest(eager) if tolerance.leaf else 0.0
     text = _truth if _dtype(eager).kind == "b" else _text
@@ -254,7 +256,7 @@ def _text(value: Any) -> str:
 
 
 def _judge(
-    found: dict[int, Difference], pairs: list[_Pair], reference: Callable[[], Any], terms: int
+    found: dict[int, Difference], pairs: list[_Pair], reference: Callable[[], object], terms: int
 ) -> dict[int, Difference]:
     """Drop what rounding explains, and mark what only the compiler can have done."""
     plain = _leaves(reference, len(pairs))
@@ -286,7 +288,7 @@ def _recheck(pair: _Pair, difference: Difference, terms: int, moved: float) -> D
     return _values(pair.name, eager, jit, _tolerance(_dtype(eager), _dtype(jit), terms), moved)
 
 
-def _leaves(evaluate: Callable[[], Any] | None, count: int) -> list[Any] | None:
+def _leaves(evaluate: Callable[[], object] | None, count: int) -> list[Any] | None:
     if evaluate is None:
         return None
     try:

@@ -95,7 +95,7 @@ def _shape(atom: Any) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _elements(shape: tuple[Any, ...]) -> int:
+def _elements(shape: tuple[object, ...]) -> int:
     """Elements of an array of that shape; a length that is not known yet counts as one."""
     return math.prod(d if isinstance(d, int) else 1 for d in shape)
 

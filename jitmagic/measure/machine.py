@@ -104,7 +104,7 @@ def _nothing(x: Any) -> Any:
     return x + 1
 
 
-def best_of(call: Callable[[], Any], times: int = 3) -> float:
+def best_of(call: Callable[[], object], times: int = 3) -> float:
     """Seconds of the fastest of a few calls, after one that compiles."""
     import jax
 

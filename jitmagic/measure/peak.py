@@ -68,7 +68,7 @@ def free_bytes() -> int | None:
 
 
 def _walk(
-    body: Any, held: dict[Any, Alive], fixed: set[Any], file: str, outer: int | None
+    body: Any, held: dict[object, Alive], fixed: set[object], file: str, outer: int | None
 ) -> tuple[int | None, list[Alive]] | None:
     """Line and arrays of the moment of most memory inside a program; what is `fixed` stays to the end."""
     last = last_uses(body)

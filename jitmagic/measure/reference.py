@@ -33,7 +33,7 @@ class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
 
 
-def mended(closed_jaxpr: object, flat_args: Sequence[Any]) -> list[Any]:
+def mended(closed_jaxpr: object, flat_args: Sequence[object]) -> list[Any]:
     """Leaves of the result of the program compiled with REMEDY; raises where the compiler has no such option,
     CannotEvaluate where a second run would be seen outside."""
     if getattr(closed_jaxpr, "effects", None):
@@ -65,7 +65,7 @@ class TracedProgram:
     def __init__(
         self,
         closed_jaxpr: object,
-        flat_args: Sequence[Any],
+        flat_args: Sequence[object],
         budget_s: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -119,11 +119,11 @@ class Evaluator:
         self.clock = clock
         self.count = 0
 
-    def inputs(self, args: Sequence[Any]) -> list[Any]:
+    def inputs(self, args: Sequence[object]) -> list[Any]:
         """The arguments that a program begins with."""
         return [self.moved(jnp.asarray(a)) for a in args] if self.noisy else list(args)
 
-    def run(self, jaxpr: object, args: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: object, args: Sequence[object]) -> list[Any]:
         """Results of an open or closed jaxpr."""
         body = jaxpr_of(jaxpr)
         values: dict[Any, Any] = dict(zip(body.constvars, constants_of(jaxpr), strict=True))
@@ -170,7 +170,7 @@ class Evaluator:
         rounds = eqn.primitive.name not in FREE and eqn.primitive.name not in EXACT
         return [self.moved(r) for r in results] if self.noisy and rounds else results
 
-    def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def scan(self, eqn: Any, args: list[object]) -> list[Any]:
         """Results of a loop of known length."""
         params = eqn.params
         consts, carries = scan_split(eqn)
@@ -185,7 +185,7 @@ class Evaluator:
             stacked.reverse()
         return [*carry, *(_stack(column) for column in zip(*stacked, strict=True))]
 
-    def loop(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def loop(self, eqn: Any, args: list[object]) -> list[Any]:
         """Results of a `while`."""
         params = eqn.params
         split = params["cond_nconsts"]
@@ -223,7 +223,7 @@ class PlacedEvaluator(Evaluator):
         """The equation's own place, nothing where that is not known."""
         raise NotImplementedError
 
-    def equation(self, eqn: object, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: object, args: list[object]) -> list[Any]:
         """As without places."""
         self.places.append(self.place(eqn) or self.places[-1])
         try:

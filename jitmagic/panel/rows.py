@@ -38,7 +38,7 @@ def parse_type(text: str) -> tuple[tuple[int, ...], str]:
 class Rows:
     """What is chosen for one function; `changed` is called at every change."""
 
-    def __init__(self, checker: Checker, changed: Callable[[Any], None]) -> None:
+    def __init__(self, checker: Checker, changed: Callable[[object], None]) -> None:
         self.checker, self.changed = checker, changed
         self.sample = checker.seen.samples[-1]
         self.arguments = leaves.bound_arguments(checker.fn, self.sample.args, self.sample.kwargs)
@@ -77,7 +77,7 @@ class Rows:
             return number in options.static_argnums
         return name in options.static_parameters(self.checker.fn)
 
-    def _add(self, rows: Iterable[Any]) -> None:
+    def _add(self, rows: Iterable[object]) -> None:
         self.table.children = (*(c for c in self.table.children if c is not self.more), *rows, self.more)
 
     def grow(self, checker: Checker) -> None:

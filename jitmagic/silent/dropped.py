@@ -6,7 +6,6 @@ import ast
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import jax
 from jax.interpreters import partial_eval

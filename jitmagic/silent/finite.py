@@ -29,7 +29,7 @@ def is_finite(tree: object) -> bool:
     return all(_finite(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def first_not_finite(closed: object, flat_args: Sequence[Any], budget_s: float = 2.0) -> NotFinite | None:
+def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: float = 2.0) -> NotFinite | None:
     """Run the program operation by operation; None where every operation gives finite numbers from finite ones.
 
     Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
@@ -62,7 +62,7 @@ class _NotFiniteWatch(PlacedEvaluator):
     def place(self, eqn: object) -> Stack:
         return user_frames(eqn)
 
-    def primitive(self, eqn: object, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: object, args: list[object]) -> list[Any]:
         results = super().primitive(eqn, args)
         if self.nan is None:
             for result in results:
@@ -70,7 +70,7 @@ class _NotFiniteWatch(PlacedEvaluator):
                     self._look_at(eqn, args, result)
         return results
 
-    def _look_at(self, eqn: object, args: list[Any], result: object) -> None:
+    def _look_at(self, eqn: object, args: list[object], result: object) -> None:
         bad = [a for a in args if not _finite(a)]
         known = next((self.born[id(a)][1] for a in bad if id(a) in self.born), None)
         nan = _has_nan(result)

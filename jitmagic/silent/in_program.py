@@ -152,7 +152,9 @@ class _Walk:
         finally:
             self.site = outer
 
-    def _equation(self, name: str, eqn: object, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def _equation(
+        self, name: str, eqn: object, inputs: list[Value], used: dict[int, Consumed]
+    ) -> list[Value]:
         if name == "scan":
             return self.scan(eqn, inputs, used)
         if name == "while":

@@ -65,7 +65,7 @@ def lossy(argument: str, obj: object, read: Collection[str] | None) -> LossyPytr
     return LossyPytree(argument, type(obj).__name__, lost, where, dropped=bool(dropped))
 
 
-def dropped_children(obj: object, before: Mapping[str, Any]) -> tuple[str, ...]:
+def dropped_children(obj: object, before: Mapping[str, object]) -> tuple[str, ...]:
     """Attributes that are children of the node and do not come back: other values go in, and these do not come out.
 
     A child that is what `__init__` would make anew looks kept until it changes.

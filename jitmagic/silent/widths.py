@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ _LOOKED_AT = 1000
 """Numbers of an array whose digits are compared."""
 
 
-def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
+def arguments(leaves: Iterable[tuple[str, object]]) -> Iterator[Truncation]:
     """Arguments whose values change when they are cut to the dtype that jax gives them.
 
     Of floats only overflow, underflow and, in NumPy's, whole numbers with more digits than 32 bits hold count:

@@ -157,7 +157,7 @@ def of_this_trace(obj: object) -> None:
 
 
 @contextmanager
-def entered(objects: Iterable[Any]) -> Iterator[None]:
+def entered(objects: Iterable[object]) -> Iterator[None]:
     """While this holds, frameworks take the present trace for the one that their objects belong to."""
     holders = [h for obj in objects for h in trace_holders(obj)]
     before = [h._trace_state for h in holders]

@@ -21,7 +21,7 @@ _ELEMENTS = 100_000
 
 def variables(
     reach: Reach,
-    jaxpr_constants: Sequence[Any],
+    jaxpr_constants: Sequence[object],
     *,
     dyn: Collection[str] = (),
     static: Collection[str] = (),
@@ -141,7 +141,7 @@ def size_of(value: Any) -> int | None:
         return None
 
 
-def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, int]:
+def match(constants: Sequence[object], leaves: Sequence[LeafValue]) -> dict[str, int]:
     """For each path whose value is one of the constants, the `id` of that constant."""
     by_id: dict[int, LeafValue] = {}
     for leaf in leaves:

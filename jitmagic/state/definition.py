@@ -17,12 +17,12 @@ from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
 
 
-def has_parameters(fn: Callable[..., Any]) -> bool:
+def has_parameters(fn: Callable[..., object]) -> bool:
     """`fn` takes at least one parameter."""
     return bool(parameters_of(fn))
 
 
-def source_file(fn: Callable[..., Any]) -> str:
+def source_file(fn: Callable[..., object]) -> str:
     """File of the code that a call of `fn` runs first; empty where it has none."""
     return str(getattr(getattr(_with_code(fn), "__code__", None), "co_filename", ""))
 
@@ -34,7 +34,7 @@ def _with_code(fn: Any) -> Any:
     return called if called is not None and is_user_file(called.__code__.co_filename) else inner
 
 
-def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Function:
+def function_facts(fn: Callable[..., object], name: str, cell: str = "") -> Function:
     """Name, source and parameters of a function; empty fields where it has no source."""
     inner = _with_code(fn)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)

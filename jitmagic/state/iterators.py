@@ -48,7 +48,7 @@ def among(value: object, depth: int = 3) -> bool:
     return hasattr(type(value), "__next__")
 
 
-def copied(iterator: object, memo: dict[int, Any] | None = None) -> Any:
+def copied(iterator: object, memo: dict[int, object] | None = None) -> Any:
     """An iterator that goes on from the same point by itself, or None where Python cannot make one.
 
     Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from; `memo` has the
@@ -66,7 +66,7 @@ class _NoCopy(Exception):
     """There is no way to copy it."""
 
 
-def _copied(value: object, memo: dict[int, Any]) -> Any:
+def _copied(value: object, memo: dict[int, object]) -> Any:
     """The copy of an iterator; anything else as it is, with a state that can be put back."""
     if not is_iterator(value):
         step = class_attribute(type(value), "__next__")

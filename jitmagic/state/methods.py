@@ -19,11 +19,11 @@ class StatefulMethod:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         dyn_vars: object,
         options: JitOptions,
         receiver_as: str,
-        namespace: dict[str, Any] | None = None,
+        namespace: dict[str, object] | None = None,
         *,
         warn: bool = False,
     ) -> None:

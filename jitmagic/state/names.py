@@ -14,7 +14,7 @@ MOST = 5_000
 DEPTH = 4
 
 
-def of_variables(namespace: Mapping[str, Any]) -> dict[int, str]:
+def of_variables(namespace: Mapping[str, object]) -> dict[int, str]:
     """The shortest public path to each framework's variable below the names of a notebook, by its `id`.
 
     The attribute of an object comes before a name of its own, which a loop over variables may leave behind. Private

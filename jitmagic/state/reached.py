@@ -148,7 +148,7 @@ class Reach:
             below = place.below(kind, key)  # type: ignore[arg-type]
             self._walk(root, below, deeper, found, seen, limit, used_only, depth + 1)
 
-    def _below(self, value: object, keys: set[Any] | None, whole: bool) -> Iterator[Child]:
+    def _below(self, value: object, keys: set[object] | None, whole: bool) -> Iterator[Child]:
         container = is_a(value, dict | list | tuple | collections.deque | functools.partial)
         for kind, key, child in values.children(value):
             if kind == "attribute" and str(key).startswith(INTERNAL):

@@ -297,7 +297,7 @@ class Region:
         return held.place.below(key[0], key[1])  # type: ignore[arg-type]
 
 
-def _items_came_or_went(held: Held, now: dict[Key, Any]) -> bool:
+def _items_came_or_went(held: Held, now: dict[Key, object]) -> bool:
     if is_a(held.value, set):
         return bool(now[CONTENTS] != held.seeded[CONTENTS])
     sequence = is_a(held.value, list | collections.deque) and held.keys is None

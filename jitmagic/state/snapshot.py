@@ -70,7 +70,7 @@ def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
 class Snapshot:
     """Everything a function reaches, as it was. Keeps references, so drop it when the run is over."""
 
-    def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[Any] = ()) -> None:
+    def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[object] = ()) -> None:
         self._reach, self._known = reach, known
         self.functions = reach.functions
         self.unrestorable: dict[str, str] = {}

@@ -24,7 +24,7 @@ def path_of(location: Location) -> str:
 
 
 def taken(
-    parameters: Parameters, args: Sequence[Any], kwargs: Mapping[str, Any], static: Collection[str] = ()
+    parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], static: Collection[str] = ()
 ) -> Taken:
     """Take the objects out of the arguments; static ones are left."""
     if not adapters.any_installed():
@@ -54,7 +54,7 @@ def replaced(value: Any, at: Location, is_one: Callable[[Any], bool], found: dic
 
 
 def filled(
-    parameters: Parameters, args: Sequence[Any], kwargs: Mapping[str, Any], objects: Objects
+    parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], objects: Objects
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with the objects in their places again."""
     if not objects:

@@ -87,7 +87,7 @@ def is_pytree_leaf(value: object) -> bool:
     return jax is None or bool(jax.tree_util.all_leaves([value]))
 
 
-def reference(value: object, gone: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
+def reference(value: object, gone: Callable[[object], object] | None = None) -> Callable[[], Any]:
     """Gives the value as long as it lives, without keeping it alive where Python can do that."""
     try:
         return weakref.ref(value, gone)
@@ -263,7 +263,7 @@ def _is_descriptor(member: object) -> bool:
     return any("__get__" in class_dict(base) for base in mro(type(member)))
 
 
-def fields_of(value: tuple[Any, ...]) -> tuple[str, ...]:
+def fields_of(value: tuple[object, ...]) -> tuple[str, ...]:
     """Field names of a NamedTuple; empty for a plain tuple."""
     found = class_attribute(type(value), "_fields")
     return found[1] if found and is_a(found[1], tuple) else ()

@@ -208,7 +208,7 @@ def _apart() -> Iterator[None]:
 patches.around_runs.append(_apart)
 
 
-def never_called(functions: Iterable[Any]) -> list[Any]:
+def never_called(functions: Iterable[object]) -> list[Any]:
     """Those of the compiled functions that no call has compiled yet. Private: jax tells by `_cache_size` alone."""
     asked = [(fn, getattr(fn, "_cache_size", None)) for fn in functions if is_jitted(fn)]
     return [fn for fn, size in asked if callable(size) and not size()]

@@ -57,7 +57,7 @@ def user_method(method: Any) -> Any:
 class Filtered:
     """Traces `fn` with the arrays of its arguments as inputs and all the rest as it is."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., object]) -> None:
         self.fn = fn
 
     def trace(self, *args: object, **kwargs: object) -> Any:
@@ -79,7 +79,7 @@ class Filtered:
         return jax.jit(call).trace([leaves[i] for i in dynamic])
 
 
-def leaf_names(fn: Callable[..., Any], args: object, kwargs: object) -> dict[str, str]:
+def leaf_names(fn: Callable[..., object], args: object, kwargs: object) -> dict[str, str]:
     """From `_leaves[3]` to the path of that leaf in the user's arguments."""
     paths = [path for path, leaf in named_leaves(fn, args, kwargs) if is_array(leaf)]
     return {f"{LEAVES}[{i}]": path for i, path in enumerate(paths)}

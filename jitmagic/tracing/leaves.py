@@ -52,7 +52,7 @@ def _bound(fn: Callable[..., Any], args: Any, kwargs: Any) -> inspect.BoundArgum
         return None
 
 
-def by_keyword(fn: Callable[..., Any], path: str) -> str:
+def by_keyword(fn: Callable[..., object], path: str) -> str:
     """`mode` for `options['mode']`, as jax calls what a parameter `**options` took in; other paths as they are."""
     rest = next((p.name for p in parameters_of(fn) or () if p.kind is _Kind.VAR_KEYWORD), None)
     match = re.match(r"(\w+)\['(\w+)'\]", path)
@@ -77,17 +77,17 @@ def map_leaves(
     return new, {key: changed(key, value) for key, value in kwargs.items()}
 
 
-def named_leaves(fn: Callable[..., Any], args: object, kwargs: object) -> list[tuple[str, Any]]:
+def named_leaves(fn: Callable[..., object], args: object, kwargs: object) -> list[tuple[str, Any]]:
     """(path, leaf) of every leaf of the arguments: `x`, `cfg['deep']`, `args[1]`, `net.w`."""
     return [(path, leaf) for _, path, leaf in _leaves(fn, args, kwargs)]
 
 
-def ref_paths(fn: Callable[..., Any], args: object, kwargs: object) -> set[str]:
+def ref_paths(fn: Callable[..., object], args: object, kwargs: object) -> set[str]:
     """Paths of the leaves that are mutable arrays of jax's: what is stored in them, the caller sees."""
     return {path for path, leaf in named_leaves(fn, args, kwargs) if compat.is_ref(leaf)}
 
 
-def _leaves(fn: Callable[..., Any], args: object, kwargs: object) -> Iterator[tuple[str, str, Any]]:
+def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator[tuple[str, str, Any]]:
     import jax.tree_util as jtu
 
     for name, path, value in bound_arguments(fn, args, kwargs):
@@ -113,7 +113,7 @@ def keystr(keys: Any) -> str:
 
 
 def call_leaves(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     args: object,
     kwargs: object,
     *,
@@ -138,7 +138,7 @@ def call_leaves(
     return tuple(out)
 
 
-def static_names(fn: Callable[..., Any], numbers: Collection[int], names: Collection[str]) -> set[str]:
+def static_names(fn: Callable[..., object], numbers: Collection[int], names: Collection[str]) -> set[str]:
     """Names of the static parameters, whichever way they were declared."""
     options = JitOptions(static_argnums=tuple(numbers), static_argnames=tuple(names))
     return set(options.static_parameters(fn))
@@ -258,7 +258,7 @@ def is_hashable(value: object) -> bool:
 
 
 def signature_key(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     args: object,
     kwargs: object,
     *,

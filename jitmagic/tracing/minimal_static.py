@@ -39,7 +39,7 @@ class StaticSearch:
 
 
 def smallest_static(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     args: object,
     kwargs: object,
     *,
@@ -113,7 +113,7 @@ def is_random(value: object) -> bool:
 
 class _Search:
     def __init__(
-        self, fn: Callable[..., Any], args: object, kwargs: object, declared: set[str], budget_s: float
+        self, fn: Callable[..., object], args: object, kwargs: object, declared: set[str], budget_s: float
     ) -> None:
         self.fn, self.args, self.kwargs, self.declared = fn, args, kwargs, declared
         self.arguments = leaves_.bound_arguments(fn, args, kwargs)
@@ -271,7 +271,7 @@ def _shape(value: object) -> Any:
 
 
 def _spelled(
-    fn: Callable[..., Any], found: set[str], numbers: Sequence[int], names: Sequence[str]
+    fn: Callable[..., object], found: set[str], numbers: Sequence[int], names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The whole list of static arguments, by name where a name can say it, by position for `*args`."""
     parameters = parameters_of(fn)

@@ -44,9 +44,9 @@ class Recording:
 
 
 def record(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     *,
     static: Collection[str] = (),
     constants: Mapping[int, str] | None = None,
@@ -72,7 +72,7 @@ def record(
 
 
 def _record(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[str],
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], static: frozenset[str],
     constants: Mapping[int, str], recorder: Recorder,
 ) -> Recording:  # fmt: skip
     trace = ShadowTrace(recorder, constants)
@@ -130,7 +130,7 @@ def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tu
 
 
 def _shadowed(
-    trace: ShadowTrace, fn: Callable[..., Any], args: object, kwargs: object, static: frozenset[str]
+    trace: ShadowTrace, fn: Callable[..., object], args: object, kwargs: object, static: frozenset[str]
 ) -> tuple[Any, Any]:
     """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
 
@@ -179,7 +179,7 @@ def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
     ]
 
 
-def _found(fn: Callable[..., Any], ops: set[str]) -> bool:
+def _found(fn: Callable[..., object], ops: set[str]) -> bool:
     # The tests are code of this package, which is no user file: count the questions as they come.
     asked: list[str] = []
     recorder = _Listening(asked)

@@ -91,7 +91,7 @@ class Again:
             return False
         return module.partition(".")[0] in (*HARMLESS, "builtins")
 
-    def _code(self, code: types.CodeType, names: Mapping[str, Any]) -> bool:
+    def _code(self, code: types.CodeType, names: Mapping[str, object]) -> bool:
         """The function names nothing that leaves anything behind."""
         if _NEVER & set(code.co_names):
             return False

@@ -81,7 +81,7 @@ class Painter:
                 node.kind, node.parts = "opaque", {}
         return node
 
-    def names(self, namespace: Mapping[str, Any]) -> dict[str, Node]:
+    def names(self, namespace: Mapping[str, object]) -> dict[str, Node]:
         """Pictures of what the names of a notebook stand for, and of the random states that no name holds."""
         drawn = {
             k: self.draw(v) for k, v in list(namespace.items()) if not k.startswith("_") and k not in _SHELL

@@ -47,7 +47,7 @@ def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: An
     return mapped
 
 
-def on_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+def on_numpy(fn: Callable[..., object]) -> Callable[..., Any]:
     """The function on copies of its arrays in NumPy, which may be written into."""
 
     @functools.wraps(fn)

@@ -65,7 +65,7 @@ class TypedCall:
 class StagedFunction:
     """A function of named arguments taken through the stages, as far as the settings allow."""
 
-    def __init__(self, subject: Subject, fn: Callable[[Values], Any], types: Values) -> None:
+    def __init__(self, subject: Subject, fn: Callable[[Values], object], types: Values) -> None:
         start = time.perf_counter()
         self.traced = jax.jit(_anonymous(fn)).trace(types)
         stages = report.Stages(trace_s=time.perf_counter() - start)
@@ -84,7 +84,7 @@ class StagedFunction:
         return report.WhatIf(kind, title, stages=self.stages, cost=self.cost, plain=base, **more)
 
 
-def _anonymous(fn: Callable[[Values], Any]) -> Callable[[Values], Any]:
+def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], Any]:
     # a name of its own, so that counts of the user's function stay exact
     def what_if(values: Values) -> Any:
         return fn(values)
