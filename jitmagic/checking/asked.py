@@ -21,7 +21,7 @@ class _Check:
     ):
         self._options, self._dyn, self._settings = options, dyn, settings
 
-    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
+    def __call__(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Report:
         """Diagnose one call of `fn` and return the `Report`; the call itself is not made.
 
         Nothing is compiled and every variable is put back. Exceptions of `fn` become findings.

@@ -38,7 +38,7 @@ class Checker(Subject):
 
     # -- the user's calls
 
-    def unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """A call in a run of ours that is about other functions: as the user's, and nothing is noted of it."""
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
@@ -50,7 +50,7 @@ class Checker(Subject):
         self.call = self.unrecorded  # type: ignore[method-assign]
         self.on_news, self.reported, self.progress = lambda subject: None, lambda: False, None
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
@@ -92,7 +92,7 @@ class Checker(Subject):
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 
-    def _frozen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+    def _frozen(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Any, Sequence[Any]]:
         """What the program of such a call has as constants, and which of that have changed since."""
         try:
             frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
@@ -110,7 +110,7 @@ class Checker(Subject):
             self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
             self.guarded(lambda: before.restore(only_tracers=True))  # noqa: B023
 
-    def _slow_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _slow_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
         if jit_is_off():
@@ -132,7 +132,7 @@ class Checker(Subject):
             self._run = self.compiled
         return out
 
-    def _without_us(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """The user's call where a step of ours fails: compiled if that can be done."""
         try:
             target = self.compiled_for(args)
@@ -144,13 +144,13 @@ class Checker(Subject):
                 return self.fn(*args, **kwargs)
         return target(*self.rest(args), **kwargs)
 
-    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any], traces: int) -> None:
+    def _after(self, args: tuple[object, ...], kwargs: dict[str, object], traces: int) -> None:
         """A call after which there is something new to tell."""
         if traces and self.seen.count > 1:
             self._traced_again(args, kwargs)
         self.on_news(self)
 
-    def _call_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         self.seen.count += 1
@@ -173,7 +173,7 @@ class Checker(Subject):
                 tracebacks.shorten(exc, lambda: told_of(self), self.reported)
             raise
 
-    def _before_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> plain_runs.OwnRun | None:
+    def _before_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> plain_runs.OwnRun | None:
         """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""
         if not trace_state_clean():
             if self.seen.count == 1:
@@ -190,7 +190,7 @@ class Checker(Subject):
                 self.on_news(self)
         return None
 
-    def _is_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _is_new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
         known = self.seen.kinds
         if len(known) >= MAX_SAMPLES:
@@ -200,7 +200,7 @@ class Checker(Subject):
         known.add(key)
         return new
 
-    def _seen_inside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _seen_inside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
         self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
         self.observe(None, args, kwargs, self.reach(args, kwargs))
@@ -212,7 +212,7 @@ class Checker(Subject):
             self.seen.calls.append(ev.Call((), "failed", False, *self.call_source()))
             self.on_news(self)
 
-    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _first_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
         target = self.compiled_for(args)
         staged = self._trace(target, args, kwargs)
@@ -252,7 +252,7 @@ class Checker(Subject):
         self.guarded(self.observe_result, staged.traced, inputs, out)
         return out
 
-    def _traced_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _traced_again(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A later call made jax trace: look at that trace, which jax has cached."""
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
@@ -263,7 +263,7 @@ class Checker(Subject):
 
     # -- the trace
 
-    def _trace(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _trace(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
@@ -300,7 +300,7 @@ class Checker(Subject):
         staged.before = before
         return staged
 
-    def _what_if(self, args: Any, kwargs: Any) -> None:
+    def _what_if(self, args: object, kwargs: object) -> None:
         self.seen.what_if = self.what_if(self, args, kwargs)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
@@ -339,7 +339,7 @@ class Checker(Subject):
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
-        self, jaxpr: Any, stateful: Any, written: set[str], shown: set[str], reach: Any
+        self, jaxpr: object, stateful: Any, written: set[str], shown: set[str], reach: Any
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
         places = stateful.places if stateful is not None else ()
@@ -358,7 +358,7 @@ class Checker(Subject):
                     declared=self.dyn is not None and self.dyn != "auto",
                 )  # fmt: skip
 
-    def _look_at_result(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _look_at_result(self, args: tuple[object, ...], kwargs: dict[str, object], out: object) -> None:
         """A NaN that only a later call shows."""
         if jit_is_off():
             return
@@ -391,7 +391,7 @@ class Checker(Subject):
 
     # -- a call that failed
 
-    def _failed(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _failed(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         tracebacks.shorten(exc, lambda: told_of(self), self.reported)
         self.remember(args, kwargs, traced=False, outcome="failed")
         if not self.settings.measure:
@@ -401,12 +401,12 @@ class Checker(Subject):
         self.seen.traces = self.shim.traced
         self.on_news(self)
 
-    def _look_into(self, exc: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _look_into(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         failures.diagnose_failure(self, exc, args, kwargs)
         self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
         self.guarded(self._what_if, args, kwargs)
 
-    def diagnose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def diagnose(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Trace one call without running anything on real values but our own rehearsals."""
         self.keep(args, kwargs)
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
@@ -429,7 +429,7 @@ class Checker(Subject):
         finally:
             self.settings = settings
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def check(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Diagnose one call that nobody makes: its plain run is rehearsed too."""
         new = compat.never_called(root.value for root in self.reach(args, kwargs).roots)
         self.diagnose(args, kwargs)

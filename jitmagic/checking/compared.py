@@ -26,7 +26,7 @@ class Eager:
     error: Exception | None
 
 
-def compare_results(subject: Subject, eager: Eager, out: Any, jaxpr: Any, inputs: list[Any]) -> None:
+def compare_results(subject: Subject, eager: Eager, out: object, jaxpr: object, inputs: list[object]) -> None:
     """The compiled result beside the plain one; where they part, the program itself is the judge: operation by
     operation, which also shows what rounding explains, and compiled without the fusion known to go wrong."""
     if eager.error is not None:
@@ -55,7 +55,7 @@ def compare_results(subject: Subject, eager: Eager, out: Any, jaxpr: Any, inputs
     subject.seen.differences = list(found)
 
 
-def _where_plain_raises(error: Exception, out: Any) -> list[Difference]:
+def _where_plain_raises(error: Exception, out: object) -> list[Difference]:
     """Python and NumPy raise for an index out of bounds and for a division by zero, where a program goes on."""
     if not isinstance(error, IndexError | ZeroDivisionError):
         return []
@@ -73,14 +73,14 @@ def _cut_on_the_way_in(subject: Subject) -> bool:
     return any(x.loses_its_units for x in leaves if not x.static)
 
 
-def _located(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:
+def _located(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
     """The differences with the line at which the compiled program first goes wrong."""
     file = source_file(subject.fn)
     line = parting.first_parting(jaxpr, inputs, file, subject.budget / 4)
     return found if line is None else _at_line(subject, found, file, line)
 
 
-def _wrapped(subject: Subject, found: Any, jaxpr: Any, inputs: list[Any]) -> Any:
+def _wrapped(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
     """The differences with the line at which whole numbers wrap around, where they do."""
     file = source_file(subject.fn)
     line = wrapping.first_wrapping(jaxpr, inputs, file, subject.budget / 4)
@@ -96,7 +96,7 @@ def _at_line(subject: Subject, found: Any, file: str, line: int) -> Any:
     return tuple(replace(d, where=where) for d in found)
 
 
-def _mended(eager: Eager, out: Any, jaxpr: Any, inputs: list[Any], terms: int) -> bool:
+def _mended(eager: Eager, out: object, jaxpr: object, inputs: list[object], terms: int) -> bool:
     """The same program, compiled without the fusion known to go wrong, gives the plain result."""
     tree: Any
     leaves, tree = jax.tree.flatten(out)

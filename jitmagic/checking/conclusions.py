@@ -6,7 +6,6 @@ import inspect
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 
@@ -105,7 +104,7 @@ def _against(subject: Subject) -> report.Comparison | None:
     return noise.compare_runs(subject.seen.timing, then.timing, name, changed)
 
 
-def _signature(fn: Callable[..., Any]) -> str:
+def _signature(fn: Callable[..., object]) -> str:
     try:
         return str(inspect.signature(fn))[:200]
     except (TypeError, ValueError):

@@ -45,7 +45,7 @@ UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "
 
 
 def diagnose_failure(
-    checker: Subject, exc: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+    checker: Subject, exc: BaseException, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     """Add what can be known about a failed call to what the checker has seen."""
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
@@ -69,7 +69,7 @@ def diagnose_failure(
             _search(checker, args, kwargs)
 
 
-def _taken_for_an_array(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
+def _taken_for_an_array(checker: Subject, args: object, kwargs: object, problem: ev.Problem) -> ev.Problem:
     """jax makes a placeholder of any object with an attribute `dtype` (layers of Flax have one), and the function
     then misses what the object has: the argument is at fault."""
     if problem.op != "user" or not problem.told.missing:
@@ -106,7 +106,7 @@ def _put_away(checker: Subject, problem: ev.Problem) -> ev.Problem:
     return replace(problem, where=site.where, locals=names, construct=site.construct)
 
 
-def _is_new(checker: Subject, first: ev.Problem, args: Any, kwargs: Any) -> bool:
+def _is_new(checker: Subject, first: ev.Problem, args: object, kwargs: object) -> bool:
     """A call of this form has not failed at this place before: only then is there more to learn from it."""
     try:
         key = (first.op, first.where, first.message, signature_key(checker.fn, args, kwargs))
@@ -150,7 +150,7 @@ def _scan_in_python(turns: int = 1) -> Iterator[None]:
     """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
 
     def scan(
-        f: Any, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False, **_: Any
+        f: Any, init: object, xs: Any = None, length: int | None = None, reverse: bool = False, **_: object
     ) -> Any:
         rows = range(length or len(jax.tree.leaves(xs)[0]))
         carry, stacked = init, []
@@ -182,7 +182,7 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
         checker.failed_inside(what, exc)
 
 
-def _in_the_users_names(checker: Subject, args: Any, kwargs: Any, problem: ev.Problem) -> ev.Problem:
+def _in_the_users_names(checker: Subject, args: Any, kwargs: object, problem: ev.Problem) -> ev.Problem:
     """The hidden arguments of what is traced by the names that the user knows them by."""
     paths = checker.dynamic_paths(args) if checker.compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}

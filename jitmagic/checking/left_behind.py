@@ -4,7 +4,6 @@ random numbers that are frozen show there, at the second call at the latest."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Loss
@@ -17,7 +16,9 @@ BUDGET = 1.0
 
 
 def look(
-    subjects: Sequence[Subject], verifier_until: Callable[[float], Verifier | None], names: Mapping[str, Any]
+    subjects: Sequence[Subject],
+    verifier_until: Callable[[float], Verifier | None],
+    names: Mapping[str, object],
 ) -> list[Subject]:
     """Note at each function the places that its calls leave otherwise than plain ones do; the functions that have
     some. Only what is known to be written, or to be read as it was, is held to be lost. Raises OutOfTime."""

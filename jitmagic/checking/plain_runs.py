@@ -38,7 +38,7 @@ class Look:
     inputs: list[Any]
 
 
-def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Look | None:
+def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Look | None:
     """Trace a failed call with the arguments static that the search found; add what that trace shows."""
     search = subject.seen.search
     if search is None or not search.leaves or subject.dyn is not None:
@@ -66,7 +66,7 @@ def look(subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loo
 class OwnRun:
     """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
 
-    def __init__(self, subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.subject, self.args, self.kwargs = subject, args, kwargs
         self.before: Any = None
         subject.guarded(self._take)
@@ -74,7 +74,7 @@ class OwnRun:
     def _take(self) -> None:
         self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
 
-    def look_at(self, out: Any) -> None:
+    def look_at(self, out: object) -> None:
         """Look at the result and at the arguments; tell where there is something new."""
         subject = self.subject
         seen, subject.looked = subject.looked, None
@@ -94,14 +94,18 @@ def _known(subject: Subject) -> Any:
     return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
 
 
-def only_compiled(jaxpr: Any) -> str:
+def only_compiled(jaxpr: object) -> str:
     """Why this program does not run once more operation by operation; '' where it may."""
     called = compat.calls_back(jaxpr)
     return f"it calls back to Python ({called}), as often as it runs" if called else peak.too_large(jaxpr)
 
 
 def rehearse(
-    subject: Subject, args: tuple[Any, ...], kwargs: dict[str, Any], seen: Look | None, compiled: Any = None
+    subject: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    seen: Look | None,
+    compiled: object = None,
 ) -> None:
     """Run the call once without jit, undone afterwards and within the budget, and look at what it does.
 
@@ -131,7 +135,7 @@ _NUMBERS = frozenset("-0123456789")
 
 
 def look_at_changes(
-    subject: Subject, before: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    subject: Subject, before: Any, args: tuple[object, ...], kwargs: dict[str, object], out: object
 ) -> None:
     """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
     changes = before.changes()
@@ -152,7 +156,11 @@ def settle(subject: Subject) -> None:
 
 
 def note_argument_writes(
-    subject: Subject, changes: Sequence[Write], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    subject: Subject,
+    changes: Sequence[Write],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    out: object,
 ) -> None:
     """Attributes and items of arguments that a plain run has changed and a compiled one would not: `out` is what the
     run returned. Of a compiled function that returns nothing, a rule tells of items from the source."""
@@ -176,7 +184,7 @@ def note_argument_writes(
             subject.seen.writes.setdefault(write.path, replace(write, origin="argument"))
 
 
-def _is_returned(value: Any, out: Any) -> bool:
+def _is_returned(value: object, out: object) -> bool:
     """The argument itself is a result or part of one, or all arrays that it holds now are."""
     if any(value is part for part in (out, *(out if isinstance(out, tuple | list) else ()))):
         return True
@@ -186,13 +194,13 @@ def _is_returned(value: Any, out: Any) -> bool:
     return bool(held) and held <= given_out
 
 
-def _is_taken_apart(subject: Subject, receiver: Any) -> bool:
+def _is_taken_apart(subject: Subject, receiver: object) -> bool:
     """The object of a method is an argument like any other: jax makes a copy of it for the compiled function."""
     carried = not subject.jitted_by_user and subject.stateful([receiver]) is not None
     return not carried and not jax.tree_util.all_leaves([receiver])
 
 
-def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: Any = None) -> None:
+def look_at_result(subject: Subject, seen: Look | None, value: object, compiled: object = None) -> None:
     """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
     if seen is None:
         return
@@ -201,7 +209,7 @@ def look_at_result(subject: Subject, seen: Look | None, value: Any, compiled: An
         _compare(subject, seen, value, compiled)
 
 
-def _compare(subject: Subject, seen: Look, value: Any, compiled: Any) -> None:
+def _compare(subject: Subject, seen: Look, value: object, compiled: object) -> None:
     """What the user's own `jax.jit` makes of the call, beside the plain result."""
     program = seen.traced.jaxpr
     if compiled is None:

@@ -43,7 +43,7 @@ def report_of(
     error: BaseException,
     sources: Sequence[str] = (),
     subjects: Iterable[Subject] = (),
-    namespace: dict[str, Any] | None = None,
+    namespace: dict[str, object] | None = None,
     verifier: VerifierUntil = lambda deadline: None,
 ) -> Report | None:
     """What a rule says about an exception that jax raised; None for any other exception.
@@ -180,7 +180,7 @@ def with_fixes(
     found: tuple[Finding, ...],
     evidence: ev.Evidence,
     cell: str,
-    namespace: dict[str, Any],
+    namespace: dict[str, object],
     verifier: VerifierUntil = lambda deadline: None,
 ) -> tuple[Finding, ...]:
     """Fixes that need no call on record: the cell is run again with the cells after it."""
@@ -199,7 +199,7 @@ def with_fixes(
     return found
 
 
-def _function(name: str, namespace: dict[str, Any]) -> Callable[..., Any]:
+def _function(name: str, namespace: dict[str, object]) -> Callable[..., Any]:
     """The function of the notebook, or one that does nothing."""
     head, _, method = name.partition(".")
     found = namespace.get(head)

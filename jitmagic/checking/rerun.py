@@ -101,7 +101,7 @@ class CellReruns:
         around: contextlib.AbstractContextManager[None],
         *,
         on_numpy: bool = False,
-        **more: Any,
+        **more: object,
     ) -> Ran:
         def bound(names: Collection[str]) -> None:
             for name in set(names) & set(self.run.targets) if on_numpy else ():
@@ -253,7 +253,7 @@ class CallReruns(CellReruns):
 
 
 @contextlib.contextmanager
-def _of_class(value: Any, cls: Any) -> Iterator[None]:
+def _of_class(value: object, cls: object) -> Iterator[None]:
     """An object as one of the class that the corrected cell defines."""
     old = type(value)
     with contextlib.suppress(TypeError):  # a tuple, say
@@ -265,7 +265,7 @@ def _of_class(value: Any, cls: Any) -> Iterator[None]:
             object.__setattr__(value, "__class__", old)
 
 
-def _objects(value: Any, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+def _objects(value: object, seen: dict[int, Any] | None = None) -> Iterator[Any]:
     """The objects of the user's classes in a value."""
     seen = {} if seen is None else seen
     if id(value) not in seen and len(seen) < MOST:

@@ -42,7 +42,7 @@ def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "
         return Eager(None, None, quiet.Refused(only_once))
     start = time.perf_counter()
 
-    def look(before: Any, out: Any) -> None:
+    def look(before: object, out: object) -> None:
         nonlocal start
         looked = time.perf_counter()
         subject.guarded(plain_runs.look_at_changes, subject, before, args, kwargs, out)
@@ -83,7 +83,7 @@ class Inputs:
             self.rest, self.kwargs = _copied(self.kept)
 
 
-def inputs_of(subject: Subject, args: Any, kwargs: Any) -> Inputs | None:
+def inputs_of(subject: Subject, args: object, kwargs: object) -> Inputs | None:
     """What to time with, taken before the user's own call gives anything away; None where that cannot be had."""
     if subject.options.donates:
         size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
@@ -103,7 +103,7 @@ def _names_parameters(subject: Subject) -> bool:
     return not names or set(names) <= set(inspect.signature(subject.fn).parameters)
 
 
-def _copied(tree: Any) -> Any:
+def _copied(tree: object) -> Any:
     return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
 
 
@@ -163,7 +163,7 @@ def _seconds(subject: Subject) -> float:
     return min(subject.budget, subject.settings.timing_budget * patience())
 
 
-def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: Any) -> None:
+def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: object) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
     if jit is None:

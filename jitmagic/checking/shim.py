@@ -15,14 +15,14 @@ class Shim:
     each time."""
 
     def __init__(
-        self, fn: Callable[..., Any], begins: Callable[..., None] = lambda args, kwargs: None
+        self, fn: Callable[..., object], begins: Callable[..., None] = lambda args, kwargs: None
     ) -> None:
         self.fn, self.traced, self.begins = fn, 0, begins
 
     def function(self) -> Callable[..., Any]:
         """A plain function with the signature and name of the user's."""
 
-        def traced(*args: Any, **kwargs: Any) -> Any:
+        def traced(*args: object, **kwargs: object) -> Any:
             __tracebackhide__ = True
             if not jit_is_off():
                 self.traced += 1

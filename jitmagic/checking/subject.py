@@ -47,7 +47,7 @@ RAISE = False
 """Tests set it: a failure of ours is then raised, not noted."""
 
 
-def _watched_by(value: Any) -> Any:
+def _watched_by(value: object) -> Any:
     checker = checker_of(value)
     return checker.fn if checker is not None else None
 
@@ -57,12 +57,12 @@ class Subject:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         name: str | None = None,
         *,
         options: JitOptions | None = None,
         dyn: str | None = None,
-        namespace: dict[str, Any] | None = None,
+        namespace: dict[str, object] | None = None,
         settings: Settings | None = None,
         cell: CellSource | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class Subject:
         """A failure of our own is being told."""
         self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
 
-    def _trace_begins(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def _trace_begins(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         if self.before_traces is not None and self.seen.count:
             args, kwargs = tuple(map(_users, args)), {k: _users(v) for k, v in kwargs.items()}
             self.guarded(
@@ -127,7 +127,7 @@ class Subject:
 
     # -- the compiled form
 
-    def compiled_for(self, args: Sequence[Any]) -> Any:
+    def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
         if self.framework in TAKES_OBJECTS:
             return foreign.Filtered(self.shim.function())
@@ -152,18 +152,18 @@ class Subject:
         dyn = ",".join([*(self.dyn.split(",") if self.dyn else ()), *paths])
         return compile_function(copy, dyn, self.options, self.namespace)
 
-    def lifted(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def lifted(self, args: Sequence[object], kwargs: dict[str, object]) -> Any:
         """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
         them. Under a jit of the user's own there are none."""
         if self.framework or self.jitted_by_user:
             return {}, tuple(args), kwargs
         return objects_taken(self.fn, self.options, args, kwargs)
 
-    def rest(self, args: Sequence[Any]) -> Sequence[Any]:
+    def rest(self, args: Sequence[object]) -> Sequence[Any]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""
         return args[1:] if isinstance(self.compiled, StatefulMethod) else args
 
-    def receiver(self, args: Sequence[Any]) -> Any:
+    def receiver(self, args: Sequence[object]) -> Any:
         """The object that `self.x` paths start from, or None."""
         free = not isinstance(self.fn, types.MethodType)
         is_method = free and "." in self.name and args and has_parameters(self.fn)
@@ -174,7 +174,7 @@ class Subject:
         self.compiled = self._run = None
         self.variants = Variants()
 
-    def reach(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def reach(self, args: Sequence[object] = (), kwargs: dict[str, object] | None = None) -> Any:
         """Everything the function can read without taking it as an argument."""
         return roots.reach(
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
@@ -195,7 +195,7 @@ class Subject:
         same = (n for n, v in self.namespace.items() if v is held or _watched_by(v) is held)
         return next((n for n in same if not n.startswith("_")), "")
 
-    def stateful(self, args: Sequence[Any]) -> Any:
+    def stateful(self, args: Sequence[object]) -> Any:
         """What knows the dynamic variables of the compiled function, or None where it has none."""
         made = getattr(self.compiled_for(args), "__jitmagic__", None)
         if made is None:
@@ -203,18 +203,18 @@ class Subject:
         program = made.program_of(self.rest(args), {})
         return program if made.plain is None or program.locations else None
 
-    def dynamic_paths(self, args: Sequence[Any]) -> tuple[str, ...]:
+    def dynamic_paths(self, args: Sequence[object]) -> tuple[str, ...]:
         """Paths of the dynamic variables, in the order in which they are passed."""
         stateful = self.stateful(args)
         return tuple(p.path for p in stateful.places) if stateful is not None else ()
 
-    def frameworks(self, args: Sequence[Any]) -> dict[str, str]:
+    def frameworks(self, args: Sequence[object]) -> dict[str, str]:
         """Name of the framework for each dynamic variable that is one's."""
         stateful = self.stateful(args)
         places = stateful.places if stateful is not None else ()
         return {p.path: p.adapter.name for p in places if p.adapter is not None}
 
-    def written_paths(self, args: Sequence[Any]) -> set[str]:
+    def written_paths(self, args: Sequence[object]) -> set[str]:
         """Paths of the dynamic variables that the function writes."""
         stateful = self.stateful(args)
         return {stateful.places[i].path for i in stateful.written or ()} if stateful is not None else set()
@@ -263,7 +263,9 @@ class Subject:
 
     # -- what goes wrong without an error
 
-    def observe(self, traced: Any, args: Sequence[Any], kwargs: dict[str, Any], reach: Any) -> None:
+    def observe(
+        self, traced: object, args: Sequence[object], kwargs: dict[str, object], reach: object
+    ) -> None:
         """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
         objects, *plain = self.lifted(args, kwargs)
         call = CallInView(
@@ -274,7 +276,7 @@ class Subject:
         with uncollected():
             self.seen.add(collect(call))
 
-    def observe_result(self, traced: Any, inputs: Sequence[Any], value: Any) -> None:
+    def observe_result(self, traced: object, inputs: Sequence[object], value: object) -> None:
         """Add where a result stopped being finite to what was seen."""
         try:
             self.seen.add(not_finite(traced, inputs, value))
@@ -290,7 +292,7 @@ class Subject:
             filtering=self.filtering,
         )  # fmt: skip
 
-    def kind_of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
         with contextlib.suppress(Exception):
             _, args, kwargs = self.lifted(args, kwargs)
@@ -329,7 +331,7 @@ class Subject:
 
     # -- failures of our own
 
-    def guarded(self, step: Callable[..., T], *args: Any) -> T | None:
+    def guarded(self, step: Callable[..., T], *args: object) -> T | None:
         """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
             with ledger.unasked():
@@ -362,6 +364,6 @@ class Subject:
                 self._telling = False
 
 
-def _users(value: Any) -> Any:
+def _users(value: object) -> Any:
     """An argument as a trace has it, where it is the user's own object: containers are made by jax."""
     return None if isinstance(value, (dict, list, tuple)) or contains_tracer(value) else value

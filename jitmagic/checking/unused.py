@@ -92,7 +92,7 @@ def _moved(tree: ast.Module, timed: Sequence[int]) -> ast.Module:
 
 
 def findings(
-    sources: Sequence[str], every: Sequence[str], namespace: Mapping[str, Any]
+    sources: Sequence[str], every: Sequence[str], namespace: Mapping[str, object]
 ) -> tuple[Finding, ...]:
     """Notes about the cells in `sources`; `every` are all cells that ran, in which a name may be used."""
     texts = [t for s in sources if (t := parse(s)) is not None]
@@ -105,7 +105,7 @@ def _read(tree: ast.AST) -> Iterator[str]:
     yield from (n.id for n in walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
-def _never_called(text: BlankedText, read: set[str], namespace: Mapping[str, Any]) -> Iterator[Finding]:
+def _never_called(text: BlankedText, read: set[str], namespace: Mapping[str, object]) -> Iterator[Finding]:
     """`compiled = jax.jit(f).lower(x).compile()` whose name no cell reads."""
     steps = [n for n in text.tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)]
     assigned = {n.targets[0].id: n.value for n in steps}  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ def _function_of(value: ast.AST, assigned: Mapping[str, ast.expr], depth: int = 
     return _function_of(found, assigned, depth - 1) if found is not None and depth else ""
 
 
-def _thrown_away(text: BlankedText, namespace: Mapping[str, Any]) -> Iterator[Finding]:
+def _thrown_away(text: BlankedText, namespace: Mapping[str, object]) -> Iterator[Finding]:
     """`step(state, x)` on a line of its own, or timed, and `loss = step(state, x)[1]`, where `step` returns the new
     `state`."""
     for statement in _statements(text.tree.body):

@@ -27,27 +27,27 @@ def compiled_already(value: Any) -> bool:
     return code is not None and is_user_file(code.co_filename)
 
 
-def compiled_parts(value: Any) -> list[str]:
+def compiled_parts(value: object) -> list[str]:
     """What the user's own code has compiled: `""` for the value itself, methods of a class, attributes of an object."""
     if compiled_already(value):
         return [""]
     return [name for name, part in list(held_by(value).items()) if compiled_already(part)]
 
 
-def compiled_in_use(names: Mapping[str, Any], tree: ast.AST) -> bool:
+def compiled_in_use(names: Mapping[str, object], tree: ast.AST) -> bool:
     """A cell reads something that the notebook has compiled."""
     used = (names.get(n.id) for n in ast.walk(tree) if isinstance(n, ast.Name))
     return any(map(compiled_parts, used))
 
 
-def held_by(value: Any) -> Mapping[str, Any]:
+def held_by(value: object) -> Mapping[str, Any]:
     """What a class of the notebook's, or an object of a plain one, has under its names."""
     if isinstance(value, type):
         return vars(value) if value.__module__ == "__main__" else {}
     return vars(value) if _is_plain_object(value) else {}
 
 
-def _is_plain_object(value: Any) -> bool:
+def _is_plain_object(value: object) -> bool:
     """An object of the notebook's own classes alone, whose attributes jax does not look at."""
     kinds = type(value).__mro__[:-1]
     own = all(k.__module__ == "__main__" and k.__setattr__ is object.__setattr__ for k in kinds)
@@ -64,7 +64,7 @@ def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:
     return inner, _said_once(inner, options)
 
 
-def of_custom_derivative(fn: Any) -> JitOptions:
+def of_custom_derivative(fn: object) -> JitOptions:
     """What a `custom_vjp` or `custom_jvp` declares as not differentiable is no array, so it is static under jit."""
     return JitOptions.of(static_argnums=getattr(fn, "nondiff_argnums", None) or None)
 

@@ -28,16 +28,16 @@ class CallHandler(Protocol):
     """What the user's calls would run without us."""
     cell: CellSource
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """One call of the user's."""
 
-    def unrecorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """A call of which nothing is noted."""
 
-    def compiled_for(self, args: Sequence[Any]) -> Any:
+    def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
 
-    def rest(self, args: Sequence[Any]) -> Sequence[Any]:
+    def rest(self, args: Sequence[object]) -> Sequence[Any]:
         """The arguments that it takes."""
 
     def clear_cache(self) -> None:
@@ -49,11 +49,11 @@ class Watched:
 
     __slots__ = ("_checker", "__dict__", "__weakref__")  # `functools.wraps` copies what lies in `__dict__`
 
-    def __init__(self, fn: Callable[..., Any], checker: CallHandler) -> None:
+    def __init__(self, fn: Callable[..., object], checker: CallHandler) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._checker = checker
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if STATE.plain:
             return (self._checker.original if STATE.made else self._checker.fn)(*args, **kwargs)
@@ -66,7 +66,7 @@ class Watched:
         """What the name stood for before it was watched."""
         return self._checker.original
 
-    def __get__(self, receiver: Any, owner: type | None = None) -> Any:
+    def __get__(self, receiver: object, owner: type | None = None) -> Any:
         return self if receiver is None else types.MethodType(self, receiver)
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +76,7 @@ class Watched:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._checker.fn, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if (checker := checker_of(self)) is not None:
             setattr(checker.fn, name, value)
         else:
@@ -88,10 +88,10 @@ class Watched:
     def __copy__(self) -> Watched:
         return self  # as a function is
 
-    def __deepcopy__(self, memo: Any) -> Watched:
+    def __deepcopy__(self, memo: object) -> Watched:
         return self
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         """By name, as a function is; to `cloudpickle`, which sends functions whole, the user's own."""
         asked_by = str(sys._getframe(1).f_globals.get("__name__", ""))
         return (copy.copy, (self._checker.fn,)) if "cloudpickle" in asked_by else self.__qualname__
@@ -99,15 +99,15 @@ class Watched:
     def __repr__(self) -> str:
         return f"<{self._checker.name}, compiled by jitmagic>"
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(fn).lower`."""
         return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(fn).trace`."""
         return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(fn).eval_shape`."""
         return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
 

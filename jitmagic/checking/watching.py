@@ -103,14 +103,14 @@ class Watching:
         return replace(request.settings, diagnose=target not in self._compiling)
 
 
-def give_back(names: dict[str, Any], tree: ast.Module) -> None:
+def give_back(names: dict[str, object], tree: ast.Module) -> None:
     """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
     watched = {name: value for name, value in list(names.items()) if isinstance(value, Watched)}
     for name in watched.keys() & cells.not_for_jit(tree) if watched else ():
         names[name] = watched[name].plain_function
 
 
-def _known_as(target: str, fn: Any) -> str:
+def _known_as(target: str, fn: object) -> str:
     """The name of the function inside what is compiled, where the source has one; of a bound method of the
     notebook's with its class."""
     inner = foreign.inner_function(fn) if foreign.framework_of(fn) else fn

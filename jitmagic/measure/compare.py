@@ -30,10 +30,10 @@ CHUNK = 1 << 20
 
 
 def compare(
-    eager: Any,
-    jit: Any,
+    eager: object,
+    jit: object,
     *,
-    reference: Callable[[], Any] | None = None,
+    reference: Callable[[], object] | None = None,
     terms: int = 1,
 ) -> tuple[Difference, ...]:
     """What differs between the result without jit and the compiled one; empty when nothing does.
@@ -62,7 +62,7 @@ def _without_functions(value: Any) -> Any:
     """A result with what a `Partial` passes in its place: its function, where it is made at each call, is another
     object each time. Its name and instructions are kept."""
 
-    def is_partial(node: Any) -> bool:
+    def is_partial(node: object) -> bool:
         return isinstance(node, jax.tree_util.Partial)
 
     def parts(node: Any) -> Any:
@@ -91,7 +91,7 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path) or "result"
 
 
-def _same_structure(left: Any, right: Any, left_tree: Any, right_tree: Any) -> bool:
+def _same_structure(left: Any, right: Any, left_tree: object, right_tree: object) -> bool:
     try:
         return bool(left_tree == right_tree)
     except Exception:
@@ -99,7 +99,7 @@ def _same_structure(left: Any, right: Any, left_tree: Any, right_tree: Any) -> b
         return [_name(p) for p, _ in left] == [_name(p) for p, _ in right]
 
 
-def _tree_text(tree: Any) -> str:
+def _tree_text(tree: object) -> str:
     text = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
     return text if len(text) <= 120 else text[:117] + "..."
 
@@ -137,7 +137,7 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _dtype(leaf: Any) -> np.dtype[Any]:
+def _dtype(leaf: object) -> np.dtype[Any]:
     dtype = getattr(leaf, "dtype", None)
     return np.dtype(dtype) if dtype is not None else np.asarray(leaf).dtype
 
@@ -149,7 +149,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     return dtype.kind
 
 
-def _dtypes_agree(leaf: Any, eager: np.dtype[Any], jit: np.dtype[Any]) -> bool:
+def _dtypes_agree(leaf: object, eager: np.dtype[Any], jit: np.dtype[Any]) -> bool:
     if eager == jit:
         return True
     if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
@@ -178,7 +178,9 @@ def _tolerance(eager: np.dtype[Any], jit: np.dtype[Any], terms: int) -> _Toleran
     return _Tolerance(min(0.05, ulps[0] * growth), min(0.05, ulps[1] * growth))
 
 
-def _values(name: str, eager: Any, jit: Any, tolerance: _Tolerance, extra: float = 0.0) -> Difference | None:
+def _values(
+    name: str, eager: object, jit: object, tolerance: _Tolerance, extra: float = 0.0
+) -> Difference | None:
     """The worst element of a leaf that is off by more than allowed (`extra` on top), if there is one."""
     size = _largest(eager) if tolerance.leaf else 0.0
     text = _truth if _dtype(eager).kind == "b" else _text
@@ -202,7 +204,7 @@ def _values(name: str, eager: Any, jit: Any, tolerance: _Tolerance, extra: float
     return worst
 
 
-def _largest(leaf: Any) -> float:
+def _largest(leaf: object) -> float:
     largest = 0.0
     for (values,) in _chunks(leaf):
         size = np.abs(values)
@@ -211,7 +213,7 @@ def _largest(leaf: Any) -> float:
     return largest
 
 
-def _chunks(*leaves: Any) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
+def _chunks(*leaves: object) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
     """Matching flat pieces of the leaves, widened to a type that holds every value exactly."""
     hosted = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
     for piece in _pieces(np.shape(hosted[0])):
@@ -242,7 +244,7 @@ def _wide(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return values.astype(np.float64 if exact else np.longdouble)
 
 
-def _truth(value: Any) -> str:
+def _truth(value: object) -> str:
     return str(bool(value))
 
 
@@ -254,7 +256,7 @@ def _text(value: Any) -> str:
 
 
 def _judge(
-    found: dict[int, Difference], pairs: list[_Pair], reference: Callable[[], Any], terms: int
+    found: dict[int, Difference], pairs: list[_Pair], reference: Callable[[], object], terms: int
 ) -> dict[int, Difference]:
     """Drop what rounding explains, and mark what only the compiler can have done."""
     plain = _leaves(reference, len(pairs))
@@ -286,7 +288,7 @@ def _recheck(pair: _Pair, difference: Difference, terms: int, moved: float) -> D
     return _values(pair.name, eager, jit, _tolerance(_dtype(eager), _dtype(jit), terms), moved)
 
 
-def _leaves(evaluate: Callable[[], Any] | None, count: int) -> list[Any] | None:
+def _leaves(evaluate: Callable[[], object] | None, count: int) -> list[Any] | None:
     if evaluate is None:
         return None
     try:
@@ -296,7 +298,7 @@ def _leaves(evaluate: Callable[[], Any] | None, count: int) -> list[Any] | None:
     return leaves if len(leaves) == count else None
 
 
-def _distance(plain: Any, noisy: Any) -> float:
+def _distance(plain: object, noisy: object) -> float:
     """Largest distance between two leaves of one shape; infinite where one alone is nan or infinite."""
     try:
         left, right = _plain(plain), _plain(noisy)

@@ -20,7 +20,7 @@ from jitmagic.report import Cost, LineCost
 MOST_OPERATIONS = 3000
 
 
-def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
+def line_costs(closed_jaxpr: object, file: str) -> tuple[LineCost, ...]:
     """Cost of each line of `file`, in order. Operations that no line of it made are left out.
 
     `equations` counts each operation once, however often it runs; `flops` and `bytes` are those of a whole
@@ -34,8 +34,8 @@ def line_costs(closed_jaxpr: Any, file: str) -> tuple[LineCost, ...]:
 
 def explained(
     lines: Sequence[LineCost],
-    closed_jaxpr: Any,
-    compiled: Any,
+    closed_jaxpr: object,
+    compiled: object,
     file: str,
     constants: Mapping[str, Sequence[int]],
 ) -> tuple[LineCost, ...]:
@@ -69,7 +69,7 @@ def _text(compiled: Any) -> str:
         return ""
 
 
-def total_cost(closed_jaxpr: Any, compiled: Any = None) -> Cost:
+def total_cost(closed_jaxpr: object, compiled: object = None) -> Cost:
     """Cost of one call; `peak_bytes` from the `compiled` program's memory analysis, where it has one."""
     return Cost(*_totals(walk(closed_jaxpr)), peak_bytes(compiled))
 

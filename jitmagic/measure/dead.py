@@ -13,7 +13,7 @@ from jitmagic.tracing.compat import jaxpr_of, subjaxprs
 from jitmagic.tracing.stages import equation_count
 
 
-def dead_lines(closed_jaxpr: Any, file: str) -> tuple[tuple[int, int], ...]:
+def dead_lines(closed_jaxpr: object, file: str) -> tuple[tuple[int, int], ...]:
     """`(line, count)` of operations that compute and reach no result, of lines of `file`, in order.
 
     What writes to the outside (a print, a callback) is used by itself."""

@@ -27,7 +27,7 @@ _TOLD = (
 )
 
 
-def equations_by_line(closed_jaxpr: Any, file: str) -> dict[int, str]:
+def equations_by_line(closed_jaxpr: object, file: str) -> dict[int, str]:
     """The first equations of each line of `file`; names are consistent over all lines."""
     body = jaxpr_of(closed_jaxpr)
     names = argument_names(body)
@@ -47,7 +47,7 @@ def _cut(texts: list[str]) -> list[str]:
 
 
 def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
-    def name(atom: Any) -> str:
+    def name(atom: object) -> str:
         if isinstance(atom, Literal):
             return str(atom.val) if not getattr(atom.val, "ndim", 0) else f"constant {_type(atom)}"
         return names.setdefault(atom, next(fresh)) if atom not in names else names[atom]

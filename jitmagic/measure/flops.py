@@ -95,7 +95,7 @@ def _shape(atom: Any) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _elements(shape: tuple[Any, ...]) -> int:
+def _elements(shape: tuple[object, ...]) -> int:
     """Elements of an array of that shape; a length that is not known yet counts as one."""
     return math.prod(d if isinstance(d, int) else 1 for d in shape)
 
@@ -190,7 +190,7 @@ def _matrix(eqn: Any) -> tuple[float, int, int]:
 def _dense(terms: Callable[[int, int], float]) -> Callable[[Any], float]:
     """A formula in the longer and the shorter side of a matrix, for all matrices of a batch."""
 
-    def of(eqn: Any) -> float:
+    def of(eqn: object) -> float:
         batch, m, n = _matrix(eqn)
         return batch * terms(m, n)
 

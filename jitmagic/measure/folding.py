@@ -31,7 +31,7 @@ _OPERAND = re.compile(r"%([\w.\-]+)")
 _CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
 
 
-def folded(closed_jaxpr: Any, compiled: Any) -> bool:
+def folded(closed_jaxpr: object, compiled: Any) -> bool:
     """Whether (nearly) all operations of the traced program were done by the compiler.
 
     `compiled` is what `jax.stages.Lowered.compile` returned; False where it shows no program text."""
@@ -45,7 +45,7 @@ def folded(closed_jaxpr: Any, compiled: Any) -> bool:
     return bool(text) and remaining_operations(text) <= (1 - FOLDED_SHARE) * total
 
 
-def constant_operations(closed_jaxpr: Any) -> list[Operation]:
+def constant_operations(closed_jaxpr: object) -> list[Operation]:
     """The operations that depend on constants alone: they could be done once, outside the function. Moving values
     about does not count."""
     return [op for op in walk(closed_jaxpr) if op.constant and op.times and op.flops]

@@ -24,7 +24,7 @@ COPY_BYTES = 4096
 """Arguments under this size are not looked at."""
 
 
-def folded(closed_jaxpr: Any, names: Sequence[str]) -> Remark:
+def folded(closed_jaxpr: object, names: Sequence[str]) -> Remark:
     """`0 of 3 operations are left, this times nothing`; `names` are the constants that could be inputs."""
     every = sum(1 for op in walk(closed_jaxpr) if op.flops)
     gone = len(folding.constant_operations(closed_jaxpr))
@@ -55,7 +55,7 @@ def unfolded(call: Any, args: Any, kwargs: Any, budget_s: float) -> Sample | Non
     return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=budget_s).jit
 
 
-def dead(closed_jaxpr: Any, file: str) -> Iterator[Remark]:
+def dead(closed_jaxpr: object, file: str) -> Iterator[Remark]:
     """Lines whose results nobody uses."""
     for line, count in dead_code.dead_lines(closed_jaxpr, file):
         done, it = ("1 operation", "it") if count == 1 else (f"{count} operations", "them")

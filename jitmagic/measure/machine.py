@@ -47,7 +47,7 @@ def _measured(device: Any) -> Machine:
     return Machine(2 * side**3 / arithmetic, far, max(far, near))
 
 
-def _bandwidth(device: Any, length: int, turns: int) -> float:
+def _bandwidth(device: object, length: int, turns: int) -> float:
     """Bytes per second read and written, in place: fresh memory costs more than moving does."""
     import jax
     import jax.numpy as jnp
@@ -104,7 +104,7 @@ def _nothing(x: Any) -> Any:
     return x + 1
 
 
-def best_of(call: Callable[[], Any], times: int = 3) -> float:
+def best_of(call: Callable[[], object], times: int = 3) -> float:
     """Seconds of the fastest of a few calls, after one that compiles."""
     import jax
 

@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 28
 
 
 def first_parting(
-    closed_jaxpr: Any, flat_args: Sequence[Any], file: str, budget_s: float = 2.5
+    closed_jaxpr: object, flat_args: Sequence[object], file: str, budget_s: float = 2.5
 ) -> int | None:
     """Line of `file` of the first operation whose compiled value is not that of the operations one by one.
 
@@ -57,7 +57,7 @@ def first_parting(
     return inner_line(body.eqns[places[low]], file)
 
 
-def _values(closed: Any, args: Sequence[Any], deadline: float) -> dict[int, list[Any]]:
+def _values(closed: object, args: Sequence[object], deadline: float) -> dict[int, list[Any]]:
     """What each operation gives that gives rounded numbers, by its position."""
     body = jaxpr_of(closed)
     values: dict[Any, Any] = dict(zip(body.constvars, constants_of(closed), strict=True))
@@ -76,12 +76,12 @@ def _values(closed: Any, args: Sequence[Any], deadline: float) -> dict[int, list
     return found
 
 
-def _compiled(closed: Any, index: int, args: Sequence[Any]) -> list[Any]:
+def _compiled(closed: object, index: int, args: Sequence[object]) -> list[Any]:
     """What the operation at `index` gives in a compiled program that ends with it."""
     body = jaxpr_of(closed)
     constants = constants_of(closed)
 
-    def prefix(*given: Any) -> list[Any]:
+    def prefix(*given: object) -> list[Any]:
         values: dict[Any, Any] = dict(zip(body.constvars, constants, strict=True))
         values.update(zip(body.invars, given, strict=True))
         for eqn in body.eqns[: index + 1]:

@@ -22,7 +22,7 @@ SHOWN = 8
 
 
 def peak(
-    closed_jaxpr: Any, file: str, constants: dict[int, str] | None = None, dynamic: Sequence[str] = ()
+    closed_jaxpr: object, file: str, constants: dict[int, str] | None = None, dynamic: Sequence[str] = ()
 ) -> Peak | None:
     """The moment of most memory; None without operations.
 
@@ -46,7 +46,7 @@ def peak(
     return Peak(line, sum(a.bytes for a in alive), tuple(a for a in ranked[:SHOWN] if a.bytes))
 
 
-def too_large(closed_jaxpr: Any) -> str:
+def too_large(closed_jaxpr: object) -> str:
     """Why the program may not run operation by operation: it would hold more than half of the memory that is free;
     '' where it fits."""
     free, most = free_bytes(), peak(closed_jaxpr, "")
@@ -68,7 +68,7 @@ def free_bytes() -> int | None:
 
 
 def _walk(
-    body: Any, held: dict[Any, Alive], fixed: set[Any], file: str, outer: int | None
+    body: Any, held: dict[object, Alive], fixed: set[object], file: str, outer: int | None
 ) -> tuple[int | None, list[Alive]] | None:
     """Line and arrays of the moment of most memory inside a program; what is `fixed` stays to the end."""
     last = last_uses(body)

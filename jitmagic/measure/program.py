@@ -72,7 +72,7 @@ _walks: weakref.WeakKeyDictionary[Any, dict[str | None, list[Operation]]] = weak
 """Walks of programs that are still alive: several questions are asked of each, and finding lines takes time."""
 
 
-def walk(jaxpr: Any, file: str | None = None) -> list[Operation]:
+def walk(jaxpr: object, file: str | None = None) -> list[Operation]:
     """Every operation of `jaxpr` in order, inner programs entered; lines are those in `file`. Not to be changed."""
     try:
         known = _walks.setdefault(jaxpr, {})
@@ -85,13 +85,13 @@ def walk(jaxpr: Any, file: str | None = None) -> list[Operation]:
     return known[file]
 
 
-def _walk(jaxpr: Any, file: str | None) -> list[Operation]:
+def _walk(jaxpr: object, file: str | None) -> list[Operation]:
     found: list[Operation] = []
     _program(jaxpr, [False] * len(jaxpr_of(jaxpr).invars), _At(file), found)
     return found
 
 
-def constants_of(jaxpr: Any) -> list[Any]:
+def constants_of(jaxpr: object) -> list[Any]:
     """Values of the jaxpr's constant variables; empty for an open jaxpr."""
     return list(getattr(jaxpr, "consts", ()))
 
@@ -145,13 +145,13 @@ def inner_line(eqn: Any, file: str) -> int | None:
         return int(match[2]) if match and match[1] == file else None
 
 
-def _program(jaxpr: Any, inputs: Sequence[bool], at: _At, out: list[Operation]) -> list[bool]:
+def _program(jaxpr: object, inputs: Sequence[bool], at: _At, out: list[Operation]) -> list[bool]:
     """Put the operations into `out`; which of the results are constant, where these of the `inputs` are."""
     body = jaxpr_of(jaxpr)
     constant: dict[Any, bool] = dict(zip(body.invars, inputs, strict=True))
     constant.update((var, True) for var, _ in zip(body.constvars, constants_of(jaxpr), strict=False))
 
-    def read(atom: Any) -> bool:
+    def read(atom: object) -> bool:
         return isinstance(atom, Literal) or constant.get(atom, False)
 
     for eqn in body.eqns:

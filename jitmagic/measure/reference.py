@@ -33,7 +33,7 @@ class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
 
 
-def mended(closed_jaxpr: Any, flat_args: Sequence[Any]) -> list[Any]:
+def mended(closed_jaxpr: object, flat_args: Sequence[object]) -> list[Any]:
     """Leaves of the result of the program compiled with REMEDY; raises where the compiler has no such option,
     CannotEvaluate where a second run would be seen outside."""
     if getattr(closed_jaxpr, "effects", None):
@@ -64,8 +64,8 @@ class TracedProgram:
 
     def __init__(
         self,
-        closed_jaxpr: Any,
-        flat_args: Sequence[Any],
+        closed_jaxpr: object,
+        flat_args: Sequence[object],
         budget_s: float | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -97,7 +97,7 @@ class TracedProgram:
         return results
 
 
-def largest_reduction(jaxpr: Any) -> int:
+def largest_reduction(jaxpr: object) -> int:
     """The largest number of elements that the program adds up into one, loops included; at least 1."""
     return max((terms(op.eqn) * max(1, round(op.times)) for op in walk(jaxpr)), default=1)
 
@@ -119,18 +119,18 @@ class Evaluator:
         self.clock = clock
         self.count = 0
 
-    def inputs(self, args: Sequence[Any]) -> list[Any]:
+    def inputs(self, args: Sequence[object]) -> list[Any]:
         """The arguments that a program begins with."""
         return [self.moved(jnp.asarray(a)) for a in args] if self.noisy else list(args)
 
-    def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: object, args: Sequence[object]) -> list[Any]:
         """Results of an open or closed jaxpr."""
         body = jaxpr_of(jaxpr)
         values: dict[Any, Any] = dict(zip(body.constvars, constants_of(jaxpr), strict=True))
         values.update(zip(body.invars, args, strict=True))
         last = last_uses(body)
 
-        def read(atom: Any) -> Any:
+        def read(atom: object) -> Any:
             return atom.val if isinstance(atom, Literal) else values[atom]
 
         for index, eqn in enumerate(body.eqns):
@@ -170,7 +170,7 @@ class Evaluator:
         rounds = eqn.primitive.name not in FREE and eqn.primitive.name not in EXACT
         return [self.moved(r) for r in results] if self.noisy and rounds else results
 
-    def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def scan(self, eqn: Any, args: list[object]) -> list[Any]:
         """Results of a loop of known length."""
         params = eqn.params
         consts, carries = scan_split(eqn)
@@ -185,7 +185,7 @@ class Evaluator:
             stacked.reverse()
         return [*carry, *(_stack(column) for column in zip(*stacked, strict=True))]
 
-    def loop(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def loop(self, eqn: Any, args: list[object]) -> list[Any]:
         """Results of a `while`."""
         params = eqn.params
         split = params["cond_nconsts"]
@@ -219,11 +219,11 @@ class PlacedEvaluator(Evaluator):
         super().__init__(*args)
         self.places: list[Any] = [None]
 
-    def place(self, eqn: Any) -> Any:
+    def place(self, eqn: object) -> Any:
         """The equation's own place, nothing where that is not known."""
         raise NotImplementedError
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: object, args: list[object]) -> list[Any]:
         """As without places."""
         self.places.append(self.place(eqn) or self.places[-1])
         try:
@@ -244,7 +244,7 @@ def _neighbour(x: Any, salt: int) -> Any:
     return jnp.where(whole | ~jnp.isfinite(x), x, near)
 
 
-def _row(array: Any, step: int) -> Any:
+def _row(array: object, step: int) -> Any:
     return jax.lax.dynamic_index_in_dim(array, step, keepdims=False)
 
 

@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -32,8 +31,8 @@ Clock = Callable[[], float]
 
 
 def time_pair(
-    eager: Callable[[], Any] | None,
-    jit: Callable[[], Any],
+    eager: Callable[[], object] | None,
+    jit: Callable[[], object],
     *,
     restore: Callable[[], None] | None = None,
     restore_each: bool = False,
@@ -118,7 +117,7 @@ class _Bench:
         if self.restore is not None:
             self.restore()
 
-    def batch(self, call: Callable[[], Any], loops: int) -> float:
+    def batch(self, call: Callable[[], object], loops: int) -> float:
         """Seconds that `loops` calls took."""
         try:
             with uncollected():
@@ -126,14 +125,14 @@ class _Bench:
         finally:
             self.put_back()
 
-    def _together(self, call: Callable[[], Any], loops: int) -> float:
+    def _together(self, call: Callable[[], object], loops: int) -> float:
         wait = jax.block_until_ready  # looked up once: a call may take as little as microseconds
         start = self.clock()
         for _ in range(loops):
             wait(call())
         return self.clock() - start
 
-    def _each(self, call: Callable[[], Any], loops: int) -> float:
+    def _each(self, call: Callable[[], object], loops: int) -> float:
         total = 0.0
         for index in range(loops):
             if index:
@@ -147,7 +146,7 @@ class _Bench:
 class _Runner:
     """One of the two calls: how long it takes, how many loops, and the batches so far."""
 
-    def __init__(self, call: Callable[[], Any], bench: _Bench, once_s: float | None = None) -> None:
+    def __init__(self, call: Callable[[], object], bench: _Bench, once_s: float | None = None) -> None:
         self.call = call
         self.bench = bench
         self.once_s = once_s

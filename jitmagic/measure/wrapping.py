@@ -27,7 +27,7 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 
 def first_wrapping(
-    closed_jaxpr: Any, flat_args: Sequence[Any], file: str, budget_s: float = 2.5
+    closed_jaxpr: object, flat_args: Sequence[object], file: str, budget_s: float = 2.5
 ) -> int | None:
     """Line of `file` of the first operation whose signed whole numbers do not fit; None where all do, or where that
     takes longer than `budget_s` seconds or cannot be tried."""
@@ -49,10 +49,10 @@ class _WrapWatch(PlacedEvaluator):
         self.file = file
         self.line: int | None = None
 
-    def place(self, eqn: Any) -> int | None:
+    def place(self, eqn: object) -> int | None:
         return inner_line(eqn, self.file)
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: object, args: list[object]) -> list[Any]:
         results = super().primitive(eqn, args)
         if _wraps(eqn, args, results[0] if results else None):
             self.line = self.places[-1]

@@ -18,7 +18,7 @@ _OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
 _OF_PATH = ("-d", "--dyn")
 
 
-def matcher(magics: Any) -> Any:
+def matcher(magics: object) -> Any:
     """A matcher for IPython's completer that knows the magic lines."""
 
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
@@ -90,7 +90,7 @@ def _arguments(body: str) -> list[str]:
     return [n for n in names if n != "self"]
 
 
-def _paths(start: str, body: str, ns: dict[str, Any]) -> list[str]:
+def _paths(start: str, body: str, ns: dict[str, object]) -> list[str]:
     """Names the cell loads, what it keeps in `self`, or what is in an object of the notebook."""
     tree = _tree(body)
     last = max(start.rfind("."), start.rfind("["))
@@ -116,7 +116,7 @@ def _of_self(tree: ast.Module) -> set[str]:
     return named - {d.name.rpartition(".")[2] for d in cells.definitions(tree)}
 
 
-def _value(path: str, ns: dict[str, Any]) -> Any:
+def _value(path: str, ns: dict[str, object]) -> Any:
     """What lies at a path, found without running any code of the user's; None where there is nothing."""
     try:
         root, *steps = re.findall(r"^\w+|(?<=\.)\w+|(?<=\[)[^\]]+(?=\])", path)
@@ -131,7 +131,7 @@ def _value(path: str, ns: dict[str, Any]) -> Any:
     return value
 
 
-def _described(path: str, ns: dict[str, Any]) -> str:
+def _described(path: str, ns: dict[str, object]) -> str:
     """The type of an array, or the name of another value's class."""
     if path == "auto":
         return "whatever is found"
@@ -144,7 +144,7 @@ def _described(path: str, ns: dict[str, Any]) -> str:
     return "variable" if value is None else type(value).__name__
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def _attributes(value: object) -> dict[str, Any]:
     return dict(getattr(value, "__dict__", {})) if not isinstance(value, type) else {}
 
 
@@ -154,7 +154,7 @@ def _keys(value: Any) -> list[Any]:
     return list(range(min(len(value), 100))) if type(value) in (list, tuple) else []
 
 
-def _known_functions(ns: dict[str, Any]) -> list[str]:
+def _known_functions(ns: dict[str, object]) -> list[str]:
     """Functions of the notebook that no package brought in."""
     own = (types.FunctionType, Watched)
     return [n for n, v in ns.items() if type(v) in own and getattr(v, "__module__", "") == "__main__"]

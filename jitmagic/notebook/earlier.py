@@ -18,7 +18,7 @@ class Earlier:
     def __init__(self) -> None:
         self._runs: dict[tuple[Any, ...], list[FunctionReport]] = {}
 
-    def of(self, request: Request, place: tuple[Any, ...]) -> dict[str, tuple[FunctionReport, str]]:
+    def of(self, request: Request, place: tuple[object, ...]) -> dict[str, tuple[FunctionReport, str]]:
         """Timings of a cell's functions, and what their run is called: of the file that is compared with, else of the
         last run in the same place. Raises UsageError where the file cannot be read."""
         path = request.compare or (request.save if (request.save or "").lower().endswith(".json") else None)
@@ -35,7 +35,7 @@ class Earlier:
         known = self._runs.get(place)
         return {f.name: (f, "the last run of this cell") for f in known} if known else {}
 
-    def keep(self, run: Run, place: tuple[Any, ...]) -> None:
+    def keep(self, run: Run, place: tuple[object, ...]) -> None:
         """Remember what a run of a cell timed."""
         from jitmagic.checking.conclusions import function_report
 

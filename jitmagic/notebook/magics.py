@@ -67,7 +67,7 @@ _ARGUMENTS = [
 ]  # fmt: skip
 
 
-def _with_arguments(fn: Any) -> Any:
+def _with_arguments(fn: object) -> Any:
     """All options of the contract's table, in its order."""
     for decorate in reversed(_ARGUMENTS):
         fn = decorate(fn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from IPython.core.error import UsageError
 
@@ -13,7 +12,7 @@ from jitmagic.checking.request import Request, taken
 from jitmagic.source import cell as cells
 
 
-def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tuple[str, ...]:
+def chosen(request: Request, tree: ast.Module, names: Mapping[str, object]) -> tuple[str, ...]:
     """The functions that the magic takes of a cell, none maybe. Raises UsageError where it names others."""
     found = cells.definitions(tree)
     usable = [d.name for d in found if not d.is_generator and not d.is_async]
@@ -29,7 +28,7 @@ def chosen(request: Request, tree: ast.Module, names: Mapping[str, Any]) -> tupl
 
 
 def none_taken(
-    request: Request, tree: ast.Module, functions: Collection[str], names: Mapping[str, Any]
+    request: Request, tree: ast.Module, functions: Collection[str], names: Mapping[str, object]
 ) -> str:
     """One line for a cell without a function to take, which runs as it is; empty where there is one to look at."""
     if functions or request.calls or cells.uses_jit(tree):
@@ -72,7 +71,7 @@ def check_names(request: Request, tree: ast.Module, functions: Collection[str]) 
         raise UsageError(f"no function of this cell has such an argument: {', '.join(said)}")
 
 
-def _is_callable(name: str, names: Mapping[str, Any]) -> bool:
+def _is_callable(name: str, names: Mapping[str, object]) -> bool:
     head, _, method = name.partition(".")
     value = names.get(head)
     return callable(getattr(value, method, None)) if method else callable(value)

@@ -62,7 +62,7 @@ class Panel:
         button.on_click(lambda _: action())
         return button
 
-    def _changed(self, change: Any) -> None:
+    def _changed(self, change: object) -> None:
         self.code.value = ""
         self.retrace()
 

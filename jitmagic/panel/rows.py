@@ -38,7 +38,7 @@ def parse_type(text: str) -> tuple[tuple[int, ...], str]:
 class Rows:
     """What is chosen for one function; `changed` is called at every change."""
 
-    def __init__(self, checker: Checker, changed: Callable[[Any], None]) -> None:
+    def __init__(self, checker: Checker, changed: Callable[[object], None]) -> None:
         self.checker, self.changed = checker, changed
         self.sample = checker.seen.samples[-1]
         self.arguments = leaves.bound_arguments(checker.fn, self.sample.args, self.sample.kwargs)
@@ -77,7 +77,7 @@ class Rows:
             return number in options.static_argnums
         return name in options.static_parameters(self.checker.fn)
 
-    def _add(self, rows: Iterable[Any]) -> None:
+    def _add(self, rows: Iterable[object]) -> None:
         self.table.children = (*(c for c in self.table.children if c is not self.more), *rows, self.more)
 
     def grow(self, checker: Checker) -> None:
@@ -97,7 +97,7 @@ class Rows:
         words = " and ".join(counted(n, f"more {noun}") for n, noun in others if n > 0)
         self.more.value = f"<i>… {words}, as they are</i>" if words else ""
 
-    def _argument(self, path: str, value: Any) -> Any:
+    def _argument(self, path: str, value: object) -> Any:
         reason = search.why_not_static(value)
         declared = path in self.declared
         options = ["dynamic", "static"] if reason is None or declared else ["dynamic"]
@@ -155,7 +155,7 @@ class Rows:
         """The arguments of the last call, arrays as shapes with the types that the rows show."""
         import jax
 
-        def value(path: str, given: Any) -> Any:
+        def value(path: str, given: object) -> Any:
             if path not in self.types:
                 return given
             shape, dtype = parse_type(self.types[path].value)
@@ -180,7 +180,7 @@ class Rows:
         return len({key(call) for call in calls}), len({call.leaves for call in calls})
 
 
-def _row(path: str, role: Any, what: Any) -> Any:
+def _row(path: str, role: object, what: object) -> Any:
     label = widgets.HTML(
         f'<span title="{html.escape(path, quote=True)}">{code(path)}</span>', layout=_width("12em")
     )

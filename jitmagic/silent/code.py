@@ -179,7 +179,7 @@ def code_of(fn: types.FunctionType) -> Code | None:
     return Code(fn, node, source)
 
 
-def qualified(value: Any) -> str:
+def qualified(value: object) -> str:
     """Module and name of a function, method or class: `random.Random.gauss`, `time.perf_counter`."""
     owner = getattr(value, "__self__", None)
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
@@ -217,7 +217,7 @@ def _locals(code: types.CodeType) -> Iterator[str]:
             yield from _locals(constant)
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     """An attribute by look-ups that run no code of the user's."""
     if value is MISSING:
         return MISSING

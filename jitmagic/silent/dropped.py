@@ -6,7 +6,6 @@ import ast
 import functools
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import jax
 from jax.interpreters import partial_eval
@@ -23,7 +22,7 @@ from jitmagic.tracing.locate import is_user_file
 Line = tuple[str, int]
 
 
-def dropped(closed: Any, codes: Iterable[Code]) -> Iterator[Dropped]:
+def dropped(closed: object, codes: Iterable[Code]) -> Iterator[Dropped]:
     """Calls of jax's functions, updates and replacements, and calls of the user's that return something, whose
     operations reach no result.
 
@@ -116,7 +115,7 @@ def _returns(code: Code, called: ast.expr) -> bool:
     return any(v is not None and not (isinstance(v, ast.Constant) and v.value is None) for v in returned)
 
 
-def _lines(program: Any) -> set[Line]:
+def _lines(program: object) -> set[Line]:
     """The lines of user code from which its equations come, those of the callers included."""
     stacks = {stack for _, stack in all_equations(program)}
     return {(code.co_filename, line_of(code, offset)) for stack in stacks for code, offset in stack}

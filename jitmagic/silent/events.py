@@ -9,7 +9,6 @@ import types
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 
@@ -75,7 +74,7 @@ def _register() -> None:
         _registered = True
 
 
-def _heard(event: str, duration_secs: float, **details: Any) -> None:
+def _heard(event: str, duration_secs: float, **details: object) -> None:
     # our own runs of the user's code hold its output back; the user's calls never do
     if event != COMPILE or not _watching or is_held():
         return

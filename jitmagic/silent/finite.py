@@ -24,12 +24,12 @@ TOO_MANY = 200
 """Operations in the text of the program (loops once) up to which that program compiles in a second or two."""
 
 
-def is_finite(tree: Any) -> bool:
+def is_finite(tree: object) -> bool:
     """No NaN and no infinity in the floating leaves of a tree."""
     return all(_finite(leaf) for leaf in jax.tree.leaves(tree))
 
 
-def first_not_finite(closed: Any, flat_args: Sequence[Any], budget_s: float = 2.0) -> NotFinite | None:
+def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: float = 2.0) -> NotFinite | None:
     """Run the program operation by operation; None where every operation gives finite numbers from finite ones.
 
     Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
@@ -59,10 +59,10 @@ class _NotFiniteWatch(PlacedEvaluator):
         self.infinity: NotFinite | None = None
         self.born: dict[int, tuple[Any, NotFinite | None]] = {}
 
-    def place(self, eqn: Any) -> Stack:
+    def place(self, eqn: object) -> Stack:
         return user_frames(eqn)
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: object, args: list[object]) -> list[Any]:
         results = super().primitive(eqn, args)
         if self.nan is None:
             for result in results:
@@ -70,7 +70,7 @@ class _NotFiniteWatch(PlacedEvaluator):
                     self._look_at(eqn, args, result)
         return results
 
-    def _look_at(self, eqn: Any, args: list[Any], result: Any) -> None:
+    def _look_at(self, eqn: object, args: list[object], result: object) -> None:
         bad = [a for a in args if not _finite(a)]
         known = next((self.born[id(a)][1] for a in bad if id(a) in self.born), None)
         nan = _has_nan(result)
@@ -84,7 +84,7 @@ class _NotFiniteWatch(PlacedEvaluator):
             self.infinity = found
 
 
-def _finite(value: Any) -> bool:
+def _finite(value: object) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return not isinstance(value, float) or value - value == 0.0
@@ -95,20 +95,20 @@ def _finite(value: Any) -> bool:
     return bool(_numbers(value).isfinite(_near(value)).all())
 
 
-def _has_nan(value: Any) -> bool:
+def _has_nan(value: object) -> bool:
     return bool(_numbers(value).isnan(_near(value)).any())
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: object) -> Any:
     """NumPy where the array lies in the memory of the host: nothing is copied, and nothing has to be compiled."""
     return np if _on_host(value) else jnp
 
 
-def _near(value: Any) -> Any:
+def _near(value: object) -> Any:
     return np.asarray(value) if _on_host(value) else value
 
 
-def _on_host(value: Any) -> bool:
+def _on_host(value: object) -> bool:
     return not isinstance(value, jax.Array) or (
         value.is_fully_addressable and all(d.platform == "cpu" for d in value.devices())
     )

@@ -45,14 +45,14 @@ class Flag:
     cause: NotFinite | None = None
 
 
-def first_not_finite(closed: Any, flat_args: Sequence[Any]) -> NotFinite | None:
+def first_not_finite(closed: object, flat_args: Sequence[Any]) -> NotFinite | None:
     """As `finite.first_not_finite`, for programs of many operations.
 
     Raises CannotEvaluate where a `while` or a choice of branches made the number, whose inside is not marked.
     """
     flags = _Flags()
 
-    def marked(*leaves: Any) -> list[Any]:
+    def marked(*leaves: object) -> list[Any]:
         flags.found = []
         flags.run(closed, list(leaves))
         return flags.found
@@ -98,7 +98,7 @@ class _Marking(Evaluator):
         self.leaving: dict[int, Any] = {}
         self.inside = False
 
-    def run(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: object, args: Sequence[Any]) -> list[Any]:
         self.leaving |= {id(eqn): eqn for eqn in _leaving(jaxpr_of(jaxpr))}
         return super().run(jaxpr, args)
 
@@ -144,7 +144,7 @@ class _Flags(_Marking):
         super().__init__()
         self.found: list[Any] = []
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: object, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
         if self.is_marked(eqn):
             self.found.append([_code(r) for r in results])
@@ -175,7 +175,7 @@ class _Replay(PlacedEvaluator, _Marking):
         self.told = told
         self.marks: dict[int, tuple[Any, Flag]] = {}
 
-    def mark(self, value: Any) -> Flag:
+    def mark(self, value: object) -> Flag:
         """The mark of a value; constants of the program, which have none yet, are looked at once."""
         if isinstance(value, Flag):
             return value
@@ -183,7 +183,7 @@ class _Replay(PlacedEvaluator, _Marking):
             self.marks[id(value)] = (value, Flag(int(_code(value))))
         return self.marks[id(value)][1]
 
-    def place(self, eqn: Any) -> Stack:
+    def place(self, eqn: object) -> Stack:
         return user_frames(eqn)
 
     def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
@@ -192,7 +192,7 @@ class _Replay(PlacedEvaluator, _Marking):
             return [_together(marks)] * len(eqn.outvars)
         return [self._followed(eqn, marks, int(code)) for code in next(self.told)]
 
-    def _followed(self, eqn: Any, args: list[Flag], code: int) -> Flag:
+    def _followed(self, eqn: object, args: list[Flag], code: int) -> Flag:
         if code == 0:
             return Flag(0)
         bad = [m for m in args if m.code]

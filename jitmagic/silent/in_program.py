@@ -93,7 +93,7 @@ class Constant:
     value: Any = field(compare=False)
 
 
-def keys_of(closed: Any) -> Keys:
+def keys_of(closed: object) -> Keys:
     """Keys used twice, and draws whose key depends on no input."""
     if not any(eqn.primitive.name in _RANDOM for eqn in every_equation(closed)):
         return Keys()
@@ -116,19 +116,19 @@ class _Walk:
         self.count += 1
         return self.count
 
-    def numbered(self, key: Any) -> int:
+    def numbered(self, key: object) -> int:
         if key not in self.numbers:
             self.numbers[key] = self.fresh()
         return self.numbers[key]
 
-    def program(self, jaxpr: Any, inputs: Sequence[Value], used: dict[int, Consumed]) -> list[Value]:
+    def program(self, jaxpr: object, inputs: Sequence[Value], used: dict[int, Consumed]) -> list[Value]:
         """Values of the results; `used` is filled with the keys used up."""
         body = compat.jaxpr_of(jaxpr)
         values: dict[Any, Value] = dict(zip(body.invars, inputs, strict=True))
         for var, constant in zip(body.constvars, constants_of(jaxpr), strict=False):
             values[var] = self.constant(constant)
 
-        def read(atom: Any) -> Value:
+        def read(atom: object) -> Value:
             return self.constant(atom.val) if isinstance(atom, Literal) else values[atom]
 
         for eqn in body.eqns:
@@ -136,7 +136,7 @@ class _Walk:
             values.update(zip(eqn.outvars, results, strict=True))
         return [read(v) for v in body.outvars]
 
-    def constant(self, value: Any) -> Value:
+    def constant(self, value: object) -> Value:
         key = (
             repr(value)
             if getattr(value, "ndim", 0) == 0 and not hasattr(value, "addressable_shards")
@@ -152,7 +152,9 @@ class _Walk:
         finally:
             self.site = outer
 
-    def _equation(self, name: str, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def _equation(
+        self, name: str, eqn: object, inputs: list[Value], used: dict[int, Consumed]
+    ) -> list[Value]:
         if name == "scan":
             return self.scan(eqn, inputs, used)
         if name == "while":
@@ -238,7 +240,7 @@ class _Walk:
 
     def turns(
         self,
-        body: Any,
+        body: object,
         inputs: list[Value],
         consts: int,
         carries: int,
@@ -271,7 +273,7 @@ class _Walk:
                 out[i] = inputs[consts + i]
         return out[: len(eqn.outvars)]
 
-    def settled(self, body: Any, inside: list[Value], consts: int, carries: int) -> list[Value]:
+    def settled(self, body: object, inside: list[Value], consts: int, carries: int) -> list[Value]:
         """The inputs of a body with all of the carry marked dynamic that some turn makes so."""
         for _ in range(carries + 1):
             found, self.found = self.found, Keys()
@@ -333,7 +335,7 @@ def _is_users(code: types.CodeType) -> bool:
     return _users.put(code, is_user_file(code.co_filename)) if known is None else known
 
 
-def user_frames(eqn: Any, known: dict[int, bool] | None = None) -> Stack:
+def user_frames(eqn: object, known: dict[int, bool] | None = None) -> Stack:
     """The frames of the user's own code in which an equation arose, innermost first.
 
     `known` is a dictionary that one walk over a program shares: whose code is whose, by `id`."""
@@ -348,7 +350,7 @@ def user_frames(eqn: Any, known: dict[int, bool] | None = None) -> Stack:
     return tuple(found)
 
 
-def every_equation(jaxpr: Any) -> Iterator[Any]:
+def every_equation(jaxpr: object) -> Iterator[Any]:
     """Every equation, inner programs included."""
     for eqn in compat.jaxpr_of(jaxpr).eqns:
         yield eqn
@@ -356,12 +358,12 @@ def every_equation(jaxpr: Any) -> Iterator[Any]:
             yield from every_equation(inner)
 
 
-def all_equations(jaxpr: Any) -> list[tuple[Any, Stack]]:
+def all_equations(jaxpr: object) -> list[tuple[Any, Stack]]:
     """Every equation, inner programs included, with its user frames (those of the call where it has none)."""
     found: list[tuple[Any, Stack]] = []
     known: dict[int, bool] = {}
 
-    def collect(inner: Any, outer: Stack) -> None:
+    def collect(inner: object, outer: Stack) -> None:
         for eqn in compat.jaxpr_of(inner).eqns:
             stack = user_frames(eqn, known) or outer
             found.append((eqn, stack))

@@ -285,7 +285,7 @@ def _are_concrete(code: Code, kinds: Sequence[ast.expr]) -> bool:
     return concrete and not any(map(_is_jax_array, values))
 
 
-def _is_jax_array(value: Any) -> bool:
+def _is_jax_array(value: object) -> bool:
     return (
         isinstance(value, type)
         and value.__name__.rpartition(".")[2] in ("Array", "Tracer")  # jaxlib gives its class a dotted name

@@ -22,7 +22,7 @@ _LARGEST = 10_000_000
 _REGISTER = ("register_pytree_node", "register_pytree_with_keys", "register_dataclass", "register_static")
 
 
-def one_level(value: Any) -> tuple[list[Any], Any] | None:
+def one_level(value: object) -> tuple[list[Any], Any] | None:
     """Children and auxiliary data of a node of a pytree; None for a leaf."""
     level = jax.tree_util.default_registry.flatten_one_level(value)
     return None if level is None else (list(level[0]), level[1])
@@ -44,7 +44,7 @@ def objects(arguments: Any) -> Iterator[tuple[str, Any]]:
             todo += level[0]
 
 
-def lossy(argument: str, obj: Any, read: Collection[str] | None) -> LossyPytree | None:
+def lossy(argument: str, obj: object, read: Collection[str] | None) -> LossyPytree | None:
     """The attributes that are lost or changed by flatten and unflatten; `read`: those that matter, None: all."""
     before = attributes(obj)
     try:
@@ -65,7 +65,7 @@ def lossy(argument: str, obj: Any, read: Collection[str] | None) -> LossyPytree 
     return LossyPytree(argument, type(obj).__name__, lost, where, dropped=bool(dropped))
 
 
-def dropped_children(obj: Any, before: Mapping[str, Any]) -> tuple[str, ...]:
+def dropped_children(obj: object, before: Mapping[str, object]) -> tuple[str, ...]:
     """Attributes that are children of the node and do not come back: other values go in, and these do not come out.
 
     A child that is what `__init__` would make anew looks kept until it changes.
@@ -86,7 +86,7 @@ def dropped_children(obj: Any, before: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, other in put.items() if name not in after or not _same(other, after[name]))
 
 
-def _another(value: Any) -> Any:
+def _another(value: object) -> Any:
     """A value of the same type and shape with other numbers; the value itself where there is no such thing."""
     if isinstance(value, bool) or not isinstance(
         value, jax.Array | np.ndarray | np.generic | int | float | complex
@@ -98,7 +98,7 @@ def _another(value: Any) -> Any:
     return value + np.asarray(1, dtype)
 
 
-def array_in_aux(argument: str, obj: Any) -> ArrayInAux | None:
+def array_in_aux(argument: str, obj: object) -> ArrayInAux | None:
     """The arrays in the auxiliary data of an object, with the fields that hold them."""
     level = one_level(obj)
     arrays = [v for v in _within(level[1])] if level else []
@@ -111,7 +111,7 @@ def array_in_aux(argument: str, obj: Any) -> ArrayInAux | None:
     return ArrayInAux(argument, type(obj).__name__, names[0], place, tuple(names[1:]))
 
 
-def attributes(obj: Any) -> dict[str, Any]:
+def attributes(obj: object) -> dict[str, Any]:
     """Instance attributes, slots included."""
     found = dict(getattr(obj, "__dict__", None) or {})
     for kind in type(obj).__mro__:
@@ -141,7 +141,7 @@ def _same(a: Any, b: Any) -> bool:
         return True
 
 
-def _within(value: Any, depth: int = 4) -> Iterator[Any]:
+def _within(value: object, depth: int = 4) -> Iterator[Any]:
     """Arrays in nested tuples, lists, dicts and fields of auxiliary data."""
     if isinstance(value, jax.Array | np.ndarray):
         yield value

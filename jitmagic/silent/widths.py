@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ _LOOKED_AT = 1000
 """Numbers of an array whose digits are compared."""
 
 
-def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
+def arguments(leaves: Iterable[tuple[str, object]]) -> Iterator[Truncation]:
     """Arguments whose values change when they are cut to the dtype that jax gives them.
 
     Of floats only overflow, underflow and, in NumPy's, whole numbers with more digits than 32 bits hold count:
@@ -43,7 +42,7 @@ def arguments(leaves: Iterable[tuple[str, Any]]) -> Iterator[Truncation]:
             yield Truncation((path,), None, str(value.dtype), str(narrow))
 
 
-def units_lost(value: Any) -> bool:
+def units_lost(value: object) -> bool:
     """Floats of NumPy's so large that 32 bits round part of their units away, such as times since 1970."""
     if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
         return False

@@ -31,7 +31,7 @@ class _Loop:
         return min(counts, key=lambda n: (-counts[n], n)) if counts else 1
 
 
-def unrolled(closed: Any) -> Iterator[Unrolled]:
+def unrolled(closed: object) -> Iterator[Unrolled]:
     """The outermost loops of at least 8 turns whose bodies made at least 100 equations."""
     loops: dict[ast.AST, _Loop] = {}
     chains: dict[tuple[int, int], list[ast.AST]] = {}

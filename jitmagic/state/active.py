@@ -15,7 +15,7 @@ tracers into shared variables. Never held while jax is called, which has locks o
 class TraceAgain(BaseException):
     """This trace can't be used: `owner` has learnt something about itself, or has to look where it is called."""
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: object) -> None:
         super().__init__("internal: the call is made again")
         self.owner = owner
 
@@ -28,7 +28,7 @@ class _Active(threading.local):
         """The program whose next trace in this thread was asked for by a call or a stage."""
 
     @contextlib.contextmanager
-    def expecting(self, program: Any) -> Iterator[None]:
+    def expecting(self, program: object) -> Iterator[None]:
         """While this holds, `program` may be traced wherever it is called."""
         before, self.prepared = self.prepared, program
         try:

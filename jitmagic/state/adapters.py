@@ -59,7 +59,7 @@ class Adapter:
     openly: bool = False
     """Inside a trace its framework has to see reads and writes, through the public `value`."""
 
-    def slot(self, obj: Any) -> str | None:
+    def slot(self, obj: object) -> str | None:
         """Name of the attribute that holds the value of `obj` as it is, or None."""
         return raw_slot(obj) if self.read is read_value else None
 
@@ -87,7 +87,7 @@ def register(adapter: Adapter) -> None:
     ADAPTERS.insert(0, adapter)
 
 
-def raw_slot(obj: Any) -> str | None:
+def raw_slot(obj: object) -> str | None:
     """The attribute behind the public `value` of a variable: reading and assigning it is all there is to it."""
     for name in _RAW:
         found = raw_get(obj, name)
@@ -121,7 +121,7 @@ def default_random_states() -> Iterator[tuple[str, Any]]:
             yield f"{name}.DEFAULT", state
 
 
-def default_random_state(module: Any) -> Any:
+def default_random_state(module: object) -> Any:
     """The random state that the functions of a framework's `random` module draw from, or None."""
     if not is_framework(module):
         return None
@@ -129,19 +129,19 @@ def default_random_state(module: Any) -> Any:
     return state if state is not None and is_variable(state) else None
 
 
-def random_state_of(function: Any) -> tuple[str, Any] | None:
+def random_state_of(function: object) -> tuple[str, Any] | None:
     """Path and random state that a function of a framework's `random` module draws from."""
     home = str(getattr(function, "__module__", "")).partition("._")[0]
     state = default_random_state(sys.modules.get(home))
     return None if state is None else (f"{home}.DEFAULT", state)
 
 
-def is_framework(module: Any) -> bool:
+def is_framework(module: object) -> bool:
     """A module of a framework with variables of its own."""
     return str(getattr(module, "__name__", "")).partition(".")[0] in FRAMEWORKS
 
 
-def trace_holders(obj: Any) -> Iterator[Any]:
+def trace_holders(obj: object) -> Iterator[Any]:
     """The objects that keep the trace in which a framework lets `obj` be changed."""
     if raw_get(obj, "_trace_state") is not MISSING:
         yield obj
@@ -150,14 +150,14 @@ def trace_holders(obj: Any) -> Iterator[Any]:
         yield state
 
 
-def of_this_trace(obj: Any) -> None:
+def of_this_trace(obj: object) -> None:
     """Let a framework's object be changed in the trace that is under way now (or outside all traces)."""
     for holder in trace_holders(obj):
         object.__setattr__(holder, "_trace_state", type(holder._trace_state)())
 
 
 @contextmanager
-def entered(objects: Iterable[Any]) -> Iterator[None]:
+def entered(objects: Iterable[object]) -> Iterator[None]:
     """While this holds, frameworks take the present trace for the one that their objects belong to."""
     holders = [h for obj in objects for h in trace_holders(obj)]
     before = [h._trace_state for h in holders]
@@ -175,10 +175,10 @@ class _Deaf:
 
     name = None
 
-    def read_its_value(self, state: Any) -> None:
+    def read_its_value(self, state: object) -> None:
         """Nothing is recorded."""
 
-    def write_its_value(self, state: Any) -> None:
+    def write_its_value(self, state: object) -> None:
         """Nothing is recorded."""
 
 

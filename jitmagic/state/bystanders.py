@@ -53,12 +53,12 @@ def _begins(thread: threading.Thread) -> Iterator[Any]:
         frame = frame.f_back
 
 
-def _is_users(function: Any) -> bool:
+def _is_users(function: object) -> bool:
     code = getattr(function, "__code__", None)
     return code is not None and values.is_user_file(code.co_filename)
 
 
-def _named(code: types.CodeType, namespace: dict[str, Any]) -> Iterator[Any]:
+def _named(code: types.CodeType, namespace: dict[str, object]) -> Iterator[Any]:
     yield from (namespace[n] for n in code.co_names if n in namespace)
     for inner in code.co_consts:
         if is_a(inner, types.CodeType):

@@ -83,7 +83,7 @@ def spelling(
 
 
 def spelled(
-    parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
+    parameters: Parameters, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments as the wrapper passes them, for jax takes another way to pass them for another call."""
     if not kwargs or not is_spelled_out(parameters):
@@ -104,7 +104,7 @@ Cells = dict[str, types.CellType]
 """Closure cells by the names under which generated code reads them: some times faster than `cell_contents`."""
 
 
-def cells_of(fn: Any, parameters: Parameters) -> Cells:
+def cells_of(fn: object, parameters: Parameters) -> Cells:
     """The closure cells of a function whose names can be free variables of its wrapper."""
     fn = inspect.unwrap(fn) if callable(fn) else fn
     names = getattr(getattr(fn, "__code__", None), "co_freevars", ())
@@ -113,7 +113,7 @@ def cells_of(fn: Any, parameters: Parameters) -> Cells:
     return {n: c for n, c in found if n not in taken and n.isidentifier() and not n.startswith("_jm")}
 
 
-def define(source: str, env: dict[str, Any], name: str, cells: Cells | None = None) -> types.FunctionType:
+def define(source: str, env: dict[str, object], name: str, cells: Cells | None = None) -> types.FunctionType:
     """Our own names get the number of this definition: the old code of a function that `become`s another keeps
     its names, so a thread that is still inside it is not disturbed. The names of `cells` are free variables."""
     own = f"_jm{next(_generations)}_"
@@ -136,7 +136,7 @@ def define(source: str, env: dict[str, Any], name: str, cells: Cells | None = No
 
 
 def with_state(
-    parameters: Parameters, count: int, target: Callable[..., Any], name: str
+    parameters: Parameters, count: int, target: Callable[..., object], name: str
 ) -> types.FunctionType:
     """A function that takes `count` state values in front of the given parameters and hands all to
     `target(state, args, kwargs)`; jax reads names and positions of static arguments from its signature."""
@@ -176,7 +176,7 @@ def _repacked(parameters: Sequence[inspect.Parameter]) -> tuple[str, str]:
     return "(" + "".join(f"{a}, " for a in args) + ")", "{" + ", ".join(kwargs) + "}"
 
 
-def generic(target: Callable[..., Any], name: str, cells: Cells) -> types.FunctionType:
+def generic(target: Callable[..., object], name: str, cells: Cells) -> types.FunctionType:
     """A wrapper that hands every call to `target` as it is."""
     source = "def call(*args, **kwargs):\n    return _jm_target(*args, **kwargs)\n"
     return define(source, {"_jm_target": target}, name, cells)

@@ -25,14 +25,14 @@ __all__ = ["StaleConstantWarning", "StateError", "Stateful", "StatefulMethod", "
 
 
 def jit(
-    fn: Callable[..., Any] | None = None,
+    fn: Callable[..., object] | None = None,
     *,
-    dyn_vars: Any = None,
-    static_argnums: Any = None,
-    static_argnames: Any = None,
-    donate_argnums: Any = None,
-    donate_argnames: Any = None,
-    device: Any = None,
+    dyn_vars: object = None,
+    static_argnums: object = None,
+    static_argnames: object = None,
+    donate_argnums: object = None,
+    donate_argnames: object = None,
+    device: object = None,
     backend: str | None = None,
     keep_unused: bool = False,
     inline: bool = False,
@@ -64,10 +64,10 @@ def jit(
 
 
 def compile_function(
-    fn: Callable[..., Any],
-    dyn_vars: Any,
+    fn: Callable[..., object],
+    dyn_vars: object,
     options: JitOptions,
-    namespace: dict[str, Any] | None = None,
+    namespace: dict[str, object] | None = None,
     *,
     as_in_jax: bool = False,
     warn: bool = False,
@@ -122,20 +122,20 @@ def _may_build(reach: Any) -> bool:
 
 
 def objects_taken(
-    fn: Callable[..., Any], options: JitOptions, args: Sequence[Any], kwargs: Mapping[str, Any]
+    fn: Callable[..., object], options: JitOptions, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> taken_out.Taken:
     """The frameworks' objects among the arguments of a call, which are state, and what jax gets."""
     return taken_out.taken(parameters_of(fn), args, kwargs, options.static_parameters(fn))
 
 
-def receiver_name(fn: Callable[..., Any]) -> str | None:
+def receiver_name(fn: Callable[..., object]) -> str | None:
     """Name of the first parameter (`self`) of a function, or None."""
     if not isinstance(fn, types.FunctionType):
         return None
     return next((p.name for p in parameters_of(fn) or ()), None)
 
 
-def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, first: str, as_in_jax: bool) -> bool:
+def _takes_receiver(fn: Callable[..., object], dyn_vars: object, first: str, as_in_jax: bool) -> bool:
     """`fn` is the plain function of a method, whose receiver is an object of Python's and no argument of jax's."""
     texts = [p for p in flatten(dyn_vars) if isinstance(p, str)]
     named = any(paths.parse(p).root == first for t in texts if t != "auto" for p in paths.split_paths(t))
@@ -144,6 +144,6 @@ def _takes_receiver(fn: Callable[..., Any], dyn_vars: Any, first: str, as_in_jax
     return in_class and (named or (first == "self" and not as_in_jax))
 
 
-def holds_variables(held: Sequence[Any]) -> bool:
+def holds_variables(held: Sequence[object]) -> bool:
     """Framework variables lie in one of these objects."""
     return adapters.any_installed() and any(map(region.holds_state, held))

@@ -21,7 +21,7 @@ _ELEMENTS = 100_000
 
 def variables(
     reach: Reach,
-    jaxpr_constants: Sequence[Any],
+    jaxpr_constants: Sequence[object],
     *,
     dyn: Collection[str] = (),
     static: Collection[str] = (),
@@ -65,7 +65,7 @@ def _counts(leaf: LeafValue, baked: bool) -> bool:
     return not is_a(leaf.value, values.FUNCTIONS)
 
 
-def _is_plain_object(value: Any) -> bool:
+def _is_plain_object(value: object) -> bool:
     # Fields of a NamedTuple or of a registered pytree are traced like any argument.
     if is_a(value, dict | list | tuple):
         return False
@@ -141,7 +141,7 @@ def size_of(value: Any) -> int | None:
         return None
 
 
-def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, int]:
+def match(constants: Sequence[object], leaves: Sequence[LeafValue]) -> dict[str, int]:
     """For each path whose value is one of the constants, the `id` of that constant."""
     by_id: dict[int, LeafValue] = {}
     for leaf in leaves:
@@ -154,7 +154,7 @@ def match(constants: Sequence[Any], leaves: Sequence[LeafValue]) -> dict[str, in
     return found
 
 
-def _by_content(constant: Any, leaves: Sequence[LeafValue]) -> LeafValue | None:
+def _by_content(constant: object, leaves: Sequence[LeafValue]) -> LeafValue | None:
     if is_tracer(constant):
         return None
     try:

@@ -10,12 +10,12 @@ from typing import Any
 from jitmagic.state.values import MISSING, is_a, is_tracer
 
 
-def dict_type(holder: dict[Any, Any]) -> Any:
+def dict_type(holder: dict[object, object]) -> Any:
     """The class of Python's own that stores the items: an `OrderedDict` keeps links between them."""
     return collections.OrderedDict if is_a(holder, collections.OrderedDict) else dict
 
 
-def items_of(holder: dict[Any, Any]) -> dict[Any, Any]:
+def items_of(holder: dict[object, object]) -> dict[Any, Any]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
     try:
         items = list(dict_type(holder).items(holder))
@@ -24,7 +24,7 @@ def items_of(holder: dict[Any, Any]) -> dict[Any, Any]:
     return {k: v for k, v in items if not is_tracer(k)}
 
 
-def put_item(holder: dict[Any, Any], key: Any, value: Any) -> None:
+def put_item(holder: dict[object, object], key: object, value: object) -> None:
     """Store or, where the value is MISSING, delete one item."""
     if value is not MISSING:
         dict_type(holder).__setitem__(holder, key, value)
@@ -32,7 +32,7 @@ def put_item(holder: dict[Any, Any], key: Any, value: Any) -> None:
         dict_type(holder).__delitem__(holder, key)
 
 
-def put_items(holder: dict[Any, Any], wanted: dict[Any, Any]) -> None:
+def put_items(holder: dict[object, object], wanted: dict[object, object]) -> None:
     """Make these the items, in this order."""
     for key in items_of(holder).keys() - wanted.keys():
         put_item(holder, key, MISSING)
@@ -47,12 +47,12 @@ def put_items(holder: dict[Any, Any], wanted: dict[Any, Any]) -> None:
             dict.__setitem__(holder, key, dict.pop(holder, key))
 
 
-def sequence_of(holder: list[Any] | collections.deque[Any]) -> list[Any]:
+def sequence_of(holder: list[object] | collections.deque[object]) -> list[Any]:
     """The items of a list or deque."""
     return list.copy(holder) if is_a(holder, list) else list(collections.deque.__iter__(holder))  # type: ignore[arg-type]
 
 
-def put_sequence(holder: list[Any] | collections.deque[Any], wanted: list[Any]) -> None:
+def put_sequence(holder: list[object] | collections.deque[object], wanted: list[object]) -> None:
     """Make these the items, of which a bounded deque holds the last; those at both ends that are there stay
     untouched."""
     if (most := getattr(holder, "maxlen", None)) is not None:
@@ -70,7 +70,7 @@ def put_sequence(holder: list[Any] | collections.deque[Any], wanted: list[Any]) 
         deque.insert(holder, start, value)
 
 
-def put_members(holder: set[Any], wanted: set[Any]) -> None:
+def put_members(holder: set[object], wanted: set[object]) -> None:
     """Make these the members."""
     for value in set(set.__iter__(holder)) - wanted:
         set.discard(holder, value)
@@ -78,7 +78,7 @@ def put_members(holder: set[Any], wanted: set[Any]) -> None:
         set.add(holder, value)
 
 
-def without(now: list[Any], old: list[Any], wrong: Callable[[Any], bool]) -> list[Any]:
+def without(now: list[object], old: list[object], wrong: Callable[[object], bool]) -> list[Any]:
     """The items of now, where what is new and wrong is as it was, or left out where there was none."""
     kept = []
     for i, value in enumerate(now):
@@ -88,7 +88,7 @@ def without(now: list[Any], old: list[Any], wrong: Callable[[Any], bool]) -> lis
     return kept
 
 
-def _apart(a: list[Any], b: list[Any]) -> tuple[int, int]:
+def _apart(a: list[object], b: list[object]) -> tuple[int, int]:
     """How many items are the same objects at the beginning, and at the end."""
     shorter = min(len(a), len(b))
     start = next((i for i in range(shorter) if a[i] is not b[i]), shorter)

@@ -59,11 +59,11 @@ class Inspected:
         return str(getattr(self.fn, "__name__", type(self.fn).__name__))
 
 
-def _functions(fn: Any, receiver: Any) -> Sequence[types.FunctionType]:
+def _functions(fn: object, receiver: object) -> Sequence[types.FunctionType]:
     return roots.reach(fn, receiver=receiver).functions
 
 
-def _is_users(fn: Any) -> bool:
+def _is_users(fn: object) -> bool:
     code = getattr(fn, "__code__", None)
     return code is not None and values.is_user_file(code.co_filename)
 
@@ -71,7 +71,7 @@ def _is_users(fn: Any) -> bool:
 class Declared:
     """The declaration, settled: paths stay text, values given have become the places they are read from."""
 
-    def __init__(self, dyn_vars: Any, subject: Inspected) -> None:
+    def __init__(self, dyn_vars: object, subject: Inspected) -> None:
         self.everything = dyn_vars is None
         self.auto = any(v == "auto" for v in flatten(dyn_vars) if isinstance(v, str))
         self._items: list[str | Place] = []
@@ -128,14 +128,14 @@ def _below(top: Place, below: Below) -> list[Place]:
     return below.leaves
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     # A container that is filled at the first call, a model that builds itself.
     if values.is_a(value, list | dict | set | collections.deque):
         return True
     return not (values.is_leaf(value) or values.is_a(value, values.FUNCTIONS)) and values.is_walkable(value)
 
 
-def _read_from(item: Any, reach: Reach, subject: Inspected) -> Place:
+def _read_from(item: object, reach: Reach, subject: Inspected) -> Place:
     for root in reach.values():
         if root.value is item and root.place is not None:
             return root.place

@@ -17,12 +17,12 @@ from jitmagic.state.values import is_user_file
 from jitmagic.state.wrappers import unwrap
 
 
-def has_parameters(fn: Callable[..., Any]) -> bool:
+def has_parameters(fn: Callable[..., object]) -> bool:
     """`fn` takes at least one parameter."""
     return bool(parameters_of(fn))
 
 
-def source_file(fn: Callable[..., Any]) -> str:
+def source_file(fn: Callable[..., object]) -> str:
     """File of the code that a call of `fn` runs first; empty where it has none."""
     return str(getattr(getattr(_with_code(fn), "__code__", None), "co_filename", ""))
 
@@ -34,7 +34,7 @@ def _with_code(fn: Any) -> Any:
     return called if called is not None and is_user_file(called.__code__.co_filename) else inner
 
 
-def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Function:
+def function_facts(fn: Callable[..., object], name: str, cell: str = "") -> Function:
     """Name, source and parameters of a function; empty fields where it has no source."""
     inner = _with_code(fn)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
@@ -54,7 +54,7 @@ def function_facts(fn: Callable[..., Any], name: str, cell: str = "") -> Functio
     )
 
 
-def _own_names(fn: Any) -> tuple[str, ...]:
+def _own_names(fn: object) -> tuple[str, ...]:
     """Names of builtins that the function reads from its module or from around it, where the user bound them."""
     code, namespace = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
     read = {name for c in _codes(code) for name in c.co_names}
@@ -62,7 +62,7 @@ def _own_names(fn: Any) -> tuple[str, ...]:
     return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
 
 
-def _codes(code: Any) -> Iterator[types.CodeType]:
+def _codes(code: object) -> Iterator[types.CodeType]:
     """A function's code and that of the functions inside."""
     if isinstance(code, types.CodeType):
         yield code
@@ -70,7 +70,7 @@ def _codes(code: Any) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _module(value: Any) -> Any:
+def _module(value: object) -> Any:
     return getattr(value, "__module__", None) or type(value).__module__
 
 

@@ -73,7 +73,7 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
     return found
 
 
-def _wrapped_function(value: Any) -> types.FunctionType | None:
+def _wrapped_function(value: object) -> types.FunctionType | None:
     """The user's function in one that is compiled: by `jax.jit`, or by the magic of its own cell."""
     if is_a(value, types.FunctionType | type | types.MethodType) or not callable(value):
         return None
@@ -82,7 +82,7 @@ def _wrapped_function(value: Any) -> types.FunctionType | None:
     return function if user and receiver is None else None
 
 
-def _is_of_library(value: Any) -> bool:
+def _is_of_library(value: object) -> bool:
     """`jnp.tanh`, `jax.nn.relu`, `np.sin` under a name of the notebook's."""
     if not callable(value) or is_a(value, type | types.ModuleType):
         return False
@@ -161,7 +161,7 @@ class _Baked:
             return same and now.tobytes() == self.copy.tobytes()
         return bool(sample(now) == self.sample)
 
-    def text_now(self, now: Any) -> str:
+    def text_now(self, now: object) -> str:
         """Short text of the value now; says so where only the contents differ."""
         text = short(now) or "gone"
         if text != self.text or _holds_functions(now):
@@ -184,7 +184,7 @@ class _Measured(_Baked):
         """Are there as many items as before?"""
         return is_tracer(now) or (is_a(now, Collection) and len(now) == self.items)
 
-    def text_now(self, now: Any) -> str:
+    def text_now(self, now: object) -> str:
         """Short text of the container now."""
         return short(now) or "gone"
 
@@ -192,17 +192,17 @@ class _Measured(_Baked):
 class _Wrapped(_Baked):
     """A compiled function, held against the code that it was made of."""
 
-    def __init__(self, path: str, place: Place, value: Any, function: types.FunctionType) -> None:
+    def __init__(self, path: str, place: Place, value: object, function: types.FunctionType) -> None:
         super().__init__(path, place, value)
         self.text, self.mutable = short(function), False
         self.sample = _identity(function, _DEPTH)
 
-    def same(self, now: Any) -> bool:
+    def same(self, now: object) -> bool:
         """Is it made of the same code?"""
         function = now if is_a(now, types.FunctionType) else _wrapped_function(now)
         return is_tracer(now) or (function is not None and _identity(function, _DEPTH) == self.sample)
 
-    def text_now(self, now: Any) -> str:
+    def text_now(self, now: object) -> str:
         """Short text of the function now."""
         return f"another {self.text}" if callable(now) else short(now) or "gone"
 
@@ -223,7 +223,7 @@ def _inside(place: Place) -> Any:
     return value if adapter is None else adapter.read(value)
 
 
-def _reference(value: Any) -> Any:
+def _reference(value: object) -> Any:
     large = values.is_jax_array(value) and (size_of(value) or 0) > _SMALL
     if large or is_a(value, types.FunctionType | np.ndarray):
         try:
@@ -250,7 +250,7 @@ def _items(value: Any) -> tuple[Any, ...]:
     return (len(value), *value[:: len(value) // _LONG], value[-1])
 
 
-def _alike(old: Any, now: Any, contents: Any) -> bool:
+def _alike(old: object, now: object, contents: object) -> bool:
     if is_a(now, types.FunctionType) or _holds_functions(now):
         return contents is not None and _identity(now, _DEPTH) == contents
     if type(now) in values.SCALARS or is_a(now, np.generic):

@@ -26,10 +26,10 @@ from jitmagic.tracing import compat
 class Caller(Owner, Protocol):
     """What is needed of the function that is called."""
 
-    def of(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
+    def of(self, args: Sequence[object], kwargs: dict[str, object]) -> Any: ...
 
 
-def call(owner: Caller, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(owner: Caller, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """A call inside grad, vmap, scan, another jit or another stateful function."""
     while True:
         with tracing:
@@ -87,7 +87,7 @@ def _freezes_tracers(program: StateProgram) -> bool:
     )
 
 
-def _unknown(program: StateProgram, state: Sequence[Any]) -> list[int]:
+def _unknown(program: StateProgram, state: Sequence[object]) -> list[int]:
     """The variables in objects among the arguments that a jit around does not know: they can be read alone. Any other
     is a StateError. Another stateful function around learns of all, and its trace is made again."""
     missing = [i for i, v in enumerate(state) if not _has_tracer(v)]
@@ -106,7 +106,9 @@ def _unknown(program: StateProgram, state: Sequence[Any]) -> list[int]:
     return missing
 
 
-def _settled(program: StateProgram, value: Any, index: int, made: plan.Plan, state: Sequence[Any]) -> Any:
+def _settled(
+    program: StateProgram, value: object, index: int, made: plan.Plan, state: Sequence[object]
+) -> Any:
     """A new value in a form that stays valid after the innermost transformation."""
     if not compat.is_tracer(value):
         return value
@@ -137,7 +139,7 @@ def _uses(recipe: plan.Recipe | None, index: int) -> bool:
     return recipe.kind != "object" and any(_uses(p, index) for _, p in recipe.parts)
 
 
-def _has_tracer(value: Any) -> bool:
+def _has_tracer(value: object) -> bool:
     return any(map(compat.is_tracer, jax.tree.leaves(value)))
 
 

@@ -40,7 +40,7 @@ def is_iterator(value: object) -> bool:
     return type(value).__module__ in ("builtins", "itertools") and is_a(value, collections.abc.Iterator)
 
 
-def among(value: Any, depth: int = 3) -> bool:
+def among(value: object, depth: int = 3) -> bool:
     """Does a value hold an iterator or generator, which a run of ours would use up?"""
     if isinstance(value, (list, tuple, dict)):
         held = value.values() if isinstance(value, dict) else value
@@ -48,7 +48,7 @@ def among(value: Any, depth: int = 3) -> bool:
     return hasattr(type(value), "__next__")
 
 
-def copied(iterator: Any, memo: dict[int, Any] | None = None) -> Any:
+def copied(iterator: object, memo: dict[int, object] | None = None) -> Any:
     """An iterator that goes on from the same point by itself, or None where Python cannot make one.
 
     Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from; `memo` has the
@@ -66,7 +66,7 @@ class _NoCopy(Exception):
     """There is no way to copy it."""
 
 
-def _copied(value: Any, memo: dict[int, Any]) -> Any:
+def _copied(value: object, memo: dict[int, object]) -> Any:
     """The copy of an iterator; anything else as it is, with a state that can be put back."""
     if not is_iterator(value):
         step = class_attribute(type(value), "__next__")

@@ -32,14 +32,14 @@ class _StandIn:
     owner: Any
     path: str
 
-    def _add(self, item: Any) -> None:
+    def _add(self, item: object) -> None:
         self.noted.append(item)
 
-    def _add_all(self, items: Iterable[Any]) -> Any:
+    def _add_all(self, items: Iterable[object]) -> Any:
         self.noted.extend(items)
         return self
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def _refuse(self, *args: object, **kwargs: object) -> Any:
         self.owner.read_logs.add(self.path)
         raise IsRead(self.owner)
 
@@ -65,7 +65,7 @@ def _stand_ins() -> dict[type, type]:
     return {base: _made_of(base) for base in (list, collections.deque, set)}
 
 
-def can_be_noted(value: Any) -> bool:
+def can_be_noted(value: object) -> bool:
     """A plain list, deque or set."""
     return type(value) in (list, collections.deque, set)
 
@@ -73,11 +73,11 @@ def can_be_noted(value: Any) -> bool:
 class Notes:
     """What a function adds to some lists, deques and sets while it is traced."""
 
-    def __init__(self, owner: Any, places: Sequence[Place]) -> None:
+    def __init__(self, owner: object, places: Sequence[Place]) -> None:
         self._all = [(place, place.get(), self._stand_in(owner, place)) for place in places]
 
     @staticmethod
-    def _stand_in(owner: Any, place: Place) -> Any:
+    def _stand_in(owner: object, place: Place) -> Any:
         made: Any = _stand_ins()[type(place.get())]()
         made.noted, made.owner, made.path = [], owner, place.path
         return made

@@ -37,7 +37,7 @@ def is_asked_for() -> bool:
     return "jitmagic.notebook.session" in sys.modules
 
 
-def remember(compiled: Any, made: Made) -> Any:
+def remember(compiled: object, made: Made) -> Any:
     """The compiled function; `known` tells of it as long as it is alive."""
     _made[compiled] = made
     return compiled
@@ -63,7 +63,7 @@ def noting(subject: Inspected) -> tuple[Callable[..., Any], Made]:
     one = Made(subject)
 
     @functools.wraps(fn)
-    def noted(*args: Any, **kwargs: Any) -> Any:
+    def noted(*args: object, **kwargs: object) -> Any:
         __tracebackhide__ = True
         out = fn(*args, **kwargs)
         one.note()

@@ -19,11 +19,11 @@ class StatefulMethod:
 
     def __init__(
         self,
-        fn: Callable[..., Any],
-        dyn_vars: Any,
+        fn: Callable[..., object],
+        dyn_vars: object,
         options: JitOptions,
         receiver_as: str,
-        namespace: dict[str, Any] | None = None,
+        namespace: dict[str, object] | None = None,
         *,
         warn: bool = False,
     ) -> None:
@@ -34,7 +34,7 @@ class StatefulMethod:
         self._plain: Any = None
         self.__jitmagic__ = None  # whose variables depends on the instance
 
-    def of(self, receiver: Any) -> Any:
+    def of(self, receiver: object) -> Any:
         """The compiled function of one instance, without its first parameter."""
         held = self._instances.get(id(receiver))
         if held is not None and held[0]() is receiver:
@@ -44,7 +44,7 @@ class StatefulMethod:
             self._instances[id(receiver)] = (self._reference(receiver), call)
         return types.MethodType(call, receiver)
 
-    def _compile(self, receiver: Any) -> Any:
+    def _compile(self, receiver: object) -> Any:
         subject = Inspected(self.fn, self.namespace, receiver, self.receiver_as)
         if self.dyn_vars is None and _is_pytree(receiver) and not region.holds_state(receiver):
             self._plain = self._plain or self.options.jit(self.fn)
@@ -57,7 +57,7 @@ class StatefulMethod:
             receiver=self._reference(receiver),
         ).call
 
-    def _reference(self, receiver: Any) -> Callable[[], Any]:
+    def _reference(self, receiver: object) -> Callable[[], Any]:
         key = id(receiver)
         return values.reference(receiver, lambda _: self._instances.pop(key, None))
 
@@ -73,7 +73,7 @@ class StatefulMethod:
             static_argnames=tuple(n for n in o.static_argnames if n != self.receiver_as),
         )
 
-    def __get__(self, receiver: Any, owner: type | None = None) -> Any:
+    def __get__(self, receiver: object, owner: type | None = None) -> Any:
         if receiver is None:
             return self
         held = self._instances.get(id(receiver))
@@ -81,18 +81,18 @@ class StatefulMethod:
             return types.MethodType(held[1], receiver)
         return self.of(receiver)
 
-    def __call__(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, receiver: object, *args: object, **kwargs: object) -> Any:
         return self.of(receiver)(*args, **kwargs)
 
-    def lower(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, receiver: object, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(...).lower`, for one instance."""
         return self.of(receiver).lower(*args, **kwargs)
 
-    def trace(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, receiver: object, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(...).trace`, for one instance."""
         return self.of(receiver).trace(*args, **kwargs)
 
-    def eval_shape(self, receiver: Any, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, receiver: object, *args: object, **kwargs: object) -> Any:
         """As `jax.jit(...).eval_shape`, for one instance."""
         return self.of(receiver).eval_shape(*args, **kwargs)
 
@@ -107,7 +107,7 @@ class StatefulMethod:
         )
 
 
-def _is_pytree(value: Any) -> bool:
+def _is_pytree(value: object) -> bool:
     import jax
 
     return not jax.tree_util.all_leaves([value])

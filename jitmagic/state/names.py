@@ -14,7 +14,7 @@ MOST = 5_000
 DEPTH = 4
 
 
-def of_variables(namespace: Mapping[str, Any]) -> dict[int, str]:
+def of_variables(namespace: Mapping[str, object]) -> dict[int, str]:
     """The shortest public path to each framework's variable below the names of a notebook, by its `id`.
 
     The attribute of an object comes before a name of its own, which a loop over variables may leave behind. Private
@@ -44,10 +44,10 @@ def of_variables(namespace: Mapping[str, Any]) -> dict[int, str]:
     return bare | found
 
 
-def _is_looked_into(value: Any) -> bool:
+def _is_looked_into(value: object) -> bool:
     atoms = (types.ModuleType, type, *values.FUNCTIONS)
     return not (is_a(value, atoms) or values.is_leaf(value)) and values.is_walkable(value)
 
 
-def _public(key: Any) -> bool:
+def _public(key: object) -> bool:
     return not (isinstance(key, str) and key.startswith("_"))

@@ -66,12 +66,12 @@ def is_locked(value: Any) -> bool:
     return is_a(value, _LOCK) and bool(value.locked())
 
 
-def is_file(value: Any) -> bool:
+def is_file(value: object) -> bool:
     """An open file, or a buffer in memory that is used as one."""
     return is_a(value, io.IOBase)
 
 
-def is_standard(stream: Any) -> bool:
+def is_standard(stream: object) -> bool:
     """One of the streams that every program has, or what stands in for one."""
     named = [
         getattr(sys, name, None)
@@ -80,7 +80,7 @@ def is_standard(stream: Any) -> bool:
     return any(stream is s or stream is (own_dict(s) or {}).get("stream") for s in named)
 
 
-def file(value: Any, path: str, origin: Origin) -> Kept:
+def file(value: object, path: str, origin: Origin) -> Kept:
     """The entry of a file on the disk: where it stands. What it holds is never touched."""
     return Kept(value, path, origin, _position, _go_back)
 
@@ -97,7 +97,7 @@ def _go_back(file: Any, position: int | None) -> None:
         file.seek(position)
 
 
-def context(variable: Any, path: str, origin: Origin) -> Kept:
+def context(variable: object, path: str, origin: Origin) -> Kept:
     """The entry of a context variable: its value. Runs of ours have a context of their own."""
     return Kept(
         variable,

@@ -86,7 +86,7 @@ class Plan:
 class Planner:
     """Turns the changes of one trace into a plan, and collects the values that have to come out."""
 
-    def __init__(self, is_tracer: Callable[[Any], bool], was_there: Callable[[Any], bool]) -> None:
+    def __init__(self, is_tracer: Callable[[object], bool], was_there: Callable[[object], bool]) -> None:
         self.outputs: list[Any] = []
         self.counted: list[Place] = []
         """Numbers of Python's that are no variables, and were written."""
@@ -98,7 +98,7 @@ class Planner:
         self._before: dict[int, Held] = {}
 
     def plan(
-        self, found: region.Region, leaves: dict[Any, int], keep: Sequence[tuple[Place, Any, int]]
+        self, found: region.Region, leaves: dict[Any, int], keep: Sequence[tuple[Place, object, int]]
     ) -> list[Op]:
         """Ops for what changed in the region. `leaves` numbers the variables by slot; `keep` are donated ones,
         which have to come back even unchanged."""
@@ -126,7 +126,7 @@ class Planner:
         kept = [k for k in keep if k[2] not in done and id(k[0].holder()) not in refilled]
         return [*ops, *(Op(p, self.recipe(v, p.path), i) for p, v, i in kept)]
 
-    def items(self, new: Sequence[Any], path: str) -> Recipe:
+    def items(self, new: Sequence[object], path: str) -> Recipe:
         """How a later call makes a list of these."""
         return Recipe("list", None, [(None, self.recipe(v, path)) for v in new])
 
@@ -154,7 +154,7 @@ class Planner:
             return Recipe("named", type(value), [(None, self.recipe(v, path, depth + 1)) for v in value])
         return self._object(value, path, depth)
 
-    def _object(self, value: Any, path: str, depth: int) -> Recipe:
+    def _object(self, value: object, path: str, depth: int) -> Recipe:
         traced = values.contains_tracer(value)
         made_here = values.is_walkable(value) and values.raw_attributes(value)
         if not (traced or made_here or adapter_for(value) is not None):
@@ -166,7 +166,7 @@ class Planner:
         made.parts = [(k, self.recipe(v, path, depth + 1)) for k, v in below.items()]
         return made
 
-    def _output(self, value: Any) -> int:
+    def _output(self, value: object) -> int:
         found = self._index.get(id(value))
         if found is None:
             found = self._index[id(value)] = len(self.outputs)
@@ -174,7 +174,7 @@ class Planner:
         return found
 
 
-def build(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
+def build(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) -> Any:
     """The value that a recipe makes from the outputs of one call; shared objects stay shared through `memo`."""
     kind = recipe.kind
     if kind == "out":
@@ -197,7 +197,7 @@ def build(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
     )
 
 
-def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any:
+def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) -> Any:
     if id(recipe) in memo:
         return memo[id(recipe)]
     if recipe.fresh:
@@ -212,7 +212,7 @@ def _object(recipe: Recipe, outputs: Sequence[Any], memo: dict[int, Any]) -> Any
     return made
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> Any:
     """An object of the same class with the same attributes, made without running the class's own code."""
     cls: Any = type(value)
     if is_a(value, dict | list):
@@ -227,7 +227,7 @@ def _copy(value: Any) -> Any:
     return made
 
 
-def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
+def apply(ops: Sequence[Op], outputs: Sequence[object]) -> None:
     """Write the results of one call where the function would have put them."""
     memo: dict[int, Any] = {}
     # before a write moves what holds them
@@ -244,7 +244,7 @@ def apply(ops: Sequence[Op], outputs: Sequence[Any]) -> None:
         raise
 
 
-def _write(op: Op, held: Any, value: Any) -> None:
+def _write(op: Op, held: object, value: object) -> None:
     if op.how != "put":
         region.refill(held, value)
     elif op.place.parent is None:

@@ -148,7 +148,7 @@ class Reach:
             below = place.below(kind, key)  # type: ignore[arg-type]
             self._walk(root, below, deeper, found, seen, limit, used_only, depth + 1)
 
-    def _below(self, value: Any, keys: set[Any] | None, whole: bool) -> Iterator[Child]:
+    def _below(self, value: object, keys: set[object] | None, whole: bool) -> Iterator[Child]:
         container = is_a(value, dict | list | tuple | collections.deque | functools.partial)
         for kind, key, child in values.children(value):
             if kind == "attribute" and str(key).startswith(INTERNAL):
@@ -179,7 +179,7 @@ def _origin(place: Place, root: Root) -> str:
     return place.origin if place.origin in ("attribute", "default") else root.origin
 
 
-def _ends(value: Any) -> bool:
+def _ends(value: object) -> bool:
     if values.is_leaf(value) or is_a(value, values.FUNCTIONS) or is_random_state(value):
         return True
     if is_iterator(value):
@@ -188,7 +188,7 @@ def _ends(value: Any) -> bool:
     return plain and all(type(v) in values.SCALARS for v in value)  # type: ignore[attr-defined]
 
 
-def is_random_state(value: Any) -> bool:
+def is_random_state(value: object) -> bool:
     """Is this a generator of numpy or of the `random` module?"""
     return is_a(value, random.Random | np.random.Generator | np.random.RandomState)
 

@@ -84,7 +84,7 @@ def _of_outside(fn: Function, name: str) -> Any:
     return fn.__globals__.get(name, values.MISSING)
 
 
-def _holds(value: Any, variable: object) -> bool:
+def _holds(value: object, variable: object) -> bool:
     if values.is_leaf(value) or isinstance(value, types.ModuleType | type | types.FunctionType):
         return False
     return any(p.holder() is variable for p in variables_in(value))

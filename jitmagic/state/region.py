@@ -63,14 +63,14 @@ class Tree:
 class WeakHolder:
     """Holds the object that a path begins with without keeping it alive."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = weakref.ref(value)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self.value()
 
 
-def weaken(found: Sequence[Place], receiver: Any) -> list[Place]:
+def weaken(found: Sequence[Place], receiver: object) -> list[Place]:
     """The same places, which no longer keep the receiver alive that they begin with."""
     for place in found:
         root = place
@@ -134,7 +134,7 @@ def contents(value: Any, keys: frozenset[Key] | None = None) -> dict[Key, Any]:
     return {(kind, key): child for kind, key, child in values.children(value)}
 
 
-def _child(value: Any, key: Key) -> Any:
+def _child(value: object, key: Key) -> Any:
     if key[0] == "inside":
         adapter = adapter_for(value)
         return adapter.read(value) if adapter else MISSING
@@ -205,7 +205,7 @@ class Region:
                 self.bindings.append(RootBinding(place, place.look(), False))
             self._walk(place, place.look(), None, True, False)
 
-    def _walk(self, place: Place, value: Any, node: PathNode | None, whole: bool, known: bool) -> None:
+    def _walk(self, place: Place, value: object, node: PathNode | None, whole: bool, known: bool) -> None:
         old = self.held.get(id(value))
         if len(self.held) > _LIMIT or (old is not None and (old.keys is None or not whole)):
             return
@@ -297,14 +297,14 @@ class Region:
         return held.place.below(key[0], key[1])  # type: ignore[arg-type]
 
 
-def _items_came_or_went(held: Held, now: dict[Key, Any]) -> bool:
+def _items_came_or_went(held: Held, now: dict[Key, object]) -> bool:
     if is_a(held.value, set):
         return bool(now[CONTENTS] != held.seeded[CONTENTS])
     sequence = is_a(held.value, list | collections.deque) and held.keys is None
     return sequence and sum(k[0] == "item" for k in now) != sum(k[0] == "item" for k in held.seeded)
 
 
-def _is_container(value: Any, node: PathNode | None) -> bool:
+def _is_container(value: object, node: PathNode | None) -> bool:
     if value is MISSING or values.is_number(value) or values.is_leaf(value):
         return False
     if node is not None and node.children:
@@ -315,21 +315,21 @@ def _is_container(value: Any, node: PathNode | None) -> bool:
     return not is_a(value, atoms)
 
 
-def holds_state(value: Any) -> bool:
+def holds_state(value: object) -> bool:
     """A framework's variable lies in this value."""
     if value is MISSING or values.is_leaf(value) or is_a(value, values.FUNCTIONS):
         return False
     return any(p.adapter is not None and p.adapter.is_state for p in variables_in(value))
 
 
-def _is_frameworks_own(value: Any, key: Key) -> bool:
+def _is_frameworks_own(value: object, key: Key) -> bool:
     """What a framework keeps for itself in a module: caches that it fills at the first use."""
     if key[0] != "attribute" or not framework_classes(type(value)):
         return False
     return str(key[1]).startswith("_") or not values.is_user_class(type(value))
 
 
-def _is_memo(value: Any, key: Key, old: Any, new: Any) -> bool:
+def _is_memo(value: object, key: Key, old: object, new: object) -> bool:
     """A place where a framework keeps something later: nothing is lost while it is empty."""
     empty = is_a(new, dict | list | set) and not new and not values.contains_tracer(new)
     return old is None and empty and _is_frameworks_own(value, key)

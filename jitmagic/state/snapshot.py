@@ -70,7 +70,7 @@ def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
 class Snapshot:
     """Everything a function reaches, as it was. Keeps references, so drop it when the run is over."""
 
-    def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[Any] = ()) -> None:
+    def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[object] = ()) -> None:
         self._reach, self._known = reach, known
         self.functions = reach.functions
         self.unrestorable: dict[str, str] = {}
@@ -185,7 +185,7 @@ class Snapshot:
             return False
         return True
 
-    def _inside(self, value: Any, place: Place, depth: int) -> None:
+    def _inside(self, value: object, place: Place, depth: int) -> None:
         """What an object refers to that no path leads to."""
         self._todo += [(self._held(place, v), v, depth + 1) for v in gc.get_referents(value)]
 
@@ -195,7 +195,7 @@ class Snapshot:
             self.drained.append(path)
 
     @staticmethod
-    def _held(place: Place, value: Any) -> Place:
+    def _held(place: Place, value: object) -> Place:
         """Something that no path leads to, by the path of what holds it."""
         return Place(place.path, place.origin, "global", "held", holder={"held": value})
 
@@ -284,7 +284,7 @@ class Snapshot:
         """The same things as they are now, and what has come to be reached since."""
         return Snapshot(self._reach, self._known, self.objects)
 
-    def has(self, value: Any) -> bool:
+    def has(self, value: object) -> bool:
         """Was this object there before?"""
         return id(value) in self._seen
 
@@ -301,7 +301,7 @@ class Snapshot:
                     found[path] = self._write(path, origin, action, old, new)
         return list(found.values())
 
-    def _write(self, path: str, origin: Origin, action: Action, old: Any, new: Any) -> Write:
+    def _write(self, path: str, origin: Origin, action: Action, old: object, new: object) -> Write:
         where = first_write(path, self.functions)
         return Write(path, origin, action, contains_tracer(new), where, short(old), short(new))
 
@@ -358,7 +358,7 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, Any]]:
     yield from found.values()
 
 
-def _is_data(value: Any) -> bool:
+def _is_data(value: object) -> bool:
     if is_a(value, functools._lru_cache_wrapper):
         return True
     cls = type(value)
@@ -389,7 +389,7 @@ def _root(cls: type) -> str:
     return values.module_of(cls).partition(".")[0]
 
 
-def _is_open(value: Any) -> bool:
+def _is_open(value: object) -> bool:
     """An object whose attributes are all there is of it."""
     if not _has_attributes(value):
         return False
@@ -397,7 +397,7 @@ def _is_open(value: Any) -> bool:
     return values.is_walkable(value) or (root in sys.stdlib_module_names and root not in _SHUT)
 
 
-def _children(value: Any) -> Iterator[values.Child]:
+def _children(value: object) -> Iterator[values.Child]:
     yield from values.children(value)
     if not values.is_walkable(value) and _is_open(value):
         yield from (("attribute", k, v) for k, v in values.raw_attributes(value).items())
@@ -414,7 +414,7 @@ def _is_lasting(cls: type) -> bool:
     return _lasting[cls]
 
 
-def _is_rebindable(place: Place, value: Any) -> bool:
+def _is_rebindable(place: Place, value: object) -> bool:
     """Something else can be put at the place, where the function then finds it."""
     if place.look() is not value:
         return False
@@ -423,7 +423,7 @@ def _is_rebindable(place: Place, value: Any) -> bool:
     return not is_a(place.holder(), tuple)
 
 
-def _has_attributes(value: Any) -> bool:
+def _has_attributes(value: object) -> bool:
     return values.own_dict(value) is not None or bool(values.raw_attributes(value))
 
 

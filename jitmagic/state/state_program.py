@@ -239,7 +239,7 @@ class StateProgram:
                 exc.add_note(note)
 
     def _outcome(
-        self, out: Any, state: Sequence[Any], held: region.Region, notes: Notes, before: snapshot.Snapshot
+        self, out: object, state: Sequence[Any], held: region.Region, notes: Notes, before: snapshot.Snapshot
     ) -> tuple[tuple[Any, ...], list[plan.Op]]:
         """The function's result and what it wrote, in the form that tells this trace's plan."""
         planner = plan.Planner(compat.is_tracer, before.has)
@@ -275,7 +275,7 @@ class StateProgram:
         return (out, *planner.outputs, *[None] * (size - 1 - made.outputs)), ops
 
     @staticmethod
-    def _is_of_inner_trace(value: Any) -> bool:
+    def _is_of_inner_trace(value: object) -> bool:
         return compat.is_tracer(value) and compat.trace_of(value) is not compat.current_trace()
 
     def _is_another(self) -> bool:
@@ -296,7 +296,7 @@ class StateProgram:
         self.written = sorted(leaves)
         return made.size
 
-    def _note_effects(self, before: snapshot.Snapshot, reach: Any, ops: Sequence[plan.Op]) -> None:
+    def _note_effects(self, before: snapshot.Snapshot, reach: object, ops: Sequence[plan.Op]) -> None:
         known = {*self.names(reach), *(p.path for p in self.places), *self._names_of_tuples(reach)}
         variables = [p.holder() for p in self.places if p.adapter is not None]
         put = [op.place.path for op in ops]
@@ -331,7 +331,7 @@ class StateProgram:
         return returned(result[0], made)
 
 
-def returned(out: Any, made: plan.Plan) -> Any:
+def returned(out: object, made: plan.Plan) -> Any:
     """The function's result, with the objects in it that jax does not hand through."""
     return taken_out.put_in(out, ("out",), {at: place.get() for at, place in made.returned.items()})
 

@@ -24,14 +24,14 @@ def path_of(location: Location) -> str:
 
 
 def taken(
-    parameters: Parameters, args: Sequence[Any], kwargs: Mapping[str, Any], static: Collection[str] = ()
+    parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], static: Collection[str] = ()
 ) -> Taken:
     """Take the objects out of the arguments; static ones are left."""
     if not adapters.any_installed():
         return {}, tuple(args), dict(kwargs)
     found: dict[Location, Any] = {}
 
-    def without(name: str, value: Any) -> Any:
+    def without(name: str, value: object) -> Any:
         return value if name in static else replaced(value, (name,), is_object, found)
 
     names = argument_names(parameters, len(args))
@@ -54,7 +54,7 @@ def replaced(value: Any, at: Location, is_one: Callable[[Any], bool], found: dic
 
 
 def filled(
-    parameters: Parameters, args: Sequence[Any], kwargs: Mapping[str, Any], objects: Objects
+    parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], objects: Objects
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with the objects in their places again."""
     if not objects:
@@ -75,7 +75,7 @@ def put_in(value: Any, at: Location, objects: Objects) -> Any:
     return type(value)(put_in(v, (*at, (type(value), i)), objects) for i, v in enumerate(value))
 
 
-def is_object(value: Any) -> bool:
+def is_object(value: object) -> bool:
     """Is this an object of a framework that is state: a module, an optimizer, a metric, a variable?
 
     Registered pytrees are none: jax takes their leaves. Those of flax.nnx are, for jax would take copies of them."""

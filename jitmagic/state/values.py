@@ -66,13 +66,13 @@ def jax_type(name: str) -> type | None:
     return owner if is_a(owner, type) else None
 
 
-def is_tracer(value: Any) -> bool:
+def is_tracer(value: object) -> bool:
     """Is this a traced value of jax?"""
     tracer = jax_type("core.Tracer")
     return tracer is not None and issubclass(type(value), tracer)
 
 
-def is_jax_array(value: Any) -> bool:
+def is_jax_array(value: object) -> bool:
     """Is this a `jax.Array` (a tracer is one too)?"""
     array = jax_type("Array")
     if array is None or type(value) in SCALARS:
@@ -81,13 +81,13 @@ def is_jax_array(value: Any) -> bool:
     return issubclass(type(value), array) or is_tracer(value)
 
 
-def is_pytree_leaf(value: Any) -> bool:
+def is_pytree_leaf(value: object) -> bool:
     """Does jax take this as it is, not apart into children?"""
     jax = sys.modules.get("jax")
     return jax is None or bool(jax.tree_util.all_leaves([value]))
 
 
-def reference(value: Any, gone: Callable[[Any], Any] | None = None) -> Callable[[], Any]:
+def reference(value: object, gone: Callable[[object], object] | None = None) -> Callable[[], Any]:
     """Gives the value as long as it lives, without keeping it alive where Python can do that."""
     try:
         return weakref.ref(value, gone)
@@ -102,12 +102,12 @@ def is_array(value: Any) -> bool:
     return is_jax_array(value)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """An array, or a Python number (bools are numbers too)."""
     return type(value) in (bool, int, float, complex) or is_array(value)
 
 
-def is_leaf(value: Any) -> bool:
+def is_leaf(value: object) -> bool:
     """Has this nothing below it that a path could name?"""
     return is_a(value, SCALARS) or is_array(value) or is_a(value, np.ndarray)
 
@@ -165,7 +165,7 @@ def _is_user_module(name: str) -> bool:
     return is_user_file(file) if file else root not in LIBRARIES
 
 
-def is_walkable(value: Any) -> bool:
+def is_walkable(value: object) -> bool:
     """May a walk look into the attributes of this object?"""
     if is_a(value, (types.ModuleType, type, types.CodeType, *FUNCTIONS)):
         return False
@@ -185,7 +185,7 @@ def is_walkable(value: Any) -> bool:
     return root not in _OPAQUE and root not in sys.stdlib_module_names
 
 
-def raw_attributes(value: Any) -> dict[str, Any]:
+def raw_attributes(value: object) -> dict[str, Any]:
     """The object's own attributes, from its `__dict__` and its slots; empty where it has none."""
     found = dict(own_dict(value) or {})
     for name, slot in _slots(type(value)):
@@ -196,7 +196,7 @@ def raw_attributes(value: Any) -> dict[str, Any]:
     return found
 
 
-def own_dict(value: Any) -> dict[str, Any] | None:
+def own_dict(value: object) -> dict[str, Any] | None:
     """The object's `__dict__` itself, or None."""
     for cls in mro(type(value)):
         found = class_dict(cls).get("__dict__")
@@ -263,7 +263,7 @@ def _is_descriptor(member: object) -> bool:
     return any("__get__" in class_dict(base) for base in mro(type(member)))
 
 
-def fields_of(value: tuple[Any, ...]) -> tuple[str, ...]:
+def fields_of(value: tuple[object, ...]) -> tuple[str, ...]:
     """Field names of a NamedTuple; empty for a plain tuple."""
     found = class_attribute(type(value), "_fields")
     return found[1] if found and is_a(found[1], tuple) else ()
@@ -330,7 +330,7 @@ def _shape_text(value: Any) -> str:
         return "array"
 
 
-def contains_tracer(value: Any, limit: int = 2000) -> bool:
+def contains_tracer(value: object, limit: int = 2000) -> bool:
     """Is a tracer of jax in this value: an item, an attribute, a closure cell? Looks at `limit` objects."""
     if jax_type("core.Tracer") is None:
         return False

@@ -63,7 +63,7 @@ def _transformed(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bound(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
+def _bound(node: ast.expr, namespace: Mapping[str, object]) -> Any:
     """What a name or `model.step` stands for; a method with its object, which takes one argument less."""
     called = look_up(ast.unparse(node), namespace)
     owner = look_up(ast.unparse(node.value), namespace) if isinstance(node, ast.Attribute) else None

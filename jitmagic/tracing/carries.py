@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.tree import Source, source_of, span_of, walk
@@ -26,7 +25,7 @@ Function = ast.FunctionDef | ast.Lambda
 
 
 def changed_in_body(
-    site: Site, namespace: Mapping[str, Any], text: str
+    site: Site, namespace: Mapping[str, object], text: str
 ) -> tuple[tuple[str, ...], Where | None]:
     """Names of the state that a mismatch message speaks of, as the body has them, and where the body changes it.
 
@@ -60,7 +59,7 @@ def changed_in_body(
 
 
 def _returned_by_branches(
-    site: Site, namespace: Mapping[str, Any], call: ast.Call, text: str
+    site: Site, namespace: Mapping[str, object], call: ast.Call, text: str
 ) -> tuple[str, ...]:
     """Names in what branches with a `def` of their own return, in the part that the message speaks of."""
     listed = call.args[1] if len(call.args) > 1 else None
@@ -85,7 +84,7 @@ def _values_in(node: ast.AST) -> list[str]:
 
 
 def _body(
-    site: Site, namespace: Mapping[str, Any], position: int, call: ast.Call, keywords: Collection[str]
+    site: Site, namespace: Mapping[str, object], position: int, call: ast.Call, keywords: Collection[str]
 ) -> tuple[str, Source, Function] | None:
     given = next((k.value for k in call.keywords if k.arg in keywords), None)
     if given is None and len(call.args) > position:
@@ -94,7 +93,7 @@ def _body(
 
 
 def _definition(
-    site: Site, namespace: Mapping[str, Any], given: ast.expr | None
+    site: Site, namespace: Mapping[str, object], given: ast.expr | None
 ) -> tuple[str, Source, Function] | None:
     """The function behind a name or a lambda, with its file."""
     if isinstance(given, ast.Lambda):

@@ -27,18 +27,18 @@ Trace: type = jax.core.Trace
 set_current_trace = jex_core.set_current_trace
 
 
-def is_tracer(value: Any) -> bool:
+def is_tracer(value: object) -> bool:
     """`value` stands for a traced value."""
     return isinstance(value, Tracer)
 
 
-def is_ref(value: Any) -> bool:
+def is_ref(value: object) -> bool:
     """`value` is a mutable array of jax's (`jax.Ref`), traced or not: what is stored in it, its owner sees."""
     refs: type | None = getattr(jax, "Ref", None)
     return refs is not None and isinstance(value, refs)
 
 
-def is_unreduced(value: Any) -> bool:
+def is_unreduced(value: object) -> bool:
     """Each device holds a part of a sum that was not made yet: there are no values to look at."""
     return bool(getattr(getattr(getattr(value, "sharding", None), "spec", None), "unreduced", None))
 
@@ -56,7 +56,7 @@ def outside_check() -> Callable[[], bool]:
     return found
 
 
-def jit_options(jitted: Any) -> dict[str, Any]:
+def jit_options(jitted: object) -> dict[str, Any]:
     """Static and donated arguments that a `jax.jit` object was made with; empty where jax does not tell.
 
     There is no public way to ask; the cell's own `@partial(jax.jit, static_argnums=...)` would be lost.
@@ -66,7 +66,7 @@ def jit_options(jitted: Any) -> dict[str, Any]:
     return {k: v for k in keys if (v := getattr(info, k, None))}
 
 
-def jaxpr_of(closed: Any) -> Any:
+def jaxpr_of(closed: object) -> Any:
     """The open jaxpr; from jax 0.11 on a jaxpr carries its constants itself."""
     return getattr(closed, "jaxpr", closed)
 
@@ -90,7 +90,7 @@ def jit_is_off() -> bool:
     return bool(jax.config.jax_disable_jit)  # type: ignore[attr-defined]
 
 
-def calls_back(closed: Any) -> str:
+def calls_back(closed: object) -> str:
     """`io_callback` or `debug_callback`, where a traced program has one: each run of it is seen outside.
 
     `pure_callback` may run any number of times, and what `jax.debug.print` prints can be held back.
@@ -105,7 +105,7 @@ def calls_back(closed: Any) -> str:
     return ""
 
 
-def constants_of(closed: Any) -> list[Any]:
+def constants_of(closed: object) -> list[Any]:
     """Arrays that a traced program holds, inner programs included, each object once.
 
     jax keeps them beside the jaxpr (`consts`) or, with simplified constants, inside as literals:
@@ -115,7 +115,7 @@ def constants_of(closed: Any) -> list[Any]:
 
     found: dict[int, Any] = {}
 
-    def collect(jaxpr: Any) -> None:
+    def collect(jaxpr: object) -> None:
         for constant in getattr(jaxpr, "consts", ()) or ():
             found.setdefault(id(constant), constant)
         for eqn in jaxpr_of(jaxpr).eqns:
@@ -134,7 +134,7 @@ def constants_of(closed: Any) -> list[Any]:
     return list(found.values())
 
 
-def is_jitted(value: Any) -> bool:
+def is_jitted(value: object) -> bool:
     """Whether `value` is a function compiled by jax.jit."""
     return callable(value) and hasattr(value, "lower") and hasattr(value, "clear_cache")
 
@@ -156,7 +156,7 @@ def current_trace() -> Any:
         return trace
 
 
-def builds_program(trace: Any) -> bool:
+def builds_program(trace: object) -> bool:
     """Whether what runs under `trace` becomes part of a program (jit, scan, cond), grad and vmap in it included.
 
     Private: `parent_trace` is the only link from a trace to the one around it. Without it: True.
@@ -171,7 +171,7 @@ def builds_program(trace: Any) -> bool:
     return False
 
 
-def is_outermost(trace: Any) -> bool:
+def is_outermost(trace: object) -> bool:
     """Whether what `trace` makes is evaluated at once: nothing else is being traced around it.
 
     Private: `parent_trace`, as above. Without it: False."""
@@ -208,7 +208,7 @@ def _apart() -> Iterator[None]:
 patches.around_runs.append(_apart)
 
 
-def never_called(functions: Iterable[Any]) -> list[Any]:
+def never_called(functions: Iterable[object]) -> list[Any]:
     """Those of the compiled functions that no call has compiled yet. Private: jax tells by `_cache_size` alone."""
     asked = [(fn, getattr(fn, "_cache_size", None)) for fn in functions if is_jitted(fn)]
     return [fn for fn, size in asked if callable(size) and not size()]
@@ -224,7 +224,7 @@ def checking_leaks() -> Iterator[None]:
     core: Any = importlib.import_module("jax._src.core")
     told = getattr(core, "leaked_tracer_error", None)
 
-    def briefly(name: str, trace: Any, tracers: list[Any]) -> Exception:
+    def briefly(name: str, trace: object, tracers: list[Any]) -> Exception:
         first = "\n\n".join(f"{t}{t._origin_msg()}" for t in tracers[:3])
         return Exception(f"Leaked {name} {trace}. Leaked tracer(s):\n\n{first}\n")
 
@@ -243,7 +243,7 @@ def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
         return []
 
 
-def eqn_frames(eqn: Any) -> list[tuple[Any, int]]:
+def eqn_frames(eqn: object) -> list[tuple[Any, int]]:
     """(code object, instruction offset) of the frames in which an equation arose, innermost first."""
     return raw_frames(getattr(getattr(eqn, "source_info", None), "traceback", None))
 
@@ -258,7 +258,7 @@ def current_source_frames() -> list[tuple[Any, int]]:
         return []
 
 
-def primal_of(tracer: Any) -> tuple[Any, Any]:
+def primal_of(tracer: object) -> tuple[Any, Any]:
     """What a tracer of vmap or grad stands on: (inner value, batch axis or None); (None, None) for others.
 
     The attribute names are private: no public way leads from such a tracer to what it wraps.
@@ -276,7 +276,7 @@ def call_wrapped(fun: Any) -> Callable[..., Any]:
     return getattr(fun, "call_wrapped", fun)
 
 
-def traced_file(closed: Any) -> str:
+def traced_file(closed: object) -> str:
     """File of the function that a jaxpr was traced from; '<unknown>' where jax does not say."""
     # Private: `debug_info.func_src_info` is the text "name at file:line".
     info = getattr(getattr(jaxpr_of(closed), "debug_info", None), "func_src_info", None)
@@ -288,16 +288,16 @@ def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
     return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))
 
 
-def program_of(closed: Any) -> Callable[..., list[Any]]:
+def program_of(closed: object) -> Callable[..., list[Any]]:
     """A traced program as a function of its inputs."""
 
-    def program(*args: Any) -> list[Any]:
+    def program(*args: object) -> list[Any]:
         return eval_jaxpr(closed, args)
 
     return program
 
 
-def trace_of(tracer: Any) -> Any:
+def trace_of(tracer: object) -> Any:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)
 
@@ -375,7 +375,7 @@ def _answering(answer: Answer) -> Iterator[None]:
         out = answer(made[key], fun, args, kwargs)
         return infer(fun, info, args, kwargs) if out is NotImplemented else (_Answered(out), [])
 
-    def run_python_pjit(found: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+    def run_python_pjit(found: object, flat: object, fun: object, args: object, kwargs: object) -> Any:
         if not isinstance(found, _Answered):
             return run(found, flat, fun, args, kwargs)
         return found.out, [], None, [], found, None, None, []
@@ -396,7 +396,7 @@ class _Answered:
 
     effects = consts = ()
 
-    def __init__(self, out: Any) -> None:
+    def __init__(self, out: object) -> None:
         self.out = out
 
 
@@ -415,7 +415,7 @@ def _can_answer() -> bool:
     def double(x: Any, *, n: int) -> Any:
         return x * n
 
-    def asked(x: Any) -> Any:
+    def asked(x: object) -> Any:
         seen.append(jitted(x, n=3))
         return x
 

@@ -107,13 +107,13 @@ def callee_of(node: ast.AST | None) -> str:
     return f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else ""
 
 
-def called_object(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
+def called_object(node: ast.AST | None, namespace: Mapping[str, object]) -> Any:
     """The object a call node calls, where plain look-ups find it, else None."""
     name = callee_of(node)
     return None if not name or name.startswith(".") else look_up(name, namespace)
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> Any:
     """An attribute by look-up that runs no code of the user's, except through modules."""
     if isinstance(value, types.ModuleType):
         return getattr(value, name, None)
@@ -131,7 +131,9 @@ def _attribute(value: Any, name: str) -> Any:
 # --- the names to blame -------------------------------------------------------------------------------
 
 
-def names_in(site: Site, op: Op, namespace: Mapping[str, Any], leaves: Iterable[str] = ()) -> tuple[str, ...]:
+def names_in(
+    site: Site, op: Op, namespace: Mapping[str, object], leaves: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Value names of the offending expression, the best to blame first.
 
     `namespace` is what the frame sees (locals over globals): names of modules, functions and classes are
@@ -156,7 +158,7 @@ def names_in(site: Site, op: Op, namespace: Mapping[str, Any], leaves: Iterable[
     return tuple(chosen)
 
 
-def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
+def _parts(site: Site, op: Op, namespace: Mapping[str, object]) -> list[ast.AST]:
     """The pieces of the expression, most to blame first."""
     node: Any = site.node
     parent = site.source.parent(node)
@@ -186,7 +188,7 @@ def _parts(site: Site, op: Op, namespace: Mapping[str, Any]) -> list[ast.AST]:
     return [node]
 
 
-def _static_of(call: ast.Call, namespace: Mapping[str, Any]) -> list[ast.expr]:
+def _static_of(call: ast.Call, namespace: Mapping[str, object]) -> list[ast.expr]:
     """The arguments of a call that the compiled function called takes as static."""
     options = compat.jit_options(called_object(call, namespace))
     numbers, names = options.get("static_argnums", ()), options.get("static_argnames", ())
@@ -205,7 +207,7 @@ def _subject(source: Source, node: ast.AST) -> ast.AST | None:
 
 
 def _values(
-    node: ast.AST, namespace: Mapping[str, Any], bound: frozenset[str] = frozenset()
+    node: ast.AST, namespace: Mapping[str, object], bound: frozenset[str] = frozenset()
 ) -> Iterator[str]:
     """Names and dotted paths of values in an expression, as written, in order."""
     if isinstance(node, ast.Lambda):
@@ -223,7 +225,7 @@ def _values(
 
 
 def _attribute_path(
-    node: ast.Attribute, namespace: Mapping[str, Any], bound: frozenset[str]
+    node: ast.Attribute, namespace: Mapping[str, object], bound: frozenset[str]
 ) -> Iterator[str]:
     root, *rest = dotted(node).split(".")
     if not root:
@@ -242,11 +244,11 @@ def _attribute_path(
         yield path
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return compat.is_tracer(value) or (hasattr(type(value), "shape") and hasattr(type(value), "dtype"))
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     """Modules, functions and classes: never to blame for a traced value."""
     return isinstance(value, (types.ModuleType, type)) or (
         callable(value) and not _is_array(value) and not hasattr(value, "__dataclass_fields__")
@@ -254,14 +256,14 @@ def _is_code(value: Any) -> bool:
     )  # fmt: skip
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     if isinstance(value, (int, float, complex)):
         return True
     # a random key has no shape either, and is no size
     return getattr(value, "shape", None) == () and "key<" not in str(getattr(value, "dtype", ""))
 
 
-def look_up(path: str, namespace: Mapping[str, Any]) -> Any:
+def look_up(path: str, namespace: Mapping[str, object]) -> Any:
     """The value of a name or dotted path, by plain look-ups; None where there is none."""
     root, *rest = path.split(".")
     value = namespace.get(root)
@@ -270,7 +272,7 @@ def look_up(path: str, namespace: Mapping[str, Any]) -> Any:
     return value
 
 
-def holds_tracer(value: Any, depth: int = 3) -> bool:
+def holds_tracer(value: object, depth: int = 3) -> bool:
     """Whether a value is a tracer or a container or object that holds one, to a small depth."""
     if compat.is_tracer(value):
         return True

@@ -26,7 +26,7 @@ CARRIES_WRITES = frozenset(("brainstate",))
 _BY_TYPE = {"_JitWrapper": "equinox", "JitWrapped": "flax", "JitFn": "flax"}
 
 
-def framework_of(fn: Any) -> str:
+def framework_of(fn: object) -> str:
     """`equinox`, `flax` or `brainstate` for what its jit made; empty for any other function."""
     module = str(type(fn).__module__).partition(".")[0]
     name = _BY_TYPE.get(type(fn).__name__, "")
@@ -57,10 +57,10 @@ def user_method(method: Any) -> Any:
 class Filtered:
     """Traces `fn` with the arrays of its arguments as inputs and all the rest as it is."""
 
-    def __init__(self, fn: Callable[..., Any]) -> None:
+    def __init__(self, fn: Callable[..., object]) -> None:
         self.fn = fn
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: object, **kwargs: object) -> Any:
         """The `Traced` of one call; its inputs are the array leaves in the order of the arguments."""
         import jax
 
@@ -79,7 +79,7 @@ class Filtered:
         return jax.jit(call).trace([leaves[i] for i in dynamic])
 
 
-def leaf_names(fn: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, str]:
+def leaf_names(fn: Callable[..., object], args: object, kwargs: object) -> dict[str, str]:
     """From `_leaves[3]` to the path of that leaf in the user's arguments."""
     paths = [path for path, leaf in named_leaves(fn, args, kwargs) if is_array(leaf)]
     return {f"{LEAVES}[{i}]": path for i, path in enumerate(paths)}

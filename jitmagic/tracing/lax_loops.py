@@ -21,19 +21,19 @@ def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
     lax: Any = jax.lax
     originals = {name: getattr(lax, name) for name in ("fori_loop", "while_loop", "scan")}
 
-    def started(state: Any) -> Any:
+    def started(state: object) -> Any:
         return jax.tree.map(shadowed, state)
 
-    def fori_loop(lower: Any, upper: Any, body_fun: Any, init_val: Any, **options: Any) -> Any:
+    def fori_loop(lower: object, upper: object, body_fun: Any, init_val: object, **options: object) -> Any:
         def body(i: Any, state: Any) -> Any:
             return body_fun(shadowed(i), state)
 
         return originals["fori_loop"](lower, upper, body, started(init_val), **options)
 
-    def while_loop(cond_fun: Any, body_fun: Any, init_val: Any) -> Any:
+    def while_loop(cond_fun: object, body_fun: object, init_val: object) -> Any:
         return originals["while_loop"](cond_fun, body_fun, started(init_val))
 
-    def scan(f: Any, init: Any, *args: Any, **options: Any) -> Any:
+    def scan(f: object, init: object, *args: object, **options: object) -> Any:
         return originals["scan"](f, started(init), *args, **options)
 
     patched = {f.__name__: patches.here(f, originals[f.__name__]) for f in (fori_loop, while_loop, scan)}

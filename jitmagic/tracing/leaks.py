@@ -7,7 +7,6 @@ import linecache
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.modules import dotted
@@ -67,7 +66,7 @@ def inner_store(code: types.CodeType, names: Sequence[str] = ()) -> LeakSite | N
     return None
 
 
-def method_store(names: Sequence[str], namespace: Mapping[str, Any]) -> LeakSite | None:
+def method_store(names: Sequence[str], namespace: Mapping[str, object]) -> LeakSite | None:
     """The method that put a value into an attribute of an object the notebook holds (`cell.v`), for leaks
     whose value was made inside a library."""
     for name in names:

@@ -17,7 +17,7 @@ from jitmagic.tracing import compat
 _Kind = inspect.Parameter
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """What a filtering jit traces: arrays of jax and numpy."""
     import jax
     import numpy as np
@@ -52,7 +52,7 @@ def _bound(fn: Callable[..., Any], args: Any, kwargs: Any) -> inspect.BoundArgum
         return None
 
 
-def by_keyword(fn: Callable[..., Any], path: str) -> str:
+def by_keyword(fn: Callable[..., object], path: str) -> str:
     """`mode` for `options['mode']`, as jax calls what a parameter `**options` took in; other paths as they are."""
     rest = next((p.name for p in parameters_of(fn) or () if p.kind is _Kind.VAR_KEYWORD), None)
     match = re.match(r"(\w+)\['(\w+)'\]", path)
@@ -68,7 +68,7 @@ def map_leaves(
     bound = _bound(fn, args, kwargs)
     known = list(bound.signature.parameters.values()) if bound is not None else None
 
-    def changed(path: str, value: Any) -> Any:
+    def changed(path: str, value: object) -> Any:
         return jtu.tree_map_with_path(lambda keys, leaf: change(path + keystr(keys), leaf), value)
 
     new = tuple(
@@ -77,17 +77,17 @@ def map_leaves(
     return new, {key: changed(key, value) for key, value in kwargs.items()}
 
 
-def named_leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, Any]]:
+def named_leaves(fn: Callable[..., object], args: object, kwargs: object) -> list[tuple[str, Any]]:
     """(path, leaf) of every leaf of the arguments: `x`, `cfg['deep']`, `args[1]`, `net.w`."""
     return [(path, leaf) for _, path, leaf in _leaves(fn, args, kwargs)]
 
 
-def ref_paths(fn: Callable[..., Any], args: Any, kwargs: Any) -> set[str]:
+def ref_paths(fn: Callable[..., object], args: object, kwargs: object) -> set[str]:
     """Paths of the leaves that are mutable arrays of jax's: what is stored in them, the caller sees."""
     return {path for path, leaf in named_leaves(fn, args, kwargs) if compat.is_ref(leaf)}
 
 
-def _leaves(fn: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, str, Any]]:
+def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator[tuple[str, str, Any]]:
     import jax.tree_util as jtu
 
     for name, path, value in bound_arguments(fn, args, kwargs):
@@ -113,9 +113,9 @@ def keystr(keys: Any) -> str:
 
 
 def call_leaves(
-    fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    fn: Callable[..., object],
+    args: object,
+    kwargs: object,
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),
@@ -138,13 +138,13 @@ def call_leaves(
     return tuple(out)
 
 
-def static_names(fn: Callable[..., Any], numbers: Collection[int], names: Collection[str]) -> set[str]:
+def static_names(fn: Callable[..., object], numbers: Collection[int], names: Collection[str]) -> set[str]:
     """Names of the static parameters, whichever way they were declared."""
     options = JitOptions(static_argnums=tuple(numbers), static_argnames=tuple(names))
     return set(options.static_parameters(fn))
 
 
-def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:
+def _leaf(path: str, argument: str, value: object, *, static: bool = False) -> Leaf:
     import jax
     import numpy as np
 
@@ -174,7 +174,7 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
     )
 
 
-def _settles(value: Any) -> bool:
+def _settles(value: object) -> bool:
     """An object that gives no data, and holds settings alone, by which it compares; or that holds nothing."""
     kind, held = type(value), dict(getattr(value, "__dict__", {}))
     if dataclasses.is_dataclass(value):
@@ -195,13 +195,13 @@ def _settles(value: Any) -> bool:
     return not held or by_value and all(map(_is_setting, held.values())) and is_hashable(value)
 
 
-def _is_setting(value: Any) -> bool:
+def _is_setting(value: object) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_setting, value))
     return isinstance(value, (str, bytes, bool, int, float, complex, type(None), type)) or callable(value)
 
 
-def _code(value: Any) -> int | None:
+def _code(value: object) -> int | None:
     """A number for what a Python function does: its instructions, and the names and constants in them."""
     code = getattr(value, "__code__", None)
     if not isinstance(code, types.CodeType):
@@ -213,7 +213,7 @@ def _code(value: Any) -> int | None:
     return hash((code.co_code, code.co_names, tuple(plain), tuple(inner)))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, (str, bytes, enum.Enum)) or value is None:
         return repr(value)[:60]
     if isinstance(value, (tuple, list, dict)) and len(value) < 8:
@@ -237,18 +237,18 @@ def _by_fields(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(f'{name}={_short_item(v)}' for name, v in fields)})"[:200]
 
 
-def _short_item(value: Any) -> str:
+def _short_item(value: object) -> str:
     return repr(value) if isinstance(value, (int, float, complex)) else _short(value)
 
 
-def _repr(value: Any) -> str:
+def _repr(value: object) -> str:
     try:
         return repr(value)[:60]
     except Exception:
         return type(value).__name__
 
 
-def is_hashable(value: Any) -> bool:
+def is_hashable(value: object) -> bool:
     """`hash` works: needed of a static argument."""
     try:
         hash(value)
@@ -258,9 +258,9 @@ def is_hashable(value: Any) -> bool:
 
 
 def signature_key(
-    fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    fn: Callable[..., object],
+    args: object,
+    kwargs: object,
     *,
     static_argnums: Collection[int] = (),
     static_argnames: Collection[str] = (),

@@ -177,7 +177,7 @@ class Ledger:
                 return entry
         return None
 
-    def _again(self, name: str, frame: Any) -> _Entry | None:
+    def _again(self, name: str, frame: object) -> _Entry | None:
         """A compilation without a trace: jax knew the program, for another device or another layout."""
         old = next((e for e in reversed(self._entries) if e.alias == name), None)
         if old is None:
@@ -187,7 +187,7 @@ class Ledger:
             entry.reason = "device"
         return entry
 
-    def _origin(self, fn: Any) -> Origin:
+    def _origin(self, fn: object) -> Origin:
         if self._is_ours():
             return "check"
         file = getattr(getattr(fn, "__code__", None), "co_filename", "")
@@ -198,7 +198,7 @@ class Ledger:
     # -- reasons
 
     def _why(
-        self, fun: Any, inner: Any, options: Any, args: Any, kwargs: Any
+        self, fun: Any, inner: object, options: object, args: Any, kwargs: Any
     ) -> tuple[Reason, tuple[str, str, str]]:
         leaves = call_leaves(
             fun, args, kwargs,
@@ -266,7 +266,7 @@ def _weak(leaf: Leaf) -> str:
     return f"{'weak' if leaf.weak_type else 'strong'} {leaf.dtype}"
 
 
-def _plain(fun: Any) -> Any:
+def _plain(fun: object) -> Any:
     """The user's function inside wrappers, partials and methods."""
     for _ in range(20):
         inner = (
@@ -278,12 +278,12 @@ def _plain(fun: Any) -> Any:
     return fun
 
 
-def _name(fn: Any, name: str) -> str:
+def _name(fn: object, name: str) -> str:
     qualified = getattr(fn, "__qualname__", "")
     return qualified.rpartition("<locals>.")[2] if isinstance(qualified, str) and qualified else name
 
 
-def _key(fn: Any) -> Any:
+def _key(fn: object) -> Any:
     """What stays the same when a function is made anew: its place in the source, or its name in the notebook."""
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__", type(fn).__name__)
@@ -292,12 +292,12 @@ def _key(fn: Any) -> Any:
     return code.co_filename, code.co_firstlineno, name
 
 
-def _is_local(fn: Any) -> bool:
+def _is_local(fn: object) -> bool:
     name = str(getattr(fn, "__qualname__", ""))
     return "<locals>" in name or "<lambda>" in name
 
 
-def _reference(fn: Any) -> Callable[[], Any]:
+def _reference(fn: object) -> Callable[[], Any]:
     try:
         return weakref.ref(fn)
     except TypeError:  # an object with slots

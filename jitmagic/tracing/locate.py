@@ -147,7 +147,7 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
 
 
 def _leaves_of_sizes(
-    found: Site, op: Op, namespace: Mapping[str, Any], frames: list[tuple[types.FrameType, int]]
+    found: Site, op: Op, namespace: Mapping[str, object], frames: list[tuple[types.FrameType, int]]
 ) -> tuple[str, ...]:
     """The arguments behind the traced numbers of an expression, where jax's error does not say them."""
     if op not in ("shape", "concrete", "index", "int", "unhashable"):
@@ -244,7 +244,7 @@ _FROM_USER: frozenset[Op] = frozenset(
 )
 
 
-def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "") -> Op:
+def refine_op(op: Op, found: Site, namespace: Mapping[str, object], text: str = "") -> Op:
     """The op once the syntax is known: an assignment into a numpy buffer, `%` formatting, a traced static."""
     node, parent = found.node, found.source.parent(found.node) if found.node else None
     if isinstance(node, ast.Subscript) and op in _FROM_USER:
@@ -267,7 +267,7 @@ def refine_op(op: Op, found: Site, namespace: Mapping[str, Any], text: str = "")
 _WRITE_INTO_FIRST = frozenset("copyto fill_diagonal place put put_along_axis putmask".split())
 
 
-def _numpy_writes(node: ast.AST | None, namespace: Mapping[str, Any]) -> bool:
+def _numpy_writes(node: ast.AST | None, namespace: Mapping[str, object]) -> bool:
     """`np.add.at(x, ...)`, `np.copyto(x, ...)`: a function of NumPy that is to write into a traced array."""
     if not isinstance(node, ast.Call) or not node.args:
         return False
@@ -277,7 +277,7 @@ def _numpy_writes(node: ast.AST | None, namespace: Mapping[str, Any]) -> bool:
     return writes and numpy and holds_tracer(_plainly(node.args[0], namespace))
 
 
-def _plainly(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
+def _plainly(node: ast.AST, namespace: Mapping[str, object]) -> Any:
     """The value of a name, or of what an entry is taken from."""
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -290,7 +290,9 @@ def ast_has_spec(node: ast.AST | None) -> bool:
     return any(word.startswith(("static_arg", "donate_arg")) for word in words)
 
 
-def _stores_tracer(op: Op, node: ast.Subscript, parent: Any, namespace: Mapping[str, Any], text: str) -> bool:
+def _stores_tracer(
+    op: Op, node: ast.Subscript, parent: object, namespace: Mapping[str, object], text: str
+) -> bool:
     if op != "user":
         # `a_list[i] = v` asks for an index only; a numpy buffer asks for the value or the array.
         return op != "index" or hasattr(namespace.get(getattr(node.value, "id", "")), "dtype")
@@ -301,7 +303,7 @@ def _stores_tracer(op: Op, node: ast.Subscript, parent: Any, namespace: Mapping[
     return any(holds_tracer(namespace.get(name)) for name in inside)
 
 
-def _user_called(node: ast.AST | None, namespace: Mapping[str, Any]) -> Any:
+def _user_called(node: ast.AST | None, namespace: Mapping[str, object]) -> Any:
     called = called_object(node, namespace)
     inner = getattr(called, "__wrapped__", None)
     code = getattr(inner, "__code__", None)

@@ -39,9 +39,9 @@ class StaticSearch:
 
 
 def smallest_static(
-    fn: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    fn: Callable[..., object],
+    args: object,
+    kwargs: object,
     *,
     static_argnums: Sequence[int] = (),
     static_argnames: Sequence[str] = (),
@@ -65,7 +65,7 @@ def smallest_static(
                         tuple(search.errors))  # fmt: skip
 
 
-def why_not_static(value: Any) -> str | None:
+def why_not_static(value: object) -> str | None:
     """Why this argument must not be static, or None where it may be."""
     import jax
     import numpy as np
@@ -104,7 +104,7 @@ def why_not_static(value: Any) -> str | None:
     )
 
 
-def is_random(value: Any) -> bool:
+def is_random(value: object) -> bool:
     """A random generator of NumPy's or Python's: each draw changes it."""
     import numpy as np
 
@@ -113,7 +113,7 @@ def is_random(value: Any) -> bool:
 
 class _Search:
     def __init__(
-        self, fn: Callable[..., Any], args: Any, kwargs: Any, declared: set[str], budget_s: float
+        self, fn: Callable[..., object], args: object, kwargs: object, declared: set[str], budget_s: float
     ) -> None:
         self.fn, self.args, self.kwargs, self.declared = fn, args, kwargs, declared
         self.arguments = leaves_.bound_arguments(fn, args, kwargs)
@@ -159,7 +159,7 @@ class _Search:
     def _is_declared(self, path: str) -> bool:
         return re.split(r"[.\[]", path, maxsplit=1)[0] in self.declared
 
-    def _no_jax_type(self, path: str, value: Any) -> bool:
+    def _no_jax_type(self, path: str, value: object) -> bool:
         """jax would refuse this argument outright, and it may be static."""
         import jax
 
@@ -207,7 +207,7 @@ class _Search:
         return None
 
 
-def _leaf_paths(path: str, value: Any) -> list[str]:
+def _leaf_paths(path: str, value: object) -> list[str]:
     import jax.tree_util as jtu
 
     return [path + leaves_.keystr(keys) for keys, _ in jtu.tree_flatten_with_path(value)[0]]
@@ -245,7 +245,7 @@ def _value_of(arguments: Any, path: str) -> Any:
     return next(v for _, p, v in arguments if p == path)
 
 
-def is_jax_type(value: Any) -> bool:
+def is_jax_type(value: object) -> bool:
     """Whether the value is an array or a number to jax."""
     import jax
     import numpy as np
@@ -257,7 +257,7 @@ def is_jax_type(value: Any) -> bool:
     )
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: object) -> Any:
     """The leaf without its data: weak types stay weak."""
     import jax
     import numpy as np
@@ -271,7 +271,7 @@ def _shape(value: Any) -> Any:
 
 
 def _spelled(
-    fn: Callable[..., Any], found: set[str], numbers: Sequence[int], names: Sequence[str]
+    fn: Callable[..., object], found: set[str], numbers: Sequence[int], names: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The whole list of static arguments, by name where a name can say it, by position for `*args`."""
     parameters = parameters_of(fn)

@@ -74,7 +74,7 @@ class Recorder:
         return tuple(sorted(leaves, key=lambda x: (self.order.get(x, len(self.order)), x)))
 
     def add(
-        self, op: Op, leaves: Leaves, value: Any, frame: types.FrameType | None, context: str = ""
+        self, op: Op, leaves: Leaves, value: object, frame: types.FrameType | None, context: str = ""
     ) -> None:
         """Record one question; `frame` is where the search for the user's frame begins."""
         self.tick()
@@ -90,13 +90,13 @@ class Recorder:
         self.counts[raw] = 1
         self._merge_twin(raw)
 
-    def _again(self, key: Any, leaves: Leaves) -> None:
+    def _again(self, key: object, leaves: Leaves) -> None:
         self.counts[key] += 1
         old = self.seen[key]
         if not leaves <= old.leaves:
             self.seen[key] = replace(old, leaves=old.leaves | leaves)
 
-    def _merge_twin(self, key: Any) -> None:
+    def _merge_twin(self, key: object) -> None:
         """The same span twice is one problem: a loop compiles its test twice, a key is compared after its hash."""
         new = self.seen[key]
         for other, old in self.seen.items():
@@ -108,7 +108,7 @@ class Recorder:
                 return
 
     def _problem(
-        self, op: Op, value: Any, user: types.FrameType, crossed: list[str], context: str, leaves: Leaves
+        self, op: Op, value: object, user: types.FrameType, crossed: list[str], context: str, leaves: Leaves
     ) -> Problem:
         if op == "concrete" and context:
             op = messages.concretization_op(context)
@@ -182,7 +182,7 @@ def _namespace_for(code: types.CodeType, user: types.FrameType | None) -> Mappin
     return user.f_globals if user is not None else {}
 
 
-def _any(test: Callable[[Any], Any], value: Any) -> bool:
+def _any(test: Callable[[Any], Any], value: object) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None or compat.is_tracer(value) or not jnp.issubdtype(dtype, jnp.inexact):
         return False
@@ -207,7 +207,7 @@ def _holds_slice(node: ast.AST | None) -> bool:
     return node is not None and any(isinstance(n, ast.Slice) for n in walk(node))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if value is None:
         return ""
     array = np.asarray(value)

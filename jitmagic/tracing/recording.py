@@ -44,9 +44,9 @@ class Recording:
 
 
 def record(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     *,
     static: Collection[str] = (),
     constants: Mapping[int, str] | None = None,
@@ -72,7 +72,7 @@ def record(
 
 
 def _record(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], static: frozenset[str],
+    fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], static: frozenset[str],
     constants: Mapping[int, str], recorder: Recorder,
 ) -> Recording:  # fmt: skip
     trace = ShadowTrace(recorder, constants)
@@ -105,7 +105,7 @@ def _record(
     return Recording(problems, nan, text, complete, note)
 
 
-def _counted(trace: ShadowTrace, value: Any) -> Any:
+def _counted(trace: ShadowTrace, value: object) -> Any:
     """A plain number as the loop would trace it; anything else as it is."""
     if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)) and _traceable(value):
         return trace.stage_value(value)
@@ -130,11 +130,11 @@ def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tu
 
 
 def _shadowed(
-    trace: ShadowTrace, fn: Callable[..., Any], args: Any, kwargs: Any, static: frozenset[str]
+    trace: ShadowTrace, fn: Callable[..., object], args: object, kwargs: object, static: frozenset[str]
 ) -> tuple[Any, Any]:
     """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
 
-    def wrap(name: str, value: Any) -> Any:
+    def wrap(name: str, value: object) -> Any:
         root = name.split("[")[0].split(".")[0]
         if name in static or root in static or not _traceable(value):
             return value
@@ -143,7 +143,7 @@ def _shadowed(
     return map_leaves(fn, args, kwargs, wrap)
 
 
-def _traceable(value: Any) -> bool:
+def _traceable(value: object) -> bool:
     if is_array(value):
         return not compat.is_tracer(value)
     return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
@@ -162,10 +162,10 @@ def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
     def asks_bool(x: Any) -> Any:
         return x if x > 0 else -x
 
-    def asks_index(x: Any) -> Any:
+    def asks_index(x: object) -> Any:
         return [0, 1, 2][jnp.int32(x)]
 
-    def asks_in_grad(x: Any) -> Any:
+    def asks_in_grad(x: object) -> Any:
         return jax.grad(lambda v: v * v if v > 0 else v)(x)
 
     def asks_in_vmap(x: Any) -> Any:
@@ -179,7 +179,7 @@ def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
     ]
 
 
-def _found(fn: Callable[..., Any], ops: set[str]) -> bool:
+def _found(fn: Callable[..., object], ops: set[str]) -> bool:
     # The tests are code of this package, which is no user file: count the questions as they come.
     asked: list[str] = []
     recorder = _Listening(asked)
@@ -198,6 +198,6 @@ class _Listening(Recorder):
         super().__init__({}, 5.0, inside=False)
         self.asked = asked
 
-    def add(self, op: Any, leaves: Any, value: Any, frame: Any, context: str = "") -> None:
+    def add(self, op: Any, leaves: Any, value: object, frame: object, context: str = "") -> None:
         if "x" in leaves:
             self.asked.append(op)

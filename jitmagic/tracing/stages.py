@@ -26,11 +26,11 @@ class Counts:
 
     events: list[tuple[str, str, float]] = field(default_factory=list)
 
-    def traces(self, fn: Callable[..., Any] | str) -> int:
+    def traces(self, fn: Callable[..., object] | str) -> int:
         """How often jax traced a function of this name."""
         return self._count(TRACE, fn)
 
-    def compiles(self, fn: Callable[..., Any] | str) -> int:
+    def compiles(self, fn: Callable[..., object] | str) -> int:
         """How often the backend compiled a function of this name."""
         return self._count(COMPILE, fn)
 
@@ -39,7 +39,7 @@ class Counts:
         if event in (TRACE, COMPILE):
             self.events.append((event, name, seconds))
 
-    def _count(self, stage: str, fn: Callable[..., Any] | str) -> int:
+    def _count(self, stage: str, fn: Callable[..., object] | str) -> int:
         name = fn if isinstance(fn, str) else getattr(fn, "__name__", "")
         names = (name, f"jit({name})", f"jit_{name}")
         return sum(s == stage and n in names for s, n, _ in self.events)
@@ -111,7 +111,7 @@ def run_stages(
     kwargs: dict[str, Any],
     *,
     compile: bool = True,
-    progress: Callable[[str], AbstractContextManager[Any]] | None = None,
+    progress: Callable[[str], AbstractContextManager[object]] | None = None,
 ) -> Staged:
     """Trace, lower and compile; jax keeps the result, so the call that follows compiles nothing.
 
@@ -120,7 +120,7 @@ def run_stages(
     """
     seconds: list[float] = []
 
-    def stage(name: str, step: Callable[[], Any]) -> Any:
+    def stage(name: str, step: Callable[[], object]) -> Any:
         with progress(name) if progress is not None else nullcontext():
             start = time.perf_counter()
             result = step()
@@ -156,7 +156,7 @@ def _unfinished(name: str) -> bool:
     return name in _pending and not _pending[name].is_set()
 
 
-def _interruptibly(name: str, compile: Callable[[], Any]) -> Any:
+def _interruptibly(name: str, compile: Callable[[], object]) -> Any:
     """The compiled program, made in a thread of its own so that an interrupt ends the wait at once.
 
     XLA cannot be stopped: the thread goes on, and a later call waits for it and takes what it made."""
@@ -220,13 +220,13 @@ def served() -> Iterator[list[bool]]:
             answers.clear()
 
 
-def equation_count(closed: Any) -> int:
+def equation_count(closed: object) -> int:
     """Equations of a traced program, those of inner programs included."""
     eqns = compat.jaxpr_of(closed).eqns
     return sum(1 + sum(equation_count(inner) for inner in compat.subjaxprs(e)) for e in eqns)
 
 
-def used_inputs(closed: Any) -> list[bool]:
+def used_inputs(closed: object) -> list[bool]:
     """For each input of a traced program, whether an equation reads it. A result that only hands it on does not."""
     program = compat.jaxpr_of(closed)
     read = {id(v) for e in program.eqns for v in e.invars}

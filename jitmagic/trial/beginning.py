@@ -27,7 +27,7 @@ class Beginning:
     """What a cell can reach, as it was before the cell; later cells add what they reach. Holds references, so it goes
     when the next cell of its kind begins."""
 
-    def __init__(self, namespace: dict[str, Any], tree: ast.Module) -> None:
+    def __init__(self, namespace: dict[str, object], tree: ast.Module) -> None:
         self.namespace = namespace
         self.names: dict[str, Any] = {}
         """What the names stood for that the cells to be run again bind."""
@@ -89,7 +89,7 @@ class Beginning:
                         self.namespace[name] = value
 
 
-def _bind(namespace: dict[str, Any], name: str, value: Any) -> None:
+def _bind(namespace: dict[str, object], name: str, value: object) -> None:
     if value is MISSING:
         namespace.pop(name, None)
     else:
@@ -102,7 +102,7 @@ def jax_settings() -> dict[str, Any]:
     return dict(jax.config.values) if jax is not None else {}
 
 
-def set_jax(settings: Mapping[str, Any]) -> None:
+def set_jax(settings: Mapping[str, object]) -> None:
     """Put jax's settings back that are others now."""
     now = jax_settings()
     for name, value in settings.items():
@@ -116,7 +116,7 @@ def bound_anywhere(tree: ast.Module) -> set[str]:
     return top_level_names(tree) | shared
 
 
-def as_function(tree: ast.Module, namespace: Mapping[str, Any]) -> types.FunctionType:
+def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.FunctionType:
     """The cell as one function without arguments, never called, so that one can ask what it reaches."""
     body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)] or [ast.Pass()]
     waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))

@@ -70,14 +70,14 @@ class Again:
                 value = getattr(value, name, value)
         return self.value(value)
 
-    def value(self, value: Any) -> bool:
+    def value(self, value: object) -> bool:
         """To call it, or a method of it, leaves nothing behind that is not put back."""
         if id(value) not in self.known:
             self.known[id(value)] = True  # while it is looked at, for functions that call each other
             self.known[id(value)] = self._judged(value)
         return self.known[id(value)]
 
-    def _judged(self, value: Any) -> bool:
+    def _judged(self, value: object) -> bool:
         _, function = unwrap(value)
         if isinstance(function, types.FunctionType) and is_user_file(function.__code__.co_filename):
             return self._code(function.__code__, function.__globals__)
@@ -91,7 +91,7 @@ class Again:
             return False
         return module.partition(".")[0] in (*HARMLESS, "builtins")
 
-    def _code(self, code: types.CodeType, names: Mapping[str, Any]) -> bool:
+    def _code(self, code: types.CodeType, names: Mapping[str, object]) -> bool:
         """The function names nothing that leaves anything behind."""
         if _NEVER & set(code.co_names):
             return False

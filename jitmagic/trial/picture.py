@@ -64,7 +64,7 @@ class Painter:
         self.tracers = 0
         """How many traced values were met."""
 
-    def draw(self, value: Any) -> Node:
+    def draw(self, value: object) -> Node:
         """The picture of a value."""
         if type(value) in (bool, int, float, complex):
             return Node("number", type(value).__name__, value)
@@ -81,7 +81,7 @@ class Painter:
                 node.kind, node.parts = "opaque", {}
         return node
 
-    def names(self, namespace: Mapping[str, Any]) -> dict[str, Node]:
+    def names(self, namespace: Mapping[str, object]) -> dict[str, Node]:
         """Pictures of what the names of a notebook stand for, and of the random states that no name holds."""
         drawn = {
             k: self.draw(v) for k, v in list(namespace.items()) if not k.startswith("_") and k not in _SHELL
@@ -198,22 +198,22 @@ def _random_state(value: Any) -> Any:
     return value.get_state()[1:3] if value is np.random else None
 
 
-def _is_empty_memo(name: str, value: Any) -> bool:
+def _is_empty_memo(name: str, value: object) -> bool:
     """A place where a framework may keep something later, at the first call say."""
     empty = is_a(value, dict | list | set | collections.deque) and not value
     return name.startswith("_") and (value is None or empty)
 
 
-def _is_slot(value: Any) -> bool:
+def _is_slot(value: object) -> bool:
     return is_a(value, types.MemberDescriptorType | types.GetSetDescriptorType)
 
 
-def _is_library(value: Any) -> bool:
+def _is_library(value: object) -> bool:
     known = (dict, list, tuple, set, frozenset, collections.deque)
     return not is_a(value, known) and not values.is_walkable(value)
 
 
-def _wrapped(value: Any) -> Any:
+def _wrapped(value: object) -> Any:
     """The user's function in what a library, or a watch of ours, has put around it."""
     inner = (values.own_dict(value) or {}).get("__wrapped__")
     if inner is None and callable(value) and not is_a(value, type):
@@ -221,13 +221,13 @@ def _wrapped(value: Any) -> Any:
     return inner
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     return (
         repr(key) if is_a(key, str | int | float | bool | tuple | bytes) or key is None else _type_name(key)
     )
 
 
-def _type_name(value: Any) -> str:
+def _type_name(value: object) -> str:
     cls = type(value)
     return f"{values.module_of(cls)}.{cls.__qualname__}".removeprefix("builtins.").removeprefix("__main__.")
 
@@ -312,7 +312,7 @@ class Differences:
         self.gaps.append(Gap(path, before, after, structure))
 
 
-def _plain(value: Any) -> np.ndarray:
+def _plain(value: object) -> np.ndarray:
     array = np.asarray(value)
     known = array.dtype.kind in "biufcSU" and array.dtype.name in np.sctypeDict
     return array if known else array.astype(np.float32)
@@ -331,7 +331,7 @@ def _first_apart(x: np.ndarray, y: np.ndarray, dtypes: set[str]) -> tuple[int, .
     return tuple(int(i) for i in np.argwhere(wrong)[0])
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, np.number) and not np.iscomplexobj(value) else str(value)
 
 

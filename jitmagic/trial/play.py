@@ -8,7 +8,6 @@ import itertools
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
@@ -50,9 +49,9 @@ def play(
     *,
     first: Callable[[], None] = lambda: None,
     bound: Callable[[Sequence[str]], None] = lambda names: None,
-    last: Callable[[], Iterable[Any]] = tuple,
-    around: contextlib.AbstractContextManager[Any] | None = None,
-    more: Mapping[str, Any] | None = None,
+    last: Callable[[], Iterable[object]] = tuple,
+    around: contextlib.AbstractContextManager[object] | None = None,
+    more: Mapping[str, object] | None = None,
     lines_above: int = 1,
 ) -> Ran:
     """Run the cell from where it began, then the later ones; nothing of it is seen afterwards.
@@ -91,7 +90,7 @@ def _program(source: str, file: str, lines_above: int) -> ast.Module:
 def _run(
     tree: ast.Module,
     file: str,
-    namespace: dict[str, Any],
+    namespace: dict[str, object],
     ran: Ran,
     painter: Painter,
     bound: Callable[..., None],

@@ -47,16 +47,16 @@ def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: An
     return mapped
 
 
-def on_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
+def on_numpy(fn: Callable[..., object]) -> Callable[..., Any]:
     """The function on copies of its arrays in NumPy, which may be written into."""
 
     @functools.wraps(fn)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: object) -> Any:
         return fn(*jax.tree.map(_plain, args), **jax.tree.map(_plain, kwargs))
 
     return called
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
     return np.array(value) if isinstance(value, jax.Array) and not is_key else value

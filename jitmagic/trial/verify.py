@@ -74,7 +74,7 @@ class Reruns(Protocol):
     def given(self) -> Iterator[Any]:
         """Objects from before that the calls are given."""
 
-    def observe(self, cell: str, names: dict[str, Any]) -> None:
+    def observe(self, cell: str, names: dict[str, object]) -> None:
         """A plain run of a form of the cell that calls these names on its way. Raises OutOfTime."""
 
 

@@ -38,7 +38,7 @@ class plainly:  # noqa: N801  used as a function; a generator would touch the us
 
 
 @contextlib.contextmanager
-def recording(checkers: Container[Any]) -> Iterator[None]:
+def recording(checkers: Container[object]) -> Iterator[None]:
     """While this holds, only these (and those that come into the collection) note what is called in this thread."""
     before, STATE.recorded = STATE.recorded, checkers
     try:

@@ -65,7 +65,7 @@ class TypedCall:
 class StagedFunction:
     """A function of named arguments taken through the stages, as far as the settings allow."""
 
-    def __init__(self, subject: Subject, fn: Callable[[Values], Any], types: Values) -> None:
+    def __init__(self, subject: Subject, fn: Callable[[Values], object], types: Values) -> None:
         start = time.perf_counter()
         self.traced = jax.jit(_anonymous(fn)).trace(types)
         stages = report.Stages(trace_s=time.perf_counter() - start)
@@ -84,7 +84,7 @@ class StagedFunction:
         return report.WhatIf(kind, title, stages=self.stages, cost=self.cost, plain=base, **more)
 
 
-def _anonymous(fn: Callable[[Values], Any]) -> Callable[[Values], Any]:
+def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], Any]:
     # a name of its own, so that counts of the user's function stay exact
     def what_if(values: Values) -> Any:
         return fn(values)
@@ -124,11 +124,11 @@ def _leading(values: Values) -> int | None:
     return found if found and found > 1 else None
 
 
-def _with_axis(types: Any, size: int) -> Any:
+def _with_axis(types: object, size: int) -> Any:
     return jax.tree.map(lambda t: like((size, *t.shape), t), types)
 
 
-def is_arrays(value: Any) -> bool:
+def is_arrays(value: object) -> bool:
     """All leaves are arrays or numbers that jax takes as arguments."""
     leaves = jax.tree.leaves(value)
     kinds = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -137,10 +137,10 @@ def is_arrays(value: Any) -> bool:
     )
 
 
-def types_of(value: Any) -> Any:
+def types_of(value: object) -> Any:
     """The arrays of a pytree as types."""
 
-    def of(leaf: Any) -> Any:
+    def of(leaf: object) -> Any:
         aval = jax.typeof(leaf)
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
 
