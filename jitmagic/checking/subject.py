@@ -141,7 +141,7 @@ class Subject:
             return self.compiled.of(args[0])
         return self.compiled
 
-    def with_inputs(self, paths: Sequence[str]) -> Any:
+    def with_inputs(self, paths: Sequence[str]) -> object:
         """The function compiled with these variables as inputs besides; None where it is no plain function."""
         fn = self.fn
         if not isinstance(fn, types.FunctionType) or "." in self.name:

@@ -58,7 +58,7 @@ def compare(
     return tuple(found[i] for i in sorted(found))
 
 
-def _without_functions(value: Any) -> Any:
+def _without_functions(value: Any) -> object:
     """A result with what a `Partial` passes in its place: its function, where it is made at each call, is another
     object each time. Its name and instructions are kept."""
 

@@ -187,7 +187,7 @@ def _matrix(eqn: Any) -> tuple[float, int, int]:
     return math.prod(batch) * _complex(eqn.invars[0]), max(rows, columns), min(rows, columns)
 
 
-def _dense(terms: Callable[[int, int], float]) -> Callable[[Any], float]:
+def _dense(terms: Callable[[int, int], float]) -> Callable[[object], float]:
     """A formula in the longer and the shorter side of a matrix, for all matrices of a batch."""
 
     def of(eqn: object) -> float:

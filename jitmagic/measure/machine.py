@@ -64,11 +64,11 @@ def _bandwidth(device: object, length: int, turns: int) -> float:
     return 2 * 4 * length * turns / best_of(run, times=5)
 
 
-def _peak_arithmetic(a: Any) -> Any:
+def _peak_arithmetic(a: Any) -> object:
     return a @ a
 
 
-def _peak_bandwidth(a: Any) -> Any:
+def _peak_bandwidth(a: Any) -> object:
     return a + 1
 
 
@@ -100,7 +100,7 @@ def dispatch_s() -> float:
     return best_of(batch, times=5) / 200
 
 
-def _nothing(x: Any) -> Any:
+def _nothing(x: Any) -> object:
     return x + 1
 
 

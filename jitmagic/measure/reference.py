@@ -33,7 +33,7 @@ class CannotEvaluate(Exception):
     """The program cannot be run operation by operation: it has side effects, or it takes too long."""
 
 
-def mended(closed_jaxpr: object, flat_args: Sequence[object]) -> list[Any]:
+def mended(closed_jaxpr: object, flat_args: Sequence[object]) -> list[object]:
     """Leaves of the result of the program compiled with REMEDY; raises where the compiler has no such option,
     CannotEvaluate where a second run would be seen outside."""
     if getattr(closed_jaxpr, "effects", None):

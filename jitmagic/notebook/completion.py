@@ -18,7 +18,7 @@ _OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
 _OF_PATH = ("-d", "--dyn")
 
 
-def matcher(magics: object) -> Any:
+def matcher(magics: object) -> object:
     """A matcher for IPython's completer that knows the magic lines."""
 
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
@@ -144,11 +144,11 @@ def _described(path: str, ns: dict[str, object]) -> str:
     return "variable" if value is None else type(value).__name__
 
 
-def _attributes(value: object) -> dict[str, Any]:
+def _attributes(value: object) -> dict[str, object]:
     return dict(getattr(value, "__dict__", {})) if not isinstance(value, type) else {}
 
 
-def _keys(value: Any) -> list[Any]:
+def _keys(value: Any) -> list[object]:
     if type(value) is dict:
         return [k for k in value if type(k) in (str, int)][:100]
     return list(range(min(len(value), 100))) if type(value) in (list, tuple) else []

@@ -217,7 +217,7 @@ def _locals(code: types.CodeType) -> Iterator[str]:
             yield from _locals(constant)
 
 
-def _attribute(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> object:
     """An attribute by look-ups that run no code of the user's."""
     if value is MISSING:
         return MISSING

@@ -78,7 +78,7 @@ def _seen_by_the_caller(call: CallInView) -> Iterator[str]:
         )
 
 
-def _dynamic_leaves(call: CallInView) -> list[tuple[str, Any]]:
+def _dynamic_leaves(call: CallInView) -> list[tuple[str, object]]:
     return [(path, v) for path, v in named_leaves(call.fn, *call.plain) if root(path) not in call.static]
 
 

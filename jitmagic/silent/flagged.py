@@ -120,7 +120,7 @@ class _Marking(Evaluator):
         return eqn.primitive.name not in MOVES and not self.inside and id(eqn) in self.leaving
 
 
-def _leaving(body: Any) -> list[Any]:
+def _leaving(body: Any) -> list[object]:
     """Equations of a program whose results are used by another expression of the user's, or are results of it."""
     place = {id(eqn): (user_frames(eqn)[:1] or None, is_backward(eqn)) for eqn in body.eqns}
     users: dict[Any, set[Any]] = {}

@@ -22,7 +22,7 @@ _LARGEST = 10_000_000
 _REGISTER = ("register_pytree_node", "register_pytree_with_keys", "register_dataclass", "register_static")
 
 
-def one_level(value: object) -> tuple[list[Any], Any] | None:
+def one_level(value: object) -> tuple[list[object], object] | None:
     """Children and auxiliary data of a node of a pytree; None for a leaf."""
     level = jax.tree_util.default_registry.flatten_one_level(value)
     return None if level is None else (list(level[0]), level[1])
@@ -86,7 +86,7 @@ def dropped_children(obj: object, before: Mapping[str, object]) -> tuple[str, ..
     return tuple(name for name, other in put.items() if name not in after or not _same(other, after[name]))
 
 
-def _another(value: object) -> Any:
+def _another(value: object) -> object:
     """A value of the same type and shape with other numbers; the value itself where there is no such thing."""
     if isinstance(value, bool) or not isinstance(
         value, jax.Array | np.ndarray | np.generic | int | float | complex
@@ -141,7 +141,7 @@ def _same(a: Any, b: Any) -> bool:
         return True
 
 
-def _within(value: object, depth: int = 4) -> Iterator[Any]:
+def _within(value: object, depth: int = 4) -> Iterator[object]:
     """Arrays in nested tuples, lists, dicts and fields of auxiliary data."""
     if isinstance(value, jax.Array | np.ndarray):
         yield value

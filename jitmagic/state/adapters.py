@@ -111,7 +111,7 @@ def is_stateful_class(cls: type) -> bool:
     return any(module_of(c).split(".")[0] in ("brainpy", "brainstate") for c in mro(cls))
 
 
-def default_random_states() -> Iterator[tuple[str, Any]]:
+def default_random_states() -> Iterator[tuple[str, object]]:
     """The random states that functions of imported frameworks draw from where they are given none, by path."""
     seen: set[int] = set()
     for name in ("brainpy.math.random", "brainstate.random"):
@@ -121,7 +121,7 @@ def default_random_states() -> Iterator[tuple[str, Any]]:
             yield f"{name}.DEFAULT", state
 
 
-def default_random_state(module: object) -> Any:
+def default_random_state(module: object) -> object:
     """The random state that the functions of a framework's `random` module draw from, or None."""
     if not is_framework(module):
         return None
@@ -129,7 +129,7 @@ def default_random_state(module: object) -> Any:
     return state if state is not None and is_variable(state) else None
 
 
-def random_state_of(function: object) -> tuple[str, Any] | None:
+def random_state_of(function: object) -> tuple[str, object] | None:
     """Path and random state that a function of a framework's `random` module draws from."""
     home = str(getattr(function, "__module__", "")).partition("._")[0]
     state = default_random_state(sys.modules.get(home))

@@ -38,7 +38,7 @@ def _others() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t is not threading.current_thread()]
 
 
-def _begins(thread: threading.Thread) -> Iterator[Any]:
+def _begins(thread: threading.Thread) -> Iterator[object]:
     """What a thread will call, and what the functions of the user's that it is in know by a name."""
     yield from (
         v
@@ -58,14 +58,14 @@ def _is_users(function: object) -> bool:
     return code is not None and values.is_user_file(code.co_filename)
 
 
-def _named(code: types.CodeType, namespace: dict[str, object]) -> Iterator[Any]:
+def _named(code: types.CodeType, namespace: dict[str, object]) -> Iterator[object]:
     yield from (namespace[n] for n in code.co_names if n in namespace)
     for inner in code.co_consts:
         if is_a(inner, types.CodeType):
             yield from _named(inner, namespace)
 
 
-def _next(value: Any) -> Iterator[Any]:
+def _next(value: Any) -> Iterator[object]:
     if is_a(value, types.FunctionType):
         if _is_users(value):
             yield from values.cell_values(value)

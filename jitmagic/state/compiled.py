@@ -98,7 +98,7 @@ def compile_function(
     return Stateful(subject, dyn_vars, options, warn=warn, lifts=lifts).call
 
 
-def _as_jax_does(subject: Inspected, options: JitOptions) -> Any:
+def _as_jax_does(subject: Inspected, options: JitOptions) -> object:
     """jax's own compiled function, of which a notebook is told what it holds as constants."""
     fn, note = made.noting(subject)
     return made.remember(options.jit(fn), note)

@@ -47,7 +47,7 @@ def put_items(holder: dict[object, object], wanted: dict[object, object]) -> Non
             dict.__setitem__(holder, key, dict.pop(holder, key))
 
 
-def sequence_of(holder: list[object] | collections.deque[object]) -> list[Any]:
+def sequence_of(holder: list[object] | collections.deque[object]) -> list[object]:
     """The items of a list or deque."""
     return list.copy(holder) if is_a(holder, list) else list(collections.deque.__iter__(holder))  # type: ignore[arg-type]
 
@@ -78,7 +78,7 @@ def put_members(holder: set[object], wanted: set[object]) -> None:
         set.add(holder, value)
 
 
-def without(now: list[object], old: list[object], wrong: Callable[[object], bool]) -> list[Any]:
+def without(now: list[object], old: list[object], wrong: Callable[[object], bool]) -> list[object]:
     """The items of now, where what is new and wrong is as it was, or left out where there was none."""
     kept = []
     for i, value in enumerate(now):

@@ -147,7 +147,7 @@ def _read_from(item: object, reach: Reach, subject: Inspected) -> Place:
     )
 
 
-def flatten(dyn_vars: Any) -> Iterator[Any]:
+def flatten(dyn_vars: Any) -> Iterator[object]:
     """The leaves of a nested list, tuple or dict of dynamic variables."""
     if type(dyn_vars) in (list, tuple, set, frozenset):
         for v in dyn_vars:

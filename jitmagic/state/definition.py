@@ -27,7 +27,7 @@ def source_file(fn: Callable[..., object]) -> str:
     return str(getattr(getattr(_with_code(fn), "__code__", None), "co_filename", ""))
 
 
-def _with_code(fn: Any) -> Any:
+def _with_code(fn: Any) -> object:
     """The function, or for an object that can be called its class's `__call__` where the user wrote that."""
     inner = inspect.unwrap(fn)
     called = None if hasattr(inner, "__code__") else unwrap(inner)[1]
@@ -70,7 +70,7 @@ def _codes(code: object) -> Iterator[types.CodeType]:
             yield from _codes(constant)
 
 
-def _module(value: object) -> Any:
+def _module(value: object) -> object:
     return getattr(value, "__module__", None) or type(value).__module__
 
 

@@ -206,7 +206,7 @@ class Numpy(Entry):
         self.array[...] = copy
 
 
-def _items(array: np.ndarray) -> Iterator[Any]:
+def _items(array: np.ndarray) -> Iterator[object]:
     """The objects that an array of objects, or of records with some, refers to."""
     for item in array.reshape(-1).tolist():
         yield from item if array.dtype.names else (item,)
@@ -275,7 +275,7 @@ def suspended(generator: types.GeneratorType[Any, Any, Any], place: Place) -> Ke
     return Kept(generator, place.path, origin_of(place), _stands_at, lambda generator, old: None)
 
 
-def _stands_at(generator: types.GeneratorType[Any, Any, Any]) -> Any:
+def _stands_at(generator: types.GeneratorType[Any, Any, Any]) -> object:
     frame = generator.gi_frame
     return None if frame is None else (frame.f_lasti, [id(v) for v in frame.f_locals.values()])
 
@@ -320,7 +320,7 @@ class Cache(Entry):
         self.original = self.cached = cached
         self.place, self.path, self.old = place, place.path, cached.cache_info()
 
-    def _held(self) -> list[Any]:
+    def _held(self) -> list[object]:
         own = values.own_dict(self.cached)
         parts = [v for v in gc.get_referents(self.cached) if v is not own and not is_a(v, Function | type)]
         return [v for part in parts for v in (_linked(part) if type(part) is dict else [part])]
@@ -348,7 +348,7 @@ class Cache(Entry):
         self.cached, self.old = fresh, fresh.cache_info()
 
 
-def _linked(memory: dict[Any, Any]) -> list[Any]:
+def _linked(memory: dict[Any, Any]) -> list[object]:
     # With a maximum size the values are link objects, which refer to key and result.
     return [v for link in list(memory.values()) for v in (link, *gc.get_referents(link))]
 
@@ -415,14 +415,14 @@ def is_special(name: Any) -> bool:
     return not isinstance(name, str) or name.startswith("__") or name in ("_abc_impl",)
 
 
-def _repr_of(iterator: Any) -> Any:
+def _repr_of(iterator: Any) -> object:
     # Without a position, two iterators stand at the same place where they spell the same.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return repr(iterator) if type(iterator).__name__ in ("count", "repeat") else _reduced(iterator)
 
 
-def _reduced(iterator: Any) -> Any:
+def _reduced(iterator: Any) -> object:
     try:
         reduced = iterator.__reduce__()
     except Exception:

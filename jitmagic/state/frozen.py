@@ -233,7 +233,7 @@ def _reference(value: object) -> Any:
     return value
 
 
-def _contents(value: Any) -> Any:
+def _contents(value: Any) -> object:
     if is_a(value, np.ndarray):
         return sample(value) if value.nbytes > _SMALL else None
     if type(value) in _CONTAINERS:
@@ -243,7 +243,7 @@ def _contents(value: Any) -> Any:
     return None
 
 
-def _items(value: Any) -> tuple[Any, ...]:
+def _items(value: Any) -> tuple[object, ...]:
     """The items of a plain container; of a long list or tuple a few thousand and its length."""
     if type(value) not in (list, tuple) or len(value) <= _LONG:
         return tuple(value)
@@ -274,14 +274,14 @@ def _same_arrays(old: Any, now: Any) -> bool:
         return False
 
 
-def _code_key(code: types.CodeType) -> Any:
+def _code_key(code: types.CodeType) -> object:
     consts = tuple(
         _code_key(c) if is_a(c, types.CodeType) else (type(c).__name__, repr(c)) for c in code.co_consts
     )
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, consts
 
 
-def _identity(value: Any, depth: int = 0) -> Any:
+def _identity(value: Any, depth: int = 0) -> object:
     """What tells a value from others; functions by code, defaults and closure, wherever they stand, and tuples
     by their items, down to `depth`."""
     if type(value) in values.SCALARS:

@@ -156,7 +156,7 @@ def _enclosing_jit() -> Any:
     return None
 
 
-def _ours_around(frame: Any) -> Any:
+def _ours_around(frame: Any) -> object:
     """A stateful function being traced around a plain jax.jit: it can be made to know the variables."""
     while frame is not None:
         if _is_ours(frame.f_code):

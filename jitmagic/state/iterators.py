@@ -48,7 +48,7 @@ def among(value: object, depth: int = 3) -> bool:
     return hasattr(type(value), "__next__")
 
 
-def copied(iterator: object, memo: dict[int, object] | None = None) -> Any:
+def copied(iterator: object, memo: dict[int, object] | None = None) -> object:
     """An iterator that goes on from the same point by itself, or None where Python cannot make one.
 
     Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from; `memo` has the
@@ -78,7 +78,7 @@ def _copied(value: object, memo: dict[int, object]) -> Any:
     return memo[id(value)]
 
 
-def _made_anew(iterator: Any, memo: dict[int, Any]) -> Any:
+def _made_anew(iterator: Any, memo: dict[int, Any]) -> object:
     if is_a(iterator, _INDEPENDENT):
         return copy.copy(iterator)
     if not is_a(iterator, _COMPOSITE):

@@ -35,7 +35,7 @@ class _StandIn:
     def _add(self, item: object) -> None:
         self.noted.append(item)
 
-    def _add_all(self, items: Iterable[object]) -> Any:
+    def _add_all(self, items: Iterable[object]) -> object:
         self.noted.extend(items)
         return self
 

@@ -54,7 +54,7 @@ def forget() -> None:
     _noting.clear()
 
 
-def noting(subject: Inspected) -> tuple[Callable[..., Any], Made]:
+def noting(subject: Inspected) -> tuple[Callable[..., object], Made]:
     """The function, which has what it reads noted wherever jax traces it: one for each, as jax shares its programs."""
     fn = subject.fn
     for known_as, known_one in list(_noting.items()):

@@ -70,7 +70,7 @@ def _step(node: ast.AST, text: str) -> Step:
     raise PathError(f"`{text}` is {kind}, not a path; write a name like w, l.w or params['w']")
 
 
-def literal(node: ast.AST) -> Any:
+def literal(node: ast.AST) -> object:
     """The hashable literal key that a subscript's slice spells, or MISSING."""
     try:
         key = ast.literal_eval(node)  # type: ignore[arg-type]

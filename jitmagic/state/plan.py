@@ -197,7 +197,7 @@ def build(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) ->
     )
 
 
-def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) -> Any:
+def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) -> object:
     if id(recipe) in memo:
         return memo[id(recipe)]
     if recipe.fresh:
@@ -212,7 +212,7 @@ def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) 
     return made
 
 
-def _copy(value: object) -> Any:
+def _copy(value: object) -> object:
     """An object of the same class with the same attributes, made without running the class's own code."""
     cls: Any = type(value)
     if is_a(value, dict | list):

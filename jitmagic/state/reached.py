@@ -193,7 +193,7 @@ def is_random_state(value: object) -> bool:
     return is_a(value, random.Random | np.random.Generator | np.random.RandomState)
 
 
-def _keys(root: Root) -> set[Any] | None:
+def _keys(root: Root) -> set[object] | None:
     """The literal items or attributes that all reads of the root name; None for a read of the whole."""
     reads = [u for u in root.uses if u.action == "read"]
     if any(u.whole_to and not u.steps for u in reads):

@@ -76,7 +76,7 @@ def named_by_holder(path: str, written: object, functions: Iterable[Function]) -
     return tuple(dict.fromkeys((*found, *reads_of(path.partition(".")[0], functions))))
 
 
-def _of_outside(fn: Function, name: str) -> Any:
+def _of_outside(fn: Function, name: str) -> object:
     """The value of a name that is not local to the function, or MISSING."""
     if name in fn.__code__.co_freevars:
         cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]

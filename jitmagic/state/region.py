@@ -134,7 +134,7 @@ def contents(value: Any, keys: frozenset[Key] | None = None) -> dict[Key, Any]:
     return {(kind, key): child for kind, key, child in values.children(value)}
 
 
-def _child(value: object, key: Key) -> Any:
+def _child(value: object, key: Key) -> object:
     if key[0] == "inside":
         adapter = adapter_for(value)
         return adapter.read(value) if adapter else MISSING

@@ -48,7 +48,7 @@ class Survey:
         return self.form, tuple(p.path for p in self.places), tuple(p.path for p in self.logs), held
 
 
-def _kept(value: Any) -> tuple[Any, ...]:
+def _kept(value: Any) -> tuple[object, ...]:
     if values.is_array(value):
         return (Same(value),)
     return type(value), frozenset(value) if values.is_a(value, set) else value

@@ -31,7 +31,7 @@ def taken(
         return {}, tuple(args), dict(kwargs)
     found: dict[Location, Any] = {}
 
-    def without(name: str, value: object) -> Any:
+    def without(name: str, value: object) -> object:
         return value if name in static else replaced(value, (name,), is_object, found)
 
     names = argument_names(parameters, len(args))
@@ -64,7 +64,7 @@ def filled(
     return full, {name: put_in(value, (name,), objects) for name, value in kwargs.items()}
 
 
-def put_in(value: Any, at: Location, objects: Objects) -> Any:
+def put_in(value: Any, at: Location, objects: Objects) -> object:
     """A value with the objects in their places again."""
     if at in objects:
         return objects[at]

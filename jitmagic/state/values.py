@@ -347,7 +347,7 @@ def contains_tracer(value: object, limit: int = 2000) -> bool:
     return False
 
 
-def cell_values(fn: types.FunctionType) -> list[Any]:
+def cell_values(fn: types.FunctionType) -> list[object]:
     """What the filled closure cells of a function hold."""
     return [v for cell in fn.__closure__ or () for v in cell_contents(cell)]
 
@@ -360,7 +360,7 @@ def cell_contents(cell: types.CellType) -> tuple[Any, ...]:
         return ()
 
 
-def _held(value: Any) -> list[Any]:
+def _held(value: Any) -> list[object]:
     if is_a(value, types.FunctionType):
         return [*cell_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     if is_a(value, types.MethodType):

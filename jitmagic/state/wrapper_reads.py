@@ -387,14 +387,14 @@ def plain_items(value: Any) -> bool:
     return get in (dict.__getitem__, list.__getitem__, tuple.__getitem__)
 
 
-def _taken(owner: Calls, wanted: Sequence[Location], args: Any, kwargs: Any) -> Any:
+def _taken(owner: Calls, wanted: Sequence[Location], args: Any, kwargs: Any) -> object:
     objects, args, kwargs = owner.taken(args, kwargs)
     if tuple(objects) != wanted:
         raise LookupError
     return objects.values(), args, kwargs
 
 
-def _raw(value: Any, name: str) -> Any:
+def _raw(value: Any, name: str) -> object:
     found = values.raw_get(value, name)
     if found is paths.MISSING:
         raise AttributeError(name)

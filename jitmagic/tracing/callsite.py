@@ -80,7 +80,7 @@ def values_read(exc: BaseException) -> list[Any]:
     return [look_up(name, namespace) for name in names_in(site, "donated", namespace)]
 
 
-def _site(exc: BaseException) -> tuple[Site, Mapping[str, Any]] | None:
+def _site(exc: BaseException) -> tuple[Site, Mapping[str, object]] | None:
     users = [(f, i) for f, i in frames_of(exc) if is_user_file(f.f_code.co_filename)]
     if not users:
         return None
@@ -89,7 +89,7 @@ def _site(exc: BaseException) -> tuple[Site, Mapping[str, Any]] | None:
     return (site, namespace_of(frame)) if site is not None else None
 
 
-def _declared(node: ast.AST | None) -> dict[str, Any]:
+def _declared(node: ast.AST | None) -> dict[str, object]:
     """Static and donated arguments that a call spells as literals."""
     declared: dict[str, Any] = {}
     for keyword in node.keywords if isinstance(node, ast.Call) else ():

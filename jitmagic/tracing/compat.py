@@ -233,7 +233,7 @@ def checking_leaks() -> Iterator[None]:
         yield
 
 
-def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
+def raw_frames(traceback: Any) -> list[tuple[object, int]]:
     """(code object, instruction offset) of every frame of a jaxlib traceback, innermost first."""
     # Private: the traceback is a jaxlib object; `summarize` of jax.extend gives text without an end column.
     try:
@@ -258,7 +258,7 @@ def current_source_frames() -> list[tuple[Any, int]]:
         return []
 
 
-def primal_of(tracer: object) -> tuple[Any, Any]:
+def primal_of(tracer: object) -> tuple[object, object]:
     """What a tracer of vmap or grad stands on: (inner value, batch axis or None); (None, None) for others.
 
     The attribute names are private: no public way leads from such a tracer to what it wraps.
@@ -271,7 +271,7 @@ def primal_of(tracer: object) -> tuple[Any, Any]:
     return None, None
 
 
-def call_wrapped(fun: Any) -> Callable[..., Any]:
+def call_wrapped(fun: Any) -> Callable[..., object]:
     """The callable of a function handed to a custom rule: jax wraps it in a `WrappedFun`, or not."""
     return getattr(fun, "call_wrapped", fun)
 
@@ -320,7 +320,7 @@ _JIT_TRACES = (
 )
 
 
-def trace_call(frame: Any) -> tuple[Any, Any, Any, dict[str, Any]] | None:
+def trace_call(frame: Any) -> tuple[object, object, object, dict[str, object]] | None:
     """(function, options, args, kwargs) of the `jax.jit` trace that ends under `frame`; None where unknown.
 
     Private: the event of a trace tells the name alone, so the frame of jax's that made it is read. Options
@@ -364,7 +364,7 @@ def _answering(answer: Answer) -> Iterator[None]:
     infer, run = pjit._infer_params, pjit._run_python_pjit
     made: dict[tuple[int, int], Any] = {}
 
-    def infer_params(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
+    def infer_params(fun: Any, info: Any, args: Any, kwargs: Any) -> object:
         if sys._getframe(1).f_code.co_name != "cache_miss":  # `lower` and `trace` ask too
             return infer(fun, info, args, kwargs)
         if not _may_be_answered(fun, info):
@@ -375,7 +375,7 @@ def _answering(answer: Answer) -> Iterator[None]:
         out = answer(made[key], fun, args, kwargs)
         return infer(fun, info, args, kwargs) if out is NotImplemented else (_Answered(out), [])
 
-    def run_python_pjit(found: object, flat: object, fun: object, args: object, kwargs: object) -> Any:
+    def run_python_pjit(found: object, flat: object, fun: object, args: object, kwargs: object) -> object:
         if not isinstance(found, _Answered):
             return run(found, flat, fun, args, kwargs)
         return found.out, [], None, [], found, None, None, []
@@ -405,17 +405,17 @@ def _can_answer() -> bool:
     seen: list[Any] = []
     outside = current_trace()
 
-    def answer(jitted: Any, fun: Any, args: Any, kwargs: Any) -> Any:
+    def answer(jitted: Any, fun: Any, args: Any, kwargs: Any) -> object:
         if fun is not double or not is_tracer(args[0]):
             return NotImplemented
         with set_current_trace(outside):
             seen.append(jitted(2.0, **kwargs))
         return "answered"
 
-    def double(x: Any, *, n: int) -> Any:
+    def double(x: Any, *, n: int) -> object:
         return x * n
 
-    def asked(x: object) -> Any:
+    def asked(x: object) -> object:
         seen.append(jitted(x, n=3))
         return x
 
@@ -440,7 +440,7 @@ def started_backend() -> str:
 
 
 @functools.cache
-def virtual_devices(count: int) -> tuple[Any, ...]:
+def virtual_devices(count: int) -> tuple[object, ...]:
     """`count` devices of a CPU client of their own, to compile for; empty where this jaxlib cannot make one.
 
     Private: `jax_num_cpu_devices` works only before the first use of jax, and a notebook asks later. Programs

@@ -52,7 +52,7 @@ def _tester(source: Source, node: ast.AST) -> str:
     return "not" if negated else ""
 
 
-def _tests(parent: Any) -> list[Any]:
+def _tests(parent: Any) -> list[object]:
     if isinstance(parent, ast.comprehension):
         return list(parent.ifs)
     test = parent.guard if isinstance(parent, ast.match_case) else parent.test
@@ -113,7 +113,7 @@ def called_object(node: ast.AST | None, namespace: Mapping[str, object]) -> Any:
     return None if not name or name.startswith(".") else look_up(name, namespace)
 
 
-def _attribute(value: object, name: str) -> Any:
+def _attribute(value: object, name: str) -> object:
     """An attribute by look-up that runs no code of the user's, except through modules."""
     if isinstance(value, types.ModuleType):
         return getattr(value, name, None)

@@ -21,16 +21,16 @@ def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
     lax: Any = jax.lax
     originals = {name: getattr(lax, name) for name in ("fori_loop", "while_loop", "scan")}
 
-    def started(state: object) -> Any:
+    def started(state: object) -> object:
         return jax.tree.map(shadowed, state)
 
-    def fori_loop(lower: object, upper: object, body_fun: Any, init_val: object, **options: object) -> Any:
+    def fori_loop(lower: object, upper: object, body_fun: Any, init_val: object, **options: object) -> object:
         def body(i: Any, state: Any) -> Any:
             return body_fun(shadowed(i), state)
 
         return originals["fori_loop"](lower, upper, body, started(init_val), **options)
 
-    def while_loop(cond_fun: object, body_fun: object, init_val: object) -> Any:
+    def while_loop(cond_fun: object, body_fun: object, init_val: object) -> object:
         return originals["while_loop"](cond_fun, body_fun, started(init_val))
 
     def scan(f: object, init: object, *args: object, **options: object) -> Any:

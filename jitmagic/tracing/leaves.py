@@ -61,7 +61,7 @@ def by_keyword(fn: Callable[..., object], path: str) -> str:
 
 def map_leaves(
     fn: Callable[..., Any], args: Any, kwargs: Any, change: Callable[[str, Any], Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """The same call with each leaf replaced by `change(path, leaf)`."""
     import jax.tree_util as jtu
 

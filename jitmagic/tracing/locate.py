@@ -277,7 +277,7 @@ def _numpy_writes(node: ast.AST | None, namespace: Mapping[str, object]) -> bool
     return writes and numpy and holds_tracer(_plainly(node.args[0], namespace))
 
 
-def _plainly(node: ast.AST, namespace: Mapping[str, object]) -> Any:
+def _plainly(node: ast.AST, namespace: Mapping[str, object]) -> object:
     """The value of a name, or of what an entry is taken from."""
     while isinstance(node, ast.Subscript):
         node = node.value
@@ -303,7 +303,7 @@ def _stores_tracer(
     return any(holds_tracer(namespace.get(name)) for name in inside)
 
 
-def _user_called(node: ast.AST | None, namespace: Mapping[str, object]) -> Any:
+def _user_called(node: ast.AST | None, namespace: Mapping[str, object]) -> object:
     called = called_object(node, namespace)
     inner = getattr(called, "__wrapped__", None)
     code = getattr(inner, "__code__", None)

@@ -241,7 +241,7 @@ def rebuild(
     return positional, {names[p]: given[p] for p in left}
 
 
-def _value_of(arguments: Any, path: str) -> Any:
+def _value_of(arguments: Any, path: str) -> object:
     return next(v for _, p, v in arguments if p == path)
 
 
@@ -257,7 +257,7 @@ def is_jax_type(value: object) -> bool:
     )
 
 
-def _shape(value: object) -> Any:
+def _shape(value: object) -> object:
     """The leaf without its data: weak types stay weak."""
     import jax
     import numpy as np

@@ -134,7 +134,7 @@ def _shadowed(
 ) -> tuple[Any, Any]:
     """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
 
-    def wrap(name: str, value: object) -> Any:
+    def wrap(name: str, value: object) -> object:
         root = name.split("[")[0].split(".")[0]
         if name in static or root in static or not _traceable(value):
             return value
@@ -158,17 +158,17 @@ def available() -> bool:
         return False
 
 
-def _self_tests() -> list[tuple[Callable[..., Any], set[str]]]:
-    def asks_bool(x: Any) -> Any:
+def _self_tests() -> list[tuple[Callable[..., object], set[str]]]:
+    def asks_bool(x: Any) -> object:
         return x if x > 0 else -x
 
-    def asks_index(x: object) -> Any:
+    def asks_index(x: object) -> object:
         return [0, 1, 2][jnp.int32(x)]
 
-    def asks_in_grad(x: object) -> Any:
+    def asks_in_grad(x: object) -> object:
         return jax.grad(lambda v: v * v if v > 0 else v)(x)
 
-    def asks_in_vmap(x: Any) -> Any:
+    def asks_in_vmap(x: Any) -> object:
         return jax.vmap(lambda v: v if v > 0 else -v)(jnp.stack([x, x]))
 
     return [

@@ -63,7 +63,7 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
     def full_lower(self) -> ShadowTracer:
         return self
 
-    def to_concrete_value(self) -> Any:
+    def to_concrete_value(self) -> object:
         return _answer(self.home.recorder, self.val, self.leaves, sys._getframe(1))
 
     def _ask(self, op: Op, convert: Callable[[Any], Any]) -> Any:
@@ -133,7 +133,7 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
 _LEAVES = frozenset((ShadowTracer, bool, int, float, complex, np.ndarray))
 
 
-def _direct(name: str) -> Callable[..., Any]:
+def _direct(name: str) -> Callable[..., object]:
     """An operator that works on the values themselves where nothing else traces."""
     usual = getattr(ShadowTracer, name)
 
@@ -188,7 +188,7 @@ def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameTy
     return np.asarray(value)
 
 
-def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameType | None) -> Any:
+def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameType | None) -> object:
     name = asker.f_code.co_name if asker is not None else ""
     if name in _CONVERSIONS:
         return np.asarray(value)  # the conversion asks again, and is recorded then
@@ -231,10 +231,10 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         name = self.constants.get(id(value))
         return value, frozenset((name,)) if name is not None else frozenset()
 
-    def wrap(self, value: Any, leaves: Leaves) -> Any:
+    def wrap(self, value: Any, leaves: Leaves) -> object:
         return ShadowTracer(self, value, leaves)
 
-    def stage_value(self, value: Any) -> Any:
+    def stage_value(self, value: Any) -> object:
         if isinstance(value, ShadowTracer):
             return value
         raw, leaves = self.unwrap(value)
@@ -245,7 +245,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         """Only this run traces at the moment (no grad or vmap inside it), and no operation has to be seen singly."""
         return not self.recorder.find_nan and compat.current_trace() is self
 
-    def operate(self, name: str, tracer: ShadowTracer, others: tuple[Any, ...]) -> Any:
+    def operate(self, name: str, tracer: ShadowTracer, others: tuple[Any, ...]) -> object:
         """An operator on the values themselves: jax's arrays do it faster than tracers can."""
         self.recorder.tick()
         value, leaves = tracer.val, tracer.leaves
@@ -268,7 +268,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             return NotImplemented
         leaves: Leaves = frozenset()
 
-        def unwrapped(value: Any) -> Any:
+        def unwrapped(value: Any) -> object:
             nonlocal leaves
             raw, own = self.unwrap(value)
             leaves = leaves | own if own else leaves
@@ -295,7 +295,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             self.library[id(code)] = not is_user_file(code.co_filename)
         return self.library[id(code)]
 
-    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> Any:
+    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> object:
         self.recorder.tick()
         if primitive.name in _SILENT:
             return []
@@ -342,17 +342,19 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             if not ours:
                 self.recorder.sources.pop()
 
-    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any, /) -> Any:
+    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any, /) -> object:
         with compat.set_current_trace(self):
             return compat.call_wrapped(fun)(*tracers)
 
-    def process_custom_jvp_call(self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **_: Any) -> Any:
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **_: Any
+    ) -> object:
         with compat.set_current_trace(self):
             return compat.call_wrapped(fun)(*tracers)
 
     def process_custom_vjp_call(
         self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, **_: Any
-    ) -> Any:
+    ) -> object:
         with compat.set_current_trace(self):
             return compat.call_wrapped(fun)(*tracers)
 
@@ -360,7 +362,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
 # --- tracers of vmap and grad that stand on ours ----------------------------------------------------------
 
 
-def standing_on(tracer: Any) -> tuple[Any, Leaves, Recorder] | None:
+def standing_on(tracer: Any) -> tuple[object, Leaves, Recorder] | None:
     """(value, leaves, recorder) of a tracer that stands on a shadow, lane 0 of a vmap; None for others."""
     if isinstance(tracer, ShadowTracer):
         return tracer.val, tracer.leaves, tracer.home.recorder
@@ -383,11 +385,11 @@ def answering_tracers() -> Iterator[None]:
     names = ("to_concrete_value", "__float__", "__complex__", "__array__", "tolist")
     saved = {name: kind.__dict__[name] for name in names if name in kind.__dict__}
 
-    def to_concrete_value(self: Any) -> Any:
+    def to_concrete_value(self: Any) -> object:
         base = standing_on(self)
         return None if base is None else _answer(base[2], base[0], base[1], sys._getframe(1))
 
-    def asking(name: str, op: Op, convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    def asking(name: str, op: Op, convert: Callable[[Any], Any]) -> Callable[..., object]:
         original = saved[name]
 
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -60,7 +60,7 @@ class Beginning:
         return ""
 
     @contextlib.contextmanager
-    def rewound(self) -> Iterator[dict[str, Any]]:
+    def rewound(self) -> Iterator[dict[str, object]]:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
         now_bound, now_set = dict(self.namespace), jax_settings()
         now = [s.again() for s in self.snapshots]
@@ -96,7 +96,7 @@ def _bind(namespace: dict[str, object], name: str, value: object) -> None:
         namespace[name] = value
 
 
-def jax_settings() -> dict[str, Any]:
+def jax_settings() -> dict[str, object]:
     """What jax is set to, where it is loaded."""
     jax = sys.modules.get("jax")
     return dict(jax.config.values) if jax is not None else {}

@@ -110,7 +110,7 @@ _METHODS = frozenset(n for k in _VALUES for n in dir(k)) | frozenset(
 )
 
 
-def _methods(kind: type) -> list[Any]:
+def _methods(kind: type) -> list[object]:
     found = [v for k in kind.__mro__ if k.__module__ == "__main__" for v in vars(k).values()]
     found = [getattr(v, "__func__", getattr(v, "fget", None) or v) for v in found]
     return [v for v in found if isinstance(inspect.unwrap(v), _FUNCTIONS)]

@@ -188,7 +188,7 @@ _MAPS = (dict, collections.OrderedDict, collections.Counter, collections.default
 _SHELL = frozenset(("In", "Out", "get_ipython", "exit", "quit", "open"))
 
 
-def _random_state(value: Any) -> Any:
+def _random_state(value: Any) -> object:
     if is_a(value, np.random.Generator):
         return value.bit_generator.state
     if is_a(value, np.random.RandomState):

@@ -28,7 +28,7 @@ def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: An
     if out_axes != 0 or not (in_axes == 0 or isinstance(in_axes, tuple | list)):
         return original(fun, in_axes, out_axes, **options)
 
-    def mapped(*args: Any) -> Any:
+    def mapped(*args: Any) -> object:
         axes = [0] * len(args) if in_axes == 0 else list(in_axes)
         sizes = {len(x) for v, a in zip(args, axes, strict=False) if a == 0 for x in jax.tree.leaves(v)}
         if any(a not in (0, None) for a in axes) or len(sizes) != 1:
@@ -47,7 +47,7 @@ def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: An
     return mapped
 
 
-def on_numpy(fn: Callable[..., object]) -> Callable[..., Any]:
+def on_numpy(fn: Callable[..., object]) -> Callable[..., object]:
     """The function on copies of its arrays in NumPy, which may be written into."""
 
     @functools.wraps(fn)

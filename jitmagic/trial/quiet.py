@@ -189,7 +189,7 @@ class _Streams:
         self.started.append((starter, thread))
         return start(thread)
 
-    def _wait(self, wait: Callable[..., Any], condition: Any, timeout: float | None = None) -> Any:
+    def _wait(self, wait: Callable[..., Any], condition: Any, timeout: float | None = None) -> object:
         """To wait for a thread of the user's may be to wait for ever."""
         if timeout is None and not self.started:
             _refuse_to_user("waits for another thread", sys._getframe(2))
@@ -209,7 +209,7 @@ class _Streams:
         self.started[:] = [pair for pair in self.started if pair[0] != ident]
 
 
-def _real(stream: Any) -> Any:
+def _real(stream: Any) -> object:
     return stream.stream if isinstance(stream, _Stream) else stream
 
 
@@ -362,7 +362,7 @@ class _Stream(io.TextIOBase):
             self.stream.flush()
 
     @property
-    def buffer(self) -> Any:
+    def buffer(self) -> object:
         return io.BytesIO() if self.streams.held() else self.stream.buffer
 
     def isatty(self) -> bool:
@@ -475,7 +475,7 @@ def reset() -> None:
             STATE.plain = 0
 
 
-def _shell() -> Any:
+def _shell() -> object:
     module = sys.modules.get("IPython")
     return module.get_ipython() if module is not None else None
 

@@ -119,7 +119,7 @@ def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf
     rest = {n: t for n, t in call.types.items() if n not in names}
     inner = {n: call.types[n] for n in names}
 
-    def both(values: Values) -> Any:
+    def both(values: Values) -> object:
         others = {n: values[n] for n in rest}
         return jax.value_and_grad(lambda v: total({**others, **v}))({n: values[n] for n in inner})
 
@@ -128,7 +128,7 @@ def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf
     return program.told("grad", title, base, arguments=names, notes=notes)
 
 
-def _scalar(call: TypedCall) -> tuple[Callable[[Values], Any], tuple[str, ...]]:
+def _scalar(call: TypedCall) -> tuple[Callable[[Values], object], tuple[str, ...]]:
     """The function as one that returns a number, and a note where its result had to be summed for that."""
     out = jax.eval_shape(call.run, call.types)
     leaves = jax.tree.leaves(out)

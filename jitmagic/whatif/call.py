@@ -84,7 +84,7 @@ class StagedFunction:
         return report.WhatIf(kind, title, stages=self.stages, cost=self.cost, plain=base, **more)
 
 
-def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], Any]:
+def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], object]:
     # a name of its own, so that counts of the user's function stay exact
     def what_if(values: Values) -> Any:
         return fn(values)
@@ -94,7 +94,7 @@ def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], Any]:
 
 def batched(
     subject: Subject, call: TypedCall, multiple: int
-) -> tuple[Callable[[Values], Any], Values, int, str, tuple[str, ...]]:
+) -> tuple[Callable[[Values], object], Values, int, str, tuple[str, ...]]:
     """The vmapped function, its types, the batch and what was chosen: the leading axis where that traces.
 
     An invented batch is a multiple of `multiple`."""
@@ -124,7 +124,7 @@ def _leading(values: Values) -> int | None:
     return found if found and found > 1 else None
 
 
-def _with_axis(types: object, size: int) -> Any:
+def _with_axis(types: object, size: int) -> object:
     return jax.tree.map(lambda t: like((size, *t.shape), t), types)
 
 
@@ -147,7 +147,7 @@ def types_of(value: object) -> Any:
     return jax.tree.map(of, value)
 
 
-def like(shape: tuple[int, ...], like: Any, sharding: Any = None) -> Any:
+def like(shape: tuple[int, ...], like: Any, sharding: Any = None) -> object:
     """The type `like` with another shape, and a sharding."""
     return jax.ShapeDtypeStruct(shape, like.dtype, weak_type=like.weak_type, sharding=sharding)
 

@@ -63,7 +63,7 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     )  # fmt: skip
 
 
-def _find_devices(count: int) -> tuple[Sequence[Any], str]:
+def _find_devices(count: int) -> tuple[Sequence[object], str]:
     """The devices to compile for, and in words what they are where they are not there."""
     there = jax.devices()
     if len(there) >= count:
