@@ -24,9 +24,13 @@ LOOKING = "looking for corrections"
 
 
 def findings_of(
-    subject: Subject, deadline: float | None = None, verifier: Verifier | None = None
+    subject: Subject,
+    deadline: float | None = None,
+    verifier: Verifier | None = None,
+    on_fix: Callable[[tuple[report.Finding, ...]], object] = lambda findings: None,
 ) -> tuple[report.Finding, ...]:
-    """The findings with their fixes; computed again only where something new was seen.
+    """The findings with their fixes; computed again only where something new was seen. `on_fix` is given what is
+    known at each fix.
 
     `deadline` ends the search for fixes, where that is before the subject's own budget does."""
     # Notes say what the search for fixes left out: they are no reason to search again.
@@ -35,12 +39,15 @@ def findings_of(
     if subject.concluded is None or subject.concluded[0] != key:
         found = told_of(subject)
         try:
-            with subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext():
+            shown = subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext()
+            with shown as say:
                 on_calls = None
                 if verifier is None or verifier.reruns.obstacle():
                     end = deadline or budget.clock() + subject.budget
                     on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
-                found = proposed(found, evidence_of(subject), subject, deadline, verifier, on_calls)
+                found = proposed(
+                    found, evidence_of(subject), subject, deadline, verifier, on_calls, say, on_fix
+                )
         except Exception as exc:
             subject.failed_inside("the search for fixes", exc)
         subject.concluded = key, found
@@ -54,6 +61,8 @@ def proposed(
     deadline: float | None = None,
     verifier: Verifier | None = None,
     on_calls: Verifier | None = None,
+    say: Callable[[str], object] | None = None,
+    on_fix: Callable[[tuple[report.Finding, ...]], object] = lambda findings: None,
 ) -> tuple[report.Finding, ...]:
     """The findings with the fixes that stood the test.
 
@@ -66,12 +75,14 @@ def proposed(
         return budget.clock() > end
 
     tests = verifier if verifier is not None and not verifier.reruns.obstacle() else on_calls
-    found, cut = fixes.propose(findings, evidence, _search(evidence, subject, tests, late), late)
+    search = _search(evidence, subject, tests, late)
+    if search is not None and say is not None:
+        search.progress = say
+    found, cut = fixes.propose(findings, evidence, search, late, on_fix)
     if cut:
+        why = f"within {subject.budget:g} s" if late() else "because of an interrupt"
         places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)
-        subject.seen.note(
-            f"not all fixes were tried within {subject.budget:g} s: some are missing for {', '.join(places)}"
-        )
+        subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}")
     return found
 
 
@@ -86,9 +97,23 @@ def _search(
 
 
 def report_of(
-    subjects: Sequence[Subject], cell: CellSource | None = None, notes: Sequence[str] = ()
+    subjects: Sequence[Subject],
+    cell: CellSource | None = None,
+    notes: Sequence[str] = (),
+    on_fix: Callable[[Report], object] | None = None,
 ) -> Report:
-    """One report about several functions, with corrections."""
+    """One report about several functions, with corrections; `on_fix` is given the report as it is at each fix."""
     deadline = budget.clock() + max((s.budget for s in subjects), default=0.0)
     verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)
-    return assemble(subjects, cell, notes, findings=lambda s: findings_of(s, deadline, verifier))
+    known = {id(s): told_of(s) for s in subjects} if on_fix is not None else {}
+
+    def findings(subject: Subject) -> tuple[report.Finding, ...]:
+        def told(found: tuple[report.Finding, ...]) -> None:
+            known[id(subject)] = found
+            if on_fix is not None:
+                on_fix(assemble(subjects, cell, notes, findings=lambda s: known[id(s)]))
+
+        known[id(subject)] = findings_of(subject, deadline, verifier, told)
+        return known[id(subject)]
+
+    return assemble(subjects, cell, notes, findings=findings)

@@ -7,21 +7,40 @@ from dataclasses import replace
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import elsewhere, policy
-from jitmagic.fixes.search import Search, fix_of
+from jitmagic.fixes.search import Proved, Search, fix_of
 from jitmagic.report import Finding, Fix
 from jitmagic.trial.budget import OutOfTime
 
 
 def propose(
-    findings: Sequence[Finding], evidence: Evidence, search: Search | None, late: Callable[[], bool]
+    findings: Sequence[Finding],
+    evidence: Evidence,
+    search: Search | None,
+    late: Callable[[], bool],
+    on_fix: Callable[[tuple[Finding, ...]], object] = lambda findings: None,
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """The findings with the fixes that stood the test, the best first, and those for which time ran out; notes get
-    no fixes."""
-    found, cut = [], []
-    for finding in findings:
-        fixes = [] if finding.severity == "note" or late() else _fixes(finding, evidence, search)
-        found.append(replace(finding, fixes=tuple(fixes)) if fixes else finding)
-        if finding.severity != "note" and late():
+    """The findings with the fixes that stood the test, the best first, and those for which time ran out, or an
+    interrupt came; notes get no fixes. `on_fix` is given the findings as they are at each fix."""
+    found, cut = list(findings), []
+
+    def put(finding: Finding, fixes: Iterable[Fix]) -> None:
+        found[at] = replace(finding, fixes=tuple(fixes))
+
+    def held(finding: Finding, proved: list[Proved]) -> None:
+        put(finding, _graded(proved, finding, evidence, search))
+        on_fix(tuple(found))
+
+    if search is not None:
+        search.on_held = held
+    for at, finding in enumerate(findings):
+        if finding.severity == "note":
+            continue
+        try:
+            if not late() and (fixes := _fixes(finding, evidence, search)):
+                put(finding, fixes)
+        except KeyboardInterrupt:  # what is known stays
+            return tuple(found), tuple(f for f in findings[at:] if f.severity != "note")
+        if late():
             cut.append(finding)
     return tuple(found), tuple(cut)
 
@@ -30,13 +49,21 @@ def _fixes(finding: Finding, evidence: Evidence, search: Search | None) -> list[
     found: list[Fix] = []
     try:
         if search is not None:
-            original = search.verifier.reruns.original
-            graded = policy.graded(search.corrections(finding), finding, evidence)
-            found = [replace(fix_of(p, original), applicability=grade) for p, grade in graded]
+            found = _graded(search.corrections(finding), finding, evidence, search)
         found += elsewhere.shown(finding, evidence, search)
     except OutOfTime:
         pass  # what was left out is noted
     return _unique(found)
+
+
+def _graded(
+    proved: Sequence[Proved], finding: Finding, evidence: Evidence, search: Search | None
+) -> list[Fix]:
+    if search is None:
+        return []
+    original = search.verifier.reruns.original
+    graded = policy.graded(proved, finding, evidence)
+    return [replace(fix_of(p, original), applicability=grade) for p, grade in graded]
 
 
 def _unique(fixes: Iterable[Fix]) -> list[Fix]:

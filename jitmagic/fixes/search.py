@@ -80,7 +80,10 @@ class Search:
     out_of_time: Callable[[], bool]
     own_jit: bool = False
     """The cell compiles by itself: options go into its own `jit`."""
-    progress: Callable[[str], None] = lambda title: None
+    progress: Callable[[str], object] = lambda title: None
+    """Told what is tried."""
+    on_held: Callable[[Finding, list[Proved]], object] = lambda finding, held: None
+    """Told of each correction that holds, with those before it."""
     tried: dict[Attempt, Verdict] = field(default_factory=dict)
     held: list[Proved] = field(default_factory=list)
     """What mended other findings, and may mend more."""
@@ -104,6 +107,8 @@ class Search:
             for family in self._asked(finding.kind, whole):
                 for proved in self._follow_all(family, spot, (), finding):
                     (whole if proved.verdict.holds else steps).append(proved)
+                    if proved.verdict.holds:
+                        self.on_held(finding, whole)
                     if proved.verdict.holds and not proved.alone_static:
                         self._limit = min(self._limit, self._attempts + FURTHER)
                     if proved.verdict.holds and Tag.AS_SEEN not in proved.tags:

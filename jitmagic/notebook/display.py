@@ -13,6 +13,7 @@ from jitmagic.render import mime_bundle
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
+    from jitmagic.render import Report
 
 
 class Display:
@@ -50,14 +51,21 @@ class Display:
         if search and any(f.severity != "note" for f in report.findings):
             from jitmagic.checking import corrections
 
-            report = corrections.report_of(news)
-        running.report = report
+            report = corrections.report_of(news, on_fix=self._replace if self.notebook.is_live() else None)
         if self.notebook.is_live() and running.shown is not None:
-            running.shown.update(report)
+            self._replace(report)
         else:
+            running.report = report
             running.shown = display(report, display_id=True)
         if not self.notebook.is_live():
             news.clear()
+
+    def _replace(self, report: Report) -> None:
+        """Put this report in the place of what the running cell shows."""
+        running = self.notebook.running
+        if running.shown is not None:
+            running.report = report
+            running.shown.update(report)
 
     def _wrong(self, run: Run) -> list[Checker]:
         """The functions of the newest cell with a magic whose calls left something else than plain ones would."""

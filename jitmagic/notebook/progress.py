@@ -15,20 +15,21 @@ EVERY_S = 0.5
 @contextmanager
 def shown(
     what: str, quiet: Callable[[], bool], board: Callable[[str | None], None], after: str = ""
-) -> Iterator[None]:
+) -> Iterator[Callable[[str], None]]:
     """Show `what` with the seconds gone by while the block takes longer than a second; removed at its end.
 
-    `after` stands behind the seconds. In a kernel `board` takes the line (None: take it away).
+    `after` stands behind the seconds; what the block is given says what is done just now. In a kernel `board` takes the
+    line (None: take it away).
 
     The line is written by a thread of its own, so it lives while XLA compiles without the interpreter lock.
     """
     if quiet():
-        yield
+        yield lambda now: None
         return
     line = _Line(what, board, after)
     _ticker.show(line)
     try:
-        yield
+        yield line.say
     finally:
         _ticker.hide(line)
 
@@ -80,10 +81,15 @@ class _Line:
 
     def __init__(self, what: str, board: Callable[[str | None], None], after: str) -> None:
         self.what, self.board, self.after, self.start = what, board, after, time.monotonic()
-        self.written = False
+        self.written, self.now = False, ""
+
+    def say(self, now: str) -> None:
+        """What is done just now."""
+        self.now = now
 
     def update(self) -> None:
-        text = f"{self.what}, {time.monotonic() - self.start:.0f} s{self.after}"
+        what = f"{self.what} ({self.now})" if self.now else self.what
+        text = f"{what}, {time.monotonic() - self.start:.0f} s{self.after}"
         try:
             if _in_kernel():
                 self.board(text)

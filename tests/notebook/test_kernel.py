@@ -182,3 +182,46 @@ class TestTheQuickstart:
         [report] = reports(self.of(cells, "--static x"))
         # 1.0 by position, 1.0 by name, 2.0 and 4.0: jax keeps the first two apart
         assert report["functions"][0]["traces"] == 4
+
+
+def shown_in_order(source):
+    """What the displays of a cell held, one after the other: kinds of findings, verified fixes, and whether it was timed."""
+    seen = []
+
+    class Client(NotebookClient):
+        def process_message(self, message, cell, index):
+            content = message["content"]
+            if message["msg_type"] in ("display_data", "update_display_data") and MIME in content["data"]:
+                report = content["data"][MIME]
+                fixes = sum(f["verified"] for x in report["findings"] for f in x["fixes"])
+                seen.append(
+                    ([f["kind"] for f in report["findings"]], fixes, _is_timed(report["functions"][0]))
+                )
+            return super().process_message(message, cell, index)
+
+    sources = ("%load_ext jitmagic\nimport jax.numpy as jnp", source)
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+    Client(notebook, timeout=300, kernel_name="python3", allow_errors=True).execute()
+    return seen
+
+
+def _is_timed(function):
+    return function["timing"]["jit"] is not None
+
+
+def test_the_finding_stands_there_before_its_fixes_and_each_fix_when_it_is_tested():
+    first, *later = shown_in_order(
+        "%%jit\ndef f(x, n):\n    y = jnp.zeros(n)\n    for i in range(n):\n        x = x + i\n    return x + y\n\nf(1.0, 3)"
+    )
+    assert first[0] and first[1] == 0
+    assert later and all(kinds == first[0] for kinds, _, _ in later)
+    counts = [fixes for _, fixes, _ in later]
+    assert counts == sorted(counts) and counts[0] >= 1
+
+
+def test_the_verdict_stands_there_before_the_timing():
+    shown = shown_in_order("%%jit -n 2 -r 2\ndef f(x):\n    return x * 2\n\nf(1.0)")
+    assert [timed for _, _, timed in shown] == [False, False, True] or [t for _, _, t in shown] == [
+        False,
+        True,
+    ]
