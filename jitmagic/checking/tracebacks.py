@@ -116,5 +116,5 @@ def _advice(finding: Finding) -> list[str]:
     """The proved fix, else the help."""
     fix = next((x for x in finding.fixes if x.verified), None)
     if fix is not None:
-        return [f"proved fix: {fix.title}"]
+        return [f"tested fix: {fix.title}"]
     return [f"help: {finding.help}"] if finding.help else []

@@ -29,7 +29,7 @@ def verdict(report: Report) -> tuple[str, Tone]:
     [function] = report.functions
     if function.verdict == "fails":
         errors = sum(f.severity == "error" for f in report.findings)
-        return f"✗ fails to trace: {counted(errors, 'problem')}", "error"
+        return f"✗ can't be compiled: {counted(errors, 'problem')}", "error"
     return _traces(function), "ok"
 
 

@@ -182,9 +182,9 @@ def _proof(fix: Fix) -> str:
     """What proves the fix, and how far it may be trusted."""
     evidence = shorten(fix.evidence.strip(), MESSAGE)
     if fix.verified:
-        proof = f"proved: {evidence}" if evidence else "proved by a new run"
+        proof = f"tested: {evidence}" if evidence else "tested by a new run"
     else:
-        proof = f"not proved: {evidence}" if evidence else "not tried"
+        proof = f"the test failed: {evidence}" if evidence else "not tried"
     return f"{KINDS[fix.applicability]}; {proof}"
 
 

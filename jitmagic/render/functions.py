@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitmagic import units
-from jitmagic.kinds import DEEDS
+from jitmagic.kinds import CAUSES, DEEDS
 from jitmagic.render import measured, whatif
 from jitmagic.render.escape import brief, shorten
 from jitmagic.render.parts import (
@@ -46,12 +46,19 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     counts = [_at(units.counted(len(errors), "problem"), errors)] if errors else []
     counts += [_at(units.counted(len(warnings), "warning"), warnings)] if warnings else []
     if function.verdict == "wrong":
-        why = next((f.message for f in errors), "")
         return _verdict(
-            "error", function.name, "compiles, but its results are wrong", ", ".join(counts) or why
+            "error",
+            function.name,
+            "compiles, but its results are wrong",
+            _difference(errors) or ", ".join(counts),
         )
     if function.verdict == "fails" or errors:
         how = DEEDS.get(errors[0].kind, _fails(function)) if errors else _fails(function)
+        cause = _cause(errors[0]) if errors and errors[0].kind not in DEEDS else ""
+        if cause:
+            others = errors[1:]
+            counts[:1] = [_at(units.counted(len(others), "more problem"), others)] if others else []
+            counts = [", and ".join([cause, *counts])]
         return _verdict("error", function.name, how, ", ".join(counts) + _mended(errors))
     if function.verdict == "untraced":
         how = "was not traced" if function.calls else "not called yet"
@@ -59,6 +66,20 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     if warnings:
         return _verdict("warning", function.name, ", ".join(counts), gain(function), "; ")
     return _verdict("ok", function.name, "ok", gain(function))
+
+
+def _cause(finding: Finding) -> str:
+    """The line and what it does; empty where the finding lies elsewhere or needs more words."""
+    cause = CAUSES.get(finding.kind)
+    here = cause and finding.span is not None and finding.span.cell is None
+    return f"line {finding.span.line} {cause}" if here and finding.span is not None else ""
+
+
+def _difference(errors: Sequence[Finding]) -> str:
+    """What the compiled calls give or leave otherwise, from the first message."""
+    message = errors[0].message if errors else ""
+    *_, last = message.split("; ")
+    return last if "without jit" in last else message
 
 
 def _at(words: str, findings: Sequence[Finding]) -> str:
@@ -70,19 +91,19 @@ def _at(words: str, findings: Sequence[Finding]) -> str:
 
 
 def _mended(findings: Sequence[Finding]) -> str:
-    """How many of the problems a proved fix mends."""
+    """How many of the problems a tested fix mends."""
     count = sum(any(fix.verified for fix in f.fixes) for f in findings)
     if not count:
         return ""
-    return ", a proved fix" if len(findings) == 1 else f", {count} with a proved fix"
+    return "; a tested fix" if len(findings) == 1 else f"; {count} with a tested fix"
 
 
 def _fails(function: FunctionReport) -> str:
-    return "has a problem" if function.verdict == "ok" else "fails to trace"
+    return "has a problem" if function.verdict == "ok" else "can't be compiled"
 
 
 def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> VerdictLine:
-    words: Inline = (Phrase(how, tone), *((Phrase(joint + more),) if more else ()))
+    words: Inline = (Phrase(how, tone), *((Phrase(joint), *runs(more)) if more else ()))
     return VerdictLine(SIGNS[tone], tone, brief(name), words)
 
 

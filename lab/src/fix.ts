@@ -1,4 +1,4 @@
-/** Putting a proved fix into the text of a cell. */
+/** Putting a tested fix into the text of a cell. */
 
 import { Fix } from './report';
 

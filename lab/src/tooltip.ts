@@ -32,7 +32,7 @@ export function actionName(fix: Fix, index: number, count: number): string {
 function described(fix: Fix, name: string, text: string): HTMLElement[] {
   const title = prose('jm-tip-row', fix.title);
   title.prepend(element('b', 'jm-fix-word', `${name}: `));
-  const proof = fix.evidence ? `proved: ${fix.evidence}` : 'proved by a new run';
+  const proof = fix.evidence ? `tested: ${fix.evidence}` : 'tested by a new run';
   const caution = fix.applicability === 'safe' ? '' : '; may change results or calls';
   return [title, changes(text, applied(text, fix)), element('div', 'jm-tip-proof', proof + caution)];
 }

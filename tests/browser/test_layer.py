@@ -39,7 +39,7 @@ def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     tip = lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))
     words = tip.inner_text()
     assert "error[JM102] tracer-int" in words and "`n` has no value" not in words
-    assert "make n static" in words and "loop with jax.lax.fori_loop" in words and "proved: " in words
+    assert "make n static" in words and "loop with jax.lax.fori_loop" in words and "tested: " in words
     assert "-%%jit\n+%%jit --static n" in words
     assert tip.get_by_role("button", name="Apply fix").count() == 2
     assert tip.get_by_role("button", name="(read it first)").count() == 0

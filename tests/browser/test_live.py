@@ -176,7 +176,7 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
         has=live.page.get_by_role("button", name="static")
     )
     row.first.get_by_role("button", name="dynamic").click()
-    status.filter(has_text="✗ fails to trace: 1 problem").wait_for()
+    status.filter(has_text="✗ can't be compiled: 1 problem").wait_for()
     shape = panel.locator("input[type=text]").first
     row.first.get_by_role("button", name="static").click()
     status.filter(has_text="✓ traces").wait_for()
@@ -187,7 +187,7 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     shape.press("Enter")
     status.filter(has_text="✓ traces").wait_for()
     row.first.get_by_role("button", name="dynamic").click()
-    status.filter(has_text="✗ fails to trace: 1 problem").wait_for()
+    status.filter(has_text="✗ can't be compiled: 1 problem").wait_for()
     panel.get_by_role("button", name="check").click()
     write = panel.locator("button.jm-write").first
     write.wait_for()
@@ -259,7 +259,7 @@ def test_of_two_notebooks_on_one_kernel_each_has_its_own(live, write_notebook):
         )
         assert live.squiggles(0) == ["range(n)"] and "fori_loop" in live.source(1)
         live.run(2)  # the function that the other notebook defines
-        live.output(2).filter(has_text="clip fails to trace").first.wait_for()
+        live.output(2).filter(has_text="clip can't be compiled").first.wait_for()
     finally:
         live.js("() => window.jupyterapp.shell.currentWidget.dispose()")
 

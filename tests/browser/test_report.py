@@ -23,13 +23,13 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     report = lab.output(cells.FAILING_AT).first
     report.wait_for()
     words = " ".join(report.inner_text().split())
-    assert "error[JM102] tracer-int" in words and "power fails to trace" in words
-    assert "proved: the cell re-run: same results and state" in words
+    assert "error[JM102] tracer-int" in words and "power can't be compiled" in words
+    assert "tested: the cell re-run: same results and state" in words
     marked = report.locator("pre b", has_text="range(n)").first
     style = "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine]; }"
     background, line = marked.evaluate(style)
     assert background.startswith("rgba(217, 48, 37") and "underline" in line
-    verdict = report.locator("b", has_text="fails to trace").first
+    verdict = report.locator("b", has_text="can't be compiled").first
     assert verdict.evaluate("e => getComputedStyle(e).color").startswith("oklab(")  # mixed, not dropped
     for index in (cells.FAILING_AT, cells.GOOD_AT):
         assert too_pale(lab.output(index).first) == []

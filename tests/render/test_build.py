@@ -32,10 +32,10 @@ def timed(**fields):
 @pytest.mark.parametrize(
     ("function", "findings", "line"),
     [
-        (FunctionReport("f", "fails"), (finding(), finding()), "✗ f  fails to trace: 2 problems"),
+        (FunctionReport("f", "fails"), (finding(), finding()), "✗ f  can't be compiled: 2 problems"),
         (FunctionReport("f", "fails"), (finding(), finding("warning")),
-         "✗ f  fails to trace: 1 problem, 1 warning"),
-        (FunctionReport("f", "fails"), (), "✗ f  fails to trace"),
+         "✗ f  can't be compiled: 1 problem, 1 warning"),
+        (FunctionReport("f", "fails"), (), "✗ f  can't be compiled"),
         (FunctionReport("f", "fails"), (finding(kind="user-error"),),
          "✗ f  raises an error of its own: 1 problem"),
         (FunctionReport("f", "ok"), (finding(),), "✗ f  has a problem: 1 problem"),
@@ -67,7 +67,7 @@ def test_findings_of_other_functions_are_counted_apart():
     lines = render.text(report).split("\n")
     assert lines[:3] == [
         "✓ f         ok: traces, not timed",
-        "✗ g         fails to trace: 1 problem",
+        "✗ g         can't be compiled: 1 problem",
         "✗ the cell  1 problem",
     ]
 
@@ -100,10 +100,13 @@ def test_proof_is_said_and_its_absence_too():
         Fix("four", "safe", True),
     )
     text = render.text(Report((), (finding(fixes=fixes),)))
-    assert "safe; proved: traced; equal to eager on 1 call" in text
+    assert "safe; tested: traced; equal to eager on 1 call" in text
     assert "to adapt by hand; not tried" in text
-    assert "may change results or calls, read it first; not proved: the result differs on call 2" in text
-    assert "safe; proved by a new run" in text
+    assert (
+        "may change results or calls, read it first; the test failed: the result differs on call 2"
+        in " ".join(text.split())
+    )
+    assert "safe; tested by a new run" in text
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def keeps_the_meaning(page: str) -> None:
             for fix in finding.fixes:
                 assert re.sub(r"[\s`]", "", fix.title) in words
                 if fix.verified:
-                    assert "proved:" + re.sub(r"[\s`]", "", fix.evidence) in words
+                    assert "tested:" + re.sub(r"[\s`]", "", fix.evidence) in words
         for state in (s for f in report.functions for s in f.state):
             assert re.sub(r"\s", "", state.path) in words
     assert "+%%jit--dynw" in words and "-returnfloat(x.sum())" in words  # what to change
