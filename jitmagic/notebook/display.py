@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import mime_bundle
+from jitmagic.units import listed
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -94,8 +95,18 @@ class Display:
         measured = self._measure(failed=error is not None)
         if measured or not self.notebook.is_live():
             self.show_pending(search=True)
+        if error is None and run is not None and _shows(run) and running.shown is None:
+            self._say_what_comes(run)
         if running.shown is not None and running.report is None:
             running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _say_what_comes(self, run: Run) -> None:
+        """One line for a cell that has only defined functions."""
+        waiting = [name for name, checker in run.checkers.items() if not checker.seen.count]
+        if not waiting or len(waiting) < len(run.checkers) or run.request.widget:
+            return
+        done = "compiled" if run.request.kind == "jit" else "checked"
+        print(f"{listed(waiting)}: {done} at the first call, and the report comes with it")
 
     def _measure(self, *, failed: bool) -> bool:
         """Measure what has waited for the end of the cell, until an interrupt; whether there was anything."""

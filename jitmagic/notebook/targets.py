@@ -53,16 +53,19 @@ def _is_special(method: str) -> bool:
 
 
 def check_names(request: Request, tree: ast.Module, functions: Collection[str]) -> None:
-    """A static or donated name has to be one that a function of the cell has. Raises UsageError with every wrong one.
+    """The name of an argument has to be one that a function of the cell has. Raises UsageError with every wrong one.
 
     Of functions that the line names, `jax.jit` itself is asked, and a finding tells what it says."""
     known = cells.parameter_names(tree, functions)
     every = {name for names in known.values() for name in names}
     if request.functions or "**" in every or set(functions) - known.keys():
         return
-    options, said = request.options, []
+    options, what_if, said = request.options, request.settings.what_if, []
     dynamic = {p.strip() for p in (request.dyn or "").split(",")}
-    for flag, names in (("--static", options.static_argnames), ("--donate", options.donate_argnames)):
+    for flag, names in (
+        ("--static", options.static_argnames), ("--donate", options.donate_argnames),
+        ("--vmap", what_if.vmap), ("--grad", what_if.grad),
+    ):  # fmt: skip
         for name in names:
             if name not in every and not (flag == "--donate" and (request.dyn or name in dynamic)):
                 near = difflib.get_close_matches(name, every, 1)

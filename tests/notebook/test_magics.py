@@ -364,3 +364,14 @@ def test_what_gives_nothing_but_functions(source, is_one):
     from jitmagic.source import cell
 
     assert cell.factories(ast.parse(source)) == ({"make"} if is_one else set())
+
+
+def test_a_cell_that_only_defines_says_what_comes(notebook):
+    notebook.ok("%%jit\ndef f(x):\n    return x\n\ndef g(x):\n    return f(x)")
+    assert notebook.text == "f and g: compiled at the first call, and the report comes with it\n"
+    notebook.ok("%%jitcheck\ndef f(x):\n    return x")
+    assert "f: checked at the first call" in notebook.text
+    notebook.ok("%%jit -q\ndef f(x):\n    return x")
+    assert notebook.text == ""
+    notebook.ok("%%jit --no-time\ndef f(x):\n    return x\n_ = f(1.0)")
+    assert "at the first call" not in notebook.text

@@ -76,7 +76,7 @@ class TestGrad:
 
     @pytest.mark.parametrize(
         ("line", "words"),
-        [("--grad z", "`z` is no argument"), ("--grad n -s n", "`n` is static"), ("--grad m", "to its default"),
+        [("--grad n -s n", "`n` is static"), ("--grad m", "to its default"),
          ("--grad mode", "`mode` is a str")],
     )  # fmt: skip
     def test_arguments_that_cannot_be_meant(self, notebook, line, words):
@@ -84,6 +84,12 @@ class TestGrad:
         body = "def f(x, n, mode='a', m=1.0):\n    return x * n * m\nf(jnp.ones(3), 2.0, mode='b')"
         found = one(notebook, f"%%jit --no-time {line}{static or ',mode'}", body)
         assert not found.works and (words in found.message or "is a str" in found.message)
+
+    @pytest.mark.parametrize("line", ["--grad z", "--vmap nn"])
+    def test_an_argument_that_does_not_exist_is_an_error_before_the_cell_runs(self, notebook, line):
+        error = notebook.error(f"%%jit --no-time {line}\ndef f(x, n):\n    return x * n\nf(jnp.ones(3), 2.0)")
+        assert type(error).__name__ == "UsageError" and line in str(error)
+        assert ("did you mean 'n'" in str(error)) == (line == "--vmap nn") and "f" not in notebook.ns
 
 
 @pytest.mark.skipif(not compat.virtual_devices(4), reason="this jaxlib makes no virtual devices")
