@@ -368,7 +368,7 @@ def test_what_gives_nothing_but_functions(source, is_one):
 
 def test_a_cell_that_only_defines_says_what_comes(notebook):
     notebook.ok("%%jit\ndef f(x):\n    return x\n\ndef g(x):\n    return f(x)")
-    assert notebook.text == "f and g: compiled at the first call, and the report comes with it\n"
+    assert notebook.text == "f, g: compiled at the first call, and the report comes with it\n"
     notebook.ok("%%jitcheck\ndef f(x):\n    return x")
     assert "f: checked at the first call" in notebook.text
     notebook.ok("%%jit -q\ndef f(x):\n    return x")
