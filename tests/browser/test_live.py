@@ -43,6 +43,9 @@ def text_of(target: Any) -> str:
 
 def apply(live: driver.Lab, index: int, title: str) -> None:
     """Press the button of the fix of this title in the hover over a cell's finding."""
+    live.output(index).get_by_role(
+        "button", name="Apply and run"
+    ).first.wait_for()  # the fixes come after the finding
     tip = live.hover(live.cell(index).locator(".cm-lintRange-error"))
     found = re.search(rf"fix(?: (\d))?: {re.escape(title)}", tip.inner_text())
     assert found, tip.inner_text()
@@ -66,16 +69,17 @@ def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
 
 
 def test_apply_and_run_in_the_report(live, shot):
-    live.set_source(FAILING, cells.FAILING)
-    live.run(FAILING)
-    report = live.output(FAILING).first
+    source = cells.FAILING.replace("power", "cube")  # a text to which no fix of another test leads back
+    live.set_source(FREE, source)
+    live.run(FREE)
+    report = live.output(FREE).first
     report.get_by_role("button", name="Apply and run").first.wait_for()
     shot(live.page, "lab-report-buttons")
-    live.select(FREE)
+    live.select(FAILING)
     report.get_by_role("button", name="Apply and run").first.click()
-    live.output(FAILING).filter(has_text="power ok").first.wait_for()
-    assert live.source(FAILING) != cells.FAILING
-    assert live.js("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == FAILING
+    live.output(FREE).filter(has_text="cube ok").first.wait_for()
+    assert live.source(FREE) != source
+    assert live.js("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == FREE
 
 
 def test_a_fix_of_the_magic_line(live):
@@ -92,6 +96,7 @@ def test_a_fix_that_may_change_calls_says_so_on_its_button(live):
         FREE, "%%jit --no-time\nlog = []\ndef kept(x):\n    log.append(float(x))\n    return x\n\nkept(1.0)"
     )
     live.run(FREE)
+    live.output(FREE).get_by_role("button", name="(read it first)").first.wait_for()
     tip = live.hover(live.cell(FREE).locator(".cm-lintRange-error"))
     assert tip.get_by_role("button", name="(read it first)").count() >= 1
 
@@ -111,6 +116,7 @@ def test_the_whole_change_is_shown_with_what_hides(live):
     body = f"def long(x):\n{lines}    return x\n\nlong(jnp.zeros(30))"
     live.set_source(FREE, f"%%jit --no-time\n{body}")
     live.run(FREE)
+    live.output(FREE).get_by_role("button", name="Apply and run").first.wait_for()
     tip = live.hover(live.cell(FREE).locator(".cm-lintRange-error").first)
     assert all(f"+    x = x.at[{i}].set({i})  # \\u202e{i}" in tip.inner_text() for i in range(20))
     box, page = tip.bounding_box(), live.page.viewport_size
