@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Variable, Where, Write
@@ -13,6 +14,9 @@ from jitmagic.rules.words import agree, listed, quoted, short
 
 GENERATORS = frozenset("RandomState Random Generator SystemRandom".split())
 """How a write shows a generator of numpy or Python, of which hidden-rng tells."""
+
+_LAST = re.compile(r"""\[('([^'\\]|\\.)*'|"([^"\\]|\\.)*"|[^\[\]]*)\]$""")
+"""The last item of a path: `['W_[1]']`, `[0]`."""
 
 DEED = {"bound": "binds {}", "changed": "changes {}", "added": "adds to {}", "removed": "removes from {}"}
 
@@ -136,7 +140,7 @@ def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:
 
 def _written(evidence: Evidence, writes: list[Write]) -> Finding:
     first, function = writes[0], evidence.function.name
-    names = list(dict.fromkeys(w.path for w in writes))
+    names = list(dict.fromkeys(map(_holder, writes)))
     values = (
         f" (from {short(first.before, 30)} to {short(first.after, 30)})"
         if first.before and first.after
@@ -152,11 +156,16 @@ def _written(evidence: Evidence, writes: list[Write]) -> Finding:
         evidence,
         f"`{function}` {DEED[first.action].format(listed(names[:4]))}{values}: {when}",
         where=first.where,
-        culprits=[*names, root(first.path)],
+        culprits=list(dict.fromkeys([*names, *(w.path for w in writes), root(first.path)])),
         severity="note" if once else None,
         help=f"take {quoted(names[0])} as an argument and return the new value, or declare it dynamic "
         f"(`--dyn {names[0]}`)",
     )
+
+
+def _holder(write: Write) -> str:
+    """What was written, or the container that has one item more or fewer."""
+    return _LAST.sub("", write.path) if write.action in ("added", "removed") else write.path
 
 
 RULE = Rule("JM205", "state-write", "warning", find)

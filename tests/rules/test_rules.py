@@ -315,6 +315,16 @@ def test_state_write_unless_declared_dynamic() -> None:
     assert run(state_evidence(writes=(write,), options=Options(dyn=("self",)))) == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "holder"), [("log[0]", "log"), ("kept['a[0]']", "kept"), ("self.rows[1]['n']", "self.rows[1]")]
+)
+def test_a_container_that_grows_is_named_and_not_its_new_item(path: str, holder: str) -> None:
+    write = Write(path, "item", "added", False, place(STATE, "log.append(y)"))
+    (found,) = run(state_evidence(writes=(write,)))
+    assert f"adds to `{holder}`:" in found.message and f"`--dyn {holder}`" in found.help
+    assert found.culprits[:2] == (holder, path)
+
+
 def test_leak_is_an_error_once_it_was_used() -> None:
     write = Write("log[0]", "item", "added", True, place(STATE, "log.append(y)"))
     same = Write("log", "global", "changed", False, place(STATE, "log.append(y)"))
