@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from importlib import resources
 from pathlib import Path
@@ -48,3 +49,31 @@ def test_every_kind_of_the_readme_count():
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"{len(RULES)} kinds" in text
+
+
+def _avoided() -> list[str]:
+    """The right column of the glossary."""
+    rows = re.findall(r"^\| .* \| .* \| (.*) \|$", (ROOT / "docs/glossary.md").read_text("utf-8"), re.M)
+    return [w for row in rows for w in row.strip().split(", ") if w and set(w) != {"-"} and w != "not"]
+
+
+def _read_by_people() -> dict[str, str]:
+    """The documentation and the pages, and every text in the code that is no docstring, by file."""
+    paths = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("jitmagic/rules/pages/*.md")]
+    texts = {str(p.relative_to(ROOT)): p.read_text("utf-8") for p in paths if p.name != "glossary.md"}
+    for path in ROOT.glob("jitmagic/**/*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        bare = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        said = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in bare)
+        texts[str(path.relative_to(ROOT))] = "\n".join(v for v in said if isinstance(v, str))
+    return texts
+
+
+def test_the_words_of_the_glossary_are_kept_to():
+    avoided = _avoided()
+    assert "proved" in avoided and len(avoided) >= 6
+    found = [
+        (where, word) for where, text in _read_by_people().items() for word in avoided
+        if re.search(rf"\b{re.escape(word)}\b", text)
+    ]  # fmt: skip
+    assert found == []

@@ -29,7 +29,7 @@ def findings(events: Sequence[events_.Event], subjects: Sequence[Subject] = ()) 
         found.append(
             RULE.finding(
                 Evidence(function),
-                f"a new function is made and compiled here {'at each turn' if loop else 'at each call'}: "
+                f"a new function is made and compiled here {'in each iteration' if loop else 'at each call'}: "
                 f"{times} compilations so far of `{text if len(text) < 60 else text[:57] + '…'}`",
                 where=events_.place_of(maker, source),
                 culprits=events_.culprits(maker, source),

@@ -45,7 +45,7 @@ def _words(problem: Problem, names: tuple[str, ...]) -> tuple[str, str]:
     if carry.complaint == "pair":
         line = f", but {quoted(place.source)} gives none" if place else ""
         return (
-            f"the body of {where} has to return a pair, its state and a result of the turn{line}",
+            f"the body of {where} has to return a pair, its state and a result of the iteration{line}",
             "return `state, None` where no results are collected",
         )
     if carry.complaint == "condition":

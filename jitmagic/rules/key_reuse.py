@@ -32,7 +32,9 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     for node in definitions(own):
         draws.block(node.body, {})
     for call, key, earlier in draws.found:
-        again = "at each turn of the loop" if earlier is call else f"as {quoted(ast.unparse(earlier))} did"
+        again = (
+            "in each iteration of the loop" if earlier is call else f"as {quoted(ast.unparse(earlier))} did"
+        )
         yield RULE.finding(
             evidence,
             f"{quoted(ast.unparse(call))} uses the key {quoted(key)} again, {again}: both give the same "
@@ -47,7 +49,9 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
     key = fact.names[0] if fact.names else "a key"
     same_line = fact.earlier == fact.where.source
-    again = "at each turn" if not fact.earlier else "" if same_line else f", as {quoted(fact.earlier)} did"
+    again = (
+        "in each iteration" if not fact.earlier else "" if same_line else f", as {quoted(fact.earlier)} did"
+    )
     return RULE.finding(
         evidence,
         f"{quoted(fact.where.text or fact.where.source)} uses the key {quoted(key)} "

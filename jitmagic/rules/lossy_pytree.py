@@ -49,7 +49,7 @@ def _dropped(evidence: Evidence, fact: LossyPytree) -> Finding:
     return RULE.finding(
         evidence,
         f"`tree_flatten` of `{fact.type}` returns {listed(lost)}, and `tree_unflatten` does not put "
-        f"{agree(lost, 'it', 'them')} back: each time jax rebuilds the object (a compiled call, each turn of "
+        f"{agree(lost, 'it', 'them')} back: each time jax rebuilds the object (a compiled call, each iteration of "
         f"`jax.lax.scan`) {agree(lost, 'it is', 'they are')} what `__init__` makes",
         where=fact.where,
         culprits=[*lost, fact.type, fact.argument],

@@ -82,7 +82,7 @@ def _in_loop(
     others = [n for n in loaded_names(call) if n not in inside]
     return RULE.finding(
         evidence,
-        f"{quoted(ast.unparse(call))} makes and compiles a new function at each turn of the loop in "
+        f"{quoted(ast.unparse(call))} makes and compiles a new function in each iteration of the loop in "
         f"`{function.name}`",
         where=source.where(call),
         culprits=used or others or [function.name],

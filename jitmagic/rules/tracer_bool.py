@@ -53,7 +53,7 @@ def question(problem: Problem) -> str:
         case "if" | "while" | "assert" as word:
             head = text if text.startswith(word) else f"{word} {text}"
             condition = quoted(text.removeprefix(word).strip().rstrip(":")) if text else "its condition"
-            often = " before every turn" if word == "while" else ""
+            often = " before every iteration" if word == "while" else ""
             return f"{quoted(head.rstrip(':'))} needs to know{often} whether {condition} is true"
         case "ifexp":
             return f"the conditional expression needs to know whether {test} is true"

@@ -32,7 +32,7 @@ def _told(evidence: Evidence, fact: Unrolled) -> Finding:
         severity="warning" if long else "note",
         where=fact.where,
         culprits=fact.names,
-        help="write the loop as `jax.lax.fori_loop` (or `jax.lax.scan`, to collect a result of each turn), with "
+        help="write the loop as `jax.lax.fori_loop` (or `jax.lax.scan`, to collect a result of each iteration), with "
         f"what changes in the body as the carry; {index} is a traced value there",
     )
 

@@ -46,7 +46,7 @@ def test_page_has_every_section_in_order(rule: Rule) -> None:
         "## What it is",
         "## Why it happens",
         f"## {problem}",
-        "## The cell mended",
+        "## The corrected cell",
         "## When to ignore it",
     ]
     assert len(blocks(rule.page)) == 2

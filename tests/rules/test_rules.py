@@ -87,7 +87,7 @@ PROBLEMS = [
     ("tracer-bool", "if x < 3:", dict(op="bool", construct="if", text="x < 3", locals=("x",)), ["x"],
      "`if x < 3` needs to know whether `x < 3` is true, but `x` has no value while jax traces `f`"),
     ("tracer-bool", "while x < 3:", dict(op="bool", construct="while", text="x < 3", locals=("x",)), ["x"],
-     "before every turn"),
+     "before every iteration"),
     ("tracer-bool", "return x if x > 0 else y",
      dict(op="bool", construct="ifexp", text="x > 0", locals=("x",)),
      ["x"], "conditional expression needs to know whether `x > 0`"),

@@ -180,7 +180,11 @@ def test_a_key_that_a_loop_hands_to_a_helper_again_is_told_and_split_in_the_loop
         "def f(key, x):\n    for scale in (1.0, 2.0, 4.0):\n        x = walk(key, scale * x)\n    return x\n"
     )
     found = finding("key-reuse", cell, "f(jax.random.key(0), 1.0)")
-    assert found.span and found.span.source == "x = walk(key, scale * x)" and "at each turn" in found.message
+    assert (
+        found.span
+        and found.span.source == "x = walk(key, scale * x)"
+        and "in each iteration" in found.message
+    )
     [fix] = found.fixes
     assert fix.verified and fix.cell and "key, " in fix.cell.partition("(1.0, 2.0, 4.0):")[2]
 
