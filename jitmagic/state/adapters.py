@@ -66,7 +66,7 @@ class Adapter:
 
 def adapter_for(obj: object) -> Adapter | None:
     """The adapter of a framework's variable (or array wrapper), or None."""
-    if not framework_classes(type(obj)) and not is_ref(obj) and len(ADAPTERS) == _BUILT_IN:
+    if not framework_classes(type(obj)) and not is_ref(obj):
         return None
     return next((a for a in ADAPTERS if a.matches(obj)), None)
 
@@ -78,13 +78,8 @@ def is_variable(obj: object) -> bool:
 
 
 def any_installed() -> bool:
-    """Is a framework with variables of its own imported (or an adapter registered)?"""
-    return len(ADAPTERS) > _BUILT_IN or any(name in sys.modules for name in FRAMEWORKS)
-
-
-def register(adapter: Adapter) -> None:
-    """Put an adapter before the known ones."""
-    ADAPTERS.insert(0, adapter)
+    """Is a framework with variables of its own imported?"""
+    return any(name in sys.modules for name in FRAMEWORKS)
 
 
 def raw_slot(obj: object) -> str | None:
@@ -287,9 +282,8 @@ def _write_ref(ref: Any, value: Any) -> None:
     ref[...] = value
 
 
-ADAPTERS: list[Adapter] = [
+ADAPTERS: tuple[Adapter, ...] = (
     Adapter("jax.Ref", is_ref, lambda ref: ref[...], _write_ref),
     *(a for framework in FRAMEWORKS for a in _adapters(framework)),
-]
-"""The known frameworks, asked in this order. The only mutable state of this module."""
-_BUILT_IN = len(ADAPTERS)
+)
+"""The known frameworks, asked in this order."""

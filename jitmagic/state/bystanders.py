@@ -29,9 +29,10 @@ def reached() -> frozenset[int]:
     return frozenset(found)
 
 
-def is_at_work(besides: Collection[int]) -> bool:
-    """A thread runs code of the user's, besides these."""
-    return any(thread.ident not in besides and any(True for _ in _begins(thread)) for thread in _others())
+def at_work(besides: Collection[int] = ()) -> str:
+    """Name of a thread that runs code of the user's, besides these and this one; empty where there is none."""
+    found = (t for t in _others() if t.ident not in besides and any(True for _ in _begins(t)))
+    return next((thread.name for thread in found), "")
 
 
 def _others() -> list[threading.Thread]:

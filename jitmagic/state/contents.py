@@ -4,10 +4,17 @@ own, and only where they differ, so that order, links and what others write mean
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitmagic.state.values import MISSING, is_a, is_tracer
+from jitmagic.state.values import MISSING, is_a, is_tracer, whole
+
+Key = tuple[str, Any]
+"""Where something lies in its holder: the kind of the place (`item`, `attribute`, `inside`), and its key there."""
+CONTENTS: Key = ("contents", None)
+"""The key of all that is in a list, deque or set, where items came or went."""
+INSIDE: Key = ("inside", None)
+"""The key of the value in a framework's variable."""
 
 
 def dict_type(holder: dict[object, object]) -> Any:
@@ -18,9 +25,9 @@ def dict_type(holder: dict[object, object]) -> Any:
 def items_of(holder: dict[object, object]) -> dict[Any, Any]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
     try:
-        items = list(dict_type(holder).items(holder))
+        items = whole(lambda: list(dict_type(holder).items(holder)))
     except KeyError:  # the hash of a key is another one by now
-        items = list(dict.items(holder))
+        items = whole(lambda: list(dict.items(holder)))
     return {k: v for k, v in items if not is_tracer(k)}
 
 
@@ -49,7 +56,9 @@ def put_items(holder: dict[object, object], wanted: dict[object, object]) -> Non
 
 def sequence_of(holder: list[object] | collections.deque[object]) -> list[object]:
     """The items of a list or deque."""
-    return list.copy(holder) if is_a(holder, list) else list(collections.deque.__iter__(holder))  # type: ignore[arg-type]
+    if is_a(holder, list):
+        return list.copy(holder)  # type: ignore[arg-type]
+    return whole(lambda: list(collections.deque.__iter__(holder)))  # type: ignore[arg-type]
 
 
 def put_sequence(holder: list[object] | collections.deque[object], wanted: list[object]) -> None:
@@ -78,12 +87,20 @@ def put_members(holder: set[object], wanted: set[object]) -> None:
         set.add(holder, value)
 
 
-def without(now: list[object], old: list[object], wrong: Callable[[object], bool]) -> list[object]:
+def refill(holder: list[object] | collections.deque[object] | set[object], items: Iterable[object]) -> None:
+    """Make these the items or members, and nothing else."""
+    if is_a(holder, set):
+        put_members(holder, set(items))  # type: ignore[arg-type]
+    else:
+        put_sequence(holder, list(items))  # type: ignore[arg-type]
+
+
+def without(now: list[object], old: list[object], wrong: Callable[[Key, object], bool]) -> list[object]:
     """The items of now, where what is new and wrong is as it was, or left out where there was none."""
     kept = []
     for i, value in enumerate(now):
         before = old[i] if i < len(old) else MISSING
-        value = before if value is not before and wrong(value) else value
+        value = before if value is not before and wrong(("item", i), value) else value
         kept += [] if value is MISSING else [value]
     return kept
 

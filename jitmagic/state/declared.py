@@ -15,7 +15,7 @@ from jitmagic.state import adapters, paths, roots, snapshot, values
 from jitmagic.state.below import Below, variables_in
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach
-from jitmagic.state.region import root_key, step_key
+from jitmagic.state.region import slot_of
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,7 @@ def flatten(dyn_vars: Any) -> Iterator[object]:
 
 def unique(places: Sequence[Place]) -> list[Place]:
     """Each variable once, whatever paths lead to it."""
-    out: dict[Any, Place] = {}
+    out: dict[object, Place] = {}
     for p in places:
-        key = root_key(p) if p.parent is None else (id(p.holder()), *step_key(p))
-        out.setdefault(key, p)
+        out.setdefault(slot_of(p), p)
     return list(out.values())

@@ -4,6 +4,7 @@ Every entry can tell what changed and put itself back."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
 import types
@@ -15,6 +16,7 @@ import numpy as np
 
 from jitmagic.state import contents, iterators, paths, values
 from jitmagic.state.adapters import adapter_for
+from jitmagic.state.contents import CONTENTS, INSIDE, Key
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, contains_tracer, is_a
 
@@ -24,7 +26,11 @@ Origin = Literal["global", "closure", "attribute", "item", "argument"]
 Action = Literal["bound", "changed", "added", "removed"]
 Change = tuple[str, Origin, Action, Any, Any]
 """Path, origin, action, value before, value now."""
-Only = Callable[[Any], bool] | None
+Difference = tuple[Key, Any, Any]
+"""Key in the holder, value before, value now."""
+Only = Callable[[Key, Any], bool] | None
+NOWHERE: Key = ("", None)
+"""The key of what is no part of a holder."""
 
 
 class Entry:
@@ -36,6 +42,10 @@ class Entry:
         """What is different now."""
         return iter(())
 
+    def differences(self) -> Iterator[Difference]:
+        """The same by key, every other object included."""
+        return iter(())
+
     def restore(self, only: Only) -> None:
         """Put back what differs."""
 
@@ -44,7 +54,7 @@ class Entry:
 
 
 class Binding(Entry):
-    """A name: a global, a closure cell."""
+    """One place: a global, a closure cell, an attribute or item by itself."""
 
     def __init__(self, place: Place, origin: Origin) -> None:
         self.place, self.origin, self.path, self.old = place, origin, place.path, place.look()
@@ -55,53 +65,57 @@ class Binding(Entry):
             yield self.path, self.origin, _action(self.old, now), self.old, now
 
     def restore(self, only: Only) -> None:
-        now = self.place.look()
-        if now is self.old or (only and not only(now)):
-            return
-        if self.old is MISSING:
-            self.place.delete()
-        else:
-            self.place.put(self.old)
+        for key, old, new in self.differences():
+            if not only or only(key, new):
+                self.place.delete() if old is MISSING else self.place.put(old)
+
+    def differences(self) -> Iterator[Difference]:
+        if (now := self.place.look()) is not self.old:
+            yield self.place.step, self.old, now
 
 
 class Keyed(Entry):
-    """The items of a dict, or the attributes of an object, class or function."""
+    """The items of a dict, the names of a namespace, or the attributes of an object, class or function."""
 
-    def __init__(self, holder: Any, path: str, kind: Literal["item", "attribute"], origin: Origin) -> None:
+    def __init__(
+        self, holder: Any, path: str, kind: Literal["item", "name", "attribute"], origin: Origin
+    ) -> None:
         self.holder, self.path, self.kind, self.origin = holder, path, kind, origin
         self.old = self._now()
 
     def _now(self) -> dict[Any, Any]:
         if self.kind == "item":
             return contents.items_of(self.holder)
+        if self.kind == "name":
+            return {k: v for k, v in self.holder.copy().items() if not is_special(k)}
         if is_a(self.holder, type):
             return {k: v for k, v in values.class_dict(self.holder).items() if not is_special(k)}
         if is_a(self.holder, Function):
             return dict(self.holder.__dict__)
         return values.raw_attributes(self.holder)
 
-    def _differences(self) -> Iterator[tuple[Any, Any, Any]]:
+    def differences(self) -> Iterator[Difference]:
         now = self._now()
-        for key, old in self.old.items():
-            if (new := now.get(key, MISSING)) is not old:
-                yield key, old, new
-        for key, new in now.items():
-            if key not in self.old:
-                yield key, MISSING, new
+        for key in [*self.old, *(k for k in now if k not in self.old)]:
+            old, new = self.old.get(key, MISSING), now.get(key, MISSING)
+            if new is not old:
+                yield (self.kind, key), old, new
 
     def _traced_keys(self) -> list[Any]:
         """Traced values that became keys; one whose trace has ended can't even be hashed."""
-        return [k for k in self.holder if values.is_tracer(k)] if self.kind == "item" else []
+        keys = values.whole(lambda: list(dict.keys(self.holder))) if self.kind == "item" else ()
+        return [k for k in keys if values.is_tracer(k)]
 
     def changes(self) -> Iterator[Change]:
         for key in self._traced_keys():
             yield self.path, self.origin, "added", MISSING, key
-        for key, old, new in self._differences():
+        for (_, key), old, new in self.differences():
             if not _same(old, new):
                 action = _action(old, new)
                 if self.kind == "item" and action == "bound":
                     action = "added"
-                yield self.path + values.step_text(self.kind, key), self.origin, action, old, new
+                step = key if self.kind == "name" else values.step_text(self.kind, key)
+                yield self.path + step, self.origin, action, old, new
 
     def restore(self, only: Only) -> None:
         if self._traced_keys():  # which can't be taken out one by one
@@ -111,16 +125,12 @@ class Keyed(Entry):
         if self.kind == "item" and not only:
             contents.put_items(self.holder, self.old)
             return
-        for key, old in [(k, old) for k, old, new in self._differences() if not only or only(new)]:
+        found = self.differences()
+        for key, old in [(k, old) for (_, k), old, new in found if not only or only((self.kind, k), new)]:
             self._put(key, old)
 
-    def _put(self, key: Any, old: Any) -> None:
-        if self.kind == "item":
-            contents.put_item(self.holder, key, old)
-        elif old is MISSING:
-            paths.delete_attribute(self.holder, key)
-        else:
-            paths.put_attribute(self.holder, key, old, self.path)
+    def _put(self, key: Any, old: object) -> None:
+        paths.store(self.holder, self.kind, key, old, self.path)
 
 
 class Sequence(Entry):
@@ -138,6 +148,15 @@ class Sequence(Entry):
             yield f"{self.path}[{i}]", "item", "added", MISSING, now[i]
         for i in range(len(now), len(old)):
             yield f"{self.path}[{i}]", "item", "removed", old[i], MISSING
+
+    def differences(self) -> Iterator[Difference]:
+        now = contents.sequence_of(self.holder)
+        if len(now) != len(self.old):
+            yield CONTENTS, self.old, now
+            return
+        yield from (
+            (("item", i), a, b) for i, (a, b) in enumerate(zip(self.old, now, strict=True)) if a is not b
+        )
 
     def restore(self, only: Only) -> None:
         wanted = self.old
@@ -157,8 +176,12 @@ class Set(Entry):
         yield from ((self.path, "item", "added", MISSING, v) for v in now - self.old)
         yield from ((self.path, "item", "removed", v, MISSING) for v in self.old - now)
 
+    def differences(self) -> Iterator[Difference]:
+        if (now := set(self.holder)) != self.old:
+            yield CONTENTS, self.old, list(now)
+
     def restore(self, only: Only) -> None:
-        if not only or any(map(only, set(self.holder) - self.old)):
+        if not only or any(only(CONTENTS, v) for v in set(self.holder) - self.old):
             contents.put_members(self.holder, self.old)
 
 
@@ -185,7 +208,7 @@ class Numpy(Entry):
             yield self.path, "item", "changed", self.array, self.array
 
     def restore(self, only: Only) -> None:
-        if self.copy is None or (only and not only(self.array)):
+        if self.copy is None or (only and not only(NOWHERE, self.array)):
             return
         if self._changed():
             self._put(self.copy)
@@ -233,7 +256,7 @@ class Kept(Entry):
 
     def restore(self, only: Only) -> None:
         now = self.read(self.holder)
-        changed = self.by_value and only(now) if only else not self.same(now, self.old)
+        changed = self.by_value and only(INSIDE, now) if only else not self.same(now, self.old)
         if changed and self.old is not MISSING:
             self.write(self.holder, self.old)
 
@@ -263,6 +286,10 @@ class VariableEntry(Kept):
 
     def changes(self) -> Iterator[Change]:
         yield from (change for change in super().changes() if not _equal(change[-1], self.old))
+
+    def differences(self) -> Iterator[Difference]:
+        if (now := self.read(self.holder)) is not self.old:
+            yield INSIDE, self.old, now
 
 
 def _same_in_ref(now: Any, old: Any) -> bool:
@@ -334,7 +361,7 @@ class Cache(Entry):
     def restore(self, only: Only) -> None:
         if not only:
             self.cached, self.old = self.original, self.original.cache_info()
-        elif self.cached.cache_info().misses != self.old.misses and only(self._held()):
+        elif self.cached.cache_info().misses != self.old.misses and only(NOWHERE, self._held()):
             self.cached.cache_clear()
             self.old = self.cached.cache_info()
 
@@ -353,21 +380,18 @@ def _linked(memory: dict[Any, Any]) -> list[object]:
     return [v for link in list(memory.values()) for v in (link, *gc.get_referents(link))]
 
 
-class Namespace(Keyed):
-    """All names of a module, for code that uses `globals()`."""
-
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        super().__init__(namespace, "", "item", "global")
-
-    def changes(self) -> Iterator[Change]:
-        for key, old, new in self._differences():
-            if not _same(old, new) and is_a(key, str) and not is_special(key):
-                yield key, "global", _action(old, new), old, new
-
-    def restore(self, only: Only) -> None:
-        for key, old, new in list(self._differences()):
-            if not only or only(new):
-                self._put(key, old)
+def parts(value: Any, path: str, *, attributes: bool) -> list[Entry]:
+    """The entries of what is directly in a container, and of its attributes."""
+    found: list[Entry] = []
+    if is_a(value, dict):
+        found.append(Keyed(value, path, "item", "item"))
+    elif is_a(value, list | collections.deque):
+        found.append(Sequence(value, path))
+    elif is_a(value, set):
+        found.append(Set(value, path))
+    if attributes and not is_a(value, tuple | set | functools.partial):
+        found.append(Keyed(value, path, "attribute", "attribute"))
+    return found
 
 
 def sample(array: np.ndarray) -> tuple[Any, ...]:

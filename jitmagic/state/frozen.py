@@ -45,12 +45,12 @@ def freeze(
     # jax follows what a Ref holds by itself
     kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf) or is_tracer(leaf.value))]
     whole = _whole(reach, {leaf.path for leaf in kept}, without)
-    return Frozen([*(_Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
+    return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
 
 
-def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> list[_Baked]:
+def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> list[Baked]:
     """Containers that are gone through or measured, choices of an enum, and functions that are no Python functions."""
-    found: list[_Baked] = []
+    found: list[Baked] = []
     for root in reach.roots:
         value = root.value
         if root.origin in ("argument", "default", "attribute") or root.path in known or value is MISSING:
@@ -65,11 +65,11 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
                 found.append(_Wrapped(root.path, root.place, value, function))
         elif is_a(value, enum.Enum) or _is_of_library(value):
             if all(u.action == "read" for u in root.uses):
-                found.append(_Baked(root.path, root.place, value))
+                found.append(Baked(root.path, root.place, value))
         elif _holds_functions(value):  # `opt.update(...)` changes nothing in it
             told = any(at_or_below(path, (root.path,)) for path in known)
             if not told and all(u.action != "write" for u in root.uses):
-                found.append(_Baked(root.path, root.place, value))
+                found.append(Baked(root.path, root.place, value))
     return found
 
 
@@ -104,7 +104,7 @@ def _is_in_ref(leaf: LeafValue) -> bool:
 class Frozen:
     """The values that a compiled function goes on with."""
 
-    def __init__(self, baked: list[_Baked]) -> None:
+    def __init__(self, baked: list[Baked]) -> None:
         self._baked = {b.path: b for b in baked}
         self._checks = [(b.read, b.held, b.path, b.mutable) for b in baked]
 
@@ -132,7 +132,7 @@ _DEPTH = 8
 """Functions within functions that are compared by what they hold."""
 
 
-class _Baked:
+class Baked:
     """One value as it was, and how to look at it now."""
 
     def __init__(self, path: str, place: Place, value: Any) -> None:
@@ -169,7 +169,7 @@ class _Baked:
         return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
 
 
-class _Measured(_Baked):
+class _Measured(Baked):
     """A container of which only the number of items is held: what is in it is looked at by itself."""
 
     def __init__(self, path: str, place: Place, value: Any) -> None:
@@ -189,7 +189,7 @@ class _Measured(_Baked):
         return short(now) or "gone"
 
 
-class _Wrapped(_Baked):
+class _Wrapped(Baked):
     """A compiled function, held against the code that it was made of."""
 
     def __init__(self, path: str, place: Place, value: object, function: types.FunctionType) -> None:

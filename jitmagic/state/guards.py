@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jitmagic.state import values
 from jitmagic.state.declared import Inspected
+from jitmagic.state.frozen import Baked
 from jitmagic.state.paths import Place, at_or_below
-from jitmagic.state.values import MISSING, is_a, short
+from jitmagic.state.reached import LeafValue, Root
+from jitmagic.state.values import MISSING, is_a
 
 MOST = 50
 """More frozen values than this are not watched: each costs some 10 ns per call."""
@@ -21,17 +22,20 @@ _LOOK_ONLY = ("len", "type", "id", "isinstance", "callable")
 _RENEWALS = 8  # equal, but another object each time: watching it costs more than it tells
 
 
-@dataclass(eq=False)
-class Guard:
-    """One frozen value. `peek` gives bytes that differ where a numpy array was filled anew."""
+class Guard(Baked):
+    """One frozen value. `peek` gives bytes that differ from `seen` where a numpy array was filled anew."""
 
-    place: Place
-    path: str
-    value: Any
-    text: str
-    peek: Callable[[], bytes] | None = None
-    held: bytes = b""
-    renewed: int = 0
+    def __init__(self, path: str, place: Place, value: object) -> None:
+        super().__init__(path, place, value)
+        self.place, self.value, self.renewed = place, value, 0
+        self.peek: Callable[[], bytes] | None = None
+        if is_a(value, np.ndarray) and value.size and not value.dtype.hasobject:  # type: ignore[attr-defined]
+            self.peek = _sample(value)  # type: ignore[arg-type]
+        self.seen = self.peek() if self.peek is not None else b""
+
+    def refilled(self) -> bool:
+        """The array has other numbers now."""
+        return self.peek is not None and self.peek() != self.seen
 
 
 class Guards:
@@ -47,27 +51,26 @@ class Guards:
             if not _counts(leaf) or not _is_read(leaf, parts):
                 continue
             seen.add(leaf.path)
-            self.all.append(_guard(leaf.place, leaf.path, leaf.value))
+            self.all.append(Guard(leaf.path, leaf.place, leaf.value))
 
     def changed(self) -> list[tuple[str, str, str]]:
         """Path, text when compiled and text now of what changed since; each is told once."""
         found = []
         for guard in list(self.all):
-            now = guard.place.look()
-            refilled = guard.peek is not None and guard.peek() != guard.held
+            now, refilled = guard.place.look(), guard.refilled()
             if now is guard.value and not refilled:
                 continue
-            if _same(now, guard.value) and not refilled:
+            if now is not MISSING and not refilled and guard.same(now):
                 guard.value, guard.renewed = now, guard.renewed + 1
                 if guard.renewed > _RENEWALS:
                     self.all.remove(guard)
                 continue
             self.all.remove(guard)
-            found.append((guard.path, guard.text, "refilled" if now is guard.value else short(now) or "gone"))
+            found.append((guard.path, guard.text, guard.text_now(now)))
         return found
 
 
-def _is_read(leaf: Any, parts: dict[int, set[Any] | None]) -> bool:
+def _is_read(leaf: LeafValue, parts: dict[int, set[Any] | None]) -> bool:
     """The leaf lies below a part of its root that the functions name."""
     wanted = parts.setdefault(id(leaf.root), _parts_read(leaf.root)) if leaf.place.parent else None
     place = leaf.place
@@ -78,7 +81,7 @@ def _is_read(leaf: Any, parts: dict[int, set[Any] | None]) -> bool:
     return True
 
 
-def _parts_read(root: Any) -> set[Any] | None:
+def _parts_read(root: Root) -> set[Any] | None:
     """The attributes and items of a root that functions take from it; None where that can't be told."""
     reads = [u for u in root.uses if u.action == "read"]
     found = set()
@@ -94,7 +97,7 @@ def _parts_read(root: Any) -> set[Any] | None:
     return found if reads else None
 
 
-def _counts(leaf: Any) -> bool:
+def _counts(leaf: LeafValue) -> bool:
     value = leaf.value
     if leaf.root.origin == "argument" and leaf.origin != "attribute":
         return False
@@ -105,13 +108,6 @@ def _counts(leaf: Any) -> bool:
     return values.is_number(value) or type(value) in (str, bytes, type(None)) or is_a(value, np.ndarray)
 
 
-def _guard(place: Place, path: str, value: Any) -> Guard:
-    if is_a(value, np.ndarray) and value.size and not value.dtype.hasobject:
-        peek = _sample(value)
-        return Guard(place, path, value, short(value), peek, peek())
-    return Guard(place, path, value, short(value))
-
-
 def _sample(array: np.ndarray) -> Callable[[], bytes]:
     """Bytes of at most some hundred elements, spread over the array."""
     steps, size = [], array.size
@@ -120,21 +116,3 @@ def _sample(array: np.ndarray) -> Callable[[], bytes]:
         steps.append(slice(None, None, max(1, step)))
         size = -(-size // max(1, step))
     return array[tuple(steps)].tobytes
-
-
-def _same(now: Any, then: Any) -> bool:
-    if now is MISSING or type(now) is not type(then):
-        return False
-    if type(now) in values.SCALARS:
-        return bool(now == then)
-    if is_a(now, types.FunctionType):
-        a, b = now.__code__, then.__code__
-        return (a.co_code, a.co_consts, a.co_names) == (b.co_code, b.co_consts, b.co_names) and (
-            now.__closure__ == then.__closure__
-        )
-    if values.is_array(now) and values.is_array(then) and now.size <= 1 << 16:
-        try:
-            return now.dtype == then.dtype and now.shape == then.shape and bool(np.array_equal(now, then))
-        except Exception:
-            return False
-    return False

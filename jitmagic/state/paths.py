@@ -138,6 +138,11 @@ class Place:
         """Do two reads give the same object? Not those of a `jax.Ref`, say, which is read by an operation."""
         return self.adapter is None or self.adapter.slot(self.holder()) is not None
 
+    @property
+    def step(self) -> contents.Key:
+        """The key within its holder; the value inside a framework's variable has one of its own."""
+        return contents.INSIDE if self.adapter else (self.kind, self.key)
+
     def holder(self) -> Any:
         """The object that directly holds the variable: a dict, cell, list or object. Raises PathError."""
         return self.root if self.parent is None else self.parent.get()
@@ -171,29 +176,21 @@ class Place:
         """Is there a value?"""
         return self.look() is not MISSING
 
-    def put(self, value: Any) -> None:
+    def put(self, value: object) -> None:
         """Bind another value there, past frozen dataclasses; PathError where that cannot be done."""
-        holder = self.holder()
-        if self.adapter:
+        self.put_in(self.holder(), value)
+
+    def put_in(self, holder: object, value: object) -> None:
+        """The same in a holder that was looked up before; MISSING takes the name, attribute or item away."""
+        if self.adapter is None:
+            store(holder, self.kind, self.key, value, self.path)
+        elif value is not MISSING:
             self.adapter.write(holder, value)
-        elif self.kind == "closure":
-            holder.cell_contents = value
-        elif self.kind == "attribute":
-            put_attribute(holder, self.key, value, self.path)
-        else:
-            put_item(holder, self.key, value, self.path)
 
     def delete(self) -> None:
         """Take the name, attribute or item away; nothing happens where there is none."""
-        if not self.exists():
-            return
-        holder = self.holder()
-        if self.kind == "closure":
-            del holder.cell_contents
-        elif self.kind == "attribute":
-            delete_attribute(holder, self.key)
-        else:
-            del holder[self.key]
+        if self.exists():
+            self.put_in(self.holder(), MISSING)
 
 
 def stored(holder: Any, kind: Kind, key: Any) -> Any:
@@ -209,6 +206,27 @@ def stored(holder: Any, kind: Kind, key: Any) -> Any:
     if is_a(holder, tuple):
         return tuple.__getitem__(holder, key)
     return operator.getitem(holder, key)
+
+
+def store(holder: Any, kind: str, key: Any, value: object, path: str = "") -> None:
+    """Put a value where `stored` finds it, past methods of the holder's own; MISSING takes it away."""
+    if kind == "closure":
+        if value is MISSING:
+            del holder.cell_contents
+        else:
+            holder.cell_contents = value
+    elif kind == "attribute":
+        delete_attribute(holder, key) if value is MISSING else put_attribute(holder, key, value, path)
+    elif is_a(holder, tuple):
+        raise PathError(f"`{path}` is an item of a tuple and cannot be replaced; name the whole tuple")
+    elif is_a(holder, dict):
+        contents.put_item(holder, key, value)
+    elif value is MISSING:
+        del holder[key]
+    elif is_a(holder, list):
+        list.__setitem__(holder, key, value)
+    else:
+        holder[key] = value
 
 
 def put_attribute(holder: Any, name: str, value: Any, path: str = "") -> None:
@@ -252,18 +270,6 @@ def _is_slot(holder: object, name: str) -> bool:
 def _is_property(holder: object, name: str) -> bool:
     found = values.class_attribute(type(holder), name)
     return found is not None and is_a(found[1], property | functools.cached_property)
-
-
-def put_item(holder: Any, key: Any, value: Any, path: str = "") -> None:
-    """Store an item without a dict's or list's own `__setitem__`."""
-    if is_a(holder, tuple):
-        raise PathError(f"`{path}` is an item of a tuple and cannot be replaced; name the whole tuple")
-    if is_a(holder, dict):
-        contents.put_item(holder, key, value)
-    elif is_a(holder, list):
-        list.__setitem__(holder, key, value)
-    else:
-        holder[key] = value
 
 
 def place_of(obj: object) -> Place:

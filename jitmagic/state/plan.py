@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from jitmagic.state import region, values
+from jitmagic.state import paths, region, values
 from jitmagic.state.adapters import adapter_for, of_this_trace
+from jitmagic.state.contents import CONTENTS, INSIDE, Key, refill
 from jitmagic.state.paths import Place
 from jitmagic.state.region import Held
 from jitmagic.state.values import MISSING, is_a
@@ -105,19 +106,14 @@ class Planner:
         self._before = found.held
         ops: list[Op] = []
         refilled: set[int] = set()
-        for place, held, key, old, new in found.changes():
-            if held is not None and key == region.CONTENTS:
-                refilled.add(id(held.value))
-                before = [v for (kind, _), v in held.seeded.items() if kind == "item"]
-                if (
-                    not is_a(held.value, set)
-                    and len(new) > len(before)
-                    and all(a is b for a, b in zip(before, new, strict=False))
-                ):
+        for place, slot, old, new in found.changes():
+            if slot[1:] == CONTENTS:
+                refilled.add(slot[0])
+                was_list = not is_a(old, set) and len(new) > len(old)
+                if was_list and all(a is b for a, b in zip(old, new, strict=False)):
                     self.grown.append(place)
                 ops.append(Op(place, self.items(new, place.path), how="refill"))
                 continue
-            slot = (id(held.value), *(key or ())) if held is not None else region.root_key(place)
             recipe = None if new is MISSING else self.recipe(new, place.path)
             ops.append(Op(place, recipe, leaves.get(slot)))
             if type(old) in (int, float, complex) and slot not in leaves:
@@ -160,7 +156,7 @@ class Planner:
         if not (traced or made_here or adapter_for(value) is not None):
             return Recipe("const", value)
         made = self._made[id(value)] = Recipe("object", value)
-        below = region.contents(value)
+        below = _contents(value)
         if traced and not any(map(values.contains_tracer, below.values())):
             raise CannotFollow(path)
         made.parts = [(k, self.recipe(v, path, depth + 1)) for k, v in below.items()]
@@ -207,7 +203,7 @@ def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) 
         made = _copy(recipe.value)
     memo[id(recipe)] = made
     for key, part in recipe.parts:
-        region.put(made, key, build(part, outputs, memo))
+        _put(made, key, build(part, outputs, memo))
     of_this_trace(made)
     return made
 
@@ -217,14 +213,36 @@ def _copy(value: object) -> object:
     cls: Any = type(value)
     if is_a(value, dict | list):
         made = cls.__new__(cls)
-        for (kind, key), child in region.contents(value).items():
-            if kind == "item":
-                region.put(made, (kind, key), child)
+        for key, child in _contents(value).items():
+            if key[0] == "item":
+                _put(made, key, child)
     else:
         made = object.__new__(cls)
     for name, child in values.raw_attributes(value).items():
         object.__setattr__(made, name, child)
     return made
+
+
+def _contents(value: Any) -> dict[Key, Any]:
+    """Items and attributes of an object by kind and key; of a framework's variable what is inside."""
+    adapter = adapter_for(value)
+    if adapter is not None:
+        return {INSIDE: adapter.read(value)}
+    if is_a(value, set):
+        return {CONTENTS: frozenset(value)}
+    return {(kind, key): child for kind, key, child in values.children(value)}
+
+
+def _put(holder: Any, key: Key, child: Any) -> None:
+    adapter = adapter_for(holder) if key == INSIDE else None
+    if key == CONTENTS:
+        refill(holder, child)
+    elif adapter is not None:
+        adapter.write(holder, child)
+    elif is_a(holder, list) and key[1] == len(holder):  # a list in the making
+        list.append(holder, child)
+    else:
+        paths.store(holder, key[0], key[1], child)
 
 
 def apply(ops: Sequence[Op], outputs: Sequence[object]) -> None:
@@ -246,8 +264,8 @@ def apply(ops: Sequence[Op], outputs: Sequence[object]) -> None:
 
 def _write(op: Op, held: object, value: object) -> None:
     if op.how != "put":
-        region.refill(held, value)
-    elif op.place.parent is None:
-        op.place.delete() if value is MISSING else op.place.put(value)
+        refill(held, value)  # type: ignore[arg-type]
+    elif op.place.parent is None and value is MISSING:
+        op.place.delete()
     else:
-        region.put(held, region.step_key(op.place), value)
+        op.place.put_in(held, value)

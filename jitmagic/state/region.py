@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import types
 import weakref
@@ -10,16 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic.state import paths, values
+from jitmagic.state import values
 from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
 from jitmagic.state.below import variables_in
-from jitmagic.state.contents import put_item, put_items, put_members, put_sequence
+from jitmagic.state.contents import CONTENTS, INSIDE, Key
+from jitmagic.state.entries import Binding, Entry, VariableEntry, parts
 from jitmagic.state.paths import Place
 from jitmagic.state.values import MISSING, is_a
 
-Key = tuple[str, Any]
-CONTENTS: Key = ("contents", None)
-"""The key of all that is in a list, deque or set, where items came or went."""
 _LIMIT = 20_000
 
 
@@ -56,7 +53,7 @@ class Tree:
         root = chain.pop()
         node = self.roots.setdefault(root_key(root), PathNode(root))
         for step in reversed(chain):
-            node = node.children.setdefault(step_key(step), PathNode(step))
+            node = node.children.setdefault(step.step, PathNode(step))
         return node
 
 
@@ -92,99 +89,83 @@ def root_key(place: Place) -> Any:
     return place.kind, place.key, id(holder)
 
 
-def step_key(place: Place) -> Key:
-    """The key of a place within its holder; the value inside a framework's variable has one of its own."""
-    return ("inside", None) if place.adapter else (place.kind, place.key)
-
-
 def slot_of(place: Place) -> tuple[Any, ...]:
     """Where a value lies, whatever path leads there."""
-    return root_key(place) if place.parent is None else (id(place.holder()), *step_key(place))
+    return root_key(place) if place.parent is None else (id(place.holder()), *place.step)
 
 
 @dataclass(eq=False)
 class Held:
-    """A container or object of the region: what it held before the trace, and once the tracers were in."""
+    """A container or object of the region, and what it held before the trace and once the tracers were in."""
 
     place: Place
     value: Any
-    keys: frozenset[Key] | None
-    original: dict[Key, Any]
+    whole: bool
+    """All that is in it is held, and not only what lies on the way to variables."""
     known: bool
     """It lies below what is declared, so every change of it counts."""
-    ways: frozenset[Key] = frozenset()
-    """The keys that lie on the way to variables: their changes count in any case."""
-    seeded: dict[Key, Any] = field(default_factory=dict)
+    ways: dict[Key, Place] = field(default_factory=dict)
+    """What lies on the way to variables: its changes count in any case."""
+    original: Sequence[Entry] = ()
+    seeded: Sequence[Entry] = ()
 
-    def now(self) -> dict[Key, Any]:
+    def entries(self) -> list[Entry]:
         """What it holds at the moment."""
-        return contents(self.value, self.keys)
+        if self.whole:
+            return _entries(self.value, self.place.path)
+        found = (
+            Place(p.path, p.origin, p.kind, p.key, holder=self.value, adapter=p.adapter)
+            for p in self.ways.values()
+        )
+        return [Binding(place, "attribute") for place in found]
+
+    def is_wrong(self, key: Key, now: object) -> bool:
+        """A trace does not leave this behind."""
+        return key in self.ways or values.contains_tracer(now) or _is_frameworks_own(self.value, key)
+
+    def place_at(self, key: Key) -> Place:
+        """Where a part of it lies."""
+        if key == CONTENTS:
+            return self.place
+        adapter = adapter_for(self.value) if key == INSIDE else None
+        return self.place.inside(adapter) if adapter else self.place.below(key[0], key[1])  # type: ignore[arg-type]
+
+    def slot(self, key: Key) -> tuple[Any, ...]:
+        """The same, whatever path leads there."""
+        return id(self.value), *key
+
+    def differences(self) -> Iterator[tuple[Key, Any, Any]]:
+        """What is another one now than once the tracers were in, but for what a framework keeps for itself."""
+        for entry in self.seeded:
+            for key, old, new in entry.differences():
+                if key[1] not in TRACE_STATES and not _is_memo(self.value, key, old, new):
+                    yield key, old, new
 
 
-def contents(value: Any, keys: frozenset[Key] | None = None) -> dict[Key, Any]:
-    """Items and attributes of a value by kind and key; of a framework's variable what is inside."""
-    if keys is not None:
-        found = {k: _child(value, k) for k in keys}
-        return {k: v for k, v in found.items() if v is not MISSING}
-    adapter = adapter_for(value)
-    if adapter is not None:
-        return {("inside", None): adapter.read(value)}
-    if is_a(value, set):
-        return {CONTENTS: frozenset(value)}
-    return {(kind, key): child for kind, key, child in values.children(value)}
+def _entries(value: Any, path: str) -> list[Entry]:
+    if adapter_for(value) is not None:
+        return [VariableEntry(value, path)]
+    return parts(value, path, attributes=values.is_walkable(value))
 
 
-def _child(value: object, key: Key) -> object:
-    if key[0] == "inside":
-        adapter = adapter_for(value)
-        return adapter.read(value) if adapter else MISSING
-    try:
-        return paths.stored(value, key[0], key[1])  # type: ignore[arg-type]
-    except Exception:
-        return MISSING
+class RootBinding(Held):
+    """What the root of a path is bound to."""
+
+    def entries(self) -> list[Entry]:
+        """The binding alone."""
+        return [Binding(self.place, "global")]
+
+    def place_at(self, key: Key) -> Place:
+        """The root."""
+        return self.place
+
+    def slot(self, key: Key) -> tuple[Any, ...]:
+        """The name and where it is bound."""
+        return root_key(self.place)
 
 
-def put(value: Any, key: Key, child: Any) -> None:
-    """Put a child into a container, object or framework's variable; MISSING takes it away."""
-    kind, name = key
-    if key == CONTENTS:
-        refill(value, child)
-    elif kind == "inside":
-        adapter = adapter_for(value)
-        assert adapter is not None
-        adapter.write(value, child)
-    elif kind == "attribute":
-        if child is MISSING:
-            paths.delete_attribute(value, name)
-        else:
-            paths.put_attribute(value, name, child)
-    elif is_a(value, dict):
-        put_item(value, name, child)
-    elif child is MISSING:
-        del value[name]
-    else:
-        paths.put_item(value, name, child)
-
-
-def refill(value: Any, items: Any) -> None:
-    """Let a list, deque or set hold these and nothing else."""
-    if is_a(value, set):
-        put_members(value, set(items))
-    else:
-        put_sequence(value, list(items))
-
-
-Change = tuple[Place, Held | None, Key | None, Any, Any]
-
-
-@dataclass(eq=False)
-class RootBinding:
-    """What the root of a path was bound to, before the trace and with the tracers in."""
-
-    place: Place
-    original: Any
-    known: bool
-    seeded: Any = MISSING
+Change = tuple[Place, tuple[Any, ...], Any, Any]
+"""Place, slot, the old and the new value (MISSING: none) of what changed."""
 
 
 class Region:
@@ -196,37 +177,47 @@ class Region:
         self.appeared = False
         """The trace has put variables where there were none."""
         self.held: dict[int, Held] = {}
-        self.bindings = [RootBinding(n.place, n.place.look(), True) for n in tree.roots.values()]
+        self._roots: list[RootBinding] = []
         for node in tree.roots.values():
+            self._root(node.place, True)
             self._walk(node.place, node.place.look(), node, node.whole, node.whole)
-        known = set(tree.roots)
         for place in around:
-            if root_key(place) not in known:
-                self.bindings.append(RootBinding(place, place.look(), False))
+            if root_key(place) not in tree.roots:
+                self._root(place, False)
             self._walk(place, place.look(), None, True, False)
+        self._all: list[Held] = [*self._roots, *self.held.values()]
+        for held in self._all:
+            held.original = held.entries()
 
-    def _walk(self, place: Place, value: object, node: PathNode | None, whole: bool, known: bool) -> None:
-        old = self.held.get(id(value))
-        if len(self.held) > _LIMIT or (old is not None and (old.keys is None or not whole)):
+    def _root(self, place: Place, known: bool) -> None:
+        if place.origin != "argument":
+            self._roots.append(RootBinding(place, None, False, known))
+
+    def _walk(self, place: Place, value: Any, node: PathNode | None, whole: bool, known: bool) -> None:
+        ways = {key: child.place for key, child in node.children.items()} if node else {}
+        held = self.held.get(id(value))
+        if len(self.held) > _LIMIT or not _is_container(value, node):
             return
-        if not _is_container(value, node):
+        whole_here = whole and not is_a(value, types.ModuleType)
+        if held is None:
+            held = self.held[id(value)] = Held(place, value, whole_here, known)
+        elif (held.whole or not whole_here) and ways.keys() <= held.ways.keys():
             return
-        keys = (
-            None if whole and not is_a(value, types.ModuleType) else frozenset(node.children if node else ())
-        )
-        if old is not None and keys is not None:
-            keys |= old.keys or frozenset()
-        ways = frozenset(node.children if node else ()) | (old.ways if old else frozenset())
-        known = known or (old is not None and old.known)
-        held = Held(place, value, keys, contents(value, keys), known, ways)
-        self.held[id(value)] = held
-        for key, child in held.original.items():
-            below = node.children.get(key) if node else None
-            if key[0] in ("inside", "contents"):
-                continue
-            step = below.place if below else place.below(key[0], key[1])  # type: ignore[arg-type]
-            deeper = whole or (below is not None and below.whole)
-            self._walk(step, child, below, deeper, known or (below is not None and below.whole))
+        held.whole, held.known = held.whole or whole_here, held.known or known
+        held.ways = ways | held.ways
+        for step, child in self._below(held, place):
+            below = node.children.get(step.step) if node else None
+            own = below is not None and below.whole
+            self._walk(step, child, below, whole or own, known or own)
+
+    @staticmethod
+    def _below(held: Held, place: Place) -> Iterator[tuple[Place, object]]:
+        """What is in it, but for the value of a framework's variable."""
+        if not held.whole:
+            yield from ((p, p.look()) for p in held.ways.values() if p.adapter is None)
+        elif adapter_for(held.value) is None:
+            for kind, key, child in values.children(held.value):
+                yield held.ways.get((kind, key)) or place.below(kind, key), child  # type: ignore[arg-type]
 
     def objects(self) -> Iterator[Any]:
         """Everything held."""
@@ -234,74 +225,27 @@ class Region:
 
     def seed(self) -> None:
         """Remember what is there now that the tracers are in."""
-        for held in self.held.values():
-            held.seeded = held.now()
-        for binding in self.bindings:
-            binding.seeded = binding.place.look()
+        for held in self._all:
+            held.seeded = held.entries()
 
     def restore(self, *, leave_effects: bool = False) -> None:
         """Put everything back as it was before the trace. With `leave_effects`, what the trace did besides variables
         stays, as after a trace of `jax.jit`, except for traced values."""
-        for b in self.bindings:
-            now = b.place.look()
-            if now is b.original or b.place.origin == "argument":
-                continue
-            if not leave_effects or b.known or values.contains_tracer(now):
-                b.place.delete() if b.original is MISSING else b.place.put(b.original)
-        for held in self.held.values():
-            now = held.now()
-            changed = [
-                k
-                for k in {**held.original, **now}
-                if now.get(k, MISSING) is not held.original.get(k, MISSING)
-            ]
-            if leave_effects and not held.known:
-                changed = [
-                    k for k in changed
-                    if k in held.ways or values.contains_tracer(now.get(k)) or _is_frameworks_own(held.value, k)
-                ]  # fmt: skip
-            if changed:
-                _put_back(held, changed if leave_effects and not held.known else None)
+        for held in self._all:
+            for entry in held.original:
+                entry.restore(held.is_wrong if leave_effects and not held.known else None)
 
     def changes(self) -> Iterator[Change]:
-        """Place, its holder, its key, the old and the new value (MISSING: none) of everything that changed.
+        """Everything that changed.
 
         Where variables appear, all that the trace changed belongs to it: `model.built = True`, say."""
-        found = list(self._changes())
+        found = [
+            (held.known or key in held.ways, (held.place_at(key), held.slot(key), old, new))
+            for held in self._all
+            for key, old, new in held.differences()
+        ]
         self.appeared = self.appearing and any(not known and holds_state(new) for known, (*_, new) in found)
         yield from (change for known, change in found if known or self.appeared)
-
-    def _changes(self) -> Iterator[tuple[bool, Change]]:
-        for b in self.bindings:
-            now = b.place.look()
-            if now is not b.seeded and b.place.origin != "argument":
-                yield b.known, (b.place, None, None, b.seeded, now)
-        for held in self.held.values():
-            now = held.now()
-            anew = _items_came_or_went(held, now)
-            if anew:
-                yield held.known, (held.place, held, CONTENTS, MISSING, list(held.value))
-            for key in [*held.seeded, *(k for k in now if k not in held.seeded)]:
-                old, new = held.seeded.get(key, MISSING), now.get(key, MISSING)
-                if new is old or key == CONTENTS or (anew and key[0] == "item"):
-                    continue
-                if key[1] not in TRACE_STATES and not _is_memo(held.value, key, old, new):
-                    yield held.known or key in held.ways, (self._place(held, key), held, key, old, new)
-
-    @staticmethod
-    def _place(held: Held, key: Key) -> Place:
-        if key[0] == "inside":
-            adapter = adapter_for(held.value)
-            assert adapter is not None
-            return held.place.inside(adapter)
-        return held.place.below(key[0], key[1])  # type: ignore[arg-type]
-
-
-def _items_came_or_went(held: Held, now: dict[Key, object]) -> bool:
-    if is_a(held.value, set):
-        return bool(now[CONTENTS] != held.seeded[CONTENTS])
-    sequence = is_a(held.value, list | collections.deque) and held.keys is None
-    return sequence and sum(k[0] == "item" for k in now) != sum(k[0] == "item" for k in held.seeded)
 
 
 def _is_container(value: object, node: PathNode | None) -> bool:
@@ -333,32 +277,3 @@ def _is_memo(value: object, key: Key, old: object, new: object) -> bool:
     """A place where a framework keeps something later: nothing is lost while it is empty."""
     empty = is_a(new, dict | list | set) and not new and not values.contains_tracer(new)
     return old is None and empty and _is_frameworks_own(value, key)
-
-
-def _put_back(held: Held, keys: Sequence[Key] | None) -> None:
-    """Contents as they were: all of them, in order, or those of some keys."""
-    value, old = held.value, held.original
-    sequence = is_a(value, list | collections.deque | set) and any(k[0] != "attribute" for k in keys or ())
-    if keys is None or sequence:
-        _put_back_items(held)
-    if keys is None:
-        now = held.now()
-        keys = [*old, *(k for k in now if k not in old)]
-    for key in keys:
-        if not (sequence and key[0] != "attribute") and (wanted := old.get(key, MISSING)) is not _child(
-            value, key
-        ):
-            put(value, key, wanted)
-
-
-def _put_back_items(held: Held) -> None:
-    value, old = held.value, held.original
-    if held.keys is not None:
-        return
-    items = {k: v for (kind, k), v in old.items() if kind == "item"}
-    if is_a(value, dict):
-        put_items(value, items)
-    elif is_a(value, list | collections.deque):
-        refill(value, list(items.values()))
-    elif is_a(value, set):
-        refill(value, old[CONTENTS])

@@ -33,14 +33,12 @@ from jitmagic.state.entries import (
     Iterator_,
     Kept,
     Keyed,
-    Namespace,
     Numpy,
     Origin,
-    Sequence,
-    Set,
     VariableEntry,
     is_special,
     origin_of,
+    parts,
     random_state,
     sample,
     suspended,
@@ -116,7 +114,7 @@ class Snapshot:
             own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
             self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
         for namespace in reach.namespaces:
-            self._entries.append(Namespace(namespace))
+            self._entries.append(Keyed(namespace, "", "name", "global"))
         for name, generator in iterators.global_random_states():
             self._entries.append(random_state(generator, name))
         for place, value in _of_modules(reach.functions):
@@ -242,14 +240,7 @@ class Snapshot:
             if not self._reads(place):
                 self._lose(path, "a container that is too long")
             return
-        if is_a(value, dict):
-            self._entries.append(Keyed(value, path, "item", "item"))
-        elif is_a(value, list | collections.deque):
-            self._entries.append(Sequence(value, path))
-        elif is_a(value, set):
-            self._entries.append(Set(value, path))
-        if not is_a(value, tuple | set | functools.partial) and _is_open(value):
-            self._entries.append(Keyed(value, path, "attribute", "attribute"))
+        self._entries += parts(value, path, attributes=_is_open(value))
         own_settings = _root(type(value)) == "logging"  # and no streams below
         below = DEPTH - 1 if own_settings else depth + 1
         room, user = LIMIT - len(self._seen), values.is_user_class(type(value))
@@ -310,9 +301,13 @@ class Snapshot:
         with deferred():
             for entry in (*self._entries, *self._settings):
                 try:
-                    entry.restore(contains_tracer if only_tracers else None)
+                    entry.restore(_is_traced if only_tracers else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
                     self.unrestorable.setdefault(entry.path, type(exc).__name__)
+
+
+def _is_traced(key: object, value: object) -> bool:
+    return contains_tracer(value)
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:

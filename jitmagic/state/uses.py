@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from jitmagic.evidence import Where
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import (
     ByCode,
     Function,
@@ -333,15 +334,6 @@ def _literal_steps(nodes: list[ast.expr]) -> tuple[tuple[Step, ...], tuple[ast.e
             steps.append(Step("item", key))
         kept.append(n)
     return tuple(steps), tuple(kept)
-
-
-def dotted(node: ast.AST) -> str:
-    """`np.random.normal` for such a node, an empty string for others."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _bound_names(node: Function, in_expressions: bool = True) -> tuple[set[str], set[str]]:

@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from jitmagic.tracing.libraries import LIBRARIES
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slots__": ()})()
 """Stands for a name, attribute or item that is not there."""
 
+T = TypeVar("T")
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
 _OPAQUE = frozenset(
@@ -269,6 +270,16 @@ def fields_of(value: tuple[object, ...]) -> tuple[str, ...]:
     return found[1] if found and is_a(found[1], tuple) else ()
 
 
+def whole(read: Callable[[], T]) -> T:
+    """What `read` copies; once more where another thread has written meanwhile."""
+    for _ in range(100):
+        try:
+            return read()
+        except RuntimeError:  # it changed size during iteration
+            continue
+    return read()
+
+
 Child = tuple[str, Any, Any]
 """Kind (`item` or `attribute`), key, value."""
 
@@ -276,9 +287,9 @@ Child = tuple[str, Any, Any]
 def children(value: Any) -> Iterator[Child]:
     """What lies directly below a value: items of dict, list, tuple and deque, attributes of objects."""
     if is_a(value, dict):
-        yield from (("item", k, v) for k, v in list(dict.items(value)))
+        yield from (("item", k, v) for k, v in whole(lambda: list(dict.items(value))))
     elif is_a(value, list | collections.deque):
-        yield from (("item", k, v) for k, v in enumerate(list(value)))
+        yield from (("item", k, v) for k, v in enumerate(whole(lambda: list(value))))
     elif is_a(value, tuple):
         names = fields_of(value)
         pairs = zip(names, value, strict=False) if names else enumerate(value)

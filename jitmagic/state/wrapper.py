@@ -10,7 +10,7 @@ from jitmagic.state import paths, plan, values
 from jitmagic.state.codegen import define
 from jitmagic.state.paths import Place
 from jitmagic.state.plan import Op, Plan, Recipe
-from jitmagic.state.region import root_key, step_key
+from jitmagic.state.region import root_key
 from jitmagic.state.state_program import StateProgram, returned
 from jitmagic.state.values import is_a
 from jitmagic.state.wrapper_reads import Calls, Reads, can_be_written, is_hidden
@@ -203,7 +203,7 @@ class _Writer(Reads):
 
     def _held_value(self, place: Place) -> str:
         """What lies there before the writes."""
-        known = self.by_place.get((place.path, step_key(place)[0]))
+        known = self.by_place.get((place.path, place.step[0]))
         if known is None:
             known = self._new("h")
             self._bind_objects()
@@ -212,7 +212,7 @@ class _Writer(Reads):
 
     def _addition(self, op: Op) -> str | None:
         """The same for the items of a list, deque or set; doing it twice does no harm."""
-        name = self.by_place.get((op.place.path, step_key(op.place)[0]))
+        name = self.by_place.get((op.place.path, op.place.step[0]))
         if name is None:
             return None
         held, before = op.place.look(), self._new("b")
@@ -234,7 +234,7 @@ class _Writer(Reads):
         if place.parent is None:
             plain = type(place.root) is dict and root_key(place)[0] != "object"
             return f"{self._bound(place)} = {{}}" if plain or place.kind == "closure" else None
-        name = self.by_place.get((place.parent.path, step_key(place.parent)[0]))
+        name = self.by_place.get((place.parent.path, place.parent.step[0]))
         if name is None or not name.isidentifier():
             return None
         holder = place.parent.look()

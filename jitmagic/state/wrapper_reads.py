@@ -13,10 +13,11 @@ from typing import Any, Protocol
 from jitmagic.state import paths, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.codegen import NOT_GIVEN, Cells, is_spelled_out, parameter_list, spelling, writes
+from jitmagic.state.contents import refill
 from jitmagic.state.guards import Guards
 from jitmagic.state.paths import Place
 from jitmagic.state.plan import build
-from jitmagic.state.region import PathNode, refill, root_key, step_key
+from jitmagic.state.region import PathNode, root_key
 from jitmagic.state.state_program import Instance, Owner, StateProgram
 from jitmagic.state.taken_out import Location, path_of
 from jitmagic.state.values import is_a
@@ -224,13 +225,13 @@ class Reads:
         if node.leaf is not None:
             self.lines.append(f"_jm_s{node.leaf} = {text}")
             self.spelled[node.leaf] = text
-            self.by_place[node.place.path, step_key(node.place)[0]] = f"_jm_s{node.leaf}"
+            self.by_place[node.place.path, node.place.step[0]] = f"_jm_s{node.leaf}"
             return
         name = text
         if not text.isidentifier():
             name = self._new("t")
             self.lines.append(f"{name} = {text}")
-        self.by_place[node.place.path, step_key(node.place)[0]] = name
+        self.by_place[node.place.path, node.place.step[0]] = name
         self._size_guard(node, name, value)
         for child in node.children.values():
             self._node(child, self._step(name, value, child), child.place.look())
@@ -345,12 +346,12 @@ class Reads:
                 continue
             tests.append(self._is_another(text, guard.value))
             if guard.peek is not None:
-                tests.append(f"{self._const(guard.peek, 'peek')}() != {self._const(guard.held, 'h')}")
+                tests.append(f"{self._const(guard.peek, 'peek')}() != {self._const(guard.seen, 'h')}")
         return tests
 
     def _frozen_read(self, place: Place) -> str | None:
         """An expression for a place; the steps above it become local names that are used again."""
-        known = self.by_place.get((place.path, step_key(place)[0]))
+        known = self.by_place.get((place.path, place.step[0]))
         if known is not None:
             return known
         if place.parent is None:
@@ -361,7 +362,7 @@ class Reads:
         if not above.isidentifier():
             name = self._new("t")
             self.lines.append(f"{name} = {above}")
-            above = self.by_place[place.parent.path, step_key(place.parent)[0]] = name
+            above = self.by_place[place.parent.path, place.parent.step[0]] = name
         holder = place.parent.look()
         if place.adapter is None and place.kind == "item" and not plain_items(holder):
             return None

@@ -7,8 +7,6 @@ import ast
 import contextlib
 import itertools
 import linecache
-import sys
-import threading
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,8 +14,9 @@ from typing import Any
 from jitmagic.interrupts import deferred
 from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import nodes_of
-from jitmagic.state import roots, snapshot
-from jitmagic.state.values import MISSING, is_user_file
+from jitmagic.state import bystanders, roots, snapshot
+from jitmagic.state.contents import put_item
+from jitmagic.state.values import MISSING
 from jitmagic.tracing import compat
 
 _numbers = itertools.count(1)
@@ -34,7 +33,6 @@ class Beginning:
         self.snapshots: list[snapshot.Snapshot] = []
         self.compiled: list[Any] = []
         """Functions of the user's own `jax.jit` in reach."""
-        self.settings = jax_settings()
         self.add(tree)
 
     def add(self, tree: ast.Module) -> None:
@@ -55,14 +53,14 @@ class Beginning:
         lost = [path for s in self.snapshots for path in s.drained]
         if lost:
             return f"it changes `{lost[0]}`, which can't be put back"
-        if name := _busy_thread():
+        if name := bystanders.at_work():
             return f"a thread of yours is running ({name})"
         return ""
 
     @contextlib.contextmanager
     def rewound(self) -> Iterator[dict[str, object]]:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
-        now_bound, now_set = dict(self.namespace), jax_settings()
+        now_bound = dict(self.namespace)
         now = [s.again() for s in self.snapshots]
         new = compat.never_called(self.compiled)
         try:
@@ -70,14 +68,12 @@ class Beginning:
                 for s in reversed(self.snapshots):  # what a later cell reaches may have been bound by then
                     s.restore()
                 for name, value in self.names.items():
-                    _bind(self.namespace, name, value)
+                    put_item(self.namespace, name, value)  # type: ignore[arg-type]
                 for s in self.snapshots:
                     s.stand_in()
-                set_jax(self.settings)
             yield self.namespace
         finally:
             with deferred():
-                set_jax(now_set)
                 for jitted in new:  # the user's own first call traces it
                     jitted.clear_cache()
                 for s in now:
@@ -87,27 +83,6 @@ class Beginning:
                 for name, value in now_bound.items():
                     if self.namespace.get(name, MISSING) is not value:
                         self.namespace[name] = value
-
-
-def _bind(namespace: dict[str, object], name: str, value: object) -> None:
-    if value is MISSING:
-        namespace.pop(name, None)
-    else:
-        namespace[name] = value
-
-
-def jax_settings() -> dict[str, object]:
-    """What jax is set to, where it is loaded."""
-    jax = sys.modules.get("jax")
-    return dict(jax.config.values) if jax is not None else {}
-
-
-def set_jax(settings: Mapping[str, object]) -> None:
-    """Put jax's settings back that are others now."""
-    now = jax_settings()
-    for name, value in settings.items():
-        if name in now and now[name] != value:
-            sys.modules["jax"].config.update(name, value)
 
 
 def bound_anywhere(tree: ast.Module) -> set[str]:
@@ -128,15 +103,3 @@ def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.Func
     code = compile(source, file, "exec")
     inner = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return types.FunctionType(inner, namespace if isinstance(namespace, dict) else dict(namespace))
-
-
-def _busy_thread() -> str:
-    """Name of a thread that runs the user's code now, besides this one."""
-    frames = sys._current_frames()
-    for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0) if thread is not threading.current_thread() else None
-        while frame is not None:
-            if is_user_file(frame.f_code.co_filename) and frame.f_globals.get("__name__") == "__main__":
-                return thread.name
-            frame = frame.f_back
-    return ""

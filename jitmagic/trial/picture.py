@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import random
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,7 +101,7 @@ class Painter:
         elif (adapter := adapters.adapter_for(value)) is not None:
             held = self.draw(adapter.read(value))
             node.kind, node.label, node.value, node.parts = held.kind, held.label, held.value, held.parts
-        elif (state := _random_state(value)) is not None:
+        elif (state := iterators.random_state(value)) is not None:
             node.kind, node.parts = "object", {".state": self.draw(state)}
         elif is_a(value, types.ModuleType):
             node.label = value.__name__
@@ -186,16 +185,6 @@ class Painter:
 
 _MAPS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 _SHELL = frozenset(("In", "Out", "get_ipython", "exit", "quit", "open"))
-
-
-def _random_state(value: Any) -> object:
-    if is_a(value, np.random.Generator):
-        return value.bit_generator.state
-    if is_a(value, np.random.RandomState):
-        return value.get_state()[1:3]
-    if is_a(value, random.Random) or value is random:
-        return value.getstate()
-    return value.get_state()[1:3] if value is np.random else None
 
 
 def _is_empty_memo(name: str, value: object) -> bool:

@@ -61,7 +61,7 @@ class _Streams:
     def _is_callback() -> bool:
         """XLA calls back from threads of its own, for a run of ours unless others of the user's are at work."""
         called = isinstance(threading.current_thread(), threading._DummyThread)
-        return called and not bystanders.is_at_work(_streams.holders)
+        return called and not bystanders.at_work(_streams.holders)
 
     def enter(self, *, hold: bool) -> None:
         """Put the stand-ins in place, and begin to hold back what this thread does."""

@@ -96,21 +96,6 @@ def test_place_of_follows_the_object():
         paths.place_of(1.0)
 
 
-def test_registered_adapter():
-    cls = fake("mine", "Box")
-    box = cls()
-    box.inside = 1.0
-    mine = adapters.Adapter(
-        "mine", lambda o: type(o) is cls, lambda o: o.inside, lambda o, v: setattr(o, "inside", v)
-    )
-    adapters.register(mine)
-    try:
-        assert adapters.is_variable(box) and adapters.any_installed()
-    finally:
-        adapters.ADAPTERS.remove(mine)
-    assert not adapters.is_variable(box)
-
-
 @pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="this jax has no Ref")
 def test_ref():
     ref = jax.new_ref(jnp.zeros(2))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import jitmagic
-from jitmagic.state import region, wrapper
+from jitmagic.state import plan, wrapper
 
 
 class Box:
@@ -119,7 +119,7 @@ def test_an_interrupt_between_two_writes(monkeypatch, at, warm):
     step = jitmagic.jit(f, dyn_vars="box")
     for _ in range(warm):
         step(1.0)
-    put, pending = region.paths.put_attribute, [at]
+    put, pending = plan.paths.put_attribute, [at]
 
     def interrupted(holder, name, value, *rest):
         put(holder, name, value, *rest)
@@ -127,7 +127,7 @@ def test_an_interrupt_between_two_writes(monkeypatch, at, warm):
             pending.clear()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(region.paths, "put_attribute", interrupted)
+    monkeypatch.setattr(plan.paths, "put_attribute", interrupted)
     for key in [k for k in step.__globals__ if k.endswith("_put")]:
         monkeypatch.setitem(step.__globals__, key, interrupted)
     with pytest.raises(KeyboardInterrupt):
