@@ -12,11 +12,8 @@ from jitmagic.rules.classify import of_kind
 from jitmagic.rules.parsed_text import ParsedText, bound_names, loaded_names, parse
 from jitmagic.rules.state_write import GENERATORS, is_dynamic, is_generator
 from jitmagic.rules.words import expression, quoted
-from jitmagic.source.tree import walk
 
-MAKERS = ("jax.random.PRNGKey", "jax.random.key")
 DERIVERS = frozenset("split fold_in key PRNGKey clone key_data wrap_key_data key_impl".split())
-HOST_MODULES = ("numpy.random.", "random.")
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -35,7 +32,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         *of_frameworks,
         *_facts(evidence, rest),
         *_generators(evidence),
-        *_text(evidence),
+        *_keys_from_outside(evidence),
     ):
         place = (finding.span.cell or "", finding.span.line) if finding.span else ("", 0)
         if place not in told:
@@ -166,49 +163,21 @@ def _generators(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _text(evidence: Evidence) -> Iterator[Finding]:
+def _keys_from_outside(evidence: Evidence) -> Iterator[Finding]:
+    """Draws from keys of the surroundings that move on, or that no traced program has shown."""
     source = parse(evidence.function)
     if source is None:
         return
     own = source.own()
     local = bound_names(own)
     for name, call in source.calls(own):
-        if evidence.silent is not None and name in MAKERS:
-            continue  # the traced program tells it better
-        if name.endswith(".seed"):
-            continue  # the draws after it are told
-        if name.startswith(HOST_MODULES) and root(ast.unparse(call.func)) not in local:
-            drawn = ast.unparse(call.func)
-            yield _told(evidence, HiddenRandom("host", (drawn,), source.where(call), drawn))
-        elif name in MAKERS and call.args and isinstance(call.args[0], ast.Constant):
-            yield from _fixed_seed(evidence, source, own, call)
-        elif is_draw(name) and call.args:
+        if is_draw(name) and call.args:
             yield from _outside(evidence, source, call, local)
 
 
 def is_draw(name: str) -> bool:
     """Whether the full name is a function of `jax.random` that uses a key up."""
     return name.startswith("jax.random.") and name.rsplit(".", 1)[-1] not in DERIVERS
-
-
-def _fixed_seed(evidence: Evidence, source: ParsedText, own: ast.AST, call: ast.Call) -> Iterator[Finding]:
-    if any(name.endswith(".fold_in") for name, _ in source.calls(own)):
-        return  # the numbers vary with what is folded in
-    names = [
-        n.id for a in walk(own) if isinstance(a, ast.Assign) and call in walk(a.value)
-        for t in a.targets for n in walk(t) if isinstance(n, ast.Name)
-    ]  # fmt: skip
-    text = quoted(ast.unparse(call))
-    yield RULE.finding(
-        evidence,
-        f"{text} makes the same key at every call of `{evidence.function.name}`, so its random numbers "
-        "never change",
-        where=source.where(call),
-        culprits=[*names, ast.unparse(call.func)],
-        severity=_if_repeated(evidence),
-        help=f"take the key as an argument: `{evidence.function.name}(..., {(names or ['key'])[0]})`, "
-        "and split it outside for each call",
-    )
 
 
 def _outside(evidence: Evidence, source: ParsedText, call: ast.Call, local: set[str]) -> Iterator[Finding]:

@@ -150,19 +150,6 @@ def loaded_names(node: ast.AST) -> list[str]:
     return list(dict.fromkeys(n.id for n in found if n not in called and n not in modules))
 
 
-def depends_on_values(node: ast.AST) -> bool:
-    """Whether the expression reads a name for more than its shape, size, number of axes or dtype."""
-    if isinstance(node, ast.Attribute) and node.attr in ("shape", "ndim", "size", "dtype"):
-        return False
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "type"):
-        return False
-    if isinstance(node, ast.Name):
-        return True
-    if isinstance(node, ast.Call):
-        return any(depends_on_values(n) for n in [*node.args, *(k.value for k in node.keywords)])
-    return any(depends_on_values(n) for n in ast.iter_child_nodes(node))
-
-
 def first_use(source: ParsedText, name: str) -> Where | None:
     """The first place in the function's body that computes with `name`."""
     node = source.own()

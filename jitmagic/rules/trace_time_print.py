@@ -2,53 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.parsed_text import ParsedText, depends_on_values, loaded_names, parse, parse_cell
 from jitmagic.rules.words import quoted
-from jitmagic.source.edits import FunctionNode
-from jitmagic.source.tree import walk
-
-PRINTERS = ("print", "display", "pprint", "pprint.pprint", "sys.stdout.write")
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each `print` of values; prints of shapes and plain text are notes."""
-    if evidence.silent is not None:
-        yield from _told(evidence)
-        return
-    if not evidence.printed:
-        return
-    found = _prints(parse(evidence.function)) or _helpers(parse_cell(evidence.function), evidence)
-    for source, call in found:
-        arguments = [
-            *call.args,
-            *(k.value for k in call.keywords if k.arg not in ("sep", "end", "file", "flush")),
-        ]
-        values = [n for a in arguments if depends_on_values(a) for n in loaded_names(a)]
-        shows = "a placeholder without a value" if values else "its text"
-        yield RULE.finding(
-            evidence,
-            f"{quoted(ast.unparse(call))} runs once, while jax traces `{evidence.function.name}`: it "
-            f"shows {shows}, "
-            "and later calls print nothing",
-            where=source.where(call),
-            culprits=values or [n for a in arguments for n in loaded_names(a)],
-            severity="warning" if values else "note",
-            help=_help(values),
-        )
-    if not found:
-        yield _of_something(evidence)
-
-
-def _told(evidence: Evidence) -> Iterator[Finding]:
-    facts = (
-        [p for p in evidence.silent.prints if p.logs or p.bar or evidence.printed] if evidence.silent else []
-    )
+    prints = evidence.silent.prints if evidence.silent else ()
+    facts = [p for p in prints if p.logs or p.bar or evidence.printed]
     for fact in (p for p in facts if p.bar):
         yield RULE.finding(
             evidence,
@@ -88,22 +53,6 @@ def _of_something(evidence: Evidence) -> Finding:
         severity="note",
         help="use `jax.debug.print` there if the values are wanted at every call",
     )
-
-
-def _prints(source: ParsedText | None, within: ast.AST | None = None) -> list[tuple[ParsedText, ast.Call]]:
-    if source is None:
-        return []
-    return [(source, call) for name, call in source.calls(within or source.own()) if name in PRINTERS]
-
-
-def _helpers(source: ParsedText | None, evidence: Evidence) -> list[tuple[ParsedText, ast.Call]]:
-    """Prints in functions of the cell whose names the function's text mentions."""
-    if source is None:
-        return []
-    used = {n.id for n in walk(source.own()) if isinstance(n, ast.Name)}
-    used |= {n.attr for n in walk(source.own()) if isinstance(n, ast.Attribute)}
-    helpers = [n for n in source.tree.body if isinstance(n, FunctionNode) and n.name in used]
-    return [found for helper in helpers for found in _prints(source, helper)]
 
 
 RULE = Rule("JM303", "trace-time-print", "warning", find)
