@@ -230,6 +230,8 @@ class Cost:
     peak_bytes: int | None = None
     peak: Peak | None = None
     bound: Bound | None = None
+    by_line: str = ""
+    """Why the time of each line was not measured."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,20 @@ class LineCost:
     """Its equations, the first few."""
     hlo: str = ""
     """Its instructions in the optimised program, the first few."""
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """The part of one source line in the time of a compiled call, measured."""
+
+    line: int
+    seconds: float
+    shared: bool = False
+    """Some of it is a part of a fused operation's time, or of a loop's, by the work of the line in it."""
+    cell: str | None = None
+    """Name of the cell's code object, or the file, where the line lies outside of the function's own."""
+    source: str = ""
+    """The text of such a line."""
 
 
 @dataclass(frozen=True)
@@ -305,6 +321,8 @@ class FunctionReport:
     timing: Timing = Timing()
     cost: Cost = Cost()
     lines: tuple[LineCost, ...] = ()
+    line_times: tuple[LineTime, ...] = ()
+    """Empty where the time of each line was not measured."""
     what_if: tuple[WhatIf, ...] = ()
     """The answers to `--vmap`, `--grad` and `--devices`."""
     against: Comparison | None = None

@@ -27,6 +27,10 @@ class Settings:
     repeats: int = 7
     timing_budget: float = 1.0
     """Seconds for all batches, where nobody has asked for a number of them."""
+    profile: bool = False
+    """A longer look at the time of each line."""
+    trace_directory: str | None = None
+    """Where its trace is kept for other viewers."""
     digits: int = 3
     budget: float = 10.0
     large_constant: int = 1_000_000

@@ -239,7 +239,7 @@ class Checker(Subject):
         if self.settings.time and only_once:
             self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
         elif timed is not None and eager is not None:
-            self.postpone(functools.partial(results.time_runs, self, target, timed, eager))
+            self.postpone(functools.partial(results.time_runs, self, target, timed, eager, staged))
         self.postpone(functools.partial(results.find_peak, self, staged, args))
         self.guarded(results.read_own_clocks, self)
         return out

@@ -78,7 +78,7 @@ def function_report(subject: Subject) -> report.FunctionReport:
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
         state=tuple(_state(v) for v in s.variables.values()), stages=s.stages,
         timing=report.Timing() if verdict == "wrong" else s.timing,
-        cost=s.cost, lines=s.lines, what_if=s.what_if, remarks=tuple(s.remarks),
+        cost=s.cost, lines=s.lines, line_times=s.line_times, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
 

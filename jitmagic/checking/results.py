@@ -5,21 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 
-from jitmagic import report
+from jitmagic import report, units
 from jitmagic.checking import plain_runs
 from jitmagic.checking.compared import Eager
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import (
     cost,
     folding,
+    hlo,
     lies,
     machine,
     peak,
+    profile,
     program,
     timing,
 )
@@ -107,8 +110,8 @@ def _copied(tree: object) -> Any:
     return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
 
 
-def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> None:
-    """Time the plain and the compiled run in turn; every variable is put back."""
+def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager, staged: Any) -> None:
+    """Time the plain and the compiled run in turn, and the lines of the compiled one; every variable is put back."""
     if subject.seen.is_wrong:
         return
     inputs.renew()
@@ -156,6 +159,29 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager) -> No
         subject.guarded(_time_unfolded, subject, args, kwargs)
     else:
         subject.guarded(_doubt, subject, target, rest, kwargs, reach)
+        subject.guarded(_time_lines, subject, functools.partial(target, *rest, **kwargs), staged, reach)
+
+
+MOST_PROFILED_S = 1.0
+"""A call that takes longer is made once more only where `--profile` asks for it."""
+
+
+def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach: object) -> None:
+    """The time of each line in the compiled call, where the profiler tells it."""
+    seen, asked = subject.seen, subject.settings.profile
+    if seen.timing.jit is None or staged.compiled is None:
+        return
+    call_s = seen.timing.jit.median_s
+    try:
+        if call_s > MOST_PROFILED_S and not asked:
+            raise profile.NotProfiled(f"a call takes {units.seconds(call_s)}; `--profile` measures its lines")
+        with quiet.undone(reach), quiet.held_back(apart=False):
+            program = hlo.read(hlo.text_of(staged.compiled))
+            seen.line_times = profile.line_times(call, program, source_file(subject.fn), call_s, asked)
+            if subject.settings.trace_directory is not None:
+                profile.keep_trace(call, subject.settings.trace_directory)
+    except profile.NotProfiled as exc:
+        seen.cost = replace(seen.cost, by_line=str(exc))
 
 
 def _seconds(subject: Subject) -> float:

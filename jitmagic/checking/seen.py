@@ -49,6 +49,7 @@ class Seen:
     timing: report.Timing = report.Timing()
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()
+    line_times: tuple[report.LineTime, ...] = ()
     remarks: list[report.Remark] = field(default_factory=list)
     earlier: tuple[report.FunctionReport, str] | None = None
     """An earlier run of the same function, and what it is called."""

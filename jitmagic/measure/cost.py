@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jitmagic.measure import hlo
 from jitmagic.measure.equations import equations_by_line
 from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.program import OPAQUE, Operation, walk
@@ -45,7 +46,7 @@ def explained(
     if len(walk(closed_jaxpr, file)) > MOST_OPERATIONS:
         return tuple(lines)
     equations = equations_by_line(closed_jaxpr, file)
-    became = lowered_lines(_text(compiled), file)
+    became = lowered_lines(hlo.text_of(compiled), file)
     fusions = lines_of_fusions(became)
     partners = {cost.line: fused_with(became, fusions, cost.line) for cost in lines}
     return tuple(
@@ -60,13 +61,6 @@ def explained(
         )
         for cost in lines
     )
-
-
-def _text(compiled: Any) -> str:
-    try:
-        return compiled.as_text() or ""
-    except Exception:
-        return ""
 
 
 def total_cost(closed_jaxpr: object, compiled: object = None) -> Cost:

@@ -43,6 +43,8 @@ _ARGUMENTS = [
     argument("-p", dest="precision", type=int, metavar="P", help="digits of the times shown; default: 3"),
     argument("--no-time", action="store_const", const=True,
              help="no timing loops; the function still runs once without jit, to compare the results"),
+    argument("--profile", action="store_const", const=True,
+             help="a longer look at the time of each line; with --save the trace is kept beside the report"),
     argument("--trace-only", action="store_const", const=True,
              help="nothing runs on real values: no comparison, no timing, no recording run"),
     argument("--vmap", metavar="ARGS",
@@ -93,6 +95,7 @@ class JitMagics(Magics):
     repeats = Int(7, help="default of -r").tag(config=True)
     precision = Int(3, help="default of -p").tag(config=True)
     no_time = Bool(False, help="default of --no-time").tag(config=True)
+    profile = Bool(False, help="default of --profile").tag(config=True)
     trace_only = Bool(False, help="default of --trace-only").tag(config=True)
     off = Bool(False, help="default of --off").tag(config=True)
     quiet = Bool(False, help="default of -q").tag(config=True)
@@ -189,6 +192,7 @@ class JitMagics(Magics):
             time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
             repeats=_positive("-r", value("repeats")) or 7,
             timing_budget=self.budget if args.repeats or value("loops") else Settings.timing_budget,
+            profile=bool(value("profile")), trace_directory=_beside(args.save) if value("profile") else None,
             digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
             what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
@@ -269,6 +273,11 @@ def _options(value: Any) -> JitOptions:
         except ValueError as exc:
             raise UsageError(f"--device {options.device}: {exc}") from None
     return options
+
+
+def _beside(report: str | None) -> str | None:
+    """Where `--profile` keeps the trace of a report that is saved: `run.html` has `run.trace/`."""
+    return f"{os.path.splitext(os.path.expanduser(report))[0]}.trace" if report else None
 
 
 def _names(text: str | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from jitmagic import units
 from jitmagic.render.escape import brief
 from jitmagic.render.listing import cell_rows, in_cell
+from jitmagic.render.measured import weighed
 from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
 from jitmagic.report import Finding, FunctionReport, ReportData, State
 
@@ -94,10 +95,8 @@ def _costs(functions: Sequence[FunctionReport]) -> dict[int, tuple[float, str]]:
     """Each line's share of the cost of its function, and in what; nothing where one line is all."""
     out: dict[int, tuple[float, str]] = {}
     for function in functions[:FUNCTIONS]:
-        by_flops = any(cost.flops for cost in function.lines)
-        unit = "flop" if by_flops else "equations"
-        weights = {c.line: (c.flops or 0.0) if by_flops else float(c.equations) for c in function.lines}
-        total = sum(weights.values())
-        if total and len(weights) > 1:
-            out |= {line: (weight / total, unit) for line, weight in weights.items()}
+        lines, unit = weighed(function)
+        total = sum(w.weight for w in lines)
+        if total and len(lines) > 1:
+            out |= {w.line: (w.weight / total, unit) for w in lines if w.cell is None}
     return out

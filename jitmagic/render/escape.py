@@ -8,6 +8,7 @@ characters, ANSI escapes, bidirectional overrides, lone surrogates) is shown as 
 from __future__ import annotations
 
 import html as _html
+import re
 import unicodedata
 
 JOINERS = frozenset("\u200c\u200d")
@@ -81,3 +82,15 @@ def brief(text: str, limit: int = 60) -> str:
         return text
     tail = limit // 3
     return f"{text[: limit - tail - 1]}…{text[-tail:]}"
+
+
+_SLASH = re.compile(r"[/\\]")
+
+
+def other_cell(name: str) -> str:
+    r"""Where a line lies, by the name of its code object: ` of cell [3]`, ` of \`helpers.py\``."""
+    if match := re.match(r"<ipython-input-(\d+)-", name):
+        return f" of cell [{match.group(1)}]"
+    if "ipykernel_" in name:
+        return " of another cell"
+    return f" of `{brief(_SLASH.split(name)[-1])}`"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jitmagic.correction import corrected
-from jitmagic.render.escape import brief, shorten
+from jitmagic.render.escape import brief, other_cell, shorten
 from jitmagic.render.listing import around, in_cell, left_out, marked, split
 from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
 from jitmagic.render.payload import FINDINGS
@@ -28,7 +28,6 @@ KINDS = {
     "display": "to adapt by hand",
 }
 
-_SLASH = re.compile(r"[/\\]")
 _STOCK = re.compile(
     r"\s*The error occurred while tracing the function .*? for \w+\."
     r"(?:\s*This concrete value was not available in Python because [^;]*)?(?=;|$)"
@@ -88,7 +87,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
 def brief_note(finding: Finding) -> Part:
     """A neutral finding with nothing to do about it, in one paragraph."""
     title = (Phrase(f"note[{finding.code}]", "note"), Phrase(f" {finding.kind}: "))
-    line = f" (line {finding.span.line}{_other_cell(finding.span)})" if finding.span else ""
+    line = f" (line {_line(finding.span)})" if finding.span else ""
     return Para((*title, *_prose(finding.message), Phrase(line, "dim")))
 
 
@@ -138,18 +137,12 @@ def where(finding: Finding) -> Inline:
     function = f"`{brief(finding.function)}`" if finding.function else "the cell"
     words = f"in {function}"
     if finding.span:
-        words += f", line {finding.span.line}{_other_cell(finding.span)}"
+        words += f", line {_line(finding.span)}"
     return (Phrase("--> ", "dim"), *runs(words))
 
 
-def _other_cell(span: Span) -> str:
-    if span.cell is None:
-        return ""
-    if match := re.match(r"<ipython-input-(\d+)-", span.cell):
-        return f" of cell [{match.group(1)}]"
-    if "ipykernel_" in span.cell:
-        return " of another cell"
-    return f" of `{brief(_SLASH.split(span.cell)[-1])}`"
+def _line(span: Span) -> str:
+    return f"{span.line}{other_cell(span.cell) if span.cell is not None else ''}"
 
 
 def _prose(text: str, tone: Tone = "plain") -> Inline:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from jitmagic import units
-from jitmagic.render.escape import brief, shorten
+from jitmagic.render.escape import brief, other_cell, shorten
 from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Phrase, Row, Section, Table, runs
 from jitmagic.render.strips import Stretch, Strip
-from jitmagic.report import Bound, Comparison, FunctionReport, LineCost, Peak, Sample, Timing
+from jitmagic.report import Bound, Comparison, FunctionReport, LineCost, LineTime, Peak, Sample, Timing
 
 WORDS = 400
 """Characters of a remark."""
@@ -152,7 +153,7 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
         parts.append(Para(runs(_bound(found.bound, function.timing))))
     if found.peak is not None and found.peak.alive:
         parts.append(Para(runs(_peak(found.peak))))
-    parts += _line_costs(function.lines, lines, rows)
+    parts += _line_costs(function, lines, rows)
     if not words and not parts:
         return None
     title = (Phrase("cost of one compiled call:", "strong"), Phrase(f" {', '.join(words)}" if words else ""))
@@ -187,25 +188,75 @@ def _peak(peak: Peak) -> str:
     return f"as written, {place} holds most, {units.size(peak.bytes)}: {units.listed(held, 4)}"
 
 
-def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> list[Part]:
+@dataclass(frozen=True)
+class WeighedLine:
+    """A line with its part of the whole: of the measured time, or of an estimate."""
+
+    line: int
+    weight: float
+    time: LineTime | None = None
+    cost: LineCost | None = None
+
+    @property
+    def cell(self) -> str | None:
+        """Where it lies, if not in the function's own file."""
+        return self.time.cell if self.time is not None else None
+
+
+def weighed(function: FunctionReport) -> tuple[list[WeighedLine], str]:
+    """The lines in the order of the source, and what they are weighed by: time, flop or equations."""
+    costs, times = {c.line: c for c in function.lines}, function.line_times
+    if times:
+        here = {t.line for t in times if t.cell is None}
+        found = [WeighedLine(t.line, t.seconds, t, None if t.cell else costs.get(t.line)) for t in times]
+        found += [WeighedLine(c.line, 0.0, None, c) for c in function.lines if c.line not in here]
+        return sorted(found, key=_order), "time"
+    by_flops = any(c.flops for c in function.lines)
+    found = [
+        WeighedLine(c.line, (c.flops or 0.0) if by_flops else float(c.equations), cost=c)
+        for c in function.lines
+    ]
+    return sorted(found, key=_order), "flop" if by_flops else "equations"
+
+
+def _order(found: WeighedLine) -> tuple[str, int]:
+    return found.cell or "", found.line
+
+
+def _line_costs(function: FunctionReport, lines: Sequence[str], rows: int) -> list[Part]:
     """The dearest lines in the order of the source, with a bar each."""
-    if not costs:
+    every, unit = weighed(function)
+    if not every:
         return []
-    by_flops = any(c.flops for c in costs)
-
-    def weight(cost: LineCost) -> float:
-        return (cost.flops or 0.0) if by_flops else float(cost.equations)
-
-    ranked = sorted(costs, key=weight, reverse=True)
-    chosen = sorted(ranked[:rows], key=lambda c: c.line)
-    most = max(map(weight, chosen)) or 1.0
-    total = sum(map(weight, costs)) or 1.0
-    shown = tuple(_cost_row(c, _source(c.line, lines), weight(c) / most, weight(c) / total) for c in chosen)
-    head = ("line", "source", "equations", "flop", "bytes", "share", "", "fused with, reads")
-    table: list[Part] = [Table(head, shown, frozenset({0, 2, 3, 4, 5}))]
-    if len(costs) > rows:
-        table.append(Para((Phrase(f"… {units.counted(len(costs) - rows, 'cheaper line')} not shown"),)))
-    detailed = sorted((c for c in ranked[:DETAILS] if c.jaxpr or c.hlo), key=lambda c: c.line)
+    ranked = sorted(every, key=lambda w: -w.weight)
+    chosen = sorted(ranked[:rows], key=_order)
+    most, total = ranked[0].weight or 1.0, sum(w.weight for w in every) or 1.0
+    measured = unit == "time"
+    shown = tuple(
+        (
+            *_place(w, lines),
+            *_weight_cells(w, w.weight / total, measured),
+            Bar(w.weight / most),
+            *_cost_cells(w.cost),
+        )
+        for w in chosen
+    )
+    heads = ("measured", "share") if measured else ("estimate",)
+    head = ("line", "source", *heads, "", "equations", "flop", "bytes", "fused with, reads")
+    right = frozenset({0, *range(2, len(head) - 1)}) - {2 + len(heads)}
+    table: list[Part] = [Table(head, shown, right)]
+    if len(every) > rows:
+        table.append(Para((Phrase(f"… {units.counted(len(every) - rows, 'cheaper line')} not shown"),)))
+    if any(w.time is not None and w.time.shared for w in chosen):
+        words = (
+            "≈: lines that the compiler fused, or a loop's, share the time of the whole by the work of each"
+        )
+        table.append(Para((Phrase(words, "dim"),)))
+    if not measured and function.cost.by_line:
+        table.append(Para(runs(f"the time of each line was not measured: {function.cost.by_line}")))
+    detailed = sorted(
+        (w.cost for w in ranked[:DETAILS] if w.cost and (w.cost.jaxpr or w.cost.hlo)), key=_line
+    )
     if detailed:
         inner = tuple(_detail(c, _source(c.line, lines)) for c in detailed)
         title = (Phrase("equations and compiled instructions of each line:"),)
@@ -213,20 +264,34 @@ def _line_costs(costs: Sequence[LineCost], lines: Sequence[str], rows: int) -> l
     return table
 
 
-def _cost_row(cost: LineCost, source: str, share: float, part: float) -> Cells:
-    flops, size = units.scaled(cost.flops, "flop"), units.size(cost.bytes)
-    words = (str(cost.equations), flops, size, f"{part:.0%}".replace("%", " %"))
+def _line(cost: LineCost) -> int:
+    return cost.line
+
+
+def _place(found: WeighedLine, lines: Sequence[str]) -> Cells:
+    number = (Phrase(str(found.line)),)
+    if found.time is None or found.cell is None:
+        return number, (Phrase(_source(found.line, lines), "code"),)
+    return number, (Phrase(_cut(found.time.source), "code"), Phrase(other_cell(found.cell), "dim"))
+
+
+def _weight_cells(found: WeighedLine, share: float, measured: bool) -> Cells:
+    percent = (Phrase(f"{share:.0%}".replace("%", " %")),)
+    if not measured:
+        return (percent,)
+    about = "≈ " if found.time is not None and found.time.shared else ""
+    return (Phrase(f"{about}{units.seconds(found.weight)}" if found.weight else ""),), percent
+
+
+def _cost_cells(cost: LineCost | None) -> Cells:
+    """Equations, operations, bytes, and what stands beside them."""
+    if cost is None:
+        return (), (), (), ()
+    words = (str(cost.equations), units.scaled(cost.flops, "flop"), units.size(cost.bytes))
     others = [str(n) for n in cost.fused_with]
     fused = f"line {units.listed(others, 4, cost.fused_more)}" if others else ""
     names = units.listed([f"`{brief(n, 20)}`" for n in cost.constants], 3)
-    more = runs(", ".join(filter(None, (fused, names))))
-    return (
-        (Phrase(str(cost.line)),),
-        (Phrase(source, "code"),),
-        *((Phrase(w),) for w in words),
-        Bar(share),
-        more,
-    )
+    return (*((Phrase(w),) for w in words), runs(", ".join(filter(None, (fused, names)))))
 
 
 def _detail(cost: LineCost, source: str) -> Section:
@@ -243,5 +308,8 @@ def _detail(cost: LineCost, source: str) -> Section:
 
 
 def _source(line: int, lines: Sequence[str]) -> str:
-    text = lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+    return _cut(lines[line - 1].strip() if 1 <= line <= len(lines) else "")
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= SOURCE else text[: SOURCE - 1] + "…"

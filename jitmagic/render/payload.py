@@ -39,7 +39,8 @@ def _shorter(function: FunctionReport, left: list[str]) -> FunctionReport:
     _count(left, len(function.state) - STATE, "variable", f" of {function.name}")
     dearest = sorted(function.lines, key=lambda c: (c.flops or 0.0, c.equations), reverse=True)[:LINES]
     lines = function.lines if len(function.lines) <= LINES else tuple(dearest)
-    return replace(function, lines=lines, state=function.state[:STATE])
+    times = tuple(sorted(function.line_times, key=lambda t: -t.seconds)[:LINES])
+    return replace(function, lines=lines, line_times=times, state=function.state[:STATE])
 
 
 def _within(findings: list[Finding], left: list[str]) -> tuple[Finding, ...]:

@@ -452,3 +452,40 @@ def virtual_devices(count: int) -> tuple[object, ...]:
         return tuple(xla_client.make_cpu_client(num_devices=count).devices())
     except Exception:
         return ()
+
+
+class ProfilerBusy(Exception):
+    """Another tool holds the profiler."""
+
+
+class NoProfiler(Exception):
+    """This jax lacks the names that a profile needs."""
+
+
+def profiled(run: Callable[[], object]) -> jax.profiler.ProfileData:
+    """What happened while `run()` ran, its operations with their times. Raises ProfilerBusy and NoProfiler.
+
+    `jax.profiler.trace` keeps its lock for good where another tool (`tensorboard`, a server) holds the profiler, so
+    that the user's own trace would fail later; the session below it does not, and writes no files.
+    """
+    try:
+        from jax._src.lib import _profiler
+
+        options = jax.profiler.ProfileOptions()
+        options.python_tracer_level = 0
+        options.raise_error_on_start_failure = True
+        make, data = _profiler.ProfilerSession, jax.profiler.ProfileData
+    except (ImportError, AttributeError) as exc:
+        raise NoProfiler from exc
+    try:
+        session = make(options)
+    except RuntimeError as exc:
+        raise ProfilerBusy from exc
+    try:
+        run()
+    finally:
+        try:
+            seen = session.stop()
+        except RuntimeError as exc:  # where that is told at the end only
+            raise ProfilerBusy from exc
+    return data.from_serialized_xspace(seen)
