@@ -63,7 +63,7 @@ def _graded(
         return []
     original = search.verifier.reruns.original
     graded = policy.graded(proved, finding, evidence)
-    return [replace(fix_of(p, original), applicability=grade) for p, grade in graded]
+    return [replace(fix_of(p, original, evidence.function.name), applicability=grade) for p, grade in graded]
 
 
 def _unique(fixes: Iterable[Fix]) -> list[Fix]:

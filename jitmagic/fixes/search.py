@@ -3,6 +3,7 @@ that holds, or to what that cell leaves to mend."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import difflib
 import itertools
@@ -18,9 +19,11 @@ from jitmagic.fixes.change import AttributeTypes, Change, Shape, Spot, Tag
 from jitmagic.fixes.options import declarations
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.classify import kind_of
+from jitmagic.source import cell as cells
 from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Text
-from jitmagic.source.modules import Modules
+from jitmagic.source.modules import Modules, last_name
+from jitmagic.source.tree import SCOPES
 from jitmagic.state import values
 from jitmagic.tracing import locate
 from jitmagic.tracing.leaves import is_hashable
@@ -438,8 +441,8 @@ def _same_place(a: Spot, b: Spot) -> bool:
 # --- as a fix -----------------------------------------------------------------------------------------
 
 
-def fix_of(proved: Proved, original: Attempt) -> Fix:
-    """The changes as one fix of a report."""
+def fix_of(proved: Proved, original: Attempt, function: str) -> Fix:
+    """The changes as one fix of a report about this function."""
     steps, attempt = proved.steps, proved.attempt
     titles = dict.fromkeys(f"{s.title} ({s.cost})" if s.cost else s.title for s in steps)
     dyn = [n for s in steps for n in s.dyn]
@@ -452,11 +455,38 @@ def fix_of(proved: Proved, original: Attempt) -> Fix:
         title="; ".join(titles), applicability="safe" if proved.is_safe else "unsafe", verified=verdict.holds,
         evidence=evidence, static_argnames=names, static_argnums=numbers,
         dyn=option_of(attempt.magic, "--dyn") if dyn else None,
-        cell=cell, calls=attempt.later if attempt.later != original.later else None,
+        cell=cell, calls=_calls(attempt, original, function),
         tested=verdict.tested or None, claim=claim.words or None,
         magic=attempt.magic if attempt.magic != original.magic else None,
         diff=diff(original.cell, attempt.cell) if cell is not None else None,
     )  # fmt: skip
+
+
+def _calls(attempt: Attempt, original: Attempt, function: str) -> tuple[str, ...] | None:
+    """The calls of the later cells as they are now, in order, each a statement with what is new in front of it, in the
+    same block; the whole cells where more than that is new."""
+    if attempt.later == original.later:
+        return None
+    names = {function.rpartition(".")[2], *cells.top_level_names(_text(attempt.cell).tree)}
+    found: list[str] = []
+    for old, new in zip(original.later, attempt.later, strict=True):
+        text, known = _text(new), [ast.unparse(s) for s in cells.simple_statements(_text(old).tree)]
+        front: list[ast.stmt] = []
+        for statement in cells.simple_statements(text.tree):
+            code = ast.unparse(statement)
+            called = () if isinstance(statement, SCOPES) else text.within(statement, ast.Call)
+            if any(last_name(c.func) in names for c in called):
+                found.append("\n".join(map(text.code, (*front, statement))))
+                if any(text.parents[s] is not text.parents[statement] for s in front):
+                    return attempt.later
+                front = []
+            elif code in known:
+                known.remove(code)
+            else:
+                front.append(statement)
+        if front:
+            return attempt.later
+    return tuple(found)
 
 
 def _static_options(line: str) -> tuple[tuple[str, ...], tuple[int, ...]]:

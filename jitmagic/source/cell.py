@@ -131,6 +131,11 @@ def statements_at_top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from statements_at_top(block)
 
 
+def simple_statements(tree: ast.Module) -> list[ast.stmt]:
+    """Those at the top level that hold no others, but for definitions."""
+    return [s for s in statements_at_top(tree.body) if not isinstance(s, _BLOCKS)]
+
+
 def bound_names(node: ast.stmt) -> list[str]:
     """Names that a statement binds at the level it stands on."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -246,8 +251,9 @@ def compiled_names(tree: ast.Module) -> set[str]:
 
 def beside_compiled(tree: ast.Module) -> set[str]:
     """Functions of a cell that compiles others by itself, which nothing compiled can call: they make the model and
-    the data, and run the loop. What the cell only calls at its top level is not reached by that."""
-    if not compiled_names(tree):
+    the data, and run the loop. What the cell only calls at its top level is not reached by that, nor what only the
+    making of its objects calls. Those that come to compile something at each call are none of them."""
+    if not uses_jit(tree):
         return set()
     found = {
         n.name: n for n in statements_at_top(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))
@@ -255,25 +261,38 @@ def beside_compiled(tree: ast.Module) -> set[str]:
     compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
     top = [n for n in tree.body if n not in found.values()]
     called = {id(n.func) for s in top for n in _own_nodes(s) if isinstance(n, ast.Call)}
-    todo = [*top, *(n for n in found.values() if n.name in compiling or isinstance(n, ast.ClassDef))]
+    methods = [m for n in found.values() if isinstance(n, ast.ClassDef) for m in n.body if not _makes(m)]
+    todo = [*top, *methods, *(n for n in found.values() if n.name in compiling)]
     reached = set(compiling)
     while todo:
         names = {n.id for n in walk(todo.pop()) if isinstance(n, ast.Name) and id(n) not in called}
         todo += [found[name] for name in (names & found.keys()) - reached]
         reached |= names
-    return {name for name, n in found.items() if isinstance(n, ast.FunctionDef)} - reached
+    functions = {name for name, n in found.items() if isinstance(n, ast.FunctionDef)}
+    return (
+        functions - reached - _callers(tree, {_as_called(d.name) for d in definitions(tree) if d.jits_inside})
+    )
+
+
+def _makes(method: ast.stmt) -> bool:
+    """It runs where an object is made."""
+    return isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__post_init__")
 
 
 def compile_inside(tree: ast.Module) -> set[str]:
     """Functions that compile something, or come to call what the cell compiles: they are not for jit as a whole."""
     inside = {d.name for d in definitions(tree) if d.jits_inside} | _makers(tree)
-    compiled = compiled_names(tree) | inside
-    functions = [n for n in statements_at_top(tree.body) if isinstance(n, ast.FunctionDef)]
-    called = {f.name: _called(f) for f in functions if f.name not in compiled}
-    while more := {n for n, names in called.items() if names & compiled and n not in compiled}:
-        compiled |= more
-        inside |= more
-    return inside
+    return inside | _callers(tree, compiled_names(tree) | set(map(_as_called, inside)))
+
+
+def _callers(tree: ast.Module, functions: Collection[str]) -> set[str]:
+    """Functions of the top level that come to call one of these, which are given as they are called."""
+    called = {n.name: _called(n) for n in statements_at_top(tree.body) if isinstance(n, ast.FunctionDef)}
+    known, found = set(functions), set[str]()
+    while more := {n for n, names in called.items() if names & known} - known:
+        known |= more
+        found |= more
+    return found
 
 
 def _makers(tree: ast.Module) -> set[str]:

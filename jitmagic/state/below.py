@@ -82,9 +82,13 @@ class Below:
 
     def look(self, place: Place) -> Hashable:
         """The form of what lies there: equal for variables that differ in the values of their leaves alone."""
-        if is_a(place.look(), bool):
+        value = place.look()
+        if is_a(value, bool):
             self.leaves.append(place)
             return "leaf"
+        if values.is_function(value):  # a program holds for the one that it was
+            self.settings.append(place)
+            return Same(value)
         return self._form(place, self.numbers, 0)
 
     def _form(self, place: Place, numbers: bool, depth: int) -> Hashable:

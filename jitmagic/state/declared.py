@@ -120,7 +120,7 @@ def _below(top: Place, below: Below) -> list[Place]:
     if top.adapter is not None:
         return [top]
     below.look(top)
-    if not below.leaves and not _is_empty(top.get()):
+    if not below.leaves and not values.is_function(top.get()) and not _is_empty(top.get()):
         kind = type(top.get()).__name__
         raise paths.PathError(
             f"nothing in {top.path!r} can be dynamic: it is a {kind}, which holds no array or number"

@@ -108,6 +108,11 @@ def is_number(value: object) -> bool:
     return type(value) in (bool, int, float, complex) or is_array(value)
 
 
+def is_function(value: object) -> bool:
+    """A function, also in a compiled or watched form, or one of a library's own kind."""
+    return callable(value) and hasattr(value, "__name__") and not is_a(value, type)
+
+
 def is_leaf(value: object) -> bool:
     """Has this nothing below it that a path could name?"""
     return is_a(value, SCALARS) or is_array(value) or is_a(value, np.ndarray)

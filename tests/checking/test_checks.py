@@ -674,6 +674,18 @@ def test_what_stands_beside_compiled_functions_is_not_for_jit(notebook):
     assert notebook.kinds("error") == ["tracer-bool"]
 
 
+def test_what_only_prepares_or_drives_a_cell_that_compiles_is_not_for_jit(notebook):
+    cell = (
+        "def weights(n):\n    return np.log(np.arange(1, n + 1))\n"
+        "class Model:\n    def __init__(self):\n        self.w = jnp.asarray(weights(3))\n"
+        "    def apply(self, x):\n        return jax.jit(lambda y: y @ self.w)(x)\n"
+        "def run(n):\n    model = Model()\n    return [model.apply(jnp.ones(3)) for _ in range(n)]\n"
+    )
+    notebook.ok(f"%%jitcheck -q\n{cell}run(3)")
+    assert notebook.kinds("warning", "error") == ["recompile-new-function"]
+    assert not any("out of what is compiled" in x.title for f in notebook.report().findings for x in f.fixes)
+
+
 def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):
     """Where this jaxlib compiles the sum rightly there is nothing to tell, and nothing may be told."""
     notebook.ok(

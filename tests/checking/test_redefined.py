@@ -35,8 +35,9 @@ def test_one_correction_mends_all_that_has_gone_stale(notebook: Any) -> None:
     found = [f for f in notebook.report().findings if f.kind == "stale-constant"]
     assert [f.culprits for f in found] == [("gain",), ("squash",)]
     fix = found[0].fixes[0]
-    assert fix.verified and "`gain`" in fix.title and "`squash`" in fix.title
-    assert fix.calls is not None and fix.calls[-1].endswith("squash)")
+    assert (fix.applicability, fix.verified, fix.tested) == ("safe", True, "cell")
+    assert fix.dyn == ("gain", "squash") and fix.cell is None and fix.calls is None
+    assert all(f.fixes == (fix,) for f in found)
 
 
 CLASS = """

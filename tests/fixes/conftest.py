@@ -102,7 +102,7 @@ def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") 
     evidence, original = search.evidence, search.verifier.reruns.original
     found = [f for f in rules.run(evidence) if f.severity != "note"]
     proved = [p for f in found for p, _ in policy.graded(search.corrections(f), f, evidence)]
-    return [fix_of(p, original) for p in proved if p.verdict.holds]
+    return [fix_of(p, original, name) for p in proved if p.verdict.holds]
 
 
 def searching(checker: Checker) -> Search:

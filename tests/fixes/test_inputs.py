@@ -21,12 +21,12 @@ class Cell(NamedTuple):
 CELLS = {
     "through a helper that is mapped": Cell(
         "stale-constant",
-        "def g(x):\n    return x * act(x)\n\ndef h(x, n=2):\n    return jax.vmap(g)(x) + n\n\n"
+        "def g(x):\n    return x * getattr(jnp, act)(x)\n\ndef h(x, n=2):\n    return jax.vmap(g)(x) + n\n\n"
         "def f(x):\n    return h(x) + g(x)  # twice\n",
-        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(\n    jnp.ones(2),\n)"),
+        ("f(jnp.ones(2))", "act = 'cos'", "f(\n    jnp.ones(2),\n)"),
         ("def g(x, act):", "def h(x, n=2, *, act):\n    return jax.vmap(functools.partial(g, act=act))(x) + n",
          "return h(x, act=act) + g(x, act)  # twice", "f(\n    jnp.ones(2), act\n)"),
-        "act = lambda x: x * 2\n",
+        "act = 'sin'\n",
     ),
     "by another function of the cell": Cell(
         "stale-constant",

@@ -902,3 +902,19 @@ def test_an_optimizers_state_of_named_tuples_is_one_variable_of_a_declared_objec
     assert int(fit.state[0].count) == 3 and isinstance(fit.state[0], Moments)
     np.testing.assert_allclose(fit.state[0].mean["w"], plain.state[0].mean["w"])
     assert compiled.__jitmagic__.compiled._cache_size() == 1
+
+
+def test_a_declared_function_is_followed_and_compiled_once_for_each():
+    traces = Traces()
+    _, space = module(
+        "def f(x):\n    traces()\n    return gain * act(x)", gain=2.0, act=jnp.negative, traces=traces
+    )
+    f = jitmagic.jit(space["f"], dyn_vars="gain, act")
+    assert f(1.0) == -2.0 and f(3.0) == -6.0 and traces.count == 1
+    space["act"] = lambda x: x + 1
+    assert f(1.0) == 4.0 and traces.count == 2
+    space["act"], space["gain"] = jnp.negative, 5.0
+    assert f(1.0) == -5.0 and traces.count == 2
+    alone = jitmagic.jit(space["f"], dyn_vars="act")
+    space["act"] = jax.jit(lambda x: x * 10)
+    assert alone(1.0) == 50.0

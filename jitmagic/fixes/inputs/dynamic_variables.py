@@ -12,11 +12,13 @@ from jitmagic.rules.words import listed
 
 
 def dynamic_constants(spot: Spot) -> Iterator[Change]:
-    """What is told of and whatever else changes; then what is told of alone, or the variables that hold it."""
-    numbers = {v.path: v for v in spot.evidence.variables if is_number(v) and v.role == "constant"}
-    told = [n for n in spot.names if n in numbers]
-    changing = [p for p, v in numbers.items() if p not in told and (v.stale or v.rebound)]
-    arrays = [p for p, v in numbers.items() if p not in told + changing and v.type == "array"]
+    """What is told of and whatever else changes, functions too; then what is told of alone, or the variables that hold
+    it."""
+    known = {v.path: v for v in spot.evidence.variables if v.role == "constant"}
+    known = {p: v for p, v in known.items() if is_number(v) or v.type == "function" and v.stale}
+    told = [n for n in spot.names if n in known]
+    changing = [p for p, v in known.items() if p not in told and (v.stale or v.rebound)]
+    arrays = [p for p, v in known.items() if p not in told + changing and v.type == "array"]
     alone = spot.evidence.dynamic_inputs == 0
     every = told + changing
     yield from _declared(spot, every + arrays if alone else every, every, told, [root(p) for p in every])
@@ -74,4 +76,6 @@ def _declared(spot: Spot, *lists: Sequence[str]) -> Iterator[Change]:
     own = [v.path for v in spot.evidence.variables if v.role == "dynamic" and not v.path.startswith("<")]
     kept = [] if spot.declared_dyn else own
     for paths in dict.fromkeys(tuple(dict.fromkeys((*kept, *x))) for x in lists if x):
-        yield Change(f"make {listed(paths)} dynamic", dyn=paths)
+        functions = [v.path for v in spot.evidence.variables if v.type == "function" and v.path in paths]
+        cost = f"each new {listed(functions)} compiles again" if functions else ""
+        yield Change(f"make {listed(paths)} dynamic", dyn=paths, cost=cost)
