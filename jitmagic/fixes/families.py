@@ -11,7 +11,6 @@ from jitmagic.fixes.calls.host import pure_callbacks
 from jitmagic.fixes.calls.inner_functions import carried_along, escaping
 from jitmagic.fixes.calls.memoized import caches, kept_constants, memos
 from jitmagic.fixes.calls.tries import tries
-from jitmagic.fixes.calls.unflattened import unflattened
 from jitmagic.fixes.change import Family
 from jitmagic.fixes.inputs.call_arguments import copies, made_once, numbers_as_arrays
 from jitmagic.fixes.inputs.compiled_once import compiled_once
@@ -26,7 +25,6 @@ from jitmagic.fixes.inputs.questions import questions
 from jitmagic.fixes.inputs.read_values import left_out, read_values
 from jitmagic.fixes.inputs.split_functions import split_functions
 from jitmagic.fixes.loops.bodies import loop_functions
-from jitmagic.fixes.loops.collected import collected_lists
 from jitmagic.fixes.loops.elements import builtin_calls, elements
 from jitmagic.fixes.loops.filled import selected_lists
 from jitmagic.fixes.loops.mapped import mapped_calls, mapped_comprehensions
@@ -124,7 +122,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (progress_bars, _SHOWN),
     (prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
     (callbacks, f"{_SHOWN} frozen-side-effect"),
-    (unflattened, "tracer-bool tracer-int tracer-array-conversion user-error"),
+    (registered.rebuilt_by_attributes, "tracer-bool tracer-int tracer-array-conversion user-error"),
     (recursion.recursion, _ASKED),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),
@@ -166,7 +164,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (updates.rows_by_number, _STORED),
     (growing_states, "carry-mismatch"),
     (loop_starts, "carry-mismatch user-error"),
-    (collected_lists, _KEPT),
     (escaping, _KEPT),
     (loop_functions, "carry-mismatch user-error"),
     (output_types.output_types, "carry-mismatch user-error"),

@@ -12,7 +12,16 @@ from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source.modules import dotted, last_name
-from jitmagic.source.tree import Function, Source, characters, children, nodes_of, source_of, walk
+from jitmagic.source.tree import (
+    Function,
+    Source,
+    characters,
+    children,
+    nodes_of,
+    parameters_of,
+    source_of,
+    walk,
+)
 
 MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
@@ -48,9 +57,7 @@ class Code:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of its parameters, in order."""
-        a = self.node.args
-        rest = [x for x in (a.vararg, a.kwarg) if x is not None]
-        return tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, *rest))
+        return tuple(parameters_of(self.node))
 
     @functools.cached_property
     def local(self) -> frozenset[str]:

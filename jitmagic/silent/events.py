@@ -14,6 +14,7 @@ import jax
 
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in, whole_line
+from jitmagic.source import scope
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, walk
 from jitmagic.tracing.locate import is_user_file
@@ -137,9 +138,9 @@ def makers(file: str) -> Iterator[Maker]:
             made = node
         else:
             continue
-        scope = _scope(source, node)
-        if scope is not None and not _is_kept(source, node, scope):
-            yield Maker(file, node, scope, made, _made_name(source, made))
+        around = _around(source, node)
+        if around is not None and not _is_kept(source, node, around):
+            yield Maker(file, node, around, made, _made_name(source, made))
 
 
 def _is_jit(node: ast.AST) -> bool:
@@ -153,15 +154,15 @@ def _jits(decorator: ast.expr) -> bool:
     return _is_jit(decorator)
 
 
-def _scope(source: Source, node: ast.AST) -> ast.AST | None:
+def _around(source: Source, node: ast.AST) -> ast.AST | None:
     """The innermost loop, else the function, whose body has the node; None at the top of a cell."""
-    child, parent = node, source.parent(node)
-    while parent is not None:
+    child = node
+    for parent in source.ancestors(node):
         if isinstance(parent, ast.For | ast.While) and child in parent.body:
             return parent
         if isinstance(parent, _SCOPES) and child not in getattr(parent, "decorator_list", ()):
             return parent
-        child, parent = parent, source.parent(parent)
+        child = parent
     return None
 
 
@@ -244,7 +245,7 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
             if (
                 isinstance(other, ast.FunctionDef)
                 and other.name == node.id
-                and _scope(source, other) is not None
+                and _around(source, other) is not None
             ):
                 return [*_free(other), node.id]
             if (
@@ -260,28 +261,18 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
 
 
 def _free(node: ast.Lambda | ast.FunctionDef) -> list[str]:
-    own = {a.arg for a in walk(node) if isinstance(a, ast.arg)}
-    own |= {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     called = {id(n.func) for n in walk(node) if isinstance(n, ast.Call)}
     called |= {id(n.value) for n in walk(node) if isinstance(n, ast.Attribute) and id(n) in called}
     body = node.body if isinstance(node.body, list) else [node.body]
-    found = [
-        n for part in body for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    ]
-    modules = ("jax", "jnp", "np", "lax", "functools")
-    return list(
-        dict.fromkeys(n.id for n in found if n.id not in own and id(n) not in called and n.id not in modules)
-    )
+    free = scope.loads(node) - {"jax", "jnp", "np", "lax", "functools"}
+    found = [n for part in body for n in walk(part) if isinstance(n, ast.Name) and id(n) not in called]
+    return list(dict.fromkeys(n.id for n in found if n.id in free))
 
 
 def scope_name(source: Source, maker: Maker) -> str:
     """Dotted name of the function and classes around; empty at the top of a cell."""
-    node: ast.AST | None = maker.node
-    names: list[str] = []
-    while (node := source.parent(node) if node is not None else None) is not None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.append(node.name)
-    return ".".join(reversed(names))
+    named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return ".".join([n.name for n in source.ancestors(maker.node) if isinstance(n, named)][::-1])
 
 
 def place_of(maker: Maker, source: Source) -> Where:

@@ -9,10 +9,10 @@ from typing import Any
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
 from jitmagic.silent.in_program import Constant, Keys, Seed, Stack
 from jitmagic.source.modules import dotted
-from jitmagic.source.tree import walk
+from jitmagic.source.tree import Function, walk
 from jitmagic.tracing.sites import Site, site_of
 
-_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 DERIVERS = ("split", "fold_in", "key", "PRNGKey", "clone", "wrap_key_data")
 
 
@@ -50,9 +50,10 @@ def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenR
             path = names.get(id(root.value), "")
             yield HiddenRandom("captured", _unique([path, *key_names(site)]), site.where, site.where.text)
         elif isinstance(root, Seed):
+            bound = site.source.bound_to(site.node) if site.node is not None else []
             yield HiddenRandom(
                 "fixed",
-                _unique([*_bound_to(site), _callee(site), *names_at(site)]),
+                _unique([*bound, _callee(site), *names_at(site)]),
                 site.where,
                 site.where.text,
             )
@@ -80,12 +81,9 @@ def _turning(stack: Stack, leaf: str) -> tuple[Any, int] | None:
 
 
 def _loop_around(site: Site) -> ast.AST | None:
-    node = site.node
-    while node is not None and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        if isinstance(node, _LOOPS):
-            return node
-        node = site.source.parent(node)
-    return None
+    around = [site.node, *site.source.ancestors(site.node)] if site.node is not None else []
+    found = next((n for n in around if isinstance(n, _LOOPS | Function)), None)
+    return found if isinstance(found, _LOOPS) else None
 
 
 def key_names(site: Site, leaf: str = "") -> list[str]:
@@ -113,15 +111,6 @@ def names_at(site: Site) -> list[str]:
         for n in nodes
         if isinstance(n, ast.Name) and id(n) not in called and n.id not in ("jax", "jnp", "np")
     ]
-
-
-def _bound_to(site: Site) -> list[str]:
-    """Names that the statement around an expression binds."""
-    node = site.node
-    while node is not None and not isinstance(node, ast.stmt):
-        node = site.source.parent(node)
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    return [n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)]
 
 
 def _callee(site: Site) -> str:

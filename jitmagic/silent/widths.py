@@ -85,19 +85,10 @@ def dtypes(code: Code) -> Iterator[Truncation]:
         own = name.startswith("jax.numpy.") and name.rpartition(".")[2] in WIDE
         if (of_jax and asked) or own:
             wide = name.rpartition(".")[2] if own else _text(asked[0])
-            names = tuple(n for n in names_in(call) if n in code.local) or _bound_to(code, call)
+            names = tuple(n for n in names_in(call) if n in code.local) or tuple(code.source.bound_to(call))
             yield Truncation(
                 names, code.where(call), wide, wide.replace("64", "32").replace("128", "64"), "dtype"
             )
-
-
-def _bound_to(code: Code, node: ast.AST) -> tuple[str, ...]:
-    """The name that a statement gives to what it makes there."""
-    up: ast.AST | None = node
-    while up is not None and not isinstance(up, ast.stmt):
-        up = code.parent(up)
-    targets = up.targets if isinstance(up, ast.Assign) else []
-    return tuple(t.id for t in targets if isinstance(t, ast.Name))
 
 
 def _is_wide(node: ast.expr) -> bool:

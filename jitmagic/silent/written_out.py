@@ -55,7 +55,7 @@ def unrolled(closed: object) -> Iterator[Unrolled]:
     large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
     for node, made in large.items():
         source = source_of(made.file)
-        if not any(o is not node and _holds(source, o, node) for o in large):
+        if not any(o in large for o in source.ancestors(node)):
             yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations)
 
 
@@ -107,15 +107,6 @@ def _in_body(node: ast.AST, line: int) -> bool:
     if isinstance(node, ast.For | ast.While):
         return any(_contains(part, line) for part in node.body)
     return True
-
-
-def _holds(source: Source, outer: ast.AST, inner: ast.AST) -> bool:
-    node: ast.AST | None = inner
-    while node is not None:
-        if node is outer:
-            return True
-        node = source.parent(node)
-    return False
 
 
 def _names(node: ast.AST) -> tuple[str, ...]:

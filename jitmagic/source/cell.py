@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from jitmagic.source.modules import last_name
-from jitmagic.source.tree import SCOPES, bodies, children, uncollected, walk
+from jitmagic.source.tree import bodies, in_order, uncollected, walk
 
 MAGICS = ("jit", "jitcheck")
 HOOK_MODULE = "jitmagic.notebook.session"
@@ -98,7 +98,7 @@ def definitions(tree: ast.Module) -> list[Definition]:
 
 
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
-    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in _own_nodes(node))
+    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in in_order(node, own=True))
     a = node.args
     named = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
     return Definition(
@@ -112,14 +112,6 @@ def parameter_names(tree: ast.Module, functions: Collection[str]) -> dict[str, s
     """The parameters of these functions and methods, as far as the cell defines them; `**` for what takes any."""
     found = (d for d in definitions(tree) if d.name in functions and not d.is_async)
     return {d.name: set(d.parameters) for d in found if d.parameters is not None}
-
-
-def _own_nodes(node: ast.AST) -> list[ast.AST]:
-    """The nodes of a function's body without those of functions inside it."""
-    found = [node]
-    for outer in found:
-        found += [n for n in children(outer) if not isinstance(n, SCOPES)]
-    return found[1:]
 
 
 def statements_at_top(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -144,7 +136,7 @@ def bound_names(node: ast.stmt) -> list[str]:
         return [a.asname or a.name.partition(".")[0] for a in node.names]
     if isinstance(node, _BLOCKS):
         return []  # the statements inside report for themselves
-    stores = (n for n in _own_nodes(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    stores = (n for n in in_order(node, own=True) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return list(dict.fromkeys(n.id for n in stores))
 
 
@@ -260,7 +252,7 @@ def beside_compiled(tree: ast.Module) -> set[str]:
     }
     compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
     top = [n for n in tree.body if n not in found.values()]
-    called = {id(n.func) for s in top for n in _own_nodes(s) if isinstance(n, ast.Call)}
+    called = {id(n.func) for s in top for n in in_order(s, own=True) if isinstance(n, ast.Call)}
     methods = [m for n in found.values() if isinstance(n, ast.ClassDef) for m in n.body if not _makes(m)]
     todo = [*top, *methods, *(n for n in found.values() if n.name in compiling)]
     reached = set(compiling)
@@ -299,7 +291,7 @@ def _makers(tree: ast.Module) -> set[str]:
     """`make` of `jax.jit(make(0.1))`: what it gives is compiled, and not itself."""
     jits = [n for n in walk(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
     made = [a for n in jits for a in n.args if not isinstance(a, ast.Lambda)]
-    calls = [c for a in made for c in (a, *_own_nodes(a)) if isinstance(c, ast.Call)]
+    calls = [c for a in made for c in in_order(a, own=True) if isinstance(c, ast.Call)]
     return {c.func.id for c in calls if isinstance(c.func, ast.Name)}
 
 
@@ -335,7 +327,7 @@ def factories(tree: ast.AST) -> set[str]:
         n for n in statements_at_top(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)
     ):
         inner = {n.name for n in statements_at_top(function.body) if isinstance(n, ast.FunctionDef)}
-        returned = [n.value for n in _own_nodes(function) if isinstance(n, ast.Return)]
+        returned = [n.value for n in in_order(function, own=True) if isinstance(n, ast.Return)]
         parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
         if parts and all(
             isinstance(p, ast.Lambda) or isinstance(p, ast.Name) and p.id in inner for p in parts

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from jitmagic.source.tree import SCOPES, first_line, nodes_of, parsed
+from jitmagic.source.tree import first_line, in_order, nodes_of, parsed
 
 N = TypeVar("N", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -258,16 +258,6 @@ class Text:
         while f"{wanted[-1]}{number}" in self.names or f"{wanted[-1]}{number}" in taken:
             number += 1
         return f"{wanted[-1]}{number}"
-
-
-def in_order(node: ast.AST, *, own: bool = False) -> Iterator[ast.AST]:
-    """A node and what it holds in the order of the source; `own`: not what functions and classes in it hold."""
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        yield current
-        if not own or current is node or not isinstance(current, SCOPES):
-            todo += list(ast.iter_child_nodes(current))[::-1]
 
 
 # --- changes ------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from jitmagic.source import scope
-from jitmagic.source.edits import Text, in_order
+from jitmagic.source.edits import Text
 from jitmagic.source.modules import dotted
+from jitmagic.source.tree import in_order
 
 LoopNode = ast.For | ast.While
 _CHANGES = frozenset("append extend insert pop add update setdefault remove".split())

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitmagic.source.edits import Edits, Text, expression, in_brackets, in_order, indented, shifted
+from jitmagic.source.edits import Edits, Text, expression, in_brackets, indented, shifted
 from jitmagic.source.modules import Modules
+from jitmagic.source.tree import in_order
 
 _HOLE, _REST = "_hole_", "_rest_"
 LIBRARIES = (
@@ -222,6 +223,11 @@ def bare(code: str) -> str:
     if isinstance(node, ast.Tuple | ast.GeneratorExp | ast.NamedExpr | ast.Yield) and not in_brackets(code):
         return f"({code})"
     return code
+
+
+def tuple_of(parts: Sequence[str]) -> str:
+    """Source of a tuple."""
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
 
 def stripped(code: str) -> str:

@@ -6,8 +6,9 @@ import ast
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from jitmagic.source.edits import FunctionNode, Text, in_order
-from jitmagic.source.tree import SCOPES
+from jitmagic.source.edits import FunctionNode, Text
+from jitmagic.source.tree import SCOPES, in_order
+from jitmagic.source.tree import parameters_of as parameters_of
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _STATIC_ATTRIBUTES = frozenset(
@@ -272,13 +273,6 @@ def _statements_above(text: Text, scope: FunctionNode, statement: ast.stmt) -> I
             yield from (item.optional_vars for item in node.items if item.optional_vars is not None)
         elif isinstance(node, SCOPES) or not hasattr(node, "body"):
             yield node
-
-
-def parameters_of(function: FunctionNode | ast.Lambda) -> list[str]:
-    """Names of a function's parameters, `*args` and `**kwargs` among them."""
-    a = function.args
-    every = [*a.posonlyargs, *a.args, a.vararg, *a.kwonlyargs, a.kwarg]
-    return [x.arg for x in every if x is not None]
 
 
 def defaults_of(function: FunctionNode | ast.Lambda) -> dict[str, ast.expr]:

@@ -91,6 +91,16 @@ def nodes_of(root: ast.AST) -> list[ast.AST]:
     return [root, *found]
 
 
+def in_order(node: ast.AST, *, own: bool = False) -> Iterator[ast.AST]:
+    """A node and what it holds in the order of the source; `own`: not what functions and classes in it hold."""
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        yield current
+        if not own or current is node or not isinstance(current, SCOPES):
+            todo += list(ast.iter_child_nodes(current))[::-1]
+
+
 def statements(root: ast.AST) -> list[Any]:
     """A module or statement and the statements below it, breadth first: no expression is looked into."""
     found: list[Any] = [root]
@@ -131,6 +141,19 @@ class Source:
         if node not in self._parents and hasattr(node, "lineno"):
             self.statements(node.lineno, node.end_lineno)  # type: ignore[attr-defined]
         return self._parents.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What holds a node, from the inside out."""
+        above = self.parent(node)
+        while above is not None:
+            yield above
+            above = self.parent(above)
+
+    def bound_to(self, node: ast.AST) -> list[str]:
+        """Names that the assignment around an expression binds."""
+        around = next((n for n in (node, *self.ancestors(node)) if isinstance(n, ast.stmt)), None)
+        targets = around.targets if isinstance(around, ast.Assign) else []
+        return [n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)]
 
     def at(self, span: Span) -> list[ast.AST]:
         """The nodes of exactly that span, outermost first."""
@@ -176,7 +199,7 @@ class Source:
             for n in self.functions(code.co_firstlineno)
             if first_line(n) == code.co_firstlineno
             and getattr(n, "name", "<lambda>") == code.co_name
-            and parameters(n) == _code_parameters(code)
+            and parameters_of(n) == _code_parameters(code)
         ]
         if len(nodes) < 2:
             return nodes[0] if nodes else None
@@ -234,7 +257,7 @@ def _covers(node: Function, position: Any) -> bool:
     return start <= (position[0], position[2]) and (position[1], position[3]) <= end  # type: ignore[operator]
 
 
-def parameters(node: Function) -> list[str]:
+def parameters_of(node: Function) -> list[str]:
     """Names of a function's parameters: positional, by keyword alone, `*args`, `**kwargs`."""
     a = node.args
     names = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]

@@ -20,7 +20,7 @@ from jitmagic.source.tree import (
     Function,
     Source,
     children,
-    parameters,
+    parameters_of,
     source_of,
     span_of,
     uncollected,
@@ -338,7 +338,7 @@ def _literal_steps(nodes: list[ast.expr]) -> tuple[tuple[Step, ...], tuple[ast.e
 
 def _bound_names(node: Function, in_expressions: bool = True) -> tuple[set[str], set[str]]:
     """Names that a function binds itself, and its global and nonlocal ones; `in_expressions`: by `:=` too."""
-    bound, outer = set(parameters(node)), set()
+    bound, outer = set(parameters_of(node)), set()
     todo: list[ast.AST] = list(node.body) if isinstance(node.body, list) else [node.body]
     while todo:
         n = todo.pop()

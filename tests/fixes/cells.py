@@ -353,7 +353,7 @@ CASES = {
         "    def tree_flatten(self):\n        return (self.w,), None\n\n"
         "    @classmethod\n    def tree_unflatten(cls, aux, children):\n        return cls(*children)\n\n"
         "def f(width, x):\n    return x / width.w\n",
-        ("f(Width(2.0), jnp.ones(2))",), "obj = object.__new__(cls)\n        obj.w, = children",
+        ("f(Width(2.0), jnp.ones(2))",), "new = object.__new__(cls)\n        new.w, = children",
     ),
     "replacement that is thrown away": Case(
         "unused-result",

@@ -17,8 +17,11 @@ DIVIDED = "choose with `jnp.where`, and divide by 1 where the divisor is not use
 COMBINED = "combine the conditions with `&`, `|` and `~`"
 AND_OR = "choose with `jnp.where` in place of `and` and `or`"
 NONE = "take what stands behind `or` for `None`"
-BUILTINS = frozenset("min max any all sorted round abs sum bool".split())
-"""Python's functions that ask for the truth of what they are given."""
+BUILTINS = {
+    "min": "min", "max": "max", "any": "any", "all": "all", "sorted": "sort", "round": "round", "abs": "abs",
+    "sum": "sum", "bool": "bool_",
+}  # fmt: skip
+"""Python's functions that ask for the truth of what they are given, and those of `jnp` that do not."""
 
 
 def choosing_expressions(spot: Spot) -> Iterator[Change]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from jitmagic.source.modules import Modules
-from jitmagic.source.pattern import Filling, Template
+from jitmagic.source.pattern import Filling, Template, tuple_of
 
 Tree: TypeAlias = Any
 """What `jax.eval_shape` gives: dicts, lists and tuples of what has a shape and a dtype."""
@@ -70,7 +70,7 @@ class OutputWriter:
             return "None"
         self.filled = True
         if isinstance(want, dict):
-            return f"{{{', '.join(f'{_key(k)}: {self.zeros(v)}' for k, v in want.items())}}}"
+            return f"{{{', '.join(f'{key_of(k)}: {self.zeros(v)}' for k, v in want.items())}}}"
         if not isinstance(want, Want):
             return _listed(want, [self.zeros(v) for v in want])
         if want.name:
@@ -108,7 +108,7 @@ class OutputWriter:
             if not all(_same(tree[k], want[k]) for k in tree):
                 return None
             return (
-                f"{{{', '.join([f'**{source}', *(f'{_key(k)}: {self.zeros(want[k])}' for k in missing)])}}}"
+                f"{{{', '.join([f'**{source}', *(f'{key_of(k)}: {self.zeros(want[k])}' for k in missing)])}}}"
             )
         parts = []
         for k in (*keys, *missing):
@@ -116,7 +116,7 @@ class OutputWriter:
             new = self.written(value, whole, tree[k], want[k]) if value is not None else self.zeros(want[k])
             if new is None:
                 return None
-            parts.append(f"{_key(k)}: {new}")
+            parts.append(f"{key_of(k)}: {new}")
         return f"{{{', '.join(parts)}}}"
 
     def _sequence(self, node: ast.expr, whole: str, tree: Tree, want: Sequence[Tree]) -> str | None:
@@ -176,7 +176,8 @@ def _type(want: Want) -> str:
     return f"jnp.{'bool_' if want.dtype == 'bool' else want.dtype}"
 
 
-def _key(key: object) -> str:
+def key_of(key: object) -> str:
+    """The key of a dict as written."""
     return f'"{key}"' if isinstance(key, str) else repr(key)
 
 
@@ -184,4 +185,4 @@ def _listed(want: Sequence[Tree], parts: Sequence[str]) -> str:
     inside = ", ".join(parts)
     if hasattr(want, "_fields"):
         return f"{type(want).__name__}({inside})"
-    return f"[{inside}]" if isinstance(want, list) else f"({inside}{',' if len(parts) == 1 else ''})"
+    return f"[{inside}]" if isinstance(want, list) else tuple_of(parts)

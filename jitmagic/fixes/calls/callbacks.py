@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from jitmagic.fixes.change import Change, Claim, Spot, Tag
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
-from jitmagic.source.edits import Edits, FunctionNode, in_order
+from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
+from jitmagic.source.tree import in_order
 
 COST = "the value arrives while the compiled function runs"
 VALUES = ("item", "tolist", "numpy")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import jax
-
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.loops.bodies import alike
 from jitmagic.fixes.loops.lax_calls import LaxLoop
 from jitmagic.source.edits import Edits
 from jitmagic.source.tree import updated_array
@@ -48,10 +47,4 @@ def _names(spot: Spot, call: ast.Call) -> list[str]:
     shown = ", ".join(f"lambda: ({', '.join(r)})" for r in runs)
     asked = f"__outputs([lambda: {spot.code(call)}, {shown}])"
     trees = spot.outputs(Edits(spot.text).replace(call, asked).result()) if runs else []
-    return next((r for r, tree in zip(runs, trees[1:], strict=False) if _alike(tree, trees[0])), [])
-
-
-def _alike(a: object, b: object) -> bool:
-    """Two trees of the same structure, shapes and dtypes."""
-    forms = [jax.tree.map(lambda x: (x.shape, x.dtype), tree) for tree in (a, b)]
-    return bool(forms[0] == forms[1])
+    return next((r for r, tree in zip(runs, trees[1:], strict=False) if alike(tree, trees[0])), [])

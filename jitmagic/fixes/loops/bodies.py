@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from jitmagic.fixes.branches.output_types import joined
-from jitmagic.fixes.branches.structures import OutputWriter
+from jitmagic.fixes.branches.structures import OutputWriter, key_of
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.loops.lax_calls import LaxLoop, definition, lax_loops, returned, spelt_out
-from jitmagic.source.pattern import atom, bare, in_brackets
+from jitmagic.source.pattern import atom, bare, in_brackets, tuple_of
 from jitmagic.tracing.messages import loop_complaint
 
 STATE_ONLY = "return a pair from the scan's body: its state, and no result of the iteration"
@@ -48,7 +48,7 @@ def _paired(loop: LaxLoop) -> Iterator[Change]:
         if isinstance(value, ast.Tuple) and len(value.elts) > count > 0:
             state, rest = ([spot.code(e) for e in part] for part in (value.elts[:count], value.elts[count:]))
             split.replace(
-                value, _as(value, spot, f"{_tuple(state)}, {rest[0] if len(rest) == 1 else _tuple(rest)}")
+                value, _as(value, spot, f"{tuple_of(state)}, {rest[0] if len(rest) == 1 else tuple_of(rest)}")
             )
         code = spot.code(value)
         pair = f"{bare(code)}, None"
@@ -57,10 +57,6 @@ def _paired(loop: LaxLoop) -> Iterator[Change]:
         yield Change(STATE_AND_REST, split)
     if whole:
         yield Change(STATE_ONLY, whole)
-
-
-def _tuple(parts: Sequence[str]) -> str:
-    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
 
 
 def _as(value: ast.expr, spot: Spot, code: str) -> str:
@@ -166,7 +162,7 @@ def _completed(loop: LaxLoop, carry: ast.expr, before: Tree, after: Tree) -> str
         left = [k for k in before if k not in after]
         if not left or any(k not in before for k in after):
             return ""
-        more = ", ".join(f"{_key(k)}: {state}[{_key(k)}]" for k in left)
+        more = ", ".join(f"{key_of(k)}: {state}[{key_of(k)}]" for k in left)
         if isinstance(carry, ast.Dict):
             return f"{code[:-1].rstrip().rstrip(',')}, {more}}}"
         return f"{{**{atom(code)}, {more}}}"
@@ -178,7 +174,7 @@ def _completed(loop: LaxLoop, carry: ast.expr, before: Tree, after: Tree) -> str
             return f"{type(before).__name__}({', '.join(parts) or f'*{code}'})"
         if {type(before), type(after)} != {tuple, list}:
             return ""
-        display = f"[{', '.join(parts)}]" if type(before) is list else _tuple(parts)
+        display = f"[{', '.join(parts)}]" if type(before) is list else tuple_of(parts)
         return display if parts else f"{type(before).__name__}({code})"
     return _lengthened(loop, parts or [code], before, after)
 
@@ -195,8 +191,4 @@ def _lengthened(loop: LaxLoop, parts: list[str], before: Tree, after: Tree) -> s
         target = node.targets[0]
         if loop.spot.code(node.value) == loop.state and isinstance(target, ast.Tuple):
             own = [loop.spot.code(e) for e in target.elts]
-    return _tuple([*parts, *own[count:]]) if count < len(before) == len(own) else ""
-
-
-def _key(key: object) -> str:
-    return f'"{key}"' if isinstance(key, str) else repr(key)
+    return tuple_of([*parts, *own[count:]]) if count < len(before) == len(own) else ""

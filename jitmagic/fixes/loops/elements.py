@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from jitmagic.fixes.branches.conditional import statement_asks
+from jitmagic.fixes.branches.conditional import BUILTINS, statement_asks
 from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import array_of, rows
@@ -20,9 +20,6 @@ ELEMENTWISE = frozenset(
     "logical_not logical_and logical_or floor ceil round mod power".split()
 )
 """Functions of `jnp` that do with an array what they do with each of its elements."""
-BUILTINS = {"min": "min", "max": "max", "any": "any", "all": "all", "sorted": "sort", "round": "round",
-            "abs": "abs", "sum": "sum", "bool": "bool_"}  # fmt: skip
-"""Python's functions that ask for the truth of what they are given, and those of `jnp` that do not."""
 _INFINITE = "without any, the result is infinite"
 FILTERED = {
     "sum": ("jnp.sum(jnp.where($test, $element, 0))", "add up those that count", ""),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from jitmagic.fixes.branches.structures import item_of
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.heads import minus
 from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
-from jitmagic.fixes.objects.layouts import declared
+from jitmagic.fixes.objects.displays import LeftOut, part_of
 from jitmagic.source.edits import Edits
 from jitmagic.tracing.messages import CarryMismatch, carry_mismatches
 
@@ -78,49 +76,11 @@ def _longer(loop: LaxLoop) -> ast.Call | None:
     return found[0] if len(found) == 1 else None
 
 
-# --- the part of a start that a path names
-
-
-def _part(loop: LaxLoop, path: str) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
-    """The node of a part of the start; a call with the name and default of an argument that it leaves out; None where
-    it is not spelt out."""
-    node, keys = loop.start, re.findall(r"\[[^\]]+\]|\.\w+", path)
-    for key in keys:
-        found = _child(loop, loop.spelt_out(node), key)
-        if not isinstance(found, ast.expr):
-            return found
-        node = found
-    whole = loop.spelt_out(node)
-    return whole if not keys and isinstance(whole, ast.Constant) else node
-
-
-def _child(loop: LaxLoop, node: ast.expr, key: str) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
-    if key.startswith("."):
-        return _field(loop.spot, node, key[1:])
-    index = key[1:-1]
-    at = int(index) if index.isdigit() else index.strip("'\"")
-    match node:
-        case ast.Tuple(elts) | ast.List(elts) if isinstance(at, int):
-            return elts[at]
-        case ast.Dict():
-            return item_of(node, at)
-        case ast.Call(ast.Name("dict"), keywords=said):
-            return next((k.value for k in said if k.arg == at), None)
-    return _field(loop.spot, node, at) if isinstance(at, int) else None
-
-
-def _field(spot: Spot, node: ast.expr, field: str | int) -> ast.expr | tuple[ast.Call, str, ast.expr] | None:
-    """The argument of `State(x, v, t=0)` for a field of a class of this cell, by its name or number."""
-    classes = {c.name: c for c in spot.text.within(spot.text.tree, ast.ClassDef)}
-    if not isinstance(node, ast.Call) or spot.code(node.func) not in classes:
-        return None
-    fields = declared(classes[spot.code(node.func)])
-    name = list(fields)[field] if isinstance(field, int) else field
-    given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords if k.arg}
-    if name in given:
-        return given[name]
-    default = fields[name].value if name in fields else None
-    return (node, name, default) if default is not None else None
+def _part(loop: LaxLoop, path: str) -> ast.expr | LeftOut | None:
+    """The part of the start that a path names; None where it is not spelt out."""
+    node = part_of(loop.spot, loop.start, path, loop.spelt_out)
+    whole = loop.spelt_out(node) if isinstance(node, ast.expr) and not path else node
+    return whole if isinstance(whole, ast.Constant) else node
 
 
 def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> None:
@@ -129,8 +89,7 @@ def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> N
     if isinstance(part, ast.expr):
         edits.replace(part, _typed(loop.spot, part, mismatch, like))
     elif part is not None:
-        call, name, default = part
-        edits.argument(call, f"{name}={_typed(loop.spot, default, mismatch, like)}")
+        edits.argument(part.call, f"{part.name}={_typed(loop.spot, part.default, mismatch, like)}")
 
 
 def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Leaf
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.objects.displays import part_of
 from jitmagic.rules.words import listed
-from jitmagic.source import scope
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
 
@@ -47,38 +46,11 @@ def _written(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:
         if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id in names for t in s.targets)
     ]  # fmt: skip
     for cell, node in [*bound, *(g for g in given if leaf.path != leaf.argument)]:
-        if (number := _number(spot, node, leaf.path.removeprefix(leaf.argument))) is not None:
-            cell.replace(number, spot.write(f"jnp.{leaf.dtype}($x)", cell, x=number))
-
-
-def _number(spot: Spot, node: ast.expr | None, tail: str) -> ast.expr | None:
-    """The number that a display holds at `[0]`, `['n']` or `.n`; None where no plain number is written there."""
-    for step in re.findall(r"\[[^\]]*\]|\.\w+", tail):
-        key = step[1:] if step[0] == "." else ast.literal_eval(step[1:-1])
-        if isinstance(node, ast.Tuple | ast.List) and isinstance(key, int) and key < len(node.elts):
-            node = node.elts[key]
-        elif isinstance(node, ast.Dict):
-            node = {getattr(k, "value", None): v for k, v in zip(node.keys, node.values, strict=True)}.get(
-                key
-            )
-        elif isinstance(node, ast.Call):
-            node = _field(spot, node, key)
-        else:
-            return None
-    signed = node.operand if isinstance(node, ast.UnaryOp) else node
-    return (
-        node if isinstance(signed, ast.Constant) and isinstance(signed.value, int | float | complex) else None
-    )
-
-
-def _field(spot: Spot, call: ast.Call, field: object) -> ast.expr | None:
-    """What the call of a class of the cell's, or of `dict`, passes for a field, by name or number."""
-    classes = [n for n in spot.text.within(spot.text.tree, ast.ClassDef) if n.name == last_name(call.func)]
-    order = [scope.stores(s)[0] for c in classes for s in c.body if isinstance(s, ast.AnnAssign)]
-    at = field if isinstance(field, int) else order.index(str(field)) if field in order else len(call.args)
-    name = order[at] if at < len(order) else field
-    named: Mapping[object, ast.expr] = {k.arg: k.value for k in call.keywords}
-    return named.get(name) or (call.args[at] if at < len(call.args) else None)
+        number = part_of(spot, node, leaf.path.removeprefix(leaf.argument))
+        signed = number.operand if isinstance(number, ast.UnaryOp) else number
+        match signed:
+            case ast.Constant(int() | float() | complex()) if isinstance(number, ast.expr):
+                cell.replace(number, spot.write(f"jnp.{leaf.dtype}($x)", cell, x=number))
 
 
 def _converted(spot: Spot, cells: Sequence[Edits], leaf: Leaf) -> None:

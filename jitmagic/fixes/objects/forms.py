@@ -19,7 +19,7 @@ from jitmagic.rules.words import listed
 from jitmagic.source import signature
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import stripped
+from jitmagic.source.pattern import stripped, tuple_of
 
 MOST = 8
 """Entries of an array that may be a shape."""
@@ -131,8 +131,7 @@ def _tupled(edits: Edits, node: ast.expr) -> str:
     """An expression with every list that is written in it as a tuple."""
     if not isinstance(node, ast.List | ast.Tuple):
         return edits.code(node)
-    inside = [_tupled(edits, e) for e in node.elts]
-    return f"({', '.join(inside)}{',' if len(inside) == 1 else ''})"
+    return tuple_of([_tupled(edits, e) for e in node.elts])
 
 
 def lists_of_items(spot: Spot) -> Iterator[Change]:

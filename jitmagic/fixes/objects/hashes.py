@@ -10,6 +10,7 @@ from jitmagic.fixes.objects.argument_forms import arguments
 from jitmagic.fixes.objects.layouts import class_of, declared, is_dataclass
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import dotted, last_name
+from jitmagic.source.pattern import tuple_of
 
 _HASHED = {"list": "tuple({})", "set": "frozenset({})", "dict": "tuple(sorted({}.items()))"}
 """What stands in a hash for an attribute of these types."""
@@ -61,7 +62,6 @@ def _compared(edits: Edits, kind: ast.ClassDef, fields: Mapping[str, AttributeTy
 
 def _with_hash(edits: Edits, above: ast.stmt, own: str, fields: Mapping[str, AttributeTypes]) -> None:
     parts = [_HASHED.get(min(h.types), "{}").format(f"{own}.{name}") for name, h in fields.items()]
-    inside = ", ".join(parts) + ("," if len(parts) == 1 else "")
     pad = " " * above.col_offset
-    lines = ["", "", f"{pad}def __hash__({own}):", f"{pad}    return hash(({inside}))"]
+    lines = ["", "", f"{pad}def __hash__({own}):", f"{pad}    return hash({tuple_of(parts)})"]
     edits.insert(edits.text.span(above)[1], "\n".join(lines))

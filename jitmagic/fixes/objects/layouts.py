@@ -11,6 +11,7 @@ from jitmagic.fixes.change import Spot
 from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
 from jitmagic.source.modules import dotted, last_name
+from jitmagic.source.pattern import tuple_of
 from jitmagic.state.adapters import DECLARED_STATIC
 
 _TREE_UTIL = "jax.tree_util"
@@ -233,7 +234,7 @@ def _methods_added(edits: Edits, kind: ast.ClassDef, new: Layout) -> None:
 
 
 def _flat(new: Layout, own: str) -> str:
-    children, settings = (_tuple([f"{own}.{n}" for n in names]) for names in (new.children, new.settings))
+    children, settings = (tuple_of([f"{own}.{n}" for n in names]) for names in (new.children, new.settings))
     return f"return {children}, {settings if new.settings else 'None'}"
 
 
@@ -242,13 +243,8 @@ def _rebuilt(kind: ast.ClassDef, new: Layout, cls: str, settings: str, children:
     if _stored_as_given(kind) == [*new.children, *new.settings]:
         return [f"return {cls}(*{children}{f', *{settings}' if new.settings else ''})"]
     parts = ((new.children, children), (new.settings, settings))
-    lines = [f"{_tuple([f'new.{n}' for n in names], bare=True)} = {given}" for names, given in parts if names]
+    lines = [f"{tuple_of([f'new.{n}' for n in names])[1:-1]} = {given}" for names, given in parts if names]
     return [f"new = object.__new__({cls})", *lines, "return new"]
-
-
-def _tuple(parts: Sequence[str], *, bare: bool = False) -> str:
-    inside = f"{', '.join(parts)}{',' if len(parts) == 1 else ''}"
-    return inside if bare and len(parts) > 1 else f"({inside})"
 
 
 def _stored_as_given(kind: ast.ClassDef) -> list[str]:

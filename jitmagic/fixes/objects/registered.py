@@ -80,6 +80,19 @@ def arrays_as_children(spot: Spot) -> Iterator[Change]:
     yield Change("make the array a child, not auxiliary data", edits)
 
 
+def rebuilt_by_attributes(spot: Spot) -> Iterator[Change]:
+    """`tree_unflatten` with `object.__new__`, where `__init__` asks for the value of what it is given: jax rebuilds
+    the objects of placeholders."""
+    owner, function = spot.here(ast.ClassDef), spot.innermost
+    if owner is not None and function is not None and function.name in ("__init__", "__post_init__"):
+        for kind, layout in _known(spot, owner.name):
+            edits = spot.edits()
+            laid_out(spot, edits, kind, layout)
+            if edits:
+                title = "let `tree_unflatten` rebuild the object without `__init__`, which looks at values"
+                yield Change(title, edits)
+
+
 def _known(spot: Spot, name: str) -> Iterator[tuple[ast.ClassDef, Layout]]:
     """The class of that name in the cell, where jax is told how to take it apart."""
     kind = class_of(spot, name)

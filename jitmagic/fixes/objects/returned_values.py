@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.source.edits import Edits
+from jitmagic.source.pattern import tuple_of
 
 
 def returned_texts(spot: Spot) -> Iterator[Change]:
@@ -37,7 +38,7 @@ def _without_texts(spot: Spot, edits: Edits, node: ast.Dict | ast.Tuple) -> list
         while count and _is_text(spot, node.elts[count - 1], None):
             count -= 1
         gone = [spot.code(e) for e in node.elts[count:]] if count else []
-        code = f"({', '.join(edits.code(e) for e in node.elts[:count])}{',' * (count == 1)})"
+        code = tuple_of([edits.code(e) for e in node.elts[:count]])
     if gone:
         edits.replace(node, code)
     return gone

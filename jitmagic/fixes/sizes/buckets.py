@@ -12,9 +12,10 @@ from jitmagic.fixes.sizes.masked_functions import Bodies
 from jitmagic.fixes.sizes.masks import Mask, Masked
 from jitmagic.fixes.sizes.statements import Known
 from jitmagic.source import scope
-from jitmagic.source.edits import SCOPES, FunctionNode, Text
+from jitmagic.source.edits import FunctionNode, Text
 from jitmagic.source.pattern import call_of
 from jitmagic.source.signature import add_parameter, body_of
+from jitmagic.source.tree import SCOPES
 
 COST = "up to twice the work"
 

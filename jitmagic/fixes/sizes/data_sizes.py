@@ -31,7 +31,7 @@ def different_values(spot: Spot) -> Iterator[Change]:
         for use in asked:
             inside = call in spot.text.within(use, ast.Call)
             alone = isinstance(spot.text.parents[use], ast.Assign | ast.Return | ast.Call)
-            edits.replace(use, (number if alone else f"({number})") if inside else _name_of(spot, call))
+            edits.replace(use, (number if alone else f"({number})") if inside else spot.text.bound_to(call))
         if call not in [c for use in asked for c in spot.text.within(use, ast.Call)]:
             edits.replace(call, number)
         whole = all(s.dtype.startswith(("int", "uint", "bool")) for s in spot.seen(array))
@@ -42,19 +42,12 @@ def different_values(spot: Spot) -> Iterator[Change]:
 def counted(spot: Spot, call: ast.Call) -> list[ast.expr]:
     """The expressions (`len(u)`, `u.size`, `u.shape[0]`) that count what the call gives, where nothing else is made
     of it; `u` is the call itself, or the name that it is bound to."""
-    name, around = _name_of(spot, call), spot.outermost
+    name, around = spot.text.bound_to(call), spot.outermost
     uses: list[ast.expr] = [call]
     if name and around is not None:
         uses = [n for n in spot.text.within(around, ast.Name) if n.id == name and isinstance(n.ctx, ast.Load)]
     counts = [_count(spot, n) for n in uses]
     return [c for c in counts if c is not None] if None not in counts else []
-
-
-def _name_of(spot: Spot, call: ast.Call) -> str:
-    match spot.text.parents[call]:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name
-    return ""
 
 
 def _count(spot: Spot, node: ast.expr) -> ast.expr | None:

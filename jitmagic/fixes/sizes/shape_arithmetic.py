@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
-from jitmagic.source.edits import Edits, in_order
+from jitmagic.source.edits import Edits
 from jitmagic.source.pattern import Pattern, atom
+from jitmagic.source.tree import in_order
 
 _FOLLOWED = 20
 """How many assignments are looked at for the origin of a size."""
