@@ -480,7 +480,7 @@ class Evidence:
     """What the first trace printed."""
     static_verified: tuple[str, ...] | None = None
     """Smallest set of leaves that, made static, lets the function trace; None where there is none."""
-    silent: Silent | None = None
+    silent: Silent = Silent()
     jitted_by_user: bool = False
     """The user's own `jax.jit` compiles it, which knows no variables of frameworks."""
     framework: str = ""

@@ -208,7 +208,6 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
             run = recording.record(
                 checker.fn, args, kwargs,
                 static=static, constants=names, budget_s=checker.budget / 4, reach_inside=inside,
-                find_nan=False,
             )  # fmt: skip
             if run.complete and not inside:
                 _note_writes(checker, before.changes(), args, reach)

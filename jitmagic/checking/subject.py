@@ -25,7 +25,7 @@ from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings, patience
-from jitmagic.silent.collect import CallInView, collect, not_finite
+from jitmagic.silent.collect import CallInView, before_calls, collect, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
 from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables, objects_taken
@@ -275,6 +275,13 @@ class Subject:
         )  # fmt: skip
         with uncollected():
             self.seen.add(collect(call))
+
+    def silent(self) -> ev.Silent:
+        """The silent facts of the calls seen; before the first, those that the source tells."""
+        return self.seen.silent or self.guarded(self._from_source) or ev.Silent()
+
+    def _from_source(self) -> ev.Silent:
+        return before_calls(self.fn, self.reach().functions, self.options.static_parameters(self.fn))
 
     def observe_result(self, traced: object, inputs: Sequence[object], value: object) -> None:
         """Add where a result stopped being finite to what was seen."""

@@ -164,7 +164,7 @@ class Spot:
     @property
     def silent(self) -> Silent:
         """What goes wrong without an error."""
-        return self.evidence.silent or Silent()
+        return self.evidence.silent
 
     @cached_property
     def every_leaf(self) -> list[Leaf]:

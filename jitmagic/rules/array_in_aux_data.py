@@ -18,7 +18,7 @@ from jitmagic.source.tree import walk
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each refusal; the field's declaration is the place, where the cell has it."""
     failed = list(of_kind(evidence, RULE.kind))
-    for fact in evidence.silent.arrays_in_aux if evidence.silent else ():
+    for fact in evidence.silent.arrays_in_aux:
         refused = failed[0] if failed else None
         fields = [fact.field, *fact.others]
         kind = agree(fields, "is an array", "are arrays")
@@ -34,7 +34,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             f"`tree_flatten`, or {agree(fields, 'an ordinary field', 'ordinary fields')} (without `static=True`)",
             detail=exception_detail(refused) if refused else "",
         )
-    if evidence.silent is not None and evidence.silent.arrays_in_aux:
+    if evidence.silent.arrays_in_aux:
         return
     for problem in failed:
         field, where = declaration(evidence)

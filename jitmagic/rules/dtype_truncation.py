@@ -43,7 +43,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 def _facts(evidence: Evidence) -> Iterator[Finding]:
     """Arguments that lose digits, dtypes that are not given, literals that do not fit."""
-    facts = evidence.silent.truncated if evidence.silent else ()
+    facts = evidence.silent.truncated
     arguments = [t for t in facts if t.origin == "argument"]
     if arguments:
         names = list(dict.fromkeys(n for t in arguments for n in t.names))

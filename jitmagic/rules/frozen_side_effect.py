@@ -32,7 +32,7 @@ WORDS = {
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each question to the world outside, in the function or in what it calls."""
-    for fact in evidence.silent.effects if evidence.silent else ():
+    for fact in evidence.silent.effects:
         what, help = (t.format(quoted(fact.asked), quoted(fact.names[0])) for t in WORDS[fact.what])
         later = "do not wait" if fact.what == "wait" else "go on with the same answer"
         yield RULE.finding(

@@ -20,7 +20,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """Draws outside JAX, keys with a fixed seed, keys and generators from outside."""
     told: set[tuple[str, int]] = set()
     frozen = [w for w in evidence.writes if _is_frozen_state(evidence, w)]
-    facts = evidence.silent.random if evidence.silent else ()
+    facts = evidence.silent.random
     # draws that a framework makes from its state show as draws from a key without a name
     drawn = [f for f in facts if frozen and f.origin == "captured" and not _is_known(evidence, f)]
     rest = [f for f in facts if f not in drawn]
@@ -144,7 +144,7 @@ def _frozen(evidence: Evidence, write: Write, drawn: list[HiddenRandom]) -> Find
 
 def _generators(evidence: Evidence) -> Iterator[Finding]:
     """Generators whose state the trace moved on, where the draw itself is not known."""
-    drawn = [n for f in (evidence.silent.random if evidence.silent else ()) for n in f.names]
+    drawn = [n for f in evidence.silent.random for n in f.names]
     for write in evidence.writes:
         if write.before not in GENERATORS or is_dynamic(evidence, write.path):
             continue

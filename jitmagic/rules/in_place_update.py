@@ -80,7 +80,7 @@ def _discarded(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
         if isinstance(node, ast.Expr) and (base := updated_array(node.value))
         for where in (source.where(node.value),)
     }
-    for fact in evidence.silent.dropped if evidence.silent else ():
+    for fact in evidence.silent.dropped:
         if fact.array:
             found.setdefault((fact.where.line, fact.where.text), (fact.where, fact.array))
     for where, base in found.values():
@@ -127,7 +127,7 @@ def _may_reach_the_caller(
     evidence: Evidence, updates: list[ast.Assign | ast.AugAssign | ast.Expr], parameters: set[str]
 ) -> bool:
     """What is stored in a `jax.Ref` is seen outside; before the first call, each item may be one of a `jax.Ref`."""
-    if evidence.silent is not None:
+    if evidence.calls:
         return bool(evidence.silent.refs)
     return any((_updates(n) - _names_bound(n)) & parameters for n in updates)
 
@@ -136,7 +136,7 @@ def _for_the_caller(evidence: Evidence, source: ParsedText) -> Iterator[Finding]
     """A list or dict of the caller's that the function only stores into."""
     node, function = source.own(), evidence.function.name
     written = dict.fromkeys(root(w.path) for w in evidence.writes if w.origin == "argument")
-    seen = evidence.silent.refs if evidence.silent else ()
+    seen = evidence.silent.refs
     for name in (n for n in written if n not in seen):
         for store in only_stored(node, name)[:1]:
             yield RULE.finding(

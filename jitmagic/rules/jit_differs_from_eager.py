@@ -41,7 +41,7 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
     tested, where = type_test(evidence)
     name = evidence.function.name
     values = f": {short(difference.jit, 40)} compiled, {short(difference.eager, 40)} without"
-    tests = evidence.silent.tests if evidence.silent else ()
+    tests = evidence.silent.tests
     raises = difference.reason == "raises"
     swallowing = next((t for t in tests if t.where == where and t.swallows), None)
     if where is not None and swallowing is not None:
@@ -101,7 +101,7 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
 
 def type_test(evidence: Evidence) -> tuple[str, Where | None]:
     """Name and place of the first test of a type in the function, or of the first `try`."""
-    tests = evidence.silent.tests if evidence.silent else ()
+    tests = evidence.silent.tests
     return next(((t.name, t.where) for t in tests), ("", None))
 
 

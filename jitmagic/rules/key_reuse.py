@@ -20,7 +20,7 @@ Uses = dict[str, ast.Call]
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each draw whose key was used before, following the order of statements."""
-    if evidence.silent is not None and evidence.silent.program:
+    if evidence.silent.program:
         for fact in evidence.silent.keys:
             yield _told(evidence, fact)
         return

@@ -11,8 +11,8 @@ from jitmagic.rules.words import agree, listed
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
-    """One finding for each class of the cell that loses fields which the function reads."""
-    for fact in evidence.silent.lossy if evidence.silent else ():
+    """One finding for each class whose objects lose a field that is read."""
+    for fact in evidence.silent.lossy:
         if fact.fields:
             yield _told(evidence, fact)
 

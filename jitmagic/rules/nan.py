@@ -15,7 +15,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding where NaN came up in the comparison with the run without jit."""
     if takes_another_branch(evidence):
         return  # a consequence: the run without jit took another path
-    if evidence.silent is not None and evidence.silent.not_finite:
+    if evidence.silent.not_finite:
         yield _told(evidence, evidence.silent.not_finite[0])
         return
     for difference in [d for d in evidence.differences if d.reason == "NaN"][:1]:

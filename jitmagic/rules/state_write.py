@@ -41,7 +41,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         for w in evidence.writes
         if not w.tracer and not is_dynamic(evidence, w.path) and not is_generator(evidence, w)
     ]
-    seen = evidence.silent.refs if evidence.silent else ()  # what is written in these, the caller sees
+    seen = evidence.silent.refs  # what is written in these, the caller sees
     writes = [w for w in writes if root(w.path) not in seen]
     own = [w for w in writes if w.origin == "argument" and root(w.path) in evidence.function.parameters]
     if evidence.framework == "flax":  # recompile-static tells of it

@@ -12,8 +12,7 @@ from jitmagic.rules.words import quoted
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each `print` of values; prints of shapes and plain text are notes."""
-    prints = evidence.silent.prints if evidence.silent else ()
-    facts = [p for p in prints if p.logs or p.bar or evidence.printed]
+    facts = [p for p in evidence.silent.prints if p.logs or p.bar or evidence.printed]
     for fact in (p for p in facts if p.bar):
         yield RULE.finding(
             evidence,

@@ -17,7 +17,7 @@ LARGE = 400
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each loop that is written out in the traced program."""
-    for fact in evidence.silent.unrolled if evidence.silent else ():
+    for fact in evidence.silent.unrolled:
         yield _told(evidence, fact)
 
 

@@ -50,7 +50,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 
 def _thrown_away(evidence: Evidence) -> Iterator[Finding]:
-    for call in evidence.silent.dropped if evidence.silent else ():
+    for call in evidence.silent.dropped:
         if (
             call.array or evidence.writes and not call.by_jax
         ):  # the user's own may be called for what it writes

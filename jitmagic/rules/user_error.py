@@ -73,7 +73,7 @@ def _tested(evidence: Evidence, problem: Problem) -> list[str]:
 
 def _type_test(evidence: Evidence) -> TypeTest | None:
     """The first test of a type, for which a placeholder is something else than a value."""
-    tests = evidence.silent.tests if evidence.silent else ()
+    tests = evidence.silent.tests
     return next((t for t in tests if not t.swallows), None)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any, TypeVar
 
 from jitmagic.evidence import Silent, root
@@ -55,7 +56,7 @@ def collect(call: CallInView) -> Silent:
     left out, and the others go on.
     """
     every = codes(call.reach.functions)
-    found = _of_source(call, every)
+    found = _of_source(call.fn, call.reach.functions, every, call.static)
     objects = _tried(lambda: pytrees.objects(bound_arguments(call.fn, call.args, call.kwargs)))
     read = None if call.reach.any_attribute else set(call.reach.attributes)
     found = replace(
@@ -82,10 +83,22 @@ def _dynamic_leaves(call: CallInView) -> list[tuple[str, object]]:
     return [(path, v) for path, v in named_leaves(call.fn, *call.plain) if root(path) not in call.static]
 
 
-def _of_source(call: CallInView, every: Sequence[Code]) -> Silent:
+def before_calls(
+    fn: Callable[..., object], functions: Sequence[FunctionType], static: Collection[str]
+) -> Silent:
+    """What the source of a function that was never called, and of those that it reaches, tells."""
+    return _of_source(fn, functions, codes(functions), static)
+
+
+def _of_source(
+    fn: Callable[..., object],
+    functions: Sequence[FunctionType],
+    every: Sequence[Code],
+    static: Collection[str],
+) -> Silent:
     back = in_source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
-    static, own = call.static, getattr(inspect.unwrap(call.fn), "__code__", None)
+    own = getattr(inspect.unwrap(fn), "__code__", None)
 
     def untraced(code: Code) -> Iterable[str]:
         """Parameters of a function that are no traced values."""
@@ -95,7 +108,7 @@ def _of_source(call: CallInView, every: Sequence[Code]) -> Silent:
 
     def seen(fact: Any) -> Any:
         """A fact of a helper in another cell stands where this cell calls the helper."""
-        first = seen_from_cell("", (fact.where,), call.reach.functions)[0]
+        first = seen_from_cell("", (fact.where,), functions)[0]
         return fact if first == fact.where else replace(fact, where=first, names=(*fact.names, first.text))
 
     return Silent(

@@ -248,16 +248,6 @@ def eqn_frames(eqn: object) -> list[tuple[Any, int]]:
     return raw_frames(getattr(getattr(eqn, "source_info", None), "traceback", None))
 
 
-def current_source_frames() -> list[tuple[Any, int]]:
-    """Frames of the operation being bound; in a backward pass those of the forward operation."""
-    try:
-        from jax.extend import source_info_util
-
-        return raw_frames(source_info_util.current().traceback)
-    except Exception:
-        return []
-
-
 def primal_of(tracer: object) -> tuple[object, object]:
     """What a tracer of vmap or grad stands on: (inner value, batch axis or None); (None, None) for others.
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import sys
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Op, Problem
 from jitmagic.source.tree import walk
-from jitmagic.tracing import compat, messages
+from jitmagic.tracing import messages
 from jitmagic.tracing.expressions import callee_of, construct_of, names_in
 from jitmagic.tracing.locate import is_user_file, namespace_of, refine_op
 from jitmagic.tracing.probing import SHAPE_CHECKS, is_indexing
@@ -43,19 +41,12 @@ class _Seen:
 class Recorder:
     """What the run saw, one entry per place and op, in order of occurrence."""
 
-    def __init__(
-        self, order: Mapping[str, int], budget_s: float, *, inside: bool, find_nan: bool = True
-    ) -> None:
-        self.order, self.inside, self.find_nan, self.budget_s = order, inside, find_nan, budget_s
+    def __init__(self, order: Mapping[str, int], budget_s: float, *, inside: bool) -> None:
+        self.order, self.inside, self.budget_s = order, inside, budget_s
         self.deadline = time.monotonic() + budget_s
         self.seen: dict[Any, _Seen] = {}
         self.counts: Counter[Any] = Counter()
-        self.first_nan: Problem | None = None
-        self.first_inf: Problem | None = None
         self.lru_caches: list[Any] = []
-        self.sources: list[list[tuple[types.CodeType, int]]] = []
-        """Frames of the calls of jitted library functions under way: inside, jax gives those of whatever call
-        traced the function first."""
 
     def tick(self) -> None:
         """Raise OutOfBudget once the time is spent."""
@@ -138,57 +129,6 @@ class Recorder:
             if "/lax/control_flow/" in name:
                 return True
             frame = frame.f_back
-        return False
-
-    # --- not-a-number -----------------------------------------------------------------------------------
-
-    def check_finite(self, name: str, inputs: Any, outputs: Any, leaves: Leaves) -> None:
-        """Note the first operation that makes a NaN, or an infinity, of finite inputs."""
-        if self.first_nan is not None or not self.find_nan:
-            return
-        for bad, test, made in ((np.nan, np.isnan, self.first_nan), (np.inf, np.isinf, self.first_inf)):
-            if (
-                made is None
-                and any(_any(test, o) for o in outputs)
-                and not any(_any(test, i) for i in inputs)
-            ):
-                problem = self._made(str(bad), name, leaves)
-                if test is np.isnan:
-                    self.first_nan = problem
-                    return
-                self.first_inf = problem
-
-    def _made(self, bad: str, name: str, leaves: Leaves) -> Problem | None:
-        frame, _ = user_frame(sys._getframe(1))
-        frames = self.sources[0] if self.sources else compat.current_source_frames()
-        places = [(c, i) for c, i in frames if is_user_file(c.co_filename)]
-        if frame is not None:
-            places.append((frame.f_code, frame.f_lasti))
-        found = site_of(*places[0]) if places else None
-        if found is None:
-            return None
-        names = names_in(found, "other", _namespace_for(places[0][0], frame), self.sorted(leaves))
-        return Problem("other", found.where, self.sorted(leaves), names, construct_of(found, "other"),
-                       callee_of(found.node), "", f"{name} makes {bad}", True, 1, bad)  # fmt: skip
-
-
-def _namespace_for(code: types.CodeType, user: types.FrameType | None) -> Mapping[str, Any]:
-    """What names mean in `code`; where its frame has ended, what they mean in the user's module."""
-    frame = user
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    if frame is not None:
-        return namespace_of(frame)
-    return user.f_globals if user is not None else {}
-
-
-def _any(test: Callable[[Any], Any], value: object) -> bool:
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or compat.is_tracer(value) or not jnp.issubdtype(dtype, jnp.inexact):
-        return False
-    try:
-        return bool(test(np.asarray(value, dtype=np.complex64 if dtype.kind == "c" else np.float32)).any())
-    except Exception:
         return False
 
 

@@ -36,8 +36,6 @@ class Recording:
 
     problems: tuple[Problem, ...] = ()
     """In order of occurrence; an exception that ended the run is the last."""
-    first_nan: Problem | None = None
-    """The operation that made the first NaN (`value` 'nan'), else the first infinity ('inf')."""
     error: str | None = None
     complete: bool = True
     note: str = ""
@@ -52,14 +50,13 @@ def record(
     constants: Mapping[int, str] | None = None,
     budget_s: float = 5.0,
     reach_inside: bool = False,
-    find_nan: bool = True,
 ) -> Recording:
     """Run `fn` once on its values and record every question that jit could not answer.
 
     `static`: parameters or leaf paths that stay plain values. `constants`: id of a closed-over array -> path,
     so that its path stands among the leaves. `budget_s`: seconds after which the run is given up at the next
     operation. `reach_inside` runs without jit, so that bodies of loops, branches and inner jitted functions
-    are run too. `find_nan` looks at every result for the first that is not finite. Never raises for what `fn`
+    are run too. Never raises for what `fn`
     raises (KeyboardInterrupt passes).
     """
     while compat.is_jitted(fn) and hasattr(fn, "__wrapped__"):
@@ -67,7 +64,7 @@ def record(
     with _lock:
         names = [name for name, _ in named_leaves(fn, args, kwargs)]
         order = {name: i for i, name in enumerate(names)}
-        recorder = Recorder(order, budget_s, inside=reach_inside, find_nan=find_nan)
+        recorder = Recorder(order, budget_s, inside=reach_inside)
         return _record(fn, tuple(args), dict(kwargs), frozenset(static), constants or {}, recorder)
 
 
@@ -100,9 +97,8 @@ def _record(
     problems = recorder.problems()
     if error is not None:
         problems, note = _with_error(problems, error)
-    nan = recorder.first_nan or recorder.first_inf
     text = f"{type(error).__name__}: {error}" if error is not None else None
-    return Recording(problems, nan, text, complete, note)
+    return Recording(problems, text, complete, note)
 
 
 def _counted(trace: ShadowTrace, value: object) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ _CONVERSIONS: dict[str, Op] = {
     "__bool__": "bool", "__int__": "int", "__float__": "float", "__complex__": "complex",
     "__index__": "index", "__hex__": "index", "__oct__": "index",
 }  # fmt: skip
+_SEQUENCES = (list, tuple, str, bytes)
 _SILENT = frozenset(("debug_callback", "debug_print"))
 
 
@@ -110,12 +111,12 @@ class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
         return self._ask("format", lambda v: format(v.item() if v.ndim == 0 else v, spec))
 
     def __mul__(self, other: Any) -> Any:
-        if isinstance(other, list | tuple | str | bytes):
+        if isinstance(other, _SEQUENCES):
             return other * self._ask("index", operator.index)
         return super().__mul__(other)
 
     def __rmul__(self, other: Any) -> Any:
-        if isinstance(other, list | tuple | str | bytes):
+        if isinstance(other, _SEQUENCES):
             return other * self._ask("index", operator.index)
         return super().__rmul__(other)
 
@@ -139,7 +140,7 @@ def _direct(name: str) -> Callable[..., object]:
 
     def method(self: ShadowTracer, *other: Any) -> Any:
         trace = self.home
-        if trace.is_direct():
+        if trace.is_direct() and not isinstance(next(iter(other), None), _SEQUENCES):
             return trace.operate(name, self, other)
         return usual(self, *other)
 
@@ -242,8 +243,8 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             return self.wrap(jnp.asarray(raw), leaves)
 
     def is_direct(self) -> bool:
-        """Only this run traces at the moment (no grad or vmap inside it), and no operation has to be seen singly."""
-        return not self.recorder.find_nan and compat.current_trace() is self
+        """Only this run traces at the moment: no grad or vmap inside it."""
+        return compat.current_trace() is self
 
     def operate(self, name: str, tracer: ShadowTracer, others: tuple[Any, ...]) -> object:
         """An operator on the values themselves: jax's arrays do it faster than tracers can."""
@@ -300,13 +301,12 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         if primitive.name in _SILENT:
             return []
         if primitive.name in ("jit", "pjit") and "jaxpr" in params:
-            ours = is_user_file(compat.traced_file(params["jaxpr"]))
+            if is_user_file(compat.traced_file(params["jaxpr"])):
+                with compat.set_current_trace(self):
+                    return compat.eval_jaxpr(params["jaxpr"], tracers)
             # A program of jax's own asks nothing: as one operation it costs what it costs without us.
-            if ours or self.recorder.find_nan:
-                return self._inline(params["jaxpr"], tracers, ours)
             return self._call(primitive, tracers, params)
-        values, parts = zip(*map(self.unwrap, tracers), strict=True) if tracers else ((), ())
-        leaves: Leaves = frozenset().union(*parts)
+        values, leaves = self._taken_apart(tracers)
         with compat.set_current_trace(self.parent):
             if (
                 primitive.name == "io_callback"
@@ -315,7 +315,6 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             else:
                 out = primitive.bind(*values, **params)
             outs = list(out) if primitive.multiple_results else [out]
-            self.recorder.check_finite(primitive.name, values, outs, leaves)
         wrapped = [self.wrap(o, leaves) for o in outs]
         return wrapped if primitive.multiple_results else wrapped[0]
 
@@ -326,37 +325,27 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         known.calls += 1
         if known.calls == OFTEN:
             known.run = jax.jit(compat.program_of(closed))
-        values, parts = zip(*map(self.unwrap, tracers), strict=True) if tracers else ((), ())
-        leaves: Leaves = frozenset().union(*parts)
+        values, leaves = self._taken_apart(tracers)
         with compat.set_current_trace(self.parent):
             outs = known.run(*values) if known.run is not None else primitive.bind(*values, **params)
         return [self.wrap(out, leaves) for out in outs]
 
-    def _inline(self, closed: Any, tracers: Any, ours: bool) -> list[Any]:
-        if not ours:
-            self.recorder.sources.append(compat.current_source_frames())
-        try:
-            with compat.set_current_trace(self):
-                return compat.eval_jaxpr(closed, tracers)
-        finally:
-            if not ours:
-                self.recorder.sources.pop()
+    def _taken_apart(self, tracers: Sequence[object]) -> tuple[list[Any], Leaves]:
+        """The values of several, and all of their leaves."""
+        pairs = [self.unwrap(t) for t in tracers]
+        return [value for value, _ in pairs], frozenset().union(*(leaves for _, leaves in pairs))
 
-    def process_call(self, primitive: Any, fun: Any, tracers: Any, params: Any, /) -> object:
-        with compat.set_current_trace(self):
-            return compat.call_wrapped(fun)(*tracers)
-
-    def process_custom_jvp_call(
-        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, /, **_: Any
+    def process_call(
+        self, primitive: object, fun: object, tracers: Sequence[object], params: object, /
     ) -> object:
         with compat.set_current_trace(self):
             return compat.call_wrapped(fun)(*tracers)
 
-    def process_custom_vjp_call(
-        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, /, **_: Any
-    ) -> object:
-        with compat.set_current_trace(self):
-            return compat.call_wrapped(fun)(*tracers)
+    def process_custom_jvp_call(self, primitive: object, fun: object, /, *rest: Any, **_: object) -> object:
+        """`rest` are the rules, which a run on values does not need, and the tracers."""
+        return self.process_call(primitive, fun, rest[-1], {})
+
+    process_custom_vjp_call = process_custom_jvp_call
 
 
 # --- tracers of vmap and grad that stand on ours ----------------------------------------------------------

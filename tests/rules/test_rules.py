@@ -23,6 +23,7 @@ from jitmagic.evidence import (
     Leaf,
     LossyPytree,
     Options,
+    Printed,
     Problem,
     SideEffect,
     Silent,
@@ -361,13 +362,11 @@ def test_leak_is_an_error_once_it_was_used() -> None:
 
 
 def test_lossy_pytree() -> None:
-    line, text = "return (self.shift,), None", function("def f(s, x):\n    return x\n", parameters="s x")
-    lost = LossyPytree("s", "Scaler", ("power",), Where(FILE, 6, 8, 6, 34, line))
-    found = check(
-        run(Evidence(text, silent=Silent(lossy=(lost,)))), "lossy-pytree", line, "s", "Scaler", "power"
-    )
-    assert found.span and found.span.line == 6
-    assert run(Evidence(text, silent=Silent(lossy=(replace(lost, fields=()),)))) == ()
+    cell = "class Scaler:\n    def tree_flatten(self):\n        return (self.shift,), None\n"
+    line = "return (self.shift,), None"
+    fact = LossyPytree("s", "Scaler", ("power",), place(cell, line))
+    there = function("def f(s, x):\n    return (x - s.shift) ** s.power\n", parameters="s x", cell=cell)
+    check(run(Evidence(there, silent=Silent(lossy=(fact,)))), "lossy-pytree", line, "s", "Scaler", "power")
 
 
 # ---- frozen at trace time
@@ -458,10 +457,10 @@ def test_update_that_is_not_returned() -> None:
 def test_items_of_an_argument_tell_only_where_a_call_shows_that_it_is_no_ref() -> None:
     line = "a[0] = 2.0"
     text = function(f"def f(a):\n    {line}\n", parameters="a")
-    assert run(Evidence(text)) == () == run(Evidence(text, silent=Silent(refs=("a",))))
-    check(run(Evidence(text, silent=Silent())), "in-place-update", line, "a")
+    assert run(Evidence(text)) == () == run(Evidence(text, calls=(Call(()),), silent=Silent(refs=("a",))))
+    check(run(Evidence(text, calls=(Call(()),))), "in-place-update", line, "a")
     bound = function("def f(a, r):\n    a = a + 1\n    r[...] = a\n", parameters="a r")
-    assert run(Evidence(bound)) == () == run(Evidence(bound, silent=Silent(refs=("r",))))
+    assert run(Evidence(bound)) == () == run(Evidence(bound, calls=(Call(()),), silent=Silent(refs=("r",))))
 
 
 @pytest.mark.parametrize(
@@ -522,14 +521,15 @@ def test_a_wait_is_not_the_clock() -> None:
 
 
 def test_print_of_values_warns_and_of_shapes_does_not() -> None:
-    values, shapes = (
-        'def f(x):\n    print("x =", x)\n    return x\n',
-        "def f(x):\n    print(x.shape)\n    return x\n",
-    )
-    evidence = Evidence(function(values), printed="x = JitTracer(...)\n", silent=looked_at(values))
-    check(run(evidence), "trace-time-print", 'print("x =", x)', "x")
-    evidence = Evidence(function(shapes), printed="(3,)\n", silent=looked_at(shapes))
-    assert [f.severity for f in run(evidence)] == ["note"]
+    for line, values, printed in (
+        ('print("x =", x)', ("x",), "x = JitTracer(...)\n"), ("print(x.shape)", (), "(3,)\n"),
+    ):  # fmt: skip
+        source = f"def f(x):\n    {line}\n    return x\n"
+        fact = Printed(place(source, line), line, values, ("x",))
+        found = run(Evidence(function(source), printed=printed, silent=Silent(prints=(fact,))))
+        assert [(f.kind, f.severity, f.culprits) for f in found] == [
+            ("trace-time-print", "warning" if values else "note", ("x",))
+        ]
 
 
 # ---- recompilation, results

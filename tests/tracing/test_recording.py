@@ -170,20 +170,6 @@ def test_the_users_own_error_ends_the_run_and_is_told() -> None:
     assert not run.complete and run.error == "KeyError: 'gone'" and "KeyError" in run.note
 
 
-def test_first_nan_is_at_the_users_operation() -> None:
-    nan = record(
-        function("def f(x):\n    y = x - 1\n    return jnp.sum(jnp.log(y))"), (jnp.zeros(2),), {}
-    ).first_nan
-    assert nan is not None and (nan.value, nan.where.text, nan.leaves) == ("nan", "jnp.log(y)", ("x",))
-    assert nan.locals == ("y",)
-    source = (
-        "def f(x):\n    curve = lambda t: jnp.where(t < 1.0, t, jnp.sqrt(t))\n    return jax.grad(curve)(x)"
-    )
-    nan = record(function(source), (0.0,), {}).first_nan
-    assert nan is not None and (nan.where.text, nan.locals) == ("jnp.sqrt(t)", ("t",))
-    assert record(function("def f(x):\n    return jnp.sqrt(x)"), (4.0,), {}).first_nan is None
-
-
 def test_budget_ends_the_run() -> None:
     fn = function(
         "def f(x):\n    while True:\n        try:\n            x = x + 1\n        except Exception:\n            pass"
@@ -266,7 +252,7 @@ def test_a_run_on_compiled_operations_compiles_nothing_anew() -> None:
     fn, x = lines("x, n", body), X
     fn(x, 2.0)
     with stages.counted() as counts:
-        run = record(fn, (x, 2.0), {}, find_nan=False)
+        run = record(fn, (x, 2.0), {})
     assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "n"))]
     assert [name for stage, name, _ in counts.events if stage == stages.COMPILE] == []
 
@@ -278,16 +264,16 @@ def test_compiled_functions_of_libraries_keep_leaves_static_arguments_and_errors
         "if a[0] > 0: a = a + 1\nif b[0] > 0: b = b + 1\nif c[0] > 0: c = c + 1\n"
         "q = jax.nn.softmax(x, axis=-1)\nif q[0] > 0: q = q + 1\nreturn a, b, c"
     )
-    run = record(lines("x, y, n", body), (X, X, 2.0), {}, find_nan=False)
+    run = record(lines("x, y, n", body), (X, X, 2.0), {})
     assert [p.leaves for p in run.problems] == [("x", "n"), ("y",), ("x",), ("x",)]
-    refused = record(lines("x, y", "return jnp.sin(x) + jnp.dot(x, y[:2])"), (X, X), {}, find_nan=False)
+    refused = record(lines("x, y", "return jnp.sin(x) + jnp.dot(x, y[:2])"), (X, X), {})
     assert refused.error is not None and "shape" in refused.error
 
 
 def test_the_users_own_compiled_functions_are_looked_into() -> None:
     inner = "@jax.jit\ndef inner(v):\n    return jnp.sin(v) * 2\n"
     fn = lines("x, y", "if inner(x)[0] > inner(y)[0]: x = -x\nreturn x", inner)
-    run = record(fn, (X, X + 1), {}, find_nan=False)
+    run = record(fn, (X, X + 1), {})
     assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "y"))]
 
 
@@ -296,7 +282,7 @@ def test_operators_under_vmap_and_grad_stay_with_jax() -> None:
         "w = jax.vmap(lambda v: jnp.sin(v) * x[0] + v)(y)\n"
         "g = jax.grad(lambda v: (v * y).sum() * jnp.cos(v))(x[0])\nif w[0] > g: x = -x\nreturn x"
     )
-    run = record(lines("x, y", body), (X, X), {}, find_nan=False)
+    run = record(lines("x, y", body), (X, X), {})
     assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x", "y"))]
 
 
@@ -304,7 +290,7 @@ def test_a_compiled_function_that_gives_its_arguments_away_leaves_them() -> None
     inner = "@functools.partial(jax.jit, donate_argnums=0)\ndef inner(v): return v * 2\n"
     fn = lines("x", "y = inner(x + 0)\nif y[0] > 0: y = -y\nreturn y", inner)
     x = jnp.arange(3.0) + 1
-    run = record(fn, (x,), {}, find_nan=False)
+    run = record(fn, (x,), {})
     assert [(p.op, p.leaves) for p in run.problems] == [("bool", ("x",))] and not x.is_deleted()
 
 
@@ -313,14 +299,14 @@ def test_what_jax_asks_for_its_own_use_is_no_problem() -> None:
         "x = jax.device_put(x, jax.devices()[0])\ny = jax.lax.reduce(x, 0.0, jax.lax.add, (0,))\n"
         "z = jax.lax.reduce_window(x, 0.0, jax.lax.add, (2,), (1,), 'VALID')\nif y > 0: z = -z\nreturn z"
     )
-    run = record(lines("x", body), (X,), {}, find_nan=False)
+    run = record(lines("x", body), (X,), {})
     assert run.error is None
     assert [(p.op, p.where.source) for p in run.problems if p.where] == [("bool", "if y > 0: z = -z")]
 
 
 def test_a_random_key_is_not_to_blame_for_a_size() -> None:
     body = "a, b = jax.random.split(key)\nn, m = sizes\nreturn jax.random.normal(a, (n, m))"
-    run = record(lines("key, sizes", body), (jax.random.key(0), (3, 4)), {}, find_nan=False)
+    run = record(lines("key, sizes", body), (jax.random.key(0), (3, 4)), {})
     assert [(p.op, p.locals) for p in run.problems] == [("shape", ("n", "m"))]
 
 
@@ -336,5 +322,5 @@ def test_functions_of_a_library_are_called_on_the_values_themselves(call: str, m
         return answered[-1]
 
     monkeypatch.setattr(ShadowTrace, "call", noting)
-    run = record(function(f"def f(x):\n    return {call}\n"), (X,), {}, find_nan=False)
+    run = record(function(f"def f(x):\n    return {call}\n"), (X,), {})
     assert run.error is None and any(a is not NotImplemented for a in answered)
