@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from typing import Literal
+
+Stage = Literal["comparing", "counting costs", "asking what if", "timing"]
+"""What is done when a call is over: inside of it the user's clock runs."""
 
 
 @dataclass(frozen=True)
@@ -20,19 +23,22 @@ class WhatIfs:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a check may do and where its thresholds lie. `budget` in seconds, `large_constant` in bytes."""
+    """What a check may do and where its thresholds lie. Budgets in seconds of work, `large_constant` in bytes."""
 
     time: bool = True
     loops: int | None = None
     repeats: int = 7
     timing_budget: float = 1.0
-    """Seconds for all batches, where nobody has asked for a number of them."""
+    """For all timing of a cell, where nobody has asked for a number of batches."""
     profile: bool = False
     """A longer look at the time of each line."""
     trace_directory: str | None = None
     """Where its trace is kept for other viewers."""
     digits: int = 3
     budget: float = 10.0
+    """For what looks into a problem, the search for corrections above all."""
+    compare_budget: float = 2.0
+    """For the runs without jit of a cell that works."""
     large_constant: int = 1_000_000
     trace_only: bool = False
     rehearse: bool = True
@@ -45,17 +51,13 @@ class Settings:
     """False in a run of ours: nothing is compared, timed or priced, and no failure is looked into."""
     what_if: WhatIfs = WhatIfs()
 
-
-MOST_PATIENCE = 2.0
-
-
-def patience() -> float:
-    """How much longer things take on a machine that has more to do than it has cores: 1 to `MOST_PATIENCE`."""
-    try:
-        load = os.getloadavg()[0]
-    except (AttributeError, OSError):  # Windows does not tell
-        return 1.0
-    return min(MOST_PATIENCE, max(1.0, load / (os.cpu_count() or 1)))
+    def seconds(self, stage: Stage, functions: int = 1) -> float:
+        """How long a stage behind a call may take for one of so many functions, who share what nobody asked for."""
+        if stage == "comparing":
+            return self.compare_budget
+        if stage == "timing" and self.timing_budget == Settings.timing_budget:
+            return self.timing_budget / functions
+        return self.timing_budget if stage == "timing" else self.budget
 
 
 @dataclass(frozen=True)

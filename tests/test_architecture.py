@@ -20,7 +20,7 @@ HOUSE = Path(__file__).parent.parent / "jitmagic"
 DEBTS = Path(__file__).with_name("architecture_debts.txt")
 
 LAYERS = (
-    ("units", "kinds", "words", "settings", "options", "evidence", "report", "interrupts", "patches"),
+    ("units", "kinds", "words", "settings", "options", "evidence", "report", "interrupts", "patches", "work"),
     ("source",),
     ("correction",),
     ("tracing",),

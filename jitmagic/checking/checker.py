@@ -3,7 +3,7 @@
 a call that jax has not compiled for
   -> snapshot, one real trace, tracers put back      (state, tracing)
   -> constants named, lowered, compiled              (state, tracing)
-  -> one run without jit, compared; timing           (measure)
+  -> when the cell has ended: one run without jit, compared; timing  (measure)
   -> or, where the trace failed: where and why       (tracing)
   => Evidence => rules => fixes => Report
 """
@@ -17,8 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
-from jitmagic import report
-from jitmagic.checking import compared, failures, plain_runs, results, tracebacks
+from jitmagic.checking import failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
 from jitmagic.state import constants, frozen, names, snapshot
@@ -213,7 +212,7 @@ class Checker(Subject):
             self.on_news(self)
 
     def _first_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-        """Trace, lower and compile in stages; run without jit and compiled; compare; time."""
+        """Trace, lower and compile in stages, and run; what is compared and measured waits for the end of the cell."""
         target = self.compiled_for(args)
         staged = self._trace(target, args, kwargs)
         if self.settings.trace_only:
@@ -222,25 +221,19 @@ class Checker(Subject):
             return out if self.stateful(args) is None else out[0]
         if not self.settings.measure:
             return self._unmeasured(target, staged, args, kwargs)
-        only_once = results.once_only(staged)
         try:
-            eager = self.guarded(results.run_without_jit, self, args, kwargs, only_once)
+            plain = self.guarded(results.PlainRun, self, staged, args, kwargs)
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
             staged.before.restore()
             raise
         inputs = self.inputs(args, kwargs)
         self.keep(args, kwargs)
-        timed = results.inputs_of(self, args, kwargs) if self.settings.time and not only_once else None
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
         self.guarded(self.observe_result, staged.traced, inputs, out)
-        if eager is not None:
-            self.guarded(compared.compare_results, self, eager, out, staged.traced.jaxpr, inputs)
-        if self.settings.time and only_once:
-            self.seen.timing = report.Timing(left_out=f"not timed: {only_once}")
-        elif timed is not None and eager is not None:
-            self.postpone(functools.partial(results.time_runs, self, target, timed, eager, staged))
-        self.postpone(functools.partial(results.find_peak, self, staged, args))
+        if plain is not None:
+            self.guarded(plain.postpone, target, inputs, out)
+        self.postpone("timing", lambda seconds: results.find_peak(self, staged, args))
         self.guarded(results.read_own_clocks, self)
         return out
 
@@ -295,13 +288,17 @@ class Checker(Subject):
         self.seen.stages = staged.stages
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
-            self.guarded(results.price, self, staged)
-        self.guarded(self._what_if, args, kwargs)
+            self.postpone("counting costs", lambda seconds: results.price(self, staged))
+        self._what_if(args, kwargs)
         staged.before = before
         return staged
 
     def _what_if(self, args: object, kwargs: object) -> None:
-        self.seen.what_if = self.what_if(self, args, kwargs)
+        def ask(seconds: float) -> None:
+            self.seen.what_if = self.what_if(self, args, kwargs)
+
+        if self.settings.what_if:
+            self.postpone("asking what if", ask)
 
     def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
@@ -404,7 +401,7 @@ class Checker(Subject):
     def _look_into(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         failures.diagnose_failure(self, exc, args, kwargs)
         self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
-        self.guarded(self._what_if, args, kwargs)
+        self._what_if(args, kwargs)
 
     def diagnose(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Trace one call without running anything on real values but our own rehearsals."""

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from jitmagic.checking.subject import Subject
-from jitmagic.evidence import Difference, Where
+from jitmagic.evidence import Call, Difference, Where
 from jitmagic.measure import compare, parting, reference, wrapping
 from jitmagic.silent import widths
 from jitmagic.state.definition import source_file
@@ -26,9 +26,12 @@ class Eager:
     error: Exception | None
 
 
-def compare_results(subject: Subject, eager: Eager, out: object, jaxpr: object, inputs: list[object]) -> None:
+def compare_results(
+    subject: Subject, eager: Eager, out: object, jaxpr: object, inputs: list[object], call: Call | None = None
+) -> None:
     """The compiled result beside the plain one; where they part, the program itself is the judge: operation by
-    operation, which also shows what rounding explains, and compiled without the fusion known to go wrong."""
+    operation, which also shows what rounding explains, and compiled without the fusion known to go wrong. `call` is its
+    record, where that is not the newest one."""
     if eager.error is not None:
         subject.seen.differences = _where_plain_raises(eager.error, out)
         return
@@ -38,7 +41,7 @@ def compare_results(subject: Subject, eager: Eager, out: object, jaxpr: object, 
     terms = reference.largest_reduction(jaxpr)
     found = first = compare.compare(eager.value, out, terms=terms)
     if found:
-        program = reference.TracedProgram(jaxpr, inputs, subject.budget / 4)
+        program = reference.TracedProgram(jaxpr, inputs, subject.settings.budget / 4)
         leading = reference.Leading(program, len(jax.tree.leaves(out)))
         found = compare.compare(eager.value, out, reference=leading, terms=terms)
         suspected = any(d.compiler for d in found) or not program.evaluated
@@ -49,7 +52,7 @@ def compare_results(subject: Subject, eager: Eager, out: object, jaxpr: object, 
             found = _located(subject, found, jaxpr, inputs)
         elif found:
             found = _wrapped(subject, found, jaxpr, inputs)
-        cut = _cut_on_the_way_in(subject) or any(map(widths.units_lost, inputs))
+        cut = _cut_on_the_way_in(subject, call) or any(map(widths.units_lost, inputs))
         if not found and any(d.worst > FAR * d.allowed for d in first) and cut:
             found = first
     subject.seen.differences = list(found)
@@ -67,23 +70,23 @@ FAR = 1000.0
 """Differences of so many times what is allowed are told, where an argument lost the digits that make them."""
 
 
-def _cut_on_the_way_in(subject: Subject) -> bool:
-    """An argument of 64 bits of the newest call is so large that 32 bits round its units away."""
-    leaves = subject.seen.calls[-1].leaves if subject.seen.calls else ()
-    return any(x.loses_its_units for x in leaves if not x.static)
+def _cut_on_the_way_in(subject: Subject, call: Call | None) -> bool:
+    """An argument of 64 bits of the call is so large that 32 bits round its units away."""
+    calls = [call] if call is not None else subject.seen.calls[-1:]
+    return any(x.loses_its_units for c in calls for x in c.leaves if not x.static)
 
 
 def _located(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
     """The differences with the line at which the compiled program first goes wrong."""
     file = source_file(subject.fn)
-    line = parting.first_parting(jaxpr, inputs, file, subject.budget / 4)
+    line = parting.first_parting(jaxpr, inputs, file, subject.settings.budget / 4)
     return found if line is None else _at_line(subject, found, file, line)
 
 
 def _wrapped(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
     """The differences with the line at which whole numbers wrap around, where they do."""
     file = source_file(subject.fn)
-    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.budget / 4)
+    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
     if line is None:
         return found
     return tuple(replace(d, wraps=True) for d in _at_line(subject, found, file, line))

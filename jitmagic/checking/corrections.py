@@ -43,7 +43,7 @@ def findings_of(
             with shown as say:
                 on_calls = None
                 if verifier is None or verifier.reruns.obstacle():
-                    end = deadline or budget.clock() + subject.budget
+                    end = deadline or budget.clock() + subject.settings.budget
                     on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
                 found = proposed(
                     found, evidence_of(subject), subject, deadline, verifier, on_calls, say, on_fix
@@ -69,7 +69,7 @@ def proposed(
     `verifier` runs the whole cell; `on_calls` the calls that were kept, where the cell cannot be run again. What the
     budget (or an earlier `deadline`, by `budget.clock`) leaves no time for is noted.
     """
-    end = budget.clock() + subject.budget if deadline is None else deadline
+    end = budget.clock() + subject.settings.budget if deadline is None else deadline
 
     def late() -> bool:
         return budget.clock() > end
@@ -80,9 +80,10 @@ def proposed(
         search.progress = say
     found, cut = fixes.propose(findings, evidence, search, late, on_fix)
     if cut:
-        why = f"within {subject.budget:g} s" if late() else "because of an interrupt"
+        why = f"within {subject.settings.budget:g} s" if late() else "because of an interrupt"
         places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)
-        subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}")
+        more = "; `--search` looks longer" if late() and subject.cell.magic else ""
+        subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}{more}")
     return found
 
 
@@ -103,7 +104,7 @@ def report_of(
     on_fix: Callable[[Report], object] | None = None,
 ) -> Report:
     """One report about several functions, with corrections; `on_fix` is given the report as it is at each fix."""
-    deadline = budget.clock() + max((s.budget for s in subjects), default=0.0)
+    deadline = budget.clock() + max((s.settings.budget for s in subjects), default=0.0)
     verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)
     known = {id(s): told_of(s) for s in subjects} if on_fix is not None else {}
 

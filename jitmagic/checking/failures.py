@@ -122,7 +122,7 @@ def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
     it is, and its scans in Python."""
     try:
         with quiet.undone(checker.reach(args, kwargs)), quiet.held_back(), quiet.plainly(), _scan_in_python():
-            with within(checker.budget):
+            with within(checker.settings.budget):
                 # staged, so nothing is computed
                 jax.make_jaxpr(lambda: (checker.fn(*args, **kwargs), None)[1])()
     except OutOfTime:
@@ -207,7 +207,7 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
         with quiet.undone(reach) as before, quiet.held_back(), quiet.plainly():
             run = recording.record(
                 checker.fn, args, kwargs,
-                static=static, constants=names, budget_s=checker.budget / 4, reach_inside=inside,
+                static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
             )  # fmt: skip
             if run.complete and not inside:
                 _note_writes(checker, before.changes(), args, reach)
@@ -259,7 +259,7 @@ def _search(checker: Subject, args: Any, kwargs: Any) -> None:
         result = minimal_static.smallest_static(
             checker.fn, args, kwargs,
             static_argnums=checker.options.static_argnums, static_argnames=checker.options.static_argnames,
-            suspects=suspects, stored=stored, budget_s=checker.budget / 2,
+            suspects=suspects, stored=stored, budget_s=checker.settings.budget / 2,
         )  # fmt: skip
     checker.seen.static_verified, checker.seen.search = result.leaves, result
     later = [p for p in result.errors if p.op != "user" and p.where is not None]

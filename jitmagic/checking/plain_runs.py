@@ -117,7 +117,7 @@ def rehearse(
     reach = subject.reach(args, kwargs)
     try:
         with quiet.undone(reach) as before, quiet.held_back(), plainly():
-            with within(subject.budget):
+            with within(subject.settings.budget):
                 value = subject.fn(*args, **kwargs)
             changes = before.changes()
             if subject.framework not in CARRIES_WRITES:
@@ -125,7 +125,7 @@ def rehearse(
             look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
     except OutOfTime:
-        subject.seen.note(f"the run without jit was stopped after {subject.budget:g} s")
+        subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 

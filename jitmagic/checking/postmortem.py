@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ from jitmagic.state.definition import function_facts
 from jitmagic.tracing import callsite, locate
 from jitmagic.tracing.leaves import named_leaves
 from jitmagic.tracing.messages import function_called, refused_type
+from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
 VerifierUntil = Callable[[float], Verifier | None]
@@ -190,7 +190,7 @@ def with_fixes(
         cell=CellSource(cell, cells.body_of(cell)),
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + subject.budget
+        deadline = budget.clock() + subject.settings.budget
         tests = verifier(deadline)
         own = tests is not None and tests.reruns.original.cell == subject.cell.body
         return proposed(found, evidence, subject, deadline, tests if own else None)

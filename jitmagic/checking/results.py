@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
-from jitmagic import report, units
+from jitmagic import report, units, work
 from jitmagic.checking import plain_runs
-from jitmagic.checking.compared import Eager
+from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import (
     cost,
@@ -26,8 +28,9 @@ from jitmagic.measure import (
     program,
     timing,
 )
-from jitmagic.settings import patience
+from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
+from jitmagic.state import snapshot
 from jitmagic.state.definition import source_file
 from jitmagic.tracing import compat
 from jitmagic.trial import quiet
@@ -38,30 +41,94 @@ MOST_COPIED = 2**30
 """Bytes of arguments that are copied to time a call that gives some of them away."""
 
 
-def run_without_jit(subject: Subject, args: Any, kwargs: Any, only_once: str = "") -> Eager:
-    """One run of the plain function that leaves nothing behind; `only_once` says why there can't be one."""
-    if only_once:
-        subject.seen.note(f"the run without jit was left out: {only_once}")
-        return Eager(None, None, quiet.Refused(only_once))
-    start = time.perf_counter()
+class PlainRun:
+    """The run without jit of the user's first call, and the timing of both: made when the cell has ended, from where
+    the call began. Where its arguments are given away and can't be copied, it is made at once."""
 
-    def look(before: object, out: object) -> None:
-        nonlocal start
-        looked = time.perf_counter()
-        subject.guarded(plain_runs.look_at_changes, subject, before, args, kwargs, out)
-        start += time.perf_counter() - looked
+    def __init__(self, subject: Subject, staged: Any, args: Any, kwargs: Any) -> None:
+        self.subject, self.staged = subject, staged
+        self.given, self.eager = (args, kwargs), Eager(None, None, None)
+        self.left_out = once_only(staged)
+        self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
+        self.before = None if self.left_out else snapshot.take(subject.reach(args, kwargs))
+        self.digests = [(a, _digest(a)) for a in (self.before.sampled if self.before is not None else ())]
+        if self.inputs is None and not self.left_out:
+            self.eager = self._run(subject.settings.compare_budget)
 
-    try:
-        with within(subject.budget):
-            value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
-    except OutOfTime:
-        stopped = f"it took more than {subject.budget:g} s"
-        subject.seen.note(f"the run without jit was left out: {stopped}")
-        return Eager(None, None, quiet.Refused(stopped))
-    except Exception as exc:
-        subject.seen.note(quiet.not_run(exc, "nothing was compared"))
-        return Eager(None, None, exc)
-    return Eager(value, time.perf_counter() - start, None)
+    def postpone(self, target: Any, inputs: list[object], out: Any) -> None:
+        """The user's own call has given this."""
+        subject, call = self.subject, self.subject.seen.calls[-1]
+        if self.left_out:
+            subject.seen.note(f"the run without jit was left out: {self.left_out}")
+            if subject.settings.time:
+                subject.seen.timing = report.Timing(left_out=f"not timed: {self.left_out}")
+            return
+        if self.inputs is not None:  # containers of the user's, and what a later call gives away
+            out = _copied(out) if subject.options.donates else jax.tree.map(lambda v: v, out)
+
+        def compare(seconds: float) -> None:
+            given = inputs
+            if self.inputs is not None:
+                self.inputs.renew()
+                self.given = (*self.inputs.receiver, *self.inputs.rest), self.inputs.kwargs
+                given = subject.inputs(*self.given) if subject.options.donates else inputs
+                self.eager = self._back(seconds)
+            compare_results(subject, self.eager, out, self.staged.traced.jaxpr, given, call)
+
+        if self.inputs is None:
+            subject.guarded(compare, 0.0)
+            return
+        subject.postpone("comparing", compare)
+        if subject.settings.time:
+            timed = functools.partial(time_runs, subject, target, self.inputs, self)
+            subject.postpone("timing", timed)
+
+    def _back(self, seconds: float) -> Eager:
+        """The run from where the call began."""
+        assert self.before is not None
+        if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
+            return self._refused("another call was given its arguments to use up (donated)")
+        with quiet.back_at(self.before):
+            if any(_digest(a) != then for a, then in self.digests):
+                return self._refused("the cell has changed a large array of NumPy since")
+            return self._run(seconds)
+
+    def _refused(self, why: str) -> Eager:
+        self.subject.seen.note(f"the run without jit was left out: {why}")
+        return Eager(None, None, quiet.Refused(why))
+
+    def _run(self, seconds: float) -> Eager:
+        """One run of the plain function that leaves nothing behind."""
+        subject, (args, kwargs) = self.subject, self.given
+        start = time.perf_counter()
+
+        def look(before: object, out: object) -> None:
+            nonlocal start
+            looked = time.perf_counter()
+            subject.guarded(plain_runs.look_at_changes, subject, before, args, kwargs, out)
+            start += time.perf_counter() - looked
+
+        try:
+            with within(seconds):
+                value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
+        except OutOfTime:
+            longer = (
+                ""
+                if subject.settings.compare_budget == subject.settings.budget
+                else "; `--search` waits longer"
+            )
+            return self._refused(f"it took more than {units.seconds(seconds, 2)}{longer}")
+        except Exception as exc:
+            subject.seen.note(quiet.not_run(exc, "nothing was compared"))
+            return Eager(None, None, exc)
+        return Eager(value, time.perf_counter() - start, None)
+
+
+def _digest(array: np.ndarray) -> object:
+    """Tells whether a large array was written into."""
+    if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
+        return snapshot.sample(array)
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def once_only(staged: Any) -> str:
@@ -91,7 +158,10 @@ def inputs_of(subject: Subject, args: object, kwargs: object) -> Inputs | None:
     if subject.options.donates:
         size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
         if size > MOST_COPIED or not _names_parameters(subject):
-            subject.seen.timing = report.Timing(left_out="not timed: a call gives its donated arguments away")
+            if subject.settings.time:
+                subject.seen.timing = report.Timing(
+                    left_out="not timed: a call gives its donated arguments away"
+                )
             return None
     try:
         return Inputs(subject, args, kwargs)
@@ -110,10 +180,11 @@ def _copied(tree: object) -> Any:
     return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
 
 
-def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager, staged: Any) -> None:
+def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budget: float) -> None:
     """Time the plain and the compiled run in turn, and the lines of the compiled one; every variable is put back."""
     if subject.seen.is_wrong:
         return
+    eager = run.eager
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
@@ -129,7 +200,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager, stage
         before.renew()
         inputs.renew()
 
-    stages, budget, traced = subject.seen.stages, _seconds(subject), subject.shim.traced
+    stages, traced = subject.seen.stages, subject.shim.traced
     total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
@@ -143,6 +214,8 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager, stage
             device=jax.default_backend(),
             compile_s=total,
             eager_once_s=eager.seconds,
+            limit=work.clock,
+            more="; `-r 7` waits for all" if budget <= Settings.timing_budget else "",
         )
     if subject.shim.traced != traced:
         subject.forget_traces(traced)
@@ -156,10 +229,10 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, eager: Eager, stage
         note = "donated arguments were copied before each call, outside of the clock"
         subject.seen.timing = replace(timed, left_out="; ".join(filter(None, (note, timed.left_out))))
     elif timed.constant_folded:
-        subject.guarded(_time_unfolded, subject, args, kwargs)
+        subject.guarded(_time_unfolded, subject, args, kwargs, budget / 2)
     else:
-        subject.guarded(_doubt, subject, target, rest, kwargs, reach)
-        subject.guarded(_time_lines, subject, functools.partial(target, *rest, **kwargs), staged, reach)
+        subject.guarded(_doubt, subject, target, rest, kwargs, reach, budget / 3)
+        subject.guarded(_time_lines, subject, functools.partial(target, *rest, **kwargs), run.staged, reach)
 
 
 MOST_PROFILED_S = 1.0
@@ -184,30 +257,25 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
         seen.cost = replace(seen.cost, by_line=str(exc))
 
 
-def _seconds(subject: Subject) -> float:
-    """How long the batches may take, on an idle machine."""
-    return min(subject.budget, subject.settings.timing_budget * patience())
-
-
-def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: object) -> None:
+def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: object, seconds: float) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
     if jit is None:
         return
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         leaves = subject.seen.calls[0].leaves if subject.seen.calls else ()
-        found = lies.host_copies(target, args, kwargs, leaves, before.renew, _seconds(subject) / 3)
+        found = lies.host_copies(target, args, kwargs, leaves, before.renew, seconds)
         for remark in (found, lies.dispatch(jit)):
             if remark is not None:
                 subject.seen.remark(remark)
 
 
-def _time_unfolded(subject: Subject, args: Any, kwargs: Any) -> None:
+def _time_unfolded(subject: Subject, args: Any, kwargs: Any, seconds: float) -> None:
     """The compiled call once more, with the constants that were folded as inputs."""
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(apart=False):
         names = lies.foldable(subject.seen.variables.values())
         call = subject.with_inputs(names) if names else None
-        sample = lies.unfolded(call, args, kwargs, _seconds(subject) / 2) if call is not None else None
+        sample = lies.unfolded(call, args, kwargs, seconds) if call is not None else None
     subject.seen.timing = replace(
         subject.seen.timing, unfolded=sample, unfolded_by=names if sample is not None else ()
     )

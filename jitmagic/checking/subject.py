@@ -24,7 +24,7 @@ from jitmagic.checking.variants import Variants
 from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions
-from jitmagic.settings import CellSource, Settings, patience
+from jitmagic.settings import CellSource, Settings, Stage
 from jitmagic.silent.collect import CallInView, before_calls, collect, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
@@ -81,8 +81,6 @@ class Subject:
         self._short = getattr(inner, "__name__", type(inner).__name__)
         self._compiled_before = 0
         self.dyn, self.settings = dyn, settings or Settings()
-        self.budget = round(self.settings.budget * patience(), 1)
-        """Seconds that extra runs may take: those of the settings, and more while the machine is busy otherwise."""
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
         self.seen = Seen()
@@ -99,11 +97,11 @@ class Subject:
         """What goes wrong is shown in a report, beside the error itself."""
         self.call_source: Callable[[], tuple[str, str | None]] = lambda: ("", None)
         self.verifier: Callable[[float], Verifier | None] = lambda deadline: None
-        """Proves corrections on the whole cell until a deadline (by `prove.clock`), where that can be run again."""
+        """Proves corrections on the whole cell until a deadline (by `budget.clock`), where that can be run again."""
         self.verifier_on_calls: Callable[[float], Verifier | None] = lambda deadline: None
         """Tests them on the calls that were kept."""
-        self.postpone: Callable[[Callable[[], object]], object] = self.guarded
-        """Takes a step that measures: done when the cell has ended, and at once where there is none."""
+        self.postpone: Callable[[Stage, Callable[[float], object]], object] = self._at_once
+        """Takes a step that is given its seconds: done when the cell has ended, and at once where there is none."""
         self.what_if: Callable[[Subject, Any, Any], tuple[report.WhatIf, ...]] = lambda *call: ()
         """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
         self.compiled: Any = None
@@ -119,6 +117,9 @@ class Subject:
             self.guarded(
                 lambda taken: taken.append(snapshot.take(self.reach(args, kwargs))), self.before_traces
             )
+
+    def _at_once(self, stage: Stage, step: Callable[[float], object]) -> None:
+        self.guarded(step, self.settings.seconds(stage))
 
     def forget_traces(self, traced: int) -> None:
         """What a measurement of ours made jax trace and compile is not counted: the count was `traced` before."""

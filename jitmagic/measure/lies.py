@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jitmagic import units
+from jitmagic import units, work
 from jitmagic.evidence import Leaf, Variable
 from jitmagic.measure import clocks, folding, machine, timing
 from jitmagic.measure import dead as dead_code
@@ -52,7 +52,7 @@ def unfolded(call: Any, args: Any, kwargs: Any, budget_s: float) -> Sample | Non
     traced = call.trace(*args, **kwargs)
     if folding.folded(traced.jaxpr, traced.lower().compile()):
         return None
-    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=budget_s).jit
+    return timing.time_pair(None, lambda: call(*args, **kwargs), budget_s=budget_s, limit=work.clock).jit
 
 
 def dead(closed_jaxpr: object, file: str) -> Iterator[Remark]:
@@ -100,7 +100,7 @@ def host_copies(
     )
     timed = timing.time_pair(
         lambda: target(*args, **kwargs), lambda: target(*moved, **named),
-        restore=restore, repeats=5, budget_s=min(budget_s, 1.0),
+        restore=restore, repeats=5, budget_s=min(budget_s, 1.0), limit=work.clock,
     )  # fmt: skip
     if timed.eager is None or timed.jit is None:
         return None
@@ -129,7 +129,7 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
             yield Remark(
                 "first-call",
                 f"the clock of {where} holds the first call of `{name}`, so {units.seconds(compiling)} of tracing and "
-                "compiling, and our own checks, are in its time: call it once before",
+                "compiling are in its time: call it once before",
                 found.line,
             )
         if not found.waits:

@@ -7,7 +7,6 @@ returning what its last operation gives, and the shortest one that goes wrong is
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Literal
 
+from jitmagic import work
 from jitmagic.measure.compare import compare
 from jitmagic.measure.program import constants_of, inner_line
 from jitmagic.measure.reference import CannotEvaluate, Evaluator, largest_reduction
@@ -32,7 +32,7 @@ def first_parting(
     None where the whole program agrees, no line is known, or it takes longer than `budget_s` seconds."""
     if getattr(closed_jaxpr, "effects", None):
         return None
-    deadline = time.perf_counter() + budget_s
+    deadline = work.clock() + budget_s
     body = jaxpr_of(closed_jaxpr)
     try:
         wanted = _values(closed_jaxpr, flat_args, deadline)
@@ -50,7 +50,7 @@ def first_parting(
         return None
     low, high = 0, len(places) - 1
     while low < high:
-        if time.perf_counter() > deadline:
+        if work.clock() > deadline:
             return None
         middle = (low + high) // 2
         low, high = (low, middle) if wrong(middle) else (middle + 1, high)

@@ -6,7 +6,6 @@ Python. What the compiled program gets wrong and this one right is the compiler'
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal, jaxpr_as_fun
 
+from jitmagic import work
 from jitmagic.measure.flops import EXACT, FREE, terms
 from jitmagic.measure.program import called_program, constants_of, last_uses, scan_split, walk
 from jitmagic.tracing.compat import jaxpr_of
@@ -67,7 +67,7 @@ class TracedProgram:
         closed_jaxpr: object,
         flat_args: Sequence[object],
         budget_s: float | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = work.clock,
     ) -> None:
         self._jaxpr = closed_jaxpr
         self._args = list(flat_args)
@@ -110,7 +110,7 @@ class Evaluator:
     def __init__(
         self,
         deadline: float | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        clock: Callable[[], float] = work.clock,
         *,
         noisy: bool = False,
     ) -> None:

@@ -43,19 +43,23 @@ def time_pair(
     compile_s: float | None = None,
     eager_once_s: float | None = None,
     clock: Clock = time.perf_counter,
+    limit: Clock | None = None,
+    more: str = "",
 ) -> Timing:
     """Time one call of `eager` (without jit) against one of `jit` (compiled), warm-up calls first.
 
     `restore` puts the user's state back, outside the clock: after every batch, whatever happened in it, and
     with `restore_each` after every call. `loops` calls make a batch (found by trial where None), `repeats`
-    batches each; both are cut, the repeats first, to stay within `budget_s` seconds. `eager_once_s` is the
+    batches each; both are cut, the repeats first, to stay within `budget_s` seconds of `limit`. `eager_once_s` is the
     length of an earlier call without jit: where that alone is over the budget, `eager` is not called again.
-    `compile_s` seconds of tracing and compiling give the calls after which compiling has paid.
+    `more` says how to get all of them. `compile_s` seconds of tracing and compiling give the calls after which
+    compiling has paid.
 
     An exception of `eager` or `jit` leaves that sample None and is told in `left_out`; KeyboardInterrupt
     passes through, state restored and garbage collection as it was.
     """
-    bench = _Bench(restore, restore_each, clock, clock() + budget_s, budget_s)
+    limit = limit or clock
+    bench = _Bench(restore, restore_each, clock, limit, limit() + budget_s, budget_s)
     fast = _Runner(jit, bench)
     slow = None if eager is None else _Runner(eager, bench, eager_once_s)
     notes: list[str] = []
@@ -71,7 +75,7 @@ def time_pair(
     _fit([r for r in runners if r.error is None], min(3, repeats), bench)
     done = _alternate([r for r in runners if r.error is None], repeats, bench)
     if runners and done < repeats:
-        notes.append(f"only {done} of {repeats} repeats fitted into the budget of {budget_s:g} s")
+        notes.append(f"{done} of {repeats} repeats fitted into {units.seconds(budget_s, 2)}{more}")
     if slow is not None and slow.error:
         notes.append(f"the call without jit raised {slow.error}")
     return _timing(slow, fast, device, compile_s, notes)
@@ -107,11 +111,12 @@ class _Bench:
     restore: Callable[[], None] | None
     restore_each: bool
     clock: Clock
+    limit: Clock
     deadline: float
     budget_s: float
 
     def left(self) -> float:
-        return self.deadline - self.clock()
+        return self.deadline - self.limit()
 
     def put_back(self) -> None:
         if self.restore is not None:
@@ -215,8 +220,8 @@ def _prepare_eager(slow: _Runner, notes: list[str]) -> None:
     if slow.error is None and slow.once_s is not None and slow.once_s >= slow.bench.left():
         slow.sample = summarize([slow.once_s], 1)
         notes.append(
-            f"one call without jit took {units.seconds(slow.once_s)}, too long for the budget of "
-            f"{slow.bench.budget_s:g} s: it was measured once"
+            f"one call without jit took {units.seconds(slow.once_s)}, more than the "
+            f"{units.seconds(slow.bench.budget_s, 2)} for timing: it was measured once"
         )
 
 
@@ -234,14 +239,14 @@ def _alternate(runners: list[_Runner], repeats: int, bench: _Bench) -> int:
     longest = 0.0
     active = list(runners)
     while active and done < max(1, repeats) and (done == 0 or bench.left() >= longest):
-        start = bench.clock()
+        start = bench.limit()
         for runner in list(active):
             took = runner.run(runner.loops)
             if took is None:
                 active.remove(runner)
             else:
                 runner.batches.append(took)
-        longest = max(longest, bench.clock() - start)
+        longest = max(longest, bench.limit() - start)
         done += 1
     return done
 

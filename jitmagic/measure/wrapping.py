@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from jitmagic import work
 from jitmagic.measure.program import inner_line
 from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
 
@@ -31,7 +31,7 @@ def first_wrapping(
 ) -> int | None:
     """Line of `file` of the first operation whose signed whole numbers do not fit; None where all do, or where that
     takes longer than `budget_s` seconds or cannot be tried."""
-    watch = _WrapWatch(file, time.perf_counter() + budget_s)
+    watch = _WrapWatch(file, work.clock() + budget_s)
     try:
         watch.run(closed_jaxpr, list(flat_args))
     except (CannotEvaluate, _Found):

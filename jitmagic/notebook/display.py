@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import mime_bundle
+from jitmagic.settings import Stage
 from jitmagic.units import listed
+from jitmagic.work import clock
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -90,10 +92,11 @@ class Display:
         running = self.notebook.running
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
-        if self.notebook.is_live():  # before anything is measured
+        compared = self._catch_up("comparing", "counting costs", "asking what if")
+        if self.notebook.is_live():
             self.show_pending(search=True)
-        measured = self._measure(failed=error is not None)
-        if measured or not self.notebook.is_live():
+        reason = "the cell ended in an error" if error is not None else ""
+        if self._catch_up("timing", reason=reason) or compared or not self.notebook.is_live():
             self.show_pending(search=True)
         if error is None and run is not None and _shows(run) and running.shown is None:
             self._say_what_comes(run)
@@ -108,22 +111,27 @@ class Display:
         done = "compiled" if run.request.kind == "jit" else "checked"
         print(f"{listed(waiting)}: {done} at the first call, and the report comes with it")
 
-    def _measure(self, *, failed: bool) -> bool:
-        """Measure what has waited for the end of the cell, until an interrupt; whether there was anything."""
-        waiting = self.notebook.running.measurements
-        any_left = bool(waiting)
-        reason = "the cell ended in an error" if failed else ""
-        while waiting:
-            checker, step = waiting.pop(0)
+    def _catch_up(self, *stages: Stage, reason: str = "") -> bool:
+        """Do what has waited for the end of the cell, until an interrupt, unless there is a reason not to. Was there
+        anything?"""
+        running = self.notebook.running
+        todo = [step for stage in stages for step in running.postponed if step[1] == stage]
+        running.postponed = [step for step in running.postponed if step[1] not in stages]
+        functions, spent = len({id(checker) for checker, *_ in todo}), 0.0
+        for checker, stage, step in todo:
+            seconds = checker.settings.seconds(stage, functions)
+            start = clock()
             try:
                 if not reason:
-                    with self.progress(checker.bound_as)("timing"):
-                        checker.guarded(step)
+                    with self.progress(checker.bound_as)(stage):
+                        checker.guarded(step, max(0.0, seconds - spent) if stage == "comparing" else seconds)
             except KeyboardInterrupt:
                 reason = "it was interrupted"
-            if reason and checker.settings.time and checker.seen.timing.jit is None:
-                checker.seen.timing = replace(checker.seen.timing, left_out=f"not timed: {reason}")
-        return any_left
+            if stage == "comparing":
+                spent += clock() - start
+            if reason:
+                _left_out(checker, stage, reason)
+        return bool(todo)
 
     def _told(self) -> bool:
         """A watched function has told of a failed call in this cell."""
@@ -165,6 +173,15 @@ class Display:
             running.shown = display(bundle, raw=True, display_id=True)
         else:
             running.shown.update(bundle, raw=True)
+
+
+def _left_out(checker: Checker, stage: Stage, reason: str) -> None:
+    """Say that a stage was not reached."""
+    seen = checker.seen
+    if stage == "comparing":
+        seen.note(f"the run without jit was left out: {reason}")
+    elif checker.settings.time and seen.timing.jit is None:
+        seen.timing = replace(seen.timing, left_out=f"not timed: {reason}")
 
 
 def _shows(run: Run | None) -> bool:

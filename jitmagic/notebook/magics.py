@@ -24,6 +24,9 @@ from jitmagic.source import cell as cells
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
 
+LONGER = 6
+"""How many times as long `--search` may look."""
+
 _ARGUMENTS = [
     argument("-f", dest="functions", action="append", metavar="NAME",
              help="which function (f) or method (Model.step) to take; repeatable; default: every top-level "
@@ -47,6 +50,8 @@ _ARGUMENTS = [
              help="a longer look at the time of each line; with --save the trace is kept beside the report"),
     argument("--trace-only", action="store_const", const=True,
              help="nothing runs on real values: no comparison, no timing, no recording run"),
+    argument("--search", action="store_const", const=True,
+             help="look for corrections, and wait for the run without jit, six times as long"),
     argument("--vmap", metavar="ARGS",
              help="what if: trace, compile and cost the function vmapped over these arguments"),
     argument("--grad", metavar="ARGS", help="what if: the same for the value and gradient for these arguments"),
@@ -96,6 +101,7 @@ class JitMagics(Magics):
     precision = Int(3, help="default of -p").tag(config=True)
     no_time = Bool(False, help="default of --no-time").tag(config=True)
     profile = Bool(False, help="default of --profile").tag(config=True)
+    search = Bool(False, help="default of --search").tag(config=True)
     trace_only = Bool(False, help="default of --trace-only").tag(config=True)
     off = Bool(False, help="default of --off").tag(config=True)
     quiet = Bool(False, help="default of -q").tag(config=True)
@@ -188,12 +194,15 @@ class JitMagics(Magics):
             raise UsageError(f"--save {args.save}: the suffix has to be .html, .json or .txt")
         if args.save and not os.path.isdir(os.path.dirname(os.path.expanduser(args.save)) or "."):
             raise UsageError(f"--save {args.save}: there is no such directory")
+        budget = self.budget * LONGER if value("search") else self.budget
         settings = Settings(
             time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
             repeats=_positive("-r", value("repeats")) or 7,
             timing_budget=self.budget if args.repeats or value("loops") else Settings.timing_budget,
             profile=bool(value("profile")), trace_directory=_beside(args.save) if value("profile") else None,
-            digits=_positive("-p", value("precision")) or 3, budget=self.budget, large_constant=self.large_constant,
+            digits=_positive("-p", value("precision")) or 3, budget=budget,
+            compare_budget=budget if value("search") else min(budget, Settings.compare_budget),
+            large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
             what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
                             _positive("--devices", args.devices)),

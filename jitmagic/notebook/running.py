@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.notebook.compilations import Compilations
+from jitmagic.settings import Stage
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -31,8 +32,8 @@ class Running:
     report: Report | None = None
     """What that display shows; None while there is only progress."""
     news: list[Checker] = field(default_factory=list)
-    measurements: list[tuple[Checker, Callable[[], object]]] = field(default_factory=list)
-    """What is to be measured when the cell has ended."""
+    postponed: list[tuple[Checker, Stage, Callable[[float], object]]] = field(default_factory=list)
+    """What is to be compared and measured when the cell has ended; each step is given its seconds."""
     watching: Watching | None = None
     """What takes the functions of this cell as it binds them."""
 

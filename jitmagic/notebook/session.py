@@ -240,7 +240,7 @@ class NotebookSession(Notebook):
         run = self.running.run
         self.checkers.add(checker)
         checker.on_news, checker.progress = self.display.news, self.display.progress(checker.bound_as)
-        checker.postpone = lambda step: self.running.measurements.append((checker, step))
+        checker.postpone = lambda stage, step: self.running.postponed.append((checker, stage, step))
         checker.call_source = lambda: (self.running.source, self.running.id)
         checker.reported = lambda: self.last is not None and not self.is_quiet()
         checker.verifier = lambda deadline: self.verifier_of(run, deadline)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, TypeVar
 
+from jitmagic import work
 from jitmagic.evidence import Silent, root
 from jitmagic.silent import dropped, finite, in_program, in_source, keys, pytrees, widths, written_out
 from jitmagic.silent.code import Code, codes
@@ -162,9 +162,9 @@ def _tried(look: Callable[[], Iterable[T]]) -> tuple[T, ...]:
 
 
 def _limited(found: Iterable[T], seconds: float = 2.0, most: int = 200) -> Iterator[T]:
-    end = time.monotonic() + seconds
+    end = work.clock() + seconds
     for number, item in enumerate(found):
-        if number >= most or time.monotonic() > end:
+        if number >= most or work.clock() > end:
             return
         yield item
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jitmagic import work
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
@@ -41,7 +41,7 @@ def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: floa
     if sum(op.times for op in operations) > MANY and len(operations) <= TOO_MANY:
         with contextlib.suppress(Exception):  # what it cannot follow is dispatched one by one
             return flagged.first_not_finite(closed, flat_args)
-    watch = _NotFiniteWatch(time.perf_counter() + budget_s)
+    watch = _NotFiniteWatch(work.clock() + budget_s)
     results = watch.run(closed, list(flat_args))
     wrong = [r for r in results if not _finite(r)]
     if not wrong:

@@ -271,6 +271,12 @@ class Snapshot:
         """The mutable objects that are remembered."""
         return list(self._seen.values())
 
+    @property
+    def sampled(self) -> list[np.ndarray]:
+        """The arrays that are too large to be put back, and can be written."""
+        entries = (e for e in self._entries if isinstance(e, Numpy) and e.copy is None)
+        return [e.array for e in entries if e.writeable]
+
     def again(self) -> Snapshot:
         """The same things as they are now, and what has come to be reached since."""
         return Snapshot(self._reach, self._known, self.objects)

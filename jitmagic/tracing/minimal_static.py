@@ -11,12 +11,12 @@ import functools
 import inspect
 import random
 import re
-import time
 import types
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jitmagic import work
 from jitmagic.evidence import Problem
 from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
@@ -121,7 +121,7 @@ class _Search:
         self.fractions = {p for p, v in self.values.items() if isinstance(v, (float, complex))}
         self.traces, self.errors = 0, list[Problem]()
         self.refused: dict[str, str] = {}
-        self.deadline = time.monotonic() + budget_s
+        self.deadline = work.clock() + budget_s
 
     def run(self, suspects: Sequence[str]) -> set[str] | None:
         static = {
@@ -139,7 +139,7 @@ class _Search:
             new = self._allowed(problem.leaves) - static
             if problem.op == "setitem":
                 new -= self.fractions
-            if not new or growth > MAX_GROWTH or time.monotonic() > self.deadline:
+            if not new or growth > MAX_GROWTH or work.clock() > self.deadline:
                 return None
             static |= new
             needed = new if len(new) == 1 else set()
@@ -150,7 +150,7 @@ class _Search:
         if len(static) == 1:
             return static
         for path in sorted(static - needed):
-            if self._no_jax_type(path, self.values[path]) or time.monotonic() > self.deadline:
+            if self._no_jax_type(path, self.values[path]) or work.clock() > self.deadline:
                 continue
             if len(static) > 1 and self._problem_with(static - {path}) is None:
                 static = static - {path}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import time
 import types
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jitmagic import work
 from jitmagic.evidence import Op, Problem
 from jitmagic.source.tree import walk
 from jitmagic.tracing import messages
@@ -43,14 +43,14 @@ class Recorder:
 
     def __init__(self, order: Mapping[str, int], budget_s: float, *, inside: bool) -> None:
         self.order, self.inside, self.budget_s = order, inside, budget_s
-        self.deadline = time.monotonic() + budget_s
+        self.deadline = work.clock() + budget_s
         self.seen: dict[Any, _Seen] = {}
         self.counts: Counter[Any] = Counter()
         self.lru_caches: list[Any] = []
 
     def tick(self) -> None:
         """Raise OutOfBudget once the time is spent."""
-        if time.monotonic() > self.deadline:
+        if work.clock() > self.deadline:
             raise OutOfBudget
 
     def problems(self) -> tuple[Problem, ...]:

@@ -7,10 +7,10 @@ import ctypes
 import inspect
 import sys
 import threading
-import time
 from types import FrameType, TracebackType
 
 from jitmagic.interrupts import deferred
+from jitmagic.work import clock
 
 _TICK = 0.02
 _AGAIN = 1.0
@@ -22,17 +22,13 @@ _PUTS_BACK = frozenset(
 _START = threading.Thread.start.__code__
 
 
-clock = time.monotonic
-"""What deadlines are told by, in seconds."""
-
-
 class OutOfTime(BaseException):
     """A run that the user did not ask for has taken too long; no handler of the user's may catch it."""
 
 
 class within:  # noqa: N801  used as a function; what a generator holds would be let go too late
-    """While this holds: raise OutOfTime in this thread after so many seconds, between two steps of Python as an
-    interrupt would be."""
+    """While this holds: raise OutOfTime in this thread after so many seconds of work, between two steps of Python as
+    an interrupt would be."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -78,10 +74,13 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
             self.bell.release()
 
     def _watch(self) -> None:
+        end = clock() + self.seconds
         left = self.seconds
         while not self.bell.acquire(timeout=left) and not self.over:
-            with _lock:
-                left = _AGAIN if self._raise() else _TICK
+            left = end - clock()
+            if left < _TICK:
+                with _lock:
+                    left = _AGAIN if self._raise() else _TICK
 
     def _raise(self) -> bool:
         names = self._under_way()

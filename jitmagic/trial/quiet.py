@@ -496,6 +496,17 @@ def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
         before.restore()
 
 
+@contextlib.contextmanager
+def back_at(before: snapshot.Snapshot) -> Iterator[None]:
+    """All that it holds is as it was then; afterwards as it is now."""
+    now = before.again()
+    try:
+        before.restore()
+        yield
+    finally:
+        now.restore()
+
+
 def drains(before: snapshot.Snapshot) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
     names = ", ".join(f"`{path}`" for path in before.drained[:3])

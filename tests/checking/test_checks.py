@@ -363,7 +363,7 @@ class TestFailingCells:
         assert notebook.ok("memo") == {1: 2}
 
     def test_our_own_failure_is_one_line(self, notebook, monkeypatch):
-        from jitmagic.checking import failures, subject
+        from jitmagic.checking import failures
 
         def broken(*args, **kwargs):
             raise RuntimeError("broken inside")
@@ -377,13 +377,21 @@ class TestFailingCells:
 
 
 class TestNothingIsLost:
-    @pytest.mark.parametrize("stage", ["trace", "eager"])
-    def test_interrupt(self, notebook, stage):
-        when = "isinstance(x, jax.core.Tracer)" if stage == "trace" else "not isinstance(x, jax.core.Tracer)"
+    def test_an_interrupt_of_the_run_without_jit_leaves_what_the_call_has_left(self, notebook):
+        notebook.ok("state = {'n': 0}; w = jnp.ones(2)")
+        notebook.ok(
+            "%%jit -q --dyn w\ndef f(x):\n    global w\n    state['n'] += 1\n    w = w + x\n"
+            "    if not isinstance(x, jax.core.Tracer):\n        raise KeyboardInterrupt\n    return x\nf(1.0)"
+        )
+        assert notebook.ns["state"] == {"n": 1} and notebook.ok("w.tolist()") == [2.0, 2.0]
+        (function,) = notebook.report().functions
+        assert "the run without jit was left out: it was interrupted" in function.notes
+
+    def test_interrupt(self, notebook):
         notebook.ok("state = {'n': 0}; w = jnp.ones(2)")
         error = notebook.error(
-            f"%%jit -q --dyn w\ndef f(x):\n    global w\n    state['n'] += 1\n    state['x'] = x\n    w = w + x\n"
-            f"    if {when}:\n        raise KeyboardInterrupt\n    return x\nf(1.0)"
+            "%%jit -q --dyn w\ndef f(x):\n    global w\n    state['n'] += 1\n    state['x'] = x\n    w = w + x\n"
+            "    if isinstance(x, jax.core.Tracer):\n        raise KeyboardInterrupt\n    return x\nf(1.0)"
         )
         assert isinstance(error, KeyboardInterrupt)
         assert notebook.ns["state"] == {"n": 0}
@@ -698,7 +706,6 @@ def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):
 
 
 def test_a_rehearsal_that_takes_too_long_is_stopped_and_said(notebook, monkeypatch):
-    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     notebook.ok("%config JitMagics.budget = 0.3")
     notebook.ok("def slow(x):\n    for _ in range(200_000):\n        abs(int(3.0)); (lambda: 0)()\n    return x\n"
                 "def endless(x):\n    while not isinstance(x, jax.core.Tracer):\n        (lambda: 0)()\n    return x")  # fmt: skip

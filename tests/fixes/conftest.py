@@ -107,7 +107,7 @@ def fixes_of(cell: str, calls: Sequence[str], name: str = "f", setup: str = "") 
 
 def searching(checker: Checker) -> Search:
     """The search for corrections of a function, on the whole cell."""
-    deadline = budget.clock() + checker.budget
+    deadline = budget.clock() + checker.settings.budget
     verifier = checker.verifier(deadline)
     assert verifier is not None
     return Search(
@@ -133,7 +133,7 @@ def _corrections(
     cell: str, calls: tuple[str, ...], name: str, setup: str, static: tuple[str, ...], wide: bool
 ) -> tuple[tuple[str, Fix], ...]:
     checker, _ = watched(cell, calls, name, setup, static)
-    deadline = budget.clock() + checker.budget
+    deadline = budget.clock() + checker.settings.budget
     found = [
         f
         for f in concluded.findings_of(checker, deadline, checker.verifier(deadline))

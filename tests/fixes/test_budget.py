@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from jitmagic.checking import corrections, subject
+from jitmagic.checking import corrections
 from jitmagic.checking.conclusions import evidence_of, told_of
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Attempt, Verdict, Verifier
@@ -49,11 +48,10 @@ def test_the_search_ends_with_the_budget_and_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, trials: list[str]
 ) -> None:
     ticks = itertools.count()
-    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     checker, _ = watched(HOPELESS, CALLS)
     monkeypatch.setattr(budget, "clock", lambda: float(next(ticks)))  # a second for each look at the clock
     found = told(checker)
-    assert len(trials) <= checker.budget
+    assert len(trials) <= checker.settings.budget
     (note,) = _notes(checker)
     assert note.startswith("not all fixes were tried within 10 s: some are missing for ")
     assert all(f"{f.kind} in line {f.span.line}" in note for f in found if f.span and not f.fixes)
@@ -68,7 +66,7 @@ def test_with_time_enough_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, tr
 
 def test_a_run_that_does_not_end_is_ended() -> None:
     checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
-    deadline = time.monotonic() + 0.3
+    deadline = budget.clock() + 0.3
     verifier = checker.verifier(deadline)
     assert verifier is not None
     endless = replace(verifier.reruns.original, later=("while True:\n    pass",))
@@ -80,7 +78,6 @@ def test_a_run_that_does_not_end_is_ended() -> None:
 
 def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float | None] = []
-    monkeypatch.setattr(subject, "patience", lambda: 1.0)
     monkeypatch.setattr(budget, "clock", lambda: 100.0)
     monkeypatch.setattr(
         corrections,

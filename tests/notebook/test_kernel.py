@@ -221,7 +221,5 @@ def test_the_finding_stands_there_before_its_fixes_and_each_fix_when_it_is_teste
 
 def test_the_verdict_stands_there_before_the_timing():
     shown = shown_in_order("%%jit -n 2 -r 2\ndef f(x):\n    return x * 2\n\nf(1.0)")
-    assert [timed for _, _, timed in shown] == [False, False, True] or [t for _, _, t in shown] == [
-        False,
-        True,
-    ]
+    timed = [timed for *_, timed in shown]  # a slow machine shows its progress in between
+    assert timed == sorted(timed) and not timed[0] and timed[-1]

@@ -34,7 +34,7 @@ def finding(kind: str, cell: str, *calls: str, setup: str = "", **options: Any) 
 
 def told(checker: Checker) -> tuple[Finding, ...]:
     """Its findings, with the corrections that hold."""
-    deadline = budget.clock() + checker.budget
+    deadline = budget.clock() + checker.settings.budget
     return findings_of(checker, deadline, checker.verifier(deadline))
 
 

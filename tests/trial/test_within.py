@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from jitmagic import work
 from jitmagic.trial.budget import OutOfTime, within
 
 
@@ -110,18 +111,19 @@ def test_profilers_work_afterwards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "cores", "factor"), [(0.5, 2, 1.0), (3.0, 2, 1.5), (40.0, 2, 2.0), (3.0, None, 2.0)]
+    ("passed", "used", "seconds"),
+    [
+        (1.0, 1.0, 1.0),  # the machine is ours
+        (4.0, 2.0, 2.0),  # others have half of it
+        (1.0, 8.0, 1.0),  # eight cores at work are no faster clock
+        (8.0, 0.0, 2.0),  # a wait for a device ends too
+    ],
 )
-def test_a_busy_machine_gets_more_time(monkeypatch, load, cores, factor):
-    from jitmagic import settings
-
-    monkeypatch.setattr(settings.os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(settings.os, "cpu_count", lambda: cores)
-    assert settings.patience() == factor
-
-
-def test_where_the_load_is_not_told_nothing_is_added(monkeypatch):
-    from jitmagic import settings
-
-    monkeypatch.delattr(settings.os, "getloadavg")
-    assert settings.patience() == 1.0
+def test_a_busy_machine_gets_more_time(monkeypatch, passed, used, seconds):
+    now = [100.0, 50.0]
+    monkeypatch.setattr(work.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(work.time, "process_time", lambda: now[1])
+    clock = work.WorkClock()
+    start = clock()
+    now[:] = [100.0 + passed, 50.0 + used]
+    assert clock() - start == seconds
