@@ -10,10 +10,18 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from jitmagic.report import Bound
+from jitmagic.tracing import ledger
+
+if TYPE_CHECKING:
+    from jax import Array, Device
+    from jax.stages import Compiled
+
+T = TypeVar("T")
 
 _SIZES = {"cpu": (768, 1 << 24, 1 << 18)}
 _LARGE = (4096, 1 << 27, 1 << 21)
@@ -35,7 +43,7 @@ class Machine:
 
 
 @functools.cache
-def _measured(device: Any) -> Machine:
+def _measured(device: Device) -> Machine:
     import jax
     import jax.numpy as jnp
 
@@ -47,7 +55,7 @@ def _measured(device: Any) -> Machine:
     return Machine(2 * side**3 / arithmetic, far, max(far, near))
 
 
-def _bandwidth(device: object, length: int, turns: int) -> float:
+def _bandwidth(device: Device, length: int, turns: int) -> float:
     """Bytes per second read and written, in place: fresh memory costs more than moving does."""
     import jax
     import jax.numpy as jnp
@@ -55,7 +63,7 @@ def _bandwidth(device: object, length: int, turns: int) -> float:
     held = jax.device_put(jnp.zeros(length, jnp.float32), device)
     addition = jax.jit(_peak_bandwidth, donate_argnums=0)
 
-    def run() -> Any:
+    def run() -> Array:
         nonlocal held
         for _ in range(turns):
             held = addition(held)
@@ -64,19 +72,31 @@ def _bandwidth(device: object, length: int, turns: int) -> float:
     return 2 * 4 * length * turns / best_of(run, times=5)
 
 
-def _peak_arithmetic(a: Any) -> object:
+def _peak_arithmetic(a: Array) -> Array:
     return a @ a
 
 
-def _peak_bandwidth(a: Any) -> object:
+def _peak_bandwidth(a: Array) -> Array:
     return a + 1
 
 
 def machine() -> Machine:
-    """The rates of jax's default device, measured at the first call."""
+    """The rates of this process's first device, measured at the first call."""
     import jax
 
-    return _measured(jax.devices()[0])
+    device = jax.local_devices()[0]
+    return _apart(lambda: _measured(device))
+
+
+def _apart(measure: Callable[[], T]) -> T:
+    """What `measure` gives in a thread of its own, where no mesh of the user's holds and no default device."""
+
+    def run() -> T:
+        with ledger.unasked():
+            return measure()
+
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(run).result()
 
 
 def is_known() -> bool:
@@ -87,6 +107,10 @@ def is_known() -> bool:
 @functools.cache
 def dispatch_s() -> float:
     """Seconds that a compiled call takes which does nothing; measured at the first call."""
+    return _apart(_dispatch_s)
+
+
+def _dispatch_s() -> float:
     import jax
     import jax.numpy as jnp
 
@@ -100,7 +124,7 @@ def dispatch_s() -> float:
     return best_of(batch, times=5) / 200
 
 
-def _nothing(x: Any) -> object:
+def _nothing(x: Array) -> Array:
     return x + 1
 
 
@@ -129,12 +153,12 @@ def bound(flops: float | None, moved: float | None, rates: Machine) -> Bound | N
     )  # fmt: skip
 
 
-def moved_bytes(compiled: Any, written: float | None, loops: bool) -> float | None:
+def moved_bytes(compiled: Compiled, written: float | None, loops: bool) -> float | None:
     """Bytes that a call moves: XLA's count after fusing, but of a program with loops, which it counts once,
     those of the program as `written`."""
     if loops:
         return written
     try:
-        return float(compiled.cost_analysis()["bytes accessed"])
+        return float((compiled.cost_analysis() or {})["bytes accessed"])
     except Exception:
         return written

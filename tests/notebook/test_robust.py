@@ -187,6 +187,18 @@ def test_parts_of_a_sum_on_several_devices_are_not_looked_at():
     assert lines[-1] == "['nothing was compared: each device holds a part of a sum that was not made yet']"
 
 
+def test_rates_are_measured_outside_of_the_users_mesh():
+    lines = session(
+        "import jax, jax.numpy as jnp\njax.config.update('jax_num_cpu_devices', 2)\n%load_ext jitmagic",
+        "jax.set_mesh(jax.make_mesh((2,), ('X',)))",
+        "%%jit -q -n 1 -r 1\ndef f(x):\n    return x @ x\nf(jnp.ones((8, 8)))",
+        "r = %jitcheck -o\nprint([(f.cost.bound is not None, f.notes) for f in r.functions])",
+        "s = %jitcheck --session -o",
+        "print({c.origin for c in s.session.compilations if c.function.startswith('_peak')})",
+    )
+    assert lines[-2:] == ["[(True, ())]", "{'check'}"]
+
+
 @pytest.mark.parametrize("magic", [JITS, CHECKS])
 @pytest.mark.parametrize("name", ["input", "open", "print", "next"])
 @pytest.mark.parametrize("call", ["", "f(1.0)"])
