@@ -115,13 +115,29 @@ class State:
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds of wall time that each stage of the first compilation took."""
+    """Seconds of wall time that each stage of a compilation took."""
 
     trace_s: float | None = None
     lower_s: float | None = None
     compile_s: float | None = None
     cached: bool | None = None
     """The persistent compilation cache had the program; None where jax did not ask it."""
+
+    def plus(self, other: Stages, sign: int = 1) -> Stages:
+        """The sums; with a sign of -1 the differences."""
+
+        def both(a: float | None, b: float | None) -> float:
+            return (a or 0.0) + sign * (b or 0.0)
+
+        return Stages(
+            both(self.trace_s, other.trace_s), both(self.lower_s, other.lower_s),
+            both(self.compile_s, other.compile_s), self.cached,
+        )  # fmt: skip
+
+    @property
+    def total_s(self) -> float:
+        """All stages together."""
+        return sum(s or 0.0 for s in (self.trace_s, self.lower_s, self.compile_s))
 
 
 @dataclass(frozen=True)
@@ -318,11 +334,14 @@ class FunctionReport:
     compiles: int = 0
     state: tuple[State, ...] = ()
     stages: Stages = Stages()
+    """Of the first compilation."""
     timing: Timing = Timing()
     cost: Cost = Cost()
     lines: tuple[LineCost, ...] = ()
     line_times: tuple[LineTime, ...] = ()
     """Empty where the time of each line was not measured."""
+    all_stages: Stages | None = None
+    """All traces and compilations together, where there was more than one."""
     what_if: tuple[WhatIf, ...] = ()
     """The answers to `--vmap`, `--grad` and `--devices`."""
     against: Comparison | None = None

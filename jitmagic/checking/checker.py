@@ -249,6 +249,10 @@ class Checker(Subject):
         """A later call made jax trace: look at that trace, which jax has cached."""
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
+        if self._spent_before is not None:
+            spent = stages.spent_so_far(self._short).plus(self._spent_before, -1)
+            self.seen.all_stages = (self.seen.all_stages or self.seen.stages).plus(spent)
+            self._spent_before = None
         self.keep(args, kwargs)
         self.remember(args, kwargs, traced=True)
         staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
@@ -285,7 +289,7 @@ class Checker(Subject):
             self.guarded(functools.partial(before.restore, only_tracers=True))
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
-        self.seen.stages = staged.stages
+        self.seen.stages, self._spent_before = staged.stages, None
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
             self.postpone("counting costs", lambda seconds: results.price(self, staged))

@@ -76,7 +76,7 @@ def function_report(subject: Subject) -> report.FunctionReport:
         verdict = "fails" if failed else "wrong" if s.is_wrong else "ok"
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
-        state=tuple(_state(v) for v in s.variables.values()), stages=s.stages,
+        state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, all_stages=s.all_stages,
         timing=report.Timing() if verdict == "wrong" else s.timing,
         cost=s.cost, lines=s.lines, line_times=s.line_times, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),

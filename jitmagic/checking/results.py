@@ -201,7 +201,6 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
         inputs.renew()
 
     stages, traced = subject.seen.stages, subject.shim.traced
-    total = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
             None if eager.error is not None else plain,
@@ -212,7 +211,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
             repeats=subject.settings.repeats,
             budget_s=budget,
             device=jax.default_backend(),
-            compile_s=total,
+            compile_s=stages.total_s,
             eager_once_s=eager.seconds,
             limit=work.clock,
             more="; `-r 7` waits for all" if budget <= Settings.timing_budget else "",

@@ -46,6 +46,7 @@ class Seen:
     silent: ev.Silent | None = None
     search: Any = None
     stages: report.Stages = report.Stages()
+    all_stages: report.Stages | None = None
     timing: report.Timing = report.Timing()
     cost: report.Cost = report.Cost()
     lines: tuple[report.LineCost, ...] = ()

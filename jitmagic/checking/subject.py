@@ -80,6 +80,8 @@ class Subject:
         self.options = chosen or own or of_custom_derivative(inner)
         self._short = getattr(inner, "__name__", type(inner).__name__)
         self._compiled_before = 0
+        self._spent_before: report.Stages | None = None
+        """What had been spent on compilations when the trace began that is under way."""
         self.dyn, self.settings = dyn, settings or Settings()
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
@@ -112,6 +114,8 @@ class Subject:
         self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
 
     def _trace_begins(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
+        if self._spent_before is None:
+            self._spent_before = stages.spent_so_far(self._short)
         if self.before_traces is not None and self.seen.count:
             args, kwargs = tuple(map(_users, args)), {k: _users(v) for k, v in kwargs.items()}
             self.guarded(
@@ -123,7 +127,7 @@ class Subject:
 
     def forget_traces(self, traced: int) -> None:
         """What a measurement of ours made jax trace and compile is not counted: the count was `traced` before."""
-        self.shim.traced = traced
+        self.shim.traced, self._spent_before = traced, None
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
 
     # -- the compiled form

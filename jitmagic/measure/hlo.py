@@ -116,6 +116,15 @@ class Hlo:
         """Every instruction; names are unique in a program."""
         return {instruction.name: instruction for instruction in self}
 
+    @functools.cached_property
+    def readers(self) -> dict[str, list[Instruction]]:
+        """The instructions that read each, by its name."""
+        found: dict[str, list[Instruction]] = {}
+        for instruction in self:
+            for name in instruction.operands:
+                found.setdefault(name, []).append(instruction)
+        return found
+
     def places(self, instruction: Instruction) -> tuple[Place, ...]:
         """Source lines that the instruction comes from, the innermost first."""
         if (match := _ID.search(instruction.rest)) is not None:

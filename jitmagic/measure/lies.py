@@ -118,7 +118,6 @@ def host_copies(
 
 def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
     """Where the cell times the function by itself and the clock holds more, or less, than the call."""
-    compiling = sum(s or 0.0 for s in (stages.trace_s, stages.lower_s, stages.compile_s))
     for found in clocks.clocked(source, name):
         where = (
             f"line {found.line}"
@@ -128,7 +127,7 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
         if found.first:
             yield Remark(
                 "first-call",
-                f"the clock of {where} holds the first call of `{name}`, so {units.seconds(compiling)} of tracing and "
+                f"the clock of {where} holds the first call of `{name}`, so {units.seconds(stages.total_s)} of tracing and "
                 "compiling are in its time: call it once before",
                 found.line,
             )

@@ -206,18 +206,26 @@ def _state_row(state: State) -> tuple[Inline, ...]:
 
 
 def _stages(function: FunctionReport) -> Section | None:
-    stages = function.stages
-    known = [(name, s) for name, s in (("trace", stages.trace_s), ("lower", stages.lower_s),
-             ("compile", stages.compile_s)) if s is not None]  # fmt: skip
+    stages, every = function.stages, function.all_stages or function.stages
+    known = [(name, first, s) for name, first, s in (("trace", stages.trace_s, every.trace_s),
+             ("lower", stages.lower_s, every.lower_s), ("compile", stages.compile_s, every.compile_s))
+             if s is not None]  # fmt: skip
     done = (function.calls, "call"), (function.traces, "trace"), (function.compiles, "compilation")
     counts = ", ".join(units.counted(n, noun) for n, noun in done)
     if not known and not function.traces:
         return None
-    total = f", {units.seconds(sum(s for _, s in known))} in all" if known else ""
+    total = f", {units.seconds(every.total_s)} in all" if known else ""
     title = (Phrase("stages:", "strong"), Phrase(f" {counts}{total}" if function.calls else total[1:]))
-    most = max((s for _, s in known), default=0.0) or 1.0
-    rows = tuple(((Phrase(name),), (Phrase(units.seconds(s)),), Bar(s / most)) for name, s in known)
-    parts: tuple[Part, ...] = (Table(("stage", "time", ""), rows, frozenset({1})),) if rows else ()
+    most = max((s for *_, s in known), default=0.0) or 1.0
+    firsts = ("first",) if function.all_stages is not None else ()
+
+    def row(name: str, first: float | None, spent: float) -> Cells:
+        seconds = [*[first for _ in firsts], spent]
+        return (Phrase(name),), *((Phrase(units.seconds(x)),) for x in seconds), Bar(spent / most)
+
+    rows = tuple(row(*one) for one in known)
+    head = ("stage", *firsts, "all" if firsts else "time", "")
+    parts: tuple[Part, ...] = (Table(head, rows, frozenset({1, len(head) - 2})),) if rows else ()
     if stages.cached is not None:
         served = "served by the persistent compilation cache, so this is no time of compiling"
         parts += (Para((Phrase(served if stages.cached else "not in the persistent compilation cache"),)),)

@@ -48,6 +48,8 @@ class Counts:
 told: list[Callable[[str, str, float], None]] = []
 """What is called with each event: which one, the name of the function, the seconds that it took."""
 _compiled: dict[str, int] = {}
+_spent: dict[str, dict[str, float]] = {}
+"""Seconds by event, for each name of a function."""
 _registered = False
 
 
@@ -56,6 +58,8 @@ def _ended(event: str, duration_secs: float, **details: str | int) -> None:
         name = str(details.get("fun_name", ""))
         if event == COMPILE:
             _compiled[name] = _compiled.get(name, 0) + 1
+        spent = _spent.setdefault(name, {})
+        spent[event] = spent.get(event, 0.0) + duration_secs
         for tell in tuple(told):
             tell(event, name, duration_secs)
 
@@ -80,6 +84,16 @@ def listen() -> None:
 def compiled_so_far(name: str) -> int:
     """How often the backend has compiled a function of this name since the first count began."""
     return _compiled.get(f"jit({name})", 0) + _compiled.get(name, 0)
+
+
+def spent_so_far(name: str) -> Stages:
+    """Seconds of all traces and compilations of functions of this name since the first count began."""
+    found = [_spent.get(n, {}) for n in (f"jit({name})", name)]
+
+    def of(event: str) -> float:
+        return sum(spent.get(event, 0.0) for spent in found)
+
+    return Stages(of(TRACE), of(LOWER), of(COMPILE))
 
 
 @contextmanager

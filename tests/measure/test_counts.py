@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jitmagic import units
 from jitmagic.tracing.stages import COMPILE, TRACE, counted
 
 CELL = "%%jit -q -n 3 -r 3 {}(x)\ndef {}(x):\n    return jnp.sin(x) * 2 + jnp.sum(x)"
@@ -50,3 +51,18 @@ def test_an_unrolled_loop_is_seen_in_the_equations_and_the_stages(notebook):
     assert "unrolled-loop" in notebook.kinds("warning")
     (line,) = report.functions[0].lines
     assert line.line == 4 and line.equations >= 120 and line.jaxpr.endswith("…")
+
+
+def test_all_compilations_are_timed_and_not_the_first_alone(notebook):
+    notebook.ok(
+        "%%jit -q -n 1 -r 1\ndef f(x):\n    return jnp.sin(x) * 2\nfor n in range(1, 6):\n    f(np.ones(n, np.float32))"
+    )
+    with counted() as counts:
+        notebook.ok("for n in range(6, 9):\n    f(np.ones(n, np.float32))")
+    (function,) = notebook.report().functions
+    assert (function.traces, function.compiles) == (8, 8)
+    later = sum(seconds for stage, name, seconds in counts.events if stage == COMPILE and name == "jit(f)")
+    assert function.all_stages.compile_s > later + function.stages.compile_s
+    assert (
+        f"8 compilations, {units.seconds(function.all_stages.total_s)} in all" in notebook.report().to_text()
+    )
