@@ -295,6 +295,11 @@ class Function:
     own_names: tuple[str, ...] = ()
     """Names of Python's own functions (`input`, `print`) by which it reads something of the notebook's."""
 
+    def chosen(self, names: tuple[str, ...], numbers: tuple[int, ...]) -> tuple[str, ...]:
+        """Parameters given by name and by number, each once."""
+        count = len(self.parameters)
+        return tuple(dict.fromkeys((*names, *(self.parameters[n] for n in numbers if -count <= n < count))))
+
 
 @dataclass(frozen=True)
 class Options:

@@ -148,13 +148,7 @@ class Spot:
     def declared(self) -> tuple[str, ...]:
         """What the user has declared static, by name or by number."""
         options = self.evidence.options
-        return self.by_name(options.static_argnames, options.static_argnums)
-
-    def by_name(self, names: Iterable[str], numbers: Iterable[int]) -> tuple[str, ...]:
-        """Parameters given by name and by number, each once."""
-        order = self.evidence.function.parameters
-        numbered = (order[n] for n in numbers if -len(order) <= n < len(order))
-        return tuple(dict.fromkeys((*names, *numbered)))
+        return self.evidence.function.chosen(options.static_argnames, options.static_argnums)
 
     @property
     def declared_dyn(self) -> tuple[str, ...]:
@@ -207,6 +201,16 @@ class Spot:
         if found is None:
             raise LookupError("the function is not of this cell")
         return found
+
+    @property
+    def functions(self) -> list[ast.FunctionDef]:
+        """Every function that the cell defines."""
+        return self.text.within(self.text.tree, ast.FunctionDef)
+
+    @property
+    def classes(self) -> list[ast.ClassDef]:
+        """Every class that the cell defines."""
+        return self.text.within(self.text.tree, ast.ClassDef)
 
     @cached_property
     def innermost(self) -> FunctionNode | None:
@@ -274,7 +278,7 @@ class Spot:
         function = passing.definition_of(self.text, self.function)
         for cell in cells:
             for call, name in itertools.product(cell.text.calls(self.function), names):
-                node = signature.argument_of(call, function, name, bound=isinstance(call.func, ast.Attribute))
+                node = signature.argument_of(call, function, name)
                 if node is not None:
                     yield cell, node, name
 

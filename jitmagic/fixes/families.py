@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from jitmagic.fixes.branches import branching, callees, checks, conditional, lookup, output_types, recursion
-from jitmagic.fixes.calls.callbacks import callbacks
-from jitmagic.fixes.calls.counterparts import counterparts
-from jitmagic.fixes.calls.debug_print import prints, prints_under_condition, progress_bars
-from jitmagic.fixes.calls.discarded import discarded
-from jitmagic.fixes.calls.host import pure_callbacks
-from jitmagic.fixes.calls.inner_functions import carried_along, escaping
-from jitmagic.fixes.calls.memoized import caches, kept_constants, memos
-from jitmagic.fixes.calls.tries import tries
+from jitmagic.fixes.calls import (
+    callbacks,
+    counterparts,
+    debug_print,
+    discarded,
+    host,
+    inner_functions,
+    memoized,
+    tries,
+)
 from jitmagic.fixes.change import Family
-from jitmagic.fixes.inputs.call_arguments import copies, made_once, numbers_as_arrays
-from jitmagic.fixes.inputs.compiled_once import compiled_once
-from jitmagic.fixes.inputs.dynamic_variables import (
-    dynamic_attributes,
-    dynamic_constants,
-    dynamic_containers,
-    dynamic_state,
+from jitmagic.fixes.inputs import (
+    call_arguments,
+    compiled_once,
+    dynamic_variables,
+    followed_variables,
+    questions,
+    read_values,
+    split_functions,
 )
-from jitmagic.fixes.inputs.followed_variables import declared_variables, followed_arguments, own_jits
-from jitmagic.fixes.inputs.questions import questions
-from jitmagic.fixes.inputs.read_values import left_out, read_values
-from jitmagic.fixes.inputs.split_functions import split_functions
-from jitmagic.fixes.loops.bodies import loop_functions
-from jitmagic.fixes.loops.elements import builtin_calls, elements
-from jitmagic.fixes.loops.filled import selected_lists
-from jitmagic.fixes.loops.mapped import mapped_calls, mapped_comprehensions
-from jitmagic.fixes.loops.scanned import scanned_loops
-from jitmagic.fixes.loops.starts import growing_states, loop_starts
-from jitmagic.fixes.loops.traced_loops import counted_loops, counting_loops, nested_loops, stopping_loops
-from jitmagic.fixes.numerics.finite_formulas import finite_formulas
-from jitmagic.fixes.numerics.strong_types import strong_starts
-from jitmagic.fixes.numerics.type_tests import type_tests
-from jitmagic.fixes.numerics.wide_types import (
-    cut_before_the_call,
-    float_literals,
-    floats_from_the_start,
-    narrow_types,
-    wide_arithmetic,
-)
+from jitmagic.fixes.loops import bodies, elements, filled, mapped, scanned, starts, traced_loops
+from jitmagic.fixes.numerics import finite_formulas, strong_types, type_tests, wide_types
 from jitmagic.fixes.objects import (
     forms,
     hashes,
@@ -49,28 +33,9 @@ from jitmagic.fixes.objects import (
     returned_values,
     settings_objects,
 )
-from jitmagic.fixes.options.declarations import (
-    mended_declarations,
-    mended_options,
-    neighbouring_declarations,
-)
-from jitmagic.fixes.options.static_arguments import (
-    functions_left_out,
-    ordinary_arguments,
-    static_arguments,
-    static_data,
-    static_settings,
-    static_types,
-)
-from jitmagic.fixes.randomness.drawn_arguments import drawn_arguments, objects_made_once
-from jitmagic.fixes.randomness.host_draws import host_draws
-from jitmagic.fixes.randomness.key_arguments import captured_keys, default_keys, fixed_keys
-from jitmagic.fixes.randomness.reused_keys import reused_keys
-from jitmagic.fixes.sizes.buckets import padded_lengths
-from jitmagic.fixes.sizes.data_sizes import different_values, numbers_as_seen, results_as_seen
-from jitmagic.fixes.sizes.masked_functions import masked_selections
-from jitmagic.fixes.sizes.shape_arithmetic import shape_arithmetic
-from jitmagic.fixes.sizes.windows import windows
+from jitmagic.fixes.options import declarations, static_arguments
+from jitmagic.fixes.randomness import drawn_arguments, host_draws, key_arguments, reused_keys
+from jitmagic.fixes.sizes import buckets, data_sizes, masked_functions, shape_arithmetic, windows
 from jitmagic.fixes.stores import returned_arguments, updates
 
 RAISE = False
@@ -105,54 +70,54 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (returned_values.returned_texts, "invalid-jax-type"),
     (registered.complete_layouts, "lossy-pytree"),
     (registered.arrays_as_children, "array-in-aux-data"),
-    (static_arguments, f"{_CONCRETE} unhashable-static"),
-    (neighbouring_declarations, "unhashable-static"),
-    (ordinary_arguments, "unhashable-static recompile-static"),
-    (mended_declarations, "bad-static-spec"),
-    (mended_options, "bad-static-spec"),
-    (dynamic_constants, _READ),
-    (dynamic_state, f"{_KEPT} unregistered-pytree in-place-update hidden-rng"),
-    (dynamic_attributes, "unregistered-pytree"),
-    (followed_arguments, f"stale-constant {_KEPT}"),
-    (declared_variables, f"stale-constant {_KEPT} recompile-static"),
-    (split_functions, f"stale-constant {_KEPT} unregistered-pytree invalid-jax-type"),
-    (left_out, "large-constant"),
-    (read_values, _READ),
-    (prints_under_condition, "tracer-bool"),
-    (progress_bars, _SHOWN),
-    (prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
-    (callbacks, f"{_SHOWN} frozen-side-effect"),
+    (static_arguments.static_arguments, f"{_CONCRETE} unhashable-static"),
+    (declarations.neighbouring_declarations, "unhashable-static"),
+    (static_arguments.ordinary_arguments, "unhashable-static recompile-static"),
+    (declarations.mended_declarations, "bad-static-spec"),
+    (declarations.mended_options, "bad-static-spec"),
+    (dynamic_variables.dynamic_constants, _READ),
+    (dynamic_variables.dynamic_state, f"{_KEPT} unregistered-pytree in-place-update hidden-rng"),
+    (dynamic_variables.dynamic_attributes, "unregistered-pytree"),
+    (followed_variables.followed_arguments, f"stale-constant {_KEPT}"),
+    (followed_variables.declared_variables, f"stale-constant {_KEPT} recompile-static"),
+    (split_functions.split_functions, f"stale-constant {_KEPT} unregistered-pytree invalid-jax-type"),
+    (read_values.left_out, "large-constant"),
+    (read_values.read_values, _READ),
+    (debug_print.prints_under_condition, "tracer-bool"),
+    (debug_print.progress_bars, _SHOWN),
+    (debug_print.prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
+    (callbacks.callbacks, f"{_SHOWN} frozen-side-effect"),
     (registered.rebuilt_by_attributes, "tracer-bool tracer-int tracer-array-conversion user-error"),
     (recursion.recursion, _ASKED),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),
     (checks.checks, _ASKED),
     (conditional.operators, _ASKED),
-    (elements, _ASKED),
-    (builtin_calls, _ASKED),
-    (selected_lists, "tracer-bool"),
+    (elements.elements, _ASKED),
+    (elements.builtin_calls, _ASKED),
+    (filled.selected_lists, "tracer-bool"),
     (branching.matching, _ASKED),
     (branching.known_first, _ASKED),
     (branching.selecting, _ASKED),
     (branching.branching, _ASKED),
     (callees.callees, _ASKED),
-    (stopping_loops, _ASKED),
-    (counted_loops, "tracer-int dynamic-shape user-error"),
+    (traced_loops.stopping_loops, _ASKED),
+    (traced_loops.counted_loops, "tracer-int dynamic-shape user-error"),
     (lookup.lookups, "tracer-int tracer-array-conversion tracer-hash"),
-    (kept_constants, _KEPT),
-    (caches, f"tracer-hash {_KEPT} tracer-bool"),
-    (memos, f"tracer-hash {_KEPT} tracer-bool"),
-    (different_values, "dynamic-shape tracer-int tracer-array-conversion tracer-hash"),
-    (shape_arithmetic, _SIZED),
-    (windows, _SIZED),
-    (tries, "jit-differs-from-eager"),
-    (masked_selections, _SIZED),
+    (memoized.kept_constants, _KEPT),
+    (memoized.caches, f"tracer-hash {_KEPT} tracer-bool"),
+    (memoized.memos, f"tracer-hash {_KEPT} tracer-bool"),
+    (data_sizes.different_values, "dynamic-shape tracer-int tracer-array-conversion tracer-hash"),
+    (shape_arithmetic.shape_arithmetic, _SIZED),
+    (windows.windows, _SIZED),
+    (tries.tries, "jit-differs-from-eager"),
+    (masked_functions.masked_selections, _SIZED),
     (returned_arguments.returned_state, "state-write"),
-    (callbacks, f"{_CONVERTED} {_KEPT}"),
-    (counterparts, _CONVERTED),
-    (carried_along, f"{_KEPT} {_STORED}"),
-    (pure_callbacks, "tracer-array-conversion"),
-    (discarded, "unused-result"),
+    (callbacks.callbacks, f"{_CONVERTED} {_KEPT}"),
+    (counterparts.counterparts, _CONVERTED),
+    (inner_functions.carried_along, f"{_KEPT} {_STORED}"),
+    (host.pure_callbacks, "tracer-array-conversion"),
+    (discarded.discarded, "unused-result"),
     (returned_arguments.copied_arguments, "state-write"),
     (updates.discarded_updates, _CHANGED),
     (returned_arguments.returned_arguments, f"{_CHANGED} {_STORED}"),
@@ -162,53 +127,53 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (updates.updates, f"{_CHANGED} {_REFUSED}"),
     (updates.arrays_without_at, f"{_CHANGED} {_REFUSED}"),
     (updates.rows_by_number, _STORED),
-    (growing_states, "carry-mismatch"),
-    (loop_starts, "carry-mismatch user-error"),
-    (escaping, _KEPT),
-    (loop_functions, "carry-mismatch user-error"),
+    (starts.growing_states, "carry-mismatch"),
+    (starts.loop_starts, "carry-mismatch user-error"),
+    (inner_functions.escaping, _KEPT),
+    (bodies.loop_functions, "carry-mismatch user-error"),
     (output_types.output_types, "carry-mismatch user-error"),
     (returned_arguments.given_back_arguments, "in-place-update state-write"),
-    (made_once, "recompile-new-function recompile-static"),
-    (compiled_once, "recompile-new-function"),
-    (numbers_as_arrays, "recompile-static"),
-    (copies, "donated-reuse"),
-    (questions, "frozen-side-effect state-write"),
-    (nested_loops, "unrolled-loop"),
-    (counting_loops, "unrolled-loop"),
-    (scanned_loops, "unrolled-loop"),
-    (mapped_comprehensions, "unrolled-loop"),
-    (mapped_calls, "unrolled-loop"),
-    (finite_formulas, "nan"),
-    (type_tests, "jit-differs-from-eager user-error"),
-    (narrow_types, _CUT),
-    (float_literals, _CUT),
-    (static_types, "jit-differs-from-eager"),
-    (floats_from_the_start, f"{_CUT} jit-differs-from-eager"),
-    (cut_before_the_call, _CUT),
-    (wide_arithmetic, f"{_CUT} jit-differs-from-eager"),
-    (strong_starts, "recompile-weak-type"),
-    (padded_lengths, "recompile-shape"),
-    (reused_keys, "key-reuse"),
-    (own_jits, f"hidden-rng {_KEPT} stale-constant"),
-    (fixed_keys, "hidden-rng"),
-    (default_keys, "hidden-rng"),
-    (captured_keys, "hidden-rng"),
-    (drawn_arguments, "hidden-rng"),
-    (host_draws, "hidden-rng"),
-    (objects_made_once, "hidden-rng"),
-    (functions_left_out, _CONCRETE),
+    (call_arguments.made_once, "recompile-new-function recompile-static"),
+    (compiled_once.compiled_once, "recompile-new-function"),
+    (call_arguments.numbers_as_arrays, "recompile-static"),
+    (call_arguments.copies, "donated-reuse"),
+    (questions.questions, "frozen-side-effect state-write"),
+    (traced_loops.nested_loops, "unrolled-loop"),
+    (traced_loops.counting_loops, "unrolled-loop"),
+    (scanned.scanned_loops, "unrolled-loop"),
+    (mapped.mapped_comprehensions, "unrolled-loop"),
+    (mapped.mapped_calls, "unrolled-loop"),
+    (finite_formulas.finite_formulas, "nan"),
+    (type_tests.type_tests, "jit-differs-from-eager user-error"),
+    (wide_types.narrow_types, _CUT),
+    (wide_types.float_literals, _CUT),
+    (static_arguments.static_types, "jit-differs-from-eager"),
+    (wide_types.floats_from_the_start, f"{_CUT} jit-differs-from-eager"),
+    (wide_types.cut_before_the_call, _CUT),
+    (wide_types.wide_arithmetic, f"{_CUT} jit-differs-from-eager"),
+    (strong_types.strong_starts, "recompile-weak-type"),
+    (buckets.padded_lengths, "recompile-shape"),
+    (reused_keys.reused_keys, "key-reuse"),
+    (followed_variables.own_jits, f"hidden-rng {_KEPT} stale-constant"),
+    (key_arguments.fixed_keys, "hidden-rng"),
+    (key_arguments.default_keys, "hidden-rng"),
+    (key_arguments.captured_keys, "hidden-rng"),
+    (drawn_arguments.drawn_arguments, "hidden-rng"),
+    (host_draws.host_draws, "hidden-rng"),
+    (drawn_arguments.objects_made_once, "hidden-rng"),
+    (static_arguments.functions_left_out, _CONCRETE),
     (
         parts_as_arguments.numbers_in_containers,
         "tracer-bool tracer-int tracer-array-conversion dynamic-shape tracer-hash",
     ),
-    (static_settings, _CONCRETE),
+    (static_arguments.static_settings, _CONCRETE),
 )
 
 LAST: tuple[tuple[Family, str], ...] = (
-    (dynamic_containers, f"{_KEPT} in-place-update"),
-    (static_data, _CONCRETE),
-    (results_as_seen, _SIZED),
-    (numbers_as_seen, _SIZED),
+    (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update"),
+    (static_arguments.static_data, _CONCRETE),
+    (data_sizes.results_as_seen, _SIZED),
+    (data_sizes.numbers_as_seen, _SIZED),
 )
 """Asked where nothing else mends it."""
 

@@ -239,7 +239,7 @@ class Search:
 
     def _static_of(self, attempt: Attempt) -> tuple[str, ...]:
         """What is static by name in an attempt."""
-        options, order = self.evidence.options, self.evidence.function.parameters
+        options = self.evidence.options
         names, numbers = options.static_argnames, options.static_argnums
         if self.own_jit and attempt != self.verifier.reruns.original:
             with contextlib.suppress(LookupError, SyntaxError):
@@ -248,8 +248,7 @@ class Search:
         elif attempt.magic != self.verifier.reruns.original.magic:
             names = option_of(attempt.magic, "--static")
             numbers = tuple(map(int, option_of(attempt.magic, "--static-argnums")))
-        numbered = (order[n] for n in numbers if -len(order) <= n < len(order))
-        return tuple(dict.fromkeys((*names, *numbered)))
+        return self.evidence.function.chosen(names, numbers)
 
     # -- places
 

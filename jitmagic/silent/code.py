@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from jitmagic.source.tree import (
     source_of,
     walk,
 )
+from jitmagic.state.definition import codes_in
+from jitmagic.state.values import MISSING
 
-MISSING = object()
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 _LOOKED_AT = (
     ast.Call, ast.Subscript, ast.Compare, ast.For, ast.Try, ast.Match,
@@ -63,7 +64,8 @@ class Code:
     def local(self) -> frozenset[str]:
         """Names that belong to the function or to functions inside it."""
         code = self.fn.__code__
-        return frozenset(_locals(code)) - frozenset(code.co_freevars)
+        inside = (n for c in codes_in(code) for n in (*c.co_varnames, *c.co_cellvars))
+        return frozenset(inside) - frozenset(code.co_freevars)
 
     def where(self, node: ast.AST, *, head: bool = False) -> Where:
         """The place of a node as the user sees it; `head`: only its first line."""
@@ -215,13 +217,6 @@ def names_in(node: ast.AST) -> list[str]:
     """Names that an expression reads, in the order of the text."""
     found = [n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     return list(dict.fromkeys(n.id for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))))
-
-
-def _locals(code: types.CodeType) -> Iterator[str]:
-    yield from (*code.co_varnames, *code.co_cellvars)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _locals(constant)
 
 
 def _attribute(value: object, name: str) -> object:

@@ -17,7 +17,7 @@ from jitmagic.state.definition import source_file
 from jitmagic.state.reads import seen_from_cell
 from jitmagic.state.region import holds_state
 from jitmagic.tracing.compat import jaxpr_of
-from jitmagic.tracing.leaves import bound_arguments, call_leaves, named_leaves, ref_paths
+from jitmagic.tracing.leaves import bound_arguments, call_leaves, is_hashable, named_leaves, ref_paths
 
 T = TypeVar("T")
 _FAILURES: list[BaseException] = []
@@ -158,7 +158,7 @@ def _tried(look: Callable[[], Iterable[T]]) -> tuple[T, ...]:
         found.extend(_limited(look()))
     except Exception as exc:
         _FAILURES[:] = [*_FAILURES[-9:], exc]
-    return tuple(dict.fromkeys(found)) if all(map(_hashable, found)) else tuple(found)
+    return tuple(dict.fromkeys(found)) if all(map(is_hashable, found)) else tuple(found)
 
 
 def _limited(found: Iterable[T], seconds: float = 2.0, most: int = 200) -> Iterator[T]:
@@ -167,11 +167,3 @@ def _limited(found: Iterable[T], seconds: float = 2.0, most: int = 200) -> Itera
         if number >= most or work.clock() > end:
             return
         yield item
-
-
-def _hashable(value: object) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

@@ -14,7 +14,7 @@ from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
-from jitmagic.state.values import is_user_class
+from jitmagic.state.values import is_user_class, raw_attributes
 
 _MOST = 200
 _LARGEST = 10_000_000
@@ -46,10 +46,10 @@ def objects(arguments: Any) -> Iterator[tuple[str, Any]]:
 
 def lossy(argument: str, obj: object, read: Collection[str] | None) -> LossyPytree | None:
     """The attributes that are lost or changed by flatten and unflatten; `read`: those that matter, None: all."""
-    before = attributes(obj)
+    before = raw_attributes(obj)
     try:
         leaves, tree = jax.tree_util.tree_flatten(obj, is_leaf=lambda v: v is not obj)
-        after = attributes(jax.tree_util.tree_unflatten(tree, leaves))
+        after = raw_attributes(jax.tree_util.tree_unflatten(tree, leaves))
     except Exception as exc:
         where = method_place(type(obj), "tree_unflatten")
         return LossyPytree(argument, type(obj).__name__, (), where, f"{type(exc).__name__}: {exc}"[:200])
@@ -76,7 +76,7 @@ def dropped_children(obj: object, before: Mapping[str, object]) -> tuple[str, ..
         return ()
     tree = jax.tree_util.tree_structure(obj, is_leaf=lambda v: v is not obj)
     try:
-        after = attributes(jax.tree_util.tree_unflatten(tree, others))
+        after = raw_attributes(jax.tree_util.tree_unflatten(tree, others))
     except Exception:  # a class that checks its values may refuse these
         return ()
     pairs = list(zip(children, others, strict=True))
@@ -104,22 +104,11 @@ def array_in_aux(argument: str, obj: object) -> ArrayInAux | None:
     arrays = [v for v in _within(level[1])] if level else []
     if not arrays:
         return None
-    held = attributes(obj)
+    held = raw_attributes(obj)
     names = [k for k, v in held.items() if any(v is a for a in arrays)]
     names = names or [k for k, v in held.items() if any(x is a for x in _within(v) for a in arrays)] or [""]
     place = field_place(type(obj), names[0]) or method_place(type(obj), "tree_flatten")
     return ArrayInAux(argument, type(obj).__name__, names[0], place, tuple(names[1:]))
-
-
-def attributes(obj: object) -> dict[str, Any]:
-    """Instance attributes, slots included."""
-    found = dict(getattr(obj, "__dict__", None) or {})
-    for kind in type(obj).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and name not in found and hasattr(obj, name):
-                found[name] = getattr(obj, name)
-    return found
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -15,8 +15,12 @@ _OFTEN = (
 """What runs an expression in it as often as it likes."""
 
 
-def argument_of(call: ast.Call, function: FunctionNode, name: str, *, bound: bool = False) -> ast.expr | None:
-    """What a call passes for a parameter; `bound`: the receiver of a method is not among its arguments."""
+def argument_of(
+    call: ast.Call, function: FunctionNode, name: str, *, bound: bool | None = None
+) -> ast.expr | None:
+    """What a call passes for a parameter; `bound`: the receiver of a method is not among its arguments, as in calls of
+    attributes."""
+    bound = isinstance(call.func, ast.Attribute) if bound is None else bound
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
@@ -27,11 +31,17 @@ def argument_of(call: ast.Call, function: FunctionNode, name: str, *, bound: boo
     return call.args[index] if index < len(call.args) else None
 
 
+def takes_by_name(function: FunctionNode) -> bool:
+    """Calls have to pass a parameter more by name."""
+    a = function.args
+    return bool(a.defaults or a.vararg or a.kwonlyargs or a.kwarg)
+
+
 def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
     """One parameter more; True where calls have to pass it by name."""
     a, text = function.args, edits.text
     opening = text.plain.index("(", text.offset(function.lineno, function.col_offset))
-    keyword = bool(a.defaults or a.vararg or a.kwonlyargs or a.kwarg)
+    keyword = takes_by_name(function)
     new = f"*, {name}" if keyword and not (a.vararg or a.kwonlyargs) else name
     if a.kwarg is not None:
         edits.insert(text.plain.rindex("**", opening, text.span(a.kwarg)[0]), f"{new}, ")

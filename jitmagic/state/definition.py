@@ -57,17 +57,17 @@ def function_facts(fn: Callable[..., object], name: str, cell: str = "") -> Func
 def _own_names(fn: object) -> tuple[str, ...]:
     """Names of builtins that the function reads from its module or from around it, where the user bound them."""
     code, namespace = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
-    read = {name for c in _codes(code) for name in c.co_names}
+    read = {name for c in codes_in(code) for name in c.co_names}
     own = {n for n in read if n in namespace and _module(namespace[n]) == namespace.get("__name__")}
     return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
 
 
-def _codes(code: object) -> Iterator[types.CodeType]:
+def codes_in(code: object) -> Iterator[types.CodeType]:
     """A function's code and that of the functions inside."""
     if isinstance(code, types.CodeType):
         yield code
         for constant in code.co_consts:
-            yield from _codes(constant)
+            yield from codes_in(constant)
 
 
 def _module(value: object) -> object:

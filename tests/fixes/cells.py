@@ -324,11 +324,6 @@ CASES = {
     "cube root of a negative number": Case(
         "nan", "def f(v):\n    return (2 * v) ** (1 / 3)\n", ("f(jnp.float32(-4.0))",), "return jnp.cbrt(2 * v)",
     ),
-    "type that a match asks for": Case(
-        "jit-differs-from-eager",
-        "def f(x, k):\n    match k:\n        case float() | int():\n            return x * k\n    return x\n",
-        ("f(jnp.ones(2), 3.0)",), "case float() | int() | jax.Array():",
-    ),
     "loop over a grid": Case(
         "unrolled-loop",
         "def f(y):\n    for t in np.linspace(0.0, 1.0, 50):\n        y = y + 0.1 * (jnp.sin(t) - y) * y\n    return y\n",

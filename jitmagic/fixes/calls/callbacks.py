@@ -206,12 +206,11 @@ def _items(node: ast.AST) -> Iterator[Items]:
 
 def _reached(spot: Spot) -> list[ast.FunctionDef]:
     """The function that is compiled, and those of the cell that it may call."""
-    functions = spot.text.within(spot.text.tree, ast.FunctionDef)
     first = spot.text.definition(spot.function) or spot.outermost
-    found = [f for f in functions if f in (first, spot.outermost)]
+    found = [f for f in spot.functions if f in (first, spot.outermost)]
     for function in found:
         named = {last_name(n) for n in ast.walk(function)}
-        found += [f for f in functions if f.name in named and f not in found]
+        found += [f for f in spot.functions if f.name in named and f not in found]
     return found
 
 

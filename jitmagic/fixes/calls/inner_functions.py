@@ -54,7 +54,7 @@ class Applied:
 
 def escaping(spot: Spot) -> Iterator[Change]:
     """What escapes from the inner functions of the outermost one, one change for each such function."""
-    functions, around = spot.text.within(spot.text.tree, ast.FunctionDef), spot.outermost
+    functions, around = spot.functions, spot.outermost
     inside = [(spot.text.function(f), f) for f in functions if around in [*spot.text.ancestors(f)]]
     callers = [(f, around) for f in functions if f is not around and spot.text.function(f) is None]
     for outer, inner in (*inside, *callers):

@@ -30,7 +30,7 @@ def caches(spot: Spot) -> Iterator[Change]:
         else:
             edits = spot.edits().undecorate(decorator)
             yield Change(f"take the cache off `{function.name}`", edits, cost=ANEW)
-    here = {f.name for f in _functions(spot)}
+    here = {f.name for f in spot.functions}
     for call in spot.on_line(ast.Call):
         name = spot.code(call.func)
         root, last = name.partition(".")[0], last_name(call.func)
@@ -70,15 +70,11 @@ def _computed_at_once(spot: Spot, body: Sequence[ast.stmt]) -> Edits:
     return spot.edits().statements(body[0], new, body[-1])
 
 
-def _functions(spot: Spot) -> list[ast.FunctionDef]:
-    return spot.text.within(spot.text.tree, ast.FunctionDef)
-
-
 def _cached(spot: Spot) -> Iterator[tuple[ast.FunctionDef, ast.expr, str]]:
     """Cached helpers that the line uses or defines, each with its decorator and the name of that."""
     used = {last_name(c.func) for c in spot.on_line(ast.Call)} | {n.attr for n in spot.on_line(ast.Attribute)}
     used |= {n.name for n in spot.path if isinstance(n, FunctionNode)}
-    for function in _functions(spot):
+    for function in spot.functions:
         for decorator in function.decorator_list:
             kind = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if function.name in used or decorator.lineno == spot.line:
@@ -109,7 +105,7 @@ class Memo:
 
 
 def _memos(spot: Spot) -> Iterator[Memo]:
-    for function in _functions(spot):
+    for function in spot.functions:
         outer = {n for s in spot.text.own(function, ast.Global) for n in s.names}
         stores = [
             s for s in spot.text.own(function, ast.Assign) if len(s.targets) == 1

@@ -35,18 +35,19 @@ def numbers_as_arrays(spot: Spot) -> Iterator[Change]:
     """A number for a jit to which all but arrays is static, passed as an array."""
     told = {x.path for x in spot.every_leaf if x.static and x.kind == "scalar" and x.path in spot.names}
     for name in sorted(told - spot.static):
-        yield _passing(spot, (name,), "jnp.asarray($x)", f"pass `{name}` as an array")
+        yield passed_as(spot, (name,), "jnp.asarray($x)", f"pass `{name}` as an array")
 
 
 def copies(spot: Spot) -> Iterator[Change]:
     """Calls pass a copy of an argument that they give away."""
-    donated = spot.by_name(spot.evidence.options.donate_argnames, spot.evidence.options.donate_argnums)
+    options = spot.evidence.options
+    donated = spot.evidence.function.chosen(options.donate_argnames, options.donate_argnums)
     trees = {x.argument for x in spot.every_leaf if x.path != x.argument}
     form = "jax.tree.map(jnp.copy, $x)" if trees & {*donated} else "jnp.copy($x)"
-    yield _passing(spot, donated, form, f"pass a copy for {listed(donated)}")
+    yield passed_as(spot, donated, form, f"pass a copy for {listed(donated)}")
 
 
-def _passing(spot: Spot, names: Sequence[str], form: str, title: str) -> Change:
+def passed_as(spot: Spot, names: Sequence[str], form: str, title: str) -> Change:
     """The same change of what all calls pass for these parameters."""
     cells = spot.cells()
     for there, argument, _ in spot.given(cells, *names):

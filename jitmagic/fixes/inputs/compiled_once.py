@@ -33,7 +33,7 @@ def compiled_once(spot: Spot) -> Iterator[Change]:
             yield from _attempts(_at_the_top(spot, node), _before_loop(spot, node))
             return
     decorated = [
-        f for f in spot.text.within(spot.text.tree, ast.FunctionDef)
+        f for f in spot.functions
         if spot.text.function(f) is not None and len(f.decorator_list) == 1
         and spot.line in (f.lineno, f.decorator_list[0].lineno)
     ]  # fmt: skip

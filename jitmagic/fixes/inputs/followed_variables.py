@@ -22,11 +22,11 @@ def followed_arguments(spot: Spot) -> Iterator[Change]:
         jit = f"{spot.modules.name(module)}.jit"
         if any(n in parameters for n in told):
             title = f"compile with `{jit}`, which follows the variables of its arguments"
-            yield Change(title, _decorated(spot, function, jit))
+            yield Change(title, decorated(spot, function, jit))
         reads = {n: passing.reads_of(spot.text, n, function) for n in told if n not in parameters}
         names = [n for n, nodes in reads.items() if nodes]
         if names:
-            edits = _decorated(spot, function, jit)
+            edits = decorated(spot, function, jit)
             takers = passing.chain(spot.text, function, [node for n in names for node in reads[n]])
             new = [passing.Passed(n, n) for n in names]
             later = passing.pass_down(edits, spot.later, takers, new, spot.modules)
@@ -82,7 +82,7 @@ def own_jits(spot: Spot) -> Iterator[Change]:
             yield Change(f"compile with `{name}`, which follows variables", edits)
 
 
-def _decorated(spot: Spot, function: FunctionNode, decorator: str) -> Edits:
+def decorated(spot: Spot, function: FunctionNode, decorator: str) -> Edits:
     """The decorator in the place of one that compiles, or above the function."""
     for old in function.decorator_list:
         if passing.is_jit(ast.Call(old, [], []), spot.modules):

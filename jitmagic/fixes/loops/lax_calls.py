@@ -77,7 +77,7 @@ def definition(spot: Spot, node: ast.expr) -> Given | None:
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
     name = last_name(node)
-    own = [f for f in spot.text.within(spot.text.tree, ast.FunctionDef) if f.name == name]
+    own = [f for f in spot.functions if f.name == name]
     if own or isinstance(node, ast.Attribute):
         return own[-1] if own else None
     value = spelt_out(spot, spot.text.tree, node)

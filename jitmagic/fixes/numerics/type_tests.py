@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.source.edits import FunctionNode
 from jitmagic.source.pattern import Pattern
 
 TITLE = "test in a way that holds while jax traces, too"
@@ -18,7 +17,6 @@ _TESTS = [
     (Pattern("isscalar($x)"), False),
 ]  # fmt: skip
 """Tests of a type, and whether they deny it."""
-_TYPE = Pattern("type($x)")
 _FLOAT = "jnp.issubdtype(jnp.result_type($x), jnp.floating)"
 _INTEGER = "jnp.issubdtype(jnp.result_type($x), jnp.integer)"
 _NUMBER = "jnp.ndim($x) == 0"
@@ -28,7 +26,6 @@ _OF_NUMBERS = {
 }  # fmt: skip
 """What tells Python's numbers from arrays while jax traces, too."""
 _OTHERS = ("isinstance($x, jax.Array)", "isinstance($x, (jax.Array, $$t))", _FLOAT, _INTEGER, _NUMBER)
-_PYTHON = f"float if {_FLOAT} else int"
 
 
 def type_tests(spot: Spot) -> Iterator[Change]:
@@ -44,7 +41,6 @@ def type_tests(spot: Spot) -> Iterator[Change]:
                     edits.replace(test, f"not {new}" if denied else new)
             if edits:
                 yield Change(TITLE, edits)
-        yield from _chosen_by_type(spot, line)
 
 
 def tested(spot: Spot, line: int) -> Iterator[tuple[ast.expr, ast.expr, list[str], bool]]:
@@ -60,25 +56,3 @@ def tested(spot: Spot, line: int) -> Iterator[tuple[ast.expr, ast.expr, list[str
                 ]
                 yield found.node, found.expr("x"), [spot.code(p) for p in parts], denied
                 break
-
-
-def _chosen_by_type(spot: Spot, line: int) -> Iterator[Change]:
-    """`match`, a table by `type(x)`, and functions that dispatch by their first argument."""
-    edits = spot.edits()
-    for node in spot.text.on_line(line, ast.expr, ast.pattern):
-        if isinstance(node, ast.pattern) and isinstance(spot.text.parents[node], ast.match_case):
-            edits.replace(node, spot.write("$$p | jax.Array()", p=node))
-        elif (found := _TYPE.match(node, spot.modules)) is not None:
-            edits.replace(found.node, spot.write(_PYTHON, x=found.expr("x")))
-        elif isinstance(node, ast.Call) and node.args and _dispatches(spot, node.func):
-            kind = spot.write(_PYTHON, x=node.args[0])
-            edits.replace(node.func, spot.write("$f.dispatch($$kind)", f=node.func, kind=kind))
-    if edits:
-        yield Change(TITLE, edits)
-
-
-def _dispatches(spot: Spot, function: ast.expr) -> bool:
-    """The cell defines the function as one that chooses by the type of its first argument."""
-    found = spot.text.definition(function.id) if isinstance(function, ast.Name) else None
-    decorators = found.decorator_list if isinstance(found, FunctionNode) else []
-    return any(spot.full(d) in ("functools.singledispatch", "singledispatch") for d in decorators)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.inputs.call_arguments import passed_as
 from jitmagic.fixes.numerics.type_tests import tested
 from jitmagic.source import scope, signature
 
@@ -63,11 +65,8 @@ def cut_before_the_call(spot: Spot) -> Iterator[Change]:
     """Calls that bring the argument into 32 bits with NumPy first: its remainder, or the number as it is."""
     for name in _arguments(spot):
         for template in _cuts(spot, name):
-            cells = spot.cells()
-            for cell, given, _ in spot.given(cells, name):
-                cell.replace(given, spot.write(template, cell, x=given))
             title = f"bring `{name}` into 32 bits with NumPy before the call"
-            yield Change.of_cells(title, cells, sure=False)
+            yield replace(passed_as(spot, [name], template, title), sure=False)
 
 
 def _cuts(spot: Spot, name: str) -> Sequence[str]:

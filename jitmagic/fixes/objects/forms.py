@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.evidence import Leaf
 from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.inputs.call_arguments import passed_as
 from jitmagic.fixes.objects.argument_forms import (
     arguments,
     passed,
@@ -19,7 +20,7 @@ from jitmagic.rules.words import listed
 from jitmagic.source import signature
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import stripped, tuple_of
+from jitmagic.source.pattern import tuple_of
 
 MOST = 8
 """Entries of an array that may be a shape."""
@@ -139,9 +140,7 @@ def lists_of_items(spot: Spot) -> Iterator[Change]:
     for name in arguments(spot):
         whole = any(leaf.path == name and leaf.dtype == "object" for leaf in spot.leaves(name))
         if whole or types_of(spot, name) & {*_ITERATORS}:
-            edits = spot.edits()
-            later = passed(spot, edits, [name], lambda e, node, n: {n: f"list({stripped(e.code(node))})"})
-            yield Change(f"pass a list for `{name}`", edits if edits else None, later)
+            yield passed_as(spot, [name], "list($x)", f"pass a list for `{name}`")
 
 
 def functions_as_partials(spot: Spot) -> Iterator[Change]:
@@ -149,7 +148,5 @@ def functions_as_partials(spot: Spot) -> Iterator[Change]:
     form = f"jax.tree.map(lambda v: {PARTIAL}(v) if callable(v) else v, $x)"
     for name in arguments(spot):
         if any(leaf.python_type == "function" and leaf.path != name for leaf in spot.leaves(name)):
-            edits = spot.edits()
-            later = passed(spot, edits, [name], lambda e, node, n: {n: spot.write(form, e, x=node)})
             title = f"pass the functions in `{name}` as `{PARTIAL}`: each new function compiles again"
-            yield Change(title, edits if edits else None, later)
+            yield passed_as(spot, [name], form, title)

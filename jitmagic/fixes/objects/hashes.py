@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from jitmagic.fixes.change import AttributeTypes, Change, Spot
 from jitmagic.fixes.objects.argument_forms import arguments
 from jitmagic.fixes.objects.layouts import class_of, declared, is_dataclass
+from jitmagic.fixes.objects.registered import made_of
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.pattern import tuple_of
@@ -22,7 +23,7 @@ def hashes(spot: Spot) -> Iterator[Change]:
         kind = class_of(spot, name)
         if kind is None:
             continue
-        fields = spot.made(spot.edits().before(kind, "@__made").result()).get(name, {})
+        fields = made_of(spot, [kind]).get(name, {})
         edits = spot.edits()
         done = (
             _frozen(spot, edits, kind, fields) if is_dataclass(spot, kind) else _compared(edits, kind, fields)

@@ -39,7 +39,7 @@ class Layout:
 
 def class_of(spot: Spot, name: str) -> ast.ClassDef | None:
     """The last class of that name in the cell."""
-    found = [n for n in spot.text.within(spot.text.tree, ast.ClassDef) if n.name == name]
+    found = [n for n in spot.classes if n.name == name]
     return found[-1] if found else None
 
 

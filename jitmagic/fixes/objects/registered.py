@@ -25,7 +25,10 @@ _PLAIN_BASES = frozenset(("ABC", "Generic", "Protocol", *(n for n in vars(builti
 
 def registered_classes(spot: Spot) -> Iterator[Change]:
     """The class of an object that jax does not know, and those of the objects in it, registered."""
-    made = _made(spot, [k for k in _classes(spot) if _is_own(spot, k) and layout_of(spot, k) is None])
+    made = made_of(
+        spot,
+        [k for k in spot.classes if _is_own(spot, k) and layout_of(spot, k) is None],
+    )
     names = _reached(spot, made)
     if not names or any(_is_lost(spot, name) for name in arguments(spot)):
         return
@@ -46,8 +49,8 @@ def registered_classes(spot: Spot) -> Iterator[Change]:
 
 def static_fields(spot: Spot) -> Iterator[Change]:
     """The texts and functions among the fields of a class that jax knows already, declared static."""
-    known = {k: layout for k in _classes(spot) if (layout := layout_of(spot, k)) is not None}
-    made, edits, done = _made(spot, list(known)), spot.edits(), list[str]()
+    known = {k: layout for k in spot.classes if (layout := layout_of(spot, k)) is not None}
+    made, edits, done = made_of(spot, list(known)), spot.edits(), list[str]()
     for kind, layout in known.items():
         held = made.get(kind.name, {})
         fields = [
@@ -108,11 +111,7 @@ def _is_lost(spot: Spot, name: str) -> bool:
     return name not in returned and any(root(w.path) == name for w in spot.evidence.writes)
 
 
-def _classes(spot: Spot) -> list[ast.ClassDef]:
-    return spot.text.within(spot.text.tree, ast.ClassDef)
-
-
-def _made(spot: Spot, kinds: Sequence[ast.ClassDef]) -> dict[str, dict[str, AttributeTypes]]:
+def made_of(spot: Spot, kinds: Sequence[ast.ClassDef]) -> dict[str, dict[str, AttributeTypes]]:
     """What the attributes of the objects of these classes were."""
     edits = spot.edits()
     for kind in kinds:

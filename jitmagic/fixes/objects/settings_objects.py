@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.inputs.followed_variables import decorated
 from jitmagic.fixes.objects.argument_forms import arguments, refused_besides
 from jitmagic.fixes.objects.layouts import declare, declared
-from jitmagic.fixes.options.declarations import declarations
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.state.adapters import DECLARED_STATIC, OWN_JIT, TAKES_CONVERTER
@@ -38,19 +38,15 @@ def own_jit(spot: Spot) -> Iterator[Change]:
     objects = any("." in leaf.path for n in arguments(spot) for leaf in spot.leaves(n))
     known = set(spot.modules.names.values()) & set(OWN_JIT) if objects and not spot.declared else ()
     for jit in (spot.modules.spelled(OWN_JIT[module]) for module in known):
-        edits, compiled = spot.edits(), [d.node for d in declarations(spot.text) if d.function is function]
-        if compiled and compiled[0] in function.decorator_list:
-            edits.replace(compiled[0], jit)
-        else:
-            edits.before(function, f"@{jit}")
-        yield Change(f"compile with `{jit}`, which traces the arrays and keeps the rest as it is", edits)
+        title = f"compile with `{jit}`, which traces the arrays and keeps the rest as it is"
+        yield Change(title, decorated(spot, function, jit))
 
 
 def fields_as_arrays(spot: Spot) -> Iterator[Change]:
     """A number in a field of a framework's class, to whose `jit` it is static, is held as an array."""
     for name in (path.rpartition(".")[2] for path in spot.names[:1] if root(path) != path):
         edits = spot.edits()
-        for kind in spot.text.within(spot.text.tree, ast.ClassDef):
+        for kind in spot.classes:
             part = declared(kind).get(name)
             made = next((m for m in map(spot.full, kind.bases) if m in TAKES_CONVERTER), None)
             if part is not None and made is not None and ast.unparse(part.annotation) in ("float", "int"):

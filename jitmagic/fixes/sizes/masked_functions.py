@@ -55,7 +55,7 @@ class Bodies(Statements):
         found.calls.append(node)
         passed = {m.text: o.written() for m, o in inner.items() if m.used}
         if passed:
-            signature.pass_all(self.edits, node, passed, keyword=_by_name(function))
+            signature.pass_all(self.edits, node, passed, keyword=signature.takes_by_name(function))
         results = [_renamed(v, inner) if v is not None else None for v in found.results]
         if not derived and len(results) == 1:
             return results[0]
@@ -107,11 +107,6 @@ def _renamed(value: Masked, names: dict[Mask, Mask]) -> Masked:
 
 def _uses(text: Text, name: str) -> int:
     return sum(n.id == name for n in text.within(text.tree, ast.Name))
-
-
-def _by_name(function: FunctionNode) -> bool:
-    """Further arguments have to be passed by name."""
-    return bool(function.args.defaults or function.args.kwonlyargs)
 
 
 def masked_selections(spot: Spot) -> Iterator[Change]:

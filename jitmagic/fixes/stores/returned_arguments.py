@@ -49,7 +49,7 @@ def _bound_again(spot: Spot, function: FunctionNode, names: Sequence[str]) -> se
     """Variables of the notebook that are passed for these parameters."""
     texts = [spot.text, *map(Text, spot.later)]
     calls = [call for text in texts for call in _calls_of(text, spot, function)]
-    given = [_argument(call, function, name) for call in calls for name in names]
+    given = [signature.argument_of(call, function, name) for call in calls for name in names]
     return {root(ast.unparse(node)) for node in given if node is not None}
 
 
@@ -153,7 +153,7 @@ def _bind_inside(
     """A call in the cell: what it gives is bound to what it was passed, of whatever that is a part."""
     statement, places, below = spot.text.statement(call), [], []
     for name in names:
-        node = _argument(call, function, name)
+        node = signature.argument_of(call, function, name)
         whole = whole_of(spot, node) if node is not None else ""
         if node is None or whole in ("", spot.code(node)):
             places.append(whole or "_")
@@ -178,17 +178,12 @@ def _bound_outside(
     """A source that calls the function, with what it gives bound to the variables that it was passed."""
     edits = Edits(text)
     for call in _calls_of(text, spot, function):
-        nodes = [_argument(call, function, name) for name in names]
+        nodes = [signature.argument_of(call, function, name) for name in names]
         kept = (ast.Name, ast.Attribute, ast.Subscript)
         places = [text.code(n) if isinstance(n, kept) else "_" for n in nodes]
         if places != ["_"] or not alone:
             signature.bind_again(edits, call, places, alone=alone)
     return edits.result()
-
-
-def _argument(call: ast.Call, function: FunctionNode, name: str) -> ast.expr | None:
-    bound = isinstance(call.func, ast.Attribute)
-    return signature.argument_of(call, function, name, bound=bound)
 
 
 def _own_name(spot: Spot, function: FunctionNode, place: str) -> str:
