@@ -193,7 +193,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
         with plainly():
             return subject.fn(*inputs.receiver, *inputs.rest, **inputs.kwargs)
 
-    def compiled() -> Any:
+    def compiled() -> object:
         return target(*inputs.rest, **inputs.kwargs)
 
     def restore() -> None:
@@ -256,7 +256,7 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
         seen.cost = replace(seen.cost, by_line=str(exc))
 
 
-def _doubt(subject: Subject, target: Any, args: Any, kwargs: Any, reach: object, seconds: float) -> None:
+def _doubt(subject: Subject, target: Any, args: Any, kwargs: object, reach: object, seconds: float) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
     if jit is None:

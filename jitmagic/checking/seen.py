@@ -28,7 +28,7 @@ class Seen:
     problems: list[ev.Problem] = field(default_factory=list)
     kinds: set[Any] = field(default_factory=set)
     """Kinds of calls that were looked at, as jax tells them apart."""
-    diagnosed: set[Any] = field(default_factory=set)
+    diagnosed: set[object] = field(default_factory=set)
     """Forms of calls with the place where they failed, once they were looked into."""
     variables: dict[str, ev.Variable] = field(default_factory=dict)
     writes: dict[str, ev.Write] = field(default_factory=dict)

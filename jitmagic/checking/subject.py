@@ -104,7 +104,7 @@ class Subject:
         """Tests them on the calls that were kept."""
         self.postpone: Callable[[Stage, Callable[[float], object]], object] = self._at_once
         """Takes a step that is given its seconds: done when the cell has ended, and at once where there is none."""
-        self.what_if: Callable[[Subject, Any, Any], tuple[report.WhatIf, ...]] = lambda *call: ()
+        self.what_if: Callable[[Subject, object, object], tuple[report.WhatIf, ...]] = lambda *call: ()
         """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
         self.compiled: Any = None
         self._run: Any = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
-import io
 import re
-import tokenize
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -50,45 +49,21 @@ def parse(source: str) -> BlankedText | None:
     if lines and lines[0].startswith("%%") and not _WHOLE_CELL.match(lines[0]):
         return None
     whole = bool(lines) and lines[0].startswith("%%timeit")
-    inside = _strings(lines)
     for i, line in enumerate(lines):
-        if i in inside:
-            continue
         if found := _TIMED.match(line):
             timed.add(i + 1)
-            lines[i] = " " * found.end() + line[found.end() :]
+            margin = len(line) - len(line.lstrip())
+            lines[i] = line[:margin] + "0;".ljust(found.end() - margin) + line[found.end() :]
         elif _MAGIC.match(line):
             lines[i] = ""
-    # A line that begins with blanks stands for a statement of its own: brackets make the indentation not count.
-    text = "\n".join(f"({x[1:].rstrip(';')}\n)" if i + 1 in timed else x for i, x in enumerate(lines))
-    try:
-        tree = ast.parse("\n".join(lines) if not timed else text)
-    except SyntaxError:
-        return None
-    return BlankedText(source, _moved(tree, sorted(timed)), whole, frozenset(timed))
-
-
-def _strings(lines: list[str]) -> set[int]:
-    """Indices of lines that lie inside a string of several lines, where a `%` is no magic."""
-    plain = [" " * len(x) if _MAGIC.match(x) else x for x in lines]
-    found: set[int] = set()
-    try:
-        for token in tokenize.generate_tokens(io.StringIO("\n".join(plain) + "\n").readline):
-            if token.type == tokenize.STRING and token.start[0] != token.end[0]:
-                found |= set(range(token.start[0], token.end[0]))
-    except (tokenize.TokenError, IndentationError, SyntaxError):
-        pass
-    return found
-
-
-def _moved(tree: ast.Module, timed: Sequence[int]) -> ast.Module:
-    """Line numbers of the cell, where a closing bracket has a line of its own after each timed line."""
-    for node in walk(tree):
-        if hasattr(node, "lineno"):
-            for name in ("lineno", "end_lineno"):
-                line = getattr(node, name)
-                setattr(node, name, line - sum(t + k < line for k, t in enumerate(timed)))
-    return tree
+    for text in (source, "\n".join(lines)):  # of Python as it is no line is a magic, as in a string
+        with contextlib.suppress(SyntaxError):
+            tree = ast.parse(text)
+            marks = {
+                n.lineno for n in walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+            }
+            return BlankedText(source, tree, whole, frozenset(timed & marks))
+    return None
 
 
 def findings(

@@ -53,7 +53,7 @@ class Watched:
         functools.update_wrapper(self, fn, updated=())
         self._checker = checker
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> object:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if STATE.plain:
             return (self._checker.original if STATE.made else self._checker.fn)(*args, **kwargs)
@@ -66,10 +66,10 @@ class Watched:
         """What the name stood for before it was watched."""
         return self._checker.original
 
-    def __get__(self, receiver: object, owner: type | None = None) -> Any:
+    def __get__(self, receiver: object, owner: type | None = None) -> object:
         return self if receiver is None else types.MethodType(self, receiver)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # what else the user's object offers: `defjvp` of a custom derivative, attributes of a callable object
         hidden = name.startswith("__") and name not in _OF_FUNCTIONS
         if hidden or name == "_checker":

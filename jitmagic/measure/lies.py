@@ -127,8 +127,8 @@ def own_clocks(source: str, name: str, stages: Stages) -> Iterator[Remark]:
         if found.first:
             yield Remark(
                 "first-call",
-                f"the clock of {where} holds the first call of `{name}`, so {units.seconds(stages.total_s)} of tracing and "
-                "compiling are in its time: call it once before",
+                f"the clock of {where} holds the first call of `{name}`, so {units.seconds(stages.total_s)} of "
+                "tracing and compiling are in its time: call it once before",
                 found.line,
             )
         if not found.waits:

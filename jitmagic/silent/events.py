@@ -5,26 +5,22 @@ from __future__ import annotations
 import ast
 import itertools
 import sys
-import types
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-
-import jax
 
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in, whole_line
 from jitmagic.source import scope
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, walk
-from jitmagic.tracing.locate import is_user_file
-from jitmagic.tracing.stages import COMPILE
+from jitmagic.tracing.locate import users_above
+from jitmagic.tracing.stages import COMPILE, listen, told
 from jitmagic.trial.quiet import is_held
 
 MANY = 3
 """Compilations of functions made at one place from which on they are told."""
 _MOST_EVENTS = 2000
-_DEPTH = 300
 _JITS = frozenset("jit pjit pmap filter_jit filter_pmap".split())
 _TRANSFORMS = frozenset("partial grad value_and_grad vmap jacfwd jacrev hessian checkpoint remat jvp filter_grad "
                         "filter_value_and_grad filter_vmap".split())  # fmt: skip
@@ -37,64 +33,36 @@ class Event:
 
     fun_name: str
     frames: tuple[tuple[str, int], ...]
-    seconds: float
 
 
 @dataclass(eq=False)
 class Watcher:
-    """Notes each compilation between `start` and `stop`; jax's listener itself stays registered."""
+    """Notes each compilation between `start` and `stop`."""
 
     events: list[Event] = field(default_factory=list)
-    paused: int = 0
-    """Above 0 while our own runs compile things that the user did not ask for."""
 
     def start(self) -> None:
         """Begin to listen."""
-        _register()
-        if self not in _watching:
-            _watching.append(self)
+        listen()
+        if self.hear not in told:
+            told.append(self.hear)
 
     def stop(self) -> None:
         """Hear no more."""
-        if self in _watching:
-            _watching.remove(self)
+        if self.hear in told:
+            told.remove(self.hear)
 
     def clear(self) -> None:
         """Forget what was heard."""
         self.events.clear()
 
-
-_watching: list[Watcher] = []
-_registered = False
-
-
-def _register() -> None:
-    global _registered
-    if not _registered:
-        jax.monitoring.register_event_duration_secs_listener(_heard)
-        _registered = True
-
-
-def _heard(event: str, duration_secs: float, **details: object) -> None:
-    # our own runs of the user's code hold its output back; the user's calls never do
-    if event != COMPILE or not _watching or is_held():
-        return
-    name = str(details.get("fun_name", "")).removeprefix("jit(").removesuffix(")")
-    found = Event(name, _user_lines(sys._getframe(1)), duration_secs)
-    for watcher in _watching:
-        if not watcher.paused and len(watcher.events) < _MOST_EVENTS:
-            watcher.events.append(found)
-
-
-def _user_lines(frame: types.FrameType | None) -> tuple[tuple[str, int], ...]:
-    lines: list[tuple[str, int]] = []
-    for _ in range(_DEPTH):
-        if frame is None:
-            break
-        if is_user_file(frame.f_code.co_filename):
-            lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return tuple(lines)
+    def hear(self, event: str, name: str, seconds: float) -> None:
+        """Note one event of jax's."""
+        # our own runs of the user's code hold its output back; the user's calls never do
+        if event == COMPILE and not is_held() and len(self.events) < _MOST_EVENTS:
+            name = name.removeprefix("jit(").removesuffix(")")
+            lines = ((f.f_code.co_filename, f.f_lineno) for f in users_above(sys._getframe(1)))
+            self.events.append(Event(name, tuple(lines)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +78,9 @@ class Maker:
     """Name under which jax knows the function that is made."""
 
 
-def repeated(events: Sequence[Event], files: Iterable[str] | None = None) -> Iterator[tuple[Maker, int]]:
+def repeated(events: Sequence[Event]) -> Iterator[tuple[Maker, int]]:
     """Each place that makes compiled functions again and again, with the number of compilations."""
-    names = dict.fromkeys(files if files is not None else (f for e in events for f, _ in e.frames))
-    for file in names:
+    for file in dict.fromkeys(f for e in events for f, _ in e.frames):
         for maker in makers(file):
             mine = [e for e in events if _is_of(e, maker)]
             # A function made once may be compiled for several shapes: then its own line makes it once only.

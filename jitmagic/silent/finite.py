@@ -57,7 +57,7 @@ class _NotFiniteWatch(PlacedEvaluator):
         super().__init__(deadline)
         self.nan: NotFinite | None = None
         self.infinity: NotFinite | None = None
-        self.born: dict[int, tuple[Any, NotFinite | None]] = {}
+        self.born: dict[int, tuple[object, NotFinite | None]] = {}
 
     def place(self, eqn: object) -> Stack:
         return user_frames(eqn)

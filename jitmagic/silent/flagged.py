@@ -95,7 +95,7 @@ class _Marking(Evaluator):
 
     def __init__(self) -> None:
         super().__init__()
-        self.leaving: dict[int, Any] = {}
+        self.leaving: dict[int, object] = {}
         self.inside = False
 
     def run(self, jaxpr: object, args: Sequence[Any]) -> list[Any]:
@@ -123,7 +123,7 @@ class _Marking(Evaluator):
 def _leaving(body: Any) -> list[object]:
     """Equations of a program whose results are used by another expression of the user's, or are results of it."""
     place = {id(eqn): (user_frames(eqn)[:1] or None, is_backward(eqn)) for eqn in body.eqns}
-    users: dict[Any, set[Any]] = {}
+    users: dict[object, set[object]] = {}
     for eqn in body.eqns:
         for var in eqn.invars:
             if not isinstance(var, Literal):
@@ -173,7 +173,7 @@ class _Replay(PlacedEvaluator, _Marking):
     def __init__(self, told: Iterator[Any]) -> None:
         super().__init__()
         self.told = told
-        self.marks: dict[int, tuple[Any, Flag]] = {}
+        self.marks: dict[int, tuple[object, Flag]] = {}
 
     def mark(self, value: object) -> Flag:
         """The mark of a value; constants of the program, which have none yet, are looked at once."""

@@ -7,7 +7,7 @@ the same part of it, gives the same number, so two draws from `keys[0]` are two 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class Value:
     number: int
     dynamic: bool
     loops: frozenset[int] = frozenset()
-    root: Any = None
+    root: object = None
     parts: Parts | None = None
 
 
@@ -95,7 +95,7 @@ class Constant:
 
 def keys_of(closed: object) -> Keys:
     """Keys used twice, and draws whose key depends on no input."""
-    if not any(eqn.primitive.name in _RANDOM for eqn in every_equation(closed)):
+    if not any(eqn.primitive.name in _RANDOM for eqn in compat.every_equation(closed)):
         return Keys()
     walk = _Walk()
     body = compat.jaxpr_of(closed)
@@ -348,14 +348,6 @@ def user_frames(eqn: object, known: dict[int, bool] | None = None) -> Stack:
         if own:
             found.append(frame)
     return tuple(found)
-
-
-def every_equation(jaxpr: object) -> Iterator[Any]:
-    """Every equation, inner programs included."""
-    for eqn in compat.jaxpr_of(jaxpr).eqns:
-        yield eqn
-        for inner in compat.subjaxprs(eqn):
-            yield from every_equation(inner)
 
 
 def all_equations(jaxpr: object) -> list[tuple[Any, Stack]]:

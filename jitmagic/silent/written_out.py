@@ -59,7 +59,7 @@ def unrolled(closed: object) -> Iterator[Unrolled]:
             yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations)
 
 
-_loops: ByCode[list[Any]] = ByCode()
+_loops: ByCode[list[object]] = ByCode()
 
 
 def _loops_in(code: types.CodeType) -> list[Any]:

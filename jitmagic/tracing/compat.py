@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import jax.core
 import jax.extend.core as jex_core
+from jax.extend.core import JaxprEqn
 
 from jitmagic import patches
 
@@ -75,7 +76,7 @@ _PLAIN = frozenset((type(None), bool, int, float, str, dict, set, frozenset))
 """Types of parameters that are no programs: to ask one for an attribute that it lacks takes a microsecond."""
 
 
-def subjaxprs(eqn: Any) -> Iterator[Any]:
+def subjaxprs(eqn: JaxprEqn) -> Iterator[Any]:
     """The jaxprs among an equation's parameters: bodies of loops, branches, inner functions."""
     for value in eqn.params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -83,6 +84,14 @@ def subjaxprs(eqn: Any) -> Iterator[Any]:
                 hasattr(item, "eqns") or hasattr(getattr(item, "jaxpr", None), "eqns")
             ):
                 yield item
+
+
+def every_equation(closed: object) -> Iterator[JaxprEqn]:
+    """Every equation of a traced program, those of inner programs included."""
+    for eqn in jaxpr_of(closed).eqns:
+        yield eqn
+        for inner in subjaxprs(eqn):
+            yield from every_equation(inner)
 
 
 def jit_is_off() -> bool:
@@ -95,14 +104,8 @@ def calls_back(closed: object) -> str:
 
     `pure_callback` may run any number of times, and what `jax.debug.print` prints can be held back.
     """
-    for eqn in jaxpr_of(closed).eqns:
-        name = str(eqn.primitive)
-        if name in ("io_callback", "debug_callback"):
-            return name
-        for inner in subjaxprs(eqn):
-            if found := calls_back(inner):
-                return found
-    return ""
+    names = (str(eqn.primitive) for eqn in every_equation(closed))
+    return next((name for name in names if name in ("io_callback", "debug_callback")), "")
 
 
 def constants_of(closed: object) -> list[Any]:
@@ -150,7 +153,7 @@ def origin_of(tracer: Any) -> str:
         return ""
 
 
-def current_trace() -> Any:
+def current_trace() -> object:
     """The trace that primitives are bound under at the moment."""
     with jex_core.take_current_trace() as trace:
         return trace
@@ -287,7 +290,7 @@ def program_of(closed: object) -> Callable[..., list[Any]]:
     return program
 
 
-def trace_of(tracer: object) -> Any:
+def trace_of(tracer: object) -> object:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)
 

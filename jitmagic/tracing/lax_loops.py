@@ -15,7 +15,7 @@ from jitmagic import patches
 
 
 @contextlib.contextmanager
-def counting(shadowed: Callable[[Any], Any]) -> Iterator[None]:
+def counting(shadowed: Callable[[object], object]) -> Iterator[None]:
     """While the block runs, `jax.lax.fori_loop`, `while_loop` and `scan` start with `shadowed(leaf)` for each leaf
     of their state, and `fori_loop` hands its body a shadowed counter. In this thread alone."""
     lax: Any = jax.lax

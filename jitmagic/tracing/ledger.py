@@ -11,7 +11,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ from jitmagic.evidence import Leaf
 from jitmagic.report import Compilation, Origin, Reason, Session
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import call_leaves
-from jitmagic.tracing.locate import is_user_file
+from jitmagic.tracing.locate import is_user_file, users_above
 from jitmagic.tracing.stages import CACHE_HIT, COMPILE, LOWER, TRACE, listen, told
 
 MOST = 5000
@@ -165,7 +165,8 @@ class Ledger:
         if len(self._entries) >= MOST:
             self._left_out += 1
             return None
-        line = None if origin == "check" else _user_line(frame)
+        users = users_above(frame if origin != "check" else None)
+        line = next((f.f_lineno for f in users), None)
         entry = _Entry(name, origin, alias or name, self._cell(), line, self._now(), seconds)
         self._entries.append(entry)
         return entry
@@ -198,7 +199,7 @@ class Ledger:
     # -- reasons
 
     def _why(
-        self, fun: Any, inner: object, options: object, args: Any, kwargs: Any
+        self, fun: Any, inner: object, options: object, args: object, kwargs: Mapping[str, object]
     ) -> tuple[Reason, tuple[str, str, str]]:
         leaves = call_leaves(
             fun, args, kwargs,
@@ -266,7 +267,7 @@ def _weak(leaf: Leaf) -> str:
     return f"{'weak' if leaf.weak_type else 'strong'} {leaf.dtype}"
 
 
-def _plain(fun: object) -> Any:
+def _plain(fun: object) -> object:
     """The user's function inside wrappers, partials and methods."""
     for _ in range(20):
         inner = (
@@ -283,7 +284,7 @@ def _name(fn: object, name: str) -> str:
     return qualified.rpartition("<locals>.")[2] if isinstance(qualified, str) and qualified else name
 
 
-def _key(fn: object) -> Any:
+def _key(fn: object) -> object:
     """What stays the same when a function is made anew: its place in the source, or its name in the notebook."""
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__", type(fn).__name__)
@@ -297,22 +298,11 @@ def _is_local(fn: object) -> bool:
     return "<locals>" in name or "<lambda>" in name
 
 
-def _reference(fn: object) -> Callable[[], Any]:
+def _reference(fn: object) -> Callable[[], object]:
     try:
         return weakref.ref(fn)
     except TypeError:  # an object with slots
         return lambda: None
-
-
-def _user_line(frame: types.FrameType | None) -> int | None:
-    """The innermost line of the user's on the stack."""
-    for _ in range(200):
-        if frame is None:
-            return None
-        if is_user_file(frame.f_code.co_filename):
-            return frame.f_lineno
-        frame = frame.f_back
-    return None
 
 
 class _Own(threading.local):

@@ -12,7 +12,6 @@ import sysconfig
 import types
 from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import jax
 
@@ -73,6 +72,14 @@ def is_user_file(filename: str) -> bool:
     return not _is_library_path(filename) and (os.path.exists(filename) or bool(linecache.getlines(filename)))
 
 
+def users_above(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """The frames of the user's own code from this one outwards."""
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
 def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:
     """(frame, instruction offset) of the traceback, outermost first."""
     frames: list[tuple[types.FrameType, int]] = []
@@ -83,7 +90,7 @@ def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:
     return frames
 
 
-def namespace_of(frame: types.FrameType) -> Mapping[str, Any]:
+def namespace_of(frame: types.FrameType) -> Mapping[str, object]:
     """What names mean in a frame: its locals over its globals over the builtins."""
     return ChainMap(dict(frame.f_locals), frame.f_globals, frame.f_builtins)
 

@@ -225,8 +225,8 @@ def _renamed(problem: Problem, names: Sequence[str]) -> Problem:
 
 
 def rebuild(
-    args: Any, kwargs: Any, arguments: Any, given: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
+    args: Any, kwargs: object, arguments: Any, given: dict[str, Any]
+) -> tuple[list[object], dict[str, object]]:
     """Positional and keyword arguments in the form of the original call, with other values."""
     in_order = [path for _, path, _ in arguments]
     originals = {id(v): path for _, path, v in reversed(arguments)}

@@ -45,7 +45,7 @@ class Recorder:
         self.order, self.inside, self.budget_s = order, inside, budget_s
         self.deadline = work.clock() + budget_s
         self.seen: dict[Any, _Seen] = {}
-        self.counts: Counter[Any] = Counter()
+        self.counts: Counter[object] = Counter()
         self.lru_caches: list[Any] = []
 
     def tick(self) -> None:

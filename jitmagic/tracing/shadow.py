@@ -263,7 +263,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
                 out = getattr(value, name)(*given)
         return out if out is NotImplemented else self.wrap(out, leaves)
 
-    def call(self, jitted: Callable[..., Any], fun: Any, args: Any, kwargs: Any) -> Any:
+    def call(self, jitted: Callable[..., Any], fun: Any, args: Any, kwargs: object) -> Any:
         """A call of a library's compiled function on the values themselves."""
         if not self.is_direct() or not self._is_library(fun.__code__):
             return NotImplemented
