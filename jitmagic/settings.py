@@ -50,6 +50,8 @@ class Settings:
     measure: bool = True
     """False in a run of ours: nothing is compared, timed or priced, and no failure is looked into."""
     what_if: WhatIfs = WhatIfs()
+    rerun: tuple[str, ...] = ()
+    """Patterns of full names (`mylib.*`) of what may be called and changed in runs of ours too; `*`: everything."""
 
     def seconds(self, stage: Stage, functions: int = 1) -> float:
         """How long a stage behind a call may take for one of so many functions, who share what nobody asked for."""

@@ -415,6 +415,7 @@ class Checker(Subject):
             with quiet.undone(self.reach(args, kwargs)), quiet.held_back():
                 target = self.compiled_for(args)
                 staged = self._trace(target, args, kwargs)
+                quiet.heed()
             self.remember(args, kwargs, traced=True)
             self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
         except Exception as exc:

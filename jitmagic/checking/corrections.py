@@ -42,7 +42,7 @@ def findings_of(
             shown = subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext()
             with shown as say:
                 on_calls = None
-                if verifier is None or verifier.reruns.obstacle():
+                if verifier is None or _is_refused(verifier, found):
                     end = deadline or budget.clock() + subject.settings.budget
                     on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
                 found = proposed(
@@ -52,6 +52,14 @@ def findings_of(
             subject.failed_inside("the search for fixes", exc)
         subject.concluded = key, found
     return subject.concluded[1]
+
+
+def _is_refused(verifier: Verifier, findings: Sequence[report.Finding]) -> bool:
+    """The cell can't be run again; where there is nothing to correct, it is not tried."""
+    with contextlib.suppress(budget.OutOfTime):
+        if any(f.severity != "note" for f in findings):
+            return bool(verifier.obstacle())
+    return bool(verifier.reruns.obstacle())
 
 
 def proposed(

@@ -209,6 +209,7 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
                 checker.fn, args, kwargs,
                 static=static, constants=names, budget_s=checker.settings.budget / 4, reach_inside=inside,
             )  # fmt: skip
+            quiet.heed()
             if run.complete and not inside:
                 _note_writes(checker, before.changes(), args, reach)
         # What ends the run without jit may be no problem of a trace; a question inside a loop that jax traces is.

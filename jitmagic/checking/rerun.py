@@ -10,7 +10,7 @@ import ast
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -29,16 +29,15 @@ from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource
 from jitmagic.source.cell import definitions, uses_jit
 from jitmagic.source.edits import Text, masked
-from jitmagic.source.modules import last_name
 from jitmagic.source.tree import parsed
 from jitmagic.state.paths import split_paths
 from jitmagic.state.values import children, is_user_class
 from jitmagic.tracing import stages
 from jitmagic.tracing.messages import is_of_jax, refuses_stores
-from jitmagic.trial import budget
+from jitmagic.trial import budget, quiet
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.budget import within
-from jitmagic.trial.permission import Again
+from jitmagic.trial.permission import allowing
 from jitmagic.trial.play import Ran, play
 from jitmagic.trial.python_loops import loops_in_python, on_numpy
 from jitmagic.trial.verify import Attempt, Examined, Verifier
@@ -66,6 +65,8 @@ class CellReruns:
     ) -> None:
         self.run, self.names, self.request_of = run, names, request_of
         self.in_time, self.earlier = in_time, earlier
+        self.refused = ""
+        """What the plain run was refused."""
         self.original = Attempt(run.source.magic, run.source.body, (*run.source.calls, *run.later))
 
     def obstacle(self) -> str:
@@ -73,24 +74,20 @@ class CellReruns:
         beginning = self.run.beginning
         if beginning is None:
             return "what it began from is not known any more"
-        trees = [parsed(masked(s)) for s in (self.original.cell, *self.original.later)]
-        nodes = [n for t in trees for n in ast.walk(t)]
-        own = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-        made = [n for n in nodes if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)]
-        own |= {last_name(t) for n in made if last_name(n.value.func) in own for t in n.targets}  # type: ignore[attr-defined]
-        judge = Again(self.names, own)
-        return beginning.obstacle or next(filter(None, map(judge.obstacle, trees)), "")
+        with allowing(self.run.request.settings.rerun):
+            return beginning.obstacle or self.refused
 
     def plain(self, attempt: Attempt) -> Ran:
         """Without the magic, and without jit. Raises OutOfTime."""
         ran = self._plain(attempt, self._unjitted(attempt))
-        if ran.error is not None and refuses_stores(ran.error):
+        other: Ran | None = None
+        if refused := quiet.refusal(ran.error):
+            self.refused = str(refused) if attempt == self.original else self.refused
+        elif ran.error is not None and refuses_stores(ran.error):
             other, baseline = self._plain(attempt, self._unjitted(attempt), on_numpy=True), "NumPy arrays"
         elif ran.tracers or ran.error is not None and is_of_jax(ran.error) and ran.failed != "OverflowError":
             other, baseline = self._plain(attempt, self._unjitted(attempt, in_python=True)), "loops in Python"
-        else:
-            return ran
-        if other.error is not None or other.tracers:
+        if other is None or other.error is not None or other.tracers:
             return ran
         other.baseline = baseline
         return other
@@ -148,9 +145,13 @@ class CellReruns:
         )  # fmt: skip
 
     def _play(self, attempt: Attempt, **how: Any) -> Ran:
-        assert self.run.beginning is not None
         above = int(attempt.magic.startswith("%%"))
-        return play(self.run.beginning, attempt.cell, attempt.later, lines_above=above, **how)
+        return self._played(attempt.cell, attempt.later, lines_above=above, **how)
+
+    def _played(self, cell: str, later: Sequence[str], **how: Any) -> Ran:
+        assert self.run.beginning is not None
+        with allowing(self.run.request.settings.rerun):
+            return play(self.run.beginning, cell, later, **how)
 
     def _request(self, attempt: Attempt) -> Request:
         """What the magic line of an attempt asks for, with nothing measured. Raises ValueError."""
@@ -196,7 +197,7 @@ class CallReruns(CellReruns):
         """Why the calls cannot be made again; empty where they can."""
         if not self.samples:
             return "no call was kept"
-        return self.run.beginning.obstacle if self.run.beginning is not None else ""
+        return super().obstacle()
 
     def _definitions(self, cell: str) -> ast.Module:
         """The statements of a cell that define something, in their places."""
@@ -205,7 +206,6 @@ class CallReruns(CellReruns):
         return ast.Module(kept, [])
 
     def _play(self, attempt: Attempt, *, last: Callable[[], Iterable[Any]] = tuple, **how: Any) -> Ran:
-        assert self.run.beginning is not None
         text = Text(attempt.cell)
         kept = self._definitions(attempt.cell).body
         gone = {
@@ -217,8 +217,8 @@ class CallReruns(CellReruns):
         lines = ["\n" if i in gone else line for i, line in enumerate(text.lines, 1)]
         above = int(attempt.magic.startswith("%%"))
         called = partial(self._called, dict(attempt.passed))
-        return play(
-            self.run.beginning, "".join(lines), (), last=lambda: itertools.chain(called(), last()),
+        return self._played(
+            "".join(lines), (), last=lambda: itertools.chain(called(), last()),
             lines_above=above, **how,
         )  # fmt: skip
 

@@ -133,8 +133,8 @@ def _digest(array: np.ndarray) -> object:
 
 def once_only(staged: Any) -> str:
     """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
-    if staged.before is not None and staged.before.drained:
-        return quiet.drains(staged.before)
+    if staged.before is not None and (what := quiet.drains(staged.before)):
+        return what
     return plain_runs.only_compiled(staged.traced.jaxpr)
 
 

@@ -38,6 +38,7 @@ from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import call_leaves, signature_key
 from jitmagic.trial import quiet
+from jitmagic.trial.permission import allowing
 from jitmagic.trial.verify import Verifier
 
 MAX_SAMPLES = 8
@@ -346,7 +347,7 @@ class Subject:
     def guarded(self, step: Callable[..., T], *args: object) -> T | None:
         """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
-            with ledger.unasked():
+            with ledger.unasked(), allowing(self.settings.rerun):
                 return step(*args)
         except KeyboardInterrupt as exc:
             tracebacks.shorten(exc, tuple)

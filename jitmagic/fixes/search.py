@@ -151,11 +151,10 @@ class Search:
                 steps, attempt, Verdict(False, "not tried: it may wait, or change something outside")
             )
             return
-        if (
-            self._cannot_run
-            or attempt in self.tried
-            or (Tag.ENDS in steps[-1].tags and self.verifier.plain().error is not None)
-        ):
+        if obstacle := self.verifier.obstacle():
+            yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
+            return
+        if attempt in self.tried or (Tag.ENDS in steps[-1].tags and self.verifier.plain().error is not None):
             return
         self._attempts += 1
         self.progress(steps[-1].title)
@@ -179,10 +178,6 @@ class Search:
                 verdict = replace(verdict, left=remaining)
         if verdict.left or verdict.rest:
             yield Proved(steps, attempt, verdict)
-
-    @property
-    def _cannot_run(self) -> bool:
-        return bool(self.verifier.reruns.obstacle())
 
     def _remaining(self, spot: Spot, finding: Finding) -> tuple[Finding, ...]:
         """Other findings of the cell that are about a place: what is left of it where the trace gets that far."""
@@ -317,7 +312,7 @@ class Search:
 
     def _probe(self, cell: str) -> list[Shape]:
         found: list[Shape] = []
-        if self._cannot_run:
+        if self.verifier.obstacle():
             return found
         self.verifier.reruns.observe(cell, {"__seen": lambda value: _noted(value, found)})
         return found
@@ -331,7 +326,7 @@ class Search:
             found[:] = [jax.eval_shape(f, *operands) for f in functions]
             raise StopIteration  # what comes after needs the result
 
-        if not self._cannot_run:
+        if not self.verifier.obstacle():
             self.verifier.reruns.observe(cell, {"__outputs": ask})
         return found
 

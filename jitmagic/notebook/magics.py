@@ -13,7 +13,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
-from traitlets import Bool, Float, Int, Unicode
+from traitlets import Bool, Float, Int, List, Unicode
 
 from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, options_at_end, reports
@@ -48,6 +48,8 @@ _ARGUMENTS = [
              help="no timing loops; the function still runs once without jit, to compare the results"),
     argument("--profile", action="store_const", const=True,
              help="a longer look at the time of each line; with --save the trace is kept beside the report"),
+    argument("--rerun", action="store_const", const=True,
+             help="whatever the cell calls and changes may run again, to compare, to time and to try fixes"),
     argument("--trace-only", action="store_const", const=True,
              help="nothing runs on real values: no comparison, no timing, no recording run"),
     argument("--search", action="store_const", const=True,
@@ -102,6 +104,7 @@ class JitMagics(Magics):
     no_time = Bool(False, help="default of --no-time").tag(config=True)
     profile = Bool(False, help="default of --profile").tag(config=True)
     search = Bool(False, help="default of --search").tag(config=True)
+    rerun = List(Unicode(), help="names of what may run again too: mylib.*; *: as --rerun").tag(config=True)
     trace_only = Bool(False, help="default of --trace-only").tag(config=True)
     off = Bool(False, help="default of --off").tag(config=True)
     quiet = Bool(False, help="default of -q").tag(config=True)
@@ -204,6 +207,7 @@ class JitMagics(Magics):
             compare_budget=budget if value("search") else min(budget, Settings.compare_budget),
             large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
+            rerun=("*",) if args.rerun else tuple(self.rerun),
             what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
                             _positive("--devices", args.devices)),
         )  # fmt: skip

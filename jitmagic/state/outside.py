@@ -71,6 +71,11 @@ def is_file(value: object) -> bool:
     return is_a(value, io.IOBase)
 
 
+def is_in_memory(value: object) -> bool:
+    """A buffer that is put back."""
+    return is_a(value, io.StringIO | io.BytesIO)
+
+
 def is_standard(stream: object) -> bool:
     """One of the streams that every program has, or what stands in for one."""
     named = [
@@ -128,7 +133,7 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
 
     if iterators.random_state(value) is not None:
         return random_state(value, path)
-    if is_a(value, io.StringIO | io.BytesIO):
+    if is_in_memory(value):
         return None if value.closed else kept(lambda v: v.__getstate__(), lambda v, old: v.__setstate__(old))
     if is_a(value, threading.local):
         return Local(value, path, "attribute", "attribute")

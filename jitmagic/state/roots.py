@@ -52,6 +52,7 @@ class _Scan:
         self.constructed: set[int] = set()
         self.classes: dict[int, type] = {}
         self.methods: list[tuple[object, str]] = []
+        self.makes_classes = False
         self.seen: dict[int, object] = {}
         self.target: Function | None = None
         self.receiver: object | None = None
@@ -171,6 +172,7 @@ class _Scan:
         if id(fn) in self.functions:
             return
         self.functions[id(fn)] = fn
+        self.makes_classes |= any("__qualname__" in getattr(c, "co_names", ()) for c in fn.__code__.co_consts)
         if uses_libraries_alone(fn):  # nothing to find but what its arguments are asked for
             self.attributes |= dict.fromkeys(fn.__code__.co_names)
             self._defaults(fn)
@@ -336,6 +338,7 @@ class _Scan:
         for name, member in list(values.class_dict(cls).items()):
             special = name.startswith("__") and name not in _NOT_CALLED
             special |= name in _CONSTRUCTORS and id(cls) in self.constructed
+            special |= name == "__init_subclass__" and self.makes_classes
             own = cls in values.mro(type(self.receiver))
             if name == "__call__" and own and not self._receiver_is_called():
                 continue

@@ -50,6 +50,7 @@ from jitmagic.state.reads import reads_of, seen_from_cell, writes_of
 from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
+from jitmagic.tracing.libraries import HARMLESS
 
 __all__ = ["Snapshot", "sample", "short", "take"]
 
@@ -73,8 +74,8 @@ class Snapshot:
         self.functions = reach.functions
         self.unrestorable: dict[str, str] = {}
         """Paths of what cannot be put back, and what it is: generators, connections, files that are written."""
-        self.drained: list[str] = []
-        """Of these, the paths of what a run of these functions does change, as far as can be told."""
+        self.drained: dict[str, str] = {}
+        """Of these, the paths of what a run of these functions may change, with the full names of the classes."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
         self._seen: dict[int, Any] = {}
@@ -96,7 +97,7 @@ class Snapshot:
                 self.unrestorable.setdefault(place.path, "one of too many objects")
         for name, cached in reach.caches:
             if name and id(cached) not in self._seen:
-                self._lose(name, "a memory that can only be emptied")
+                self._lose(name, "a memory that can only be emptied", cached)
 
     def _root(self, place: Place, origin: str) -> None:
         if origin not in ("argument", "default"):
@@ -132,21 +133,23 @@ class Snapshot:
         if id(value) in self._elsewhere:
             if self._reads(place):
                 return  # what changes it is the other thread
-            self._lose(place.path, "something that another thread of yours uses")
+            self._lose(place.path, "something that another thread of yours uses", value)
         if is_a(value, outside.REENTRANT):
             return  # libraries hold some; who takes one gives it back
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
+        if _is_foreign(type(value)) and not self._reads(place):
+            self._lose(place.path, f"a {type(value).__name__}", value)
         if is_a(value, _CONTAINERS) or _is_open(value):
             if depth < DEPTH:
                 self._structure(value, place, depth)
         elif hasattr(type(value), "__next__"):
-            self._lose(place.path, "an iterator")
+            self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
             self._inside(value, place, depth)
             self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
             if _root(type(value)) in sys.stdlib_module_names:
-                self._lose(place.path, f"a {type(value).__name__}")
+                self._lose(place.path, f"a {type(value).__name__}", value)
 
     def _is_special(self, place: Place, value: Any, depth: int) -> bool:
         """It is no plain container or object, and is taken care of."""
@@ -158,7 +161,7 @@ class Snapshot:
         elif (entry := outside.entry_of(value, path, origin)) is not None:
             self._entries.append(entry)
             if outside.is_locked(value):
-                self._lose(path, "a lock that is taken")
+                self._lose(path, "a lock that is taken", value)
             if is_a(entry, Keyed):
                 self._todo += [(self._held(place, v), v, depth + 1) for v in entry.old.values()]  # type: ignore[attr-defined]
         elif iterators.is_iterator(value):
@@ -171,9 +174,9 @@ class Snapshot:
             if _is_rebindable(place, value):
                 self._entries.append(Cache(value, place))
             else:
-                self._lose(path, "a memory that can only be emptied")
+                self._lose(path, "a memory that can only be emptied", value)
         elif what := outside.lost(type(value)):
-            self._lose(path, what)
+            self._lose(path, what, value)
         elif is_a(value, (weakref.ref, memoryview, types.MappingProxyType, Function)):
             target = gc.get_referents(value)
             if is_a(value, weakref.ref | memoryview):
@@ -187,10 +190,10 @@ class Snapshot:
         """What an object refers to that no path leads to."""
         self._todo += [(self._held(place, v), v, depth + 1) for v in gc.get_referents(value)]
 
-    def _lose(self, path: str, what: str) -> None:
+    def _lose(self, path: str, what: str, value: object) -> None:
         self.unrestorable.setdefault(path, what)
-        if self._named and path not in self.drained:
-            self.drained.append(path)
+        if self._named:
+            self.drained.setdefault(path, f"{values.module_of(type(value))}.{type(value).__qualname__}")
 
     @staticmethod
     def _held(place: Place, value: object) -> Place:
@@ -202,7 +205,7 @@ class Snapshot:
         written = looked_at and not self._reads(place)
         self._entries.append(Numpy(array, place.path, LARGEST if written else MEGABYTE))
         if written and (is_a(array, np.memmap) or array.nbytes > LARGEST):
-            self._lose(place.path, "an array that is too large, or a file")
+            self._lose(place.path, "an array that is too large, or a file", array)
         if array.dtype.hasobject:
             self._todo += [(self._held(place, v), v, depth + 1) for v in array.reshape(-1).tolist()[:LIMIT]]
         if type(array) is not np.ndarray and values.own_dict(array):
@@ -217,11 +220,11 @@ class Snapshot:
     def _iterator(self, value: Any, place: Place, depth: int) -> None:
         if is_a(value, types.GeneratorType):
             self._entries.append(suspended(value, place))
-            self._lose(place.path, "a generator")
+            self._lose(place.path, "a generator", value)
             return
         entry = Iterator_(value, place)
         if entry.copy is None or not _is_rebindable(place, value):
-            self._lose(place.path, "an iterator")
+            self._lose(place.path, "an iterator", value)
         else:
             self._entries.append(entry)
         self._inside(value, place, depth)
@@ -232,13 +235,13 @@ class Snapshot:
         entry = outside.file(file, place.path, origin_of(place))
         self._entries.append(entry)
         if entry.old is None or not self._reads(place, outside.READING):
-            self._lose(place.path, "a file that is more than read, or a stream")
+            self._lose(place.path, "a file that is more than read, or a stream", file)
 
     def _structure(self, value: Any, place: Place, depth: int) -> None:
         path = place.path
         if is_a(value, dict | list | set | collections.deque) and len(value) > LONGEST:
             if not self._reads(place):
-                self._lose(path, "a container that is too long")
+                self._lose(path, "a container that is too long", value)
             return
         self._entries += parts(value, path, attributes=_is_open(value))
         own_settings = _root(type(value)) == "logging"  # and no streams below
@@ -372,6 +375,7 @@ _SHUT = frozenset(
     "jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq ast inspect typing types re enum".split()
 )
 """Whose objects are no state of the user's."""
+_KNOWN = _SHUT | HARMLESS | frozenset(sys.stdlib_module_names) | {""}
 _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
 
 
@@ -388,6 +392,11 @@ def _is_atom(value: Any) -> bool:
 
 def _root(cls: type) -> str:
     return values.module_of(cls).partition(".")[0]
+
+
+def _is_foreign(cls: type) -> bool:
+    """Of a library of which nothing is known: to change an object of its may change more."""
+    return _root(cls).lstrip("_") not in _KNOWN and not values.is_user_class(cls)
 
 
 def _is_open(value: object) -> bool:

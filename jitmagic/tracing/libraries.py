@@ -9,3 +9,13 @@ LIBRARIES = frozenset(
 """Whose functions make values, or change state that is put back."""
 RESULTS_ALONE = frozenset(("jax", "optax", "equinox"))
 """Whose functions have no effect but their result."""
+HARMLESS = LIBRARIES.union(
+    """jax jaxlib numpy scipy pandas ml_dtypes opt_einsum tqdm beartype typing_extensions jitmagic
+    abc array ast asyncio base64 binascii bisect builtins calendar cmath codecs collections concurrent contextlib
+    contextvars copy copyreg csv ctypes dataclasses datetime decimal difflib dis enum fnmatch fractions functools gc
+    genericpath glob graphlib hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache locale
+    logging math mimetypes numbers ntpath operator pathlib pickle platform posixpath pprint queue random re reprlib
+    secrets shlex sre_compile stat statistics string struct textwrap thread threading time timeit token tokenize
+    traceback types typing unicodedata uuid warnings weakref zlib zoneinfo""".split()
+)
+"""Packages whose functions make values, or change what is put back; what they do outside of Python is refused there."""

@@ -18,6 +18,7 @@ from jitmagic.state import bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
 from jitmagic.state.values import MISSING
 from jitmagic.tracing import compat
+from jitmagic.trial.quiet import drains
 
 _numbers = itertools.count(1)
 
@@ -50,9 +51,8 @@ class Beginning:
     @property
     def obstacle(self) -> str:
         """Why the cell cannot be run again from here; empty where it can."""
-        lost = [path for s in self.snapshots for path in s.drained]
-        if lost:
-            return f"it changes `{lost[0]}`, which can't be put back"
+        if lost := next(filter(None, map(drains, self.snapshots)), ""):
+            return lost
         if name := bystanders.at_work():
             return f"a thread of yours is running ({name})"
         return ""

@@ -1,116 +1,214 @@
-"""What of the user's statements may run once more without anybody having asked: no plot, no file, no message twice."""
+"""Which calls a run that nobody asked for may make: those alone that are known to leave nothing behind.
+
+While such a run goes on, each call that the user's own code makes is looked at before it is made
+(`sys.monitoring`; `sys.setprofile` on Python 3.11). The user's own runs are not listened to.
+"""
 
 from __future__ import annotations
 
-import ast
-import builtins
-import inspect
+import contextlib
+import fnmatch
+import functools
+import sys
 import types
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-from jitmagic.state.values import is_user_file
-from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing.libraries import LIBRARIES
+from jitmagic.state import outside
+from jitmagic.state.values import (
+    FUNCTIONS,
+    GENERATED,
+    class_dict,
+    is_a,
+    is_user_class,
+    is_user_file,
+    module_of,
+    mro,
+)
+from jitmagic.tracing.libraries import HARMLESS
 
-HARMLESS = frozenset(
-    """jax jaxlib numpy scipy jitmagic functools itertools math cmath operator random collections dataclasses copy
-    typing time datetime enum string re abc tqdm""".split()
-).union(LIBRARIES)
-"""Packages whose functions make values, or change state that is put back."""
+_NAMES = frozenset(
+    """IPython.core.display_functions.display IPython.core.interactiveshell._modified_open importlib._bootstrap
+    os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd os.getenv os.getpid os.getppid
+    os.listdir os.lstat os.putenv os.scandir os.stat os.unsetenv os.urandom os.walk
+    sys._getframe sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof sys.intern
+    sys.is_finalizing sys.setrecursionlimit""".split()
+)
+"""Functions and classes of packages that do more than that, which make values or change what is put back."""
 _NEVER = frozenset(
-    """save savez savez_compressed savetxt load loadtxt genfromtxt fromfile tofile memmap dump sleep
-    start_trace stop_trace trace_context profiler distributed config serialization checkpoints open input exec eval
-    compile breakpoint exit quit __import__ globals setattr delattr vars""".split()
+    """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input memmap
+    profiler quit save save_checkpoint savetxt savez savez_compressed serialization set_start_method start_server
+    start_trace stop_trace to_clipboard to_feather to_hdf to_orc to_parquet to_sql tofile trace_context""".split()
 )
 """Names, of whatever module, that leave something behind, wait, or cannot be followed."""
-_VALUES = (list, dict, set, str, tuple, float, types.GeneratorType)
-_FUNCTIONS = (types.FunctionType, types.MethodType)
-_MISSING = object()
+_OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}
+Refuse = Callable[[str], None]
 
 
-@dataclass
-class Again:
-    """Judges calls by what their names stand for in the notebook; `own` are functions and objects that the cell itself
-    makes."""
+class _Allowed:
+    """What the user allows besides: patterns of full names, for the run that is under way."""
 
-    namespace: Mapping[str, Any]
-    own: Collection[str] = ()
-    known: dict[int, bool] = field(default_factory=dict)
+    patterns: tuple[str, ...] = ()
 
-    def obstacle(self, tree: ast.Module) -> str:
-        """The call of a whole cell, functions that it defines included, that may not be made again; empty where every
-        one may."""
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
-                return "it waits for something"
-            if isinstance(node, ast.Call) and not self._call(node):
-                return f"it calls `{ast.unparse(node.func)[:60]}`"
+
+_allowed = _Allowed()
+
+
+@contextlib.contextmanager
+def allowing(patterns: Sequence[str]) -> Iterator[None]:
+    """While this holds, calls and objects whose full names (`mylib.send`) fit a pattern may be had again."""
+    before, _allowed.patterns = _allowed.patterns, tuple(patterns)
+    try:
+        yield
+    finally:
+        _allowed.patterns = before
+
+
+def is_allowed(name: str = "") -> bool:
+    """The user allows this name; without one: everything."""
+    return any(p == "*" or name and fnmatch.fnmatchcase(name, p) for p in _allowed.patterns)
+
+
+def obstacle(called: object, first: object = None) -> str:
+    """The full name of what is called where that may not be called unasked, '' where it may; `first` is its first
+    argument."""
+    if is_a(called, types.MethodType):
+        called, first = called.__func__, called.__self__  # type: ignore[attr-defined]
+        if outside.is_standard(first):
+            return ""
+    if is_a(called, functools.partial):
+        return obstacle(called.func, *called.args[:1])  # type: ignore[attr-defined]
+    if is_a(called, types.FunctionType):
+        return _of_code(called.__code__, called.__globals__)  # type: ignore[attr-defined]
+    if is_a(called, type):
+        return next(filter(None, map(_of_class, mro(called))), "")  # type: ignore[arg-type]
+    if not is_a(called, (*FUNCTIONS, types.WrapperDescriptorType, types.MethodWrapperType)):
+        return _of_instance(called)
+    holder = getattr(called, "__objclass__", None) or getattr(called, "__self__", None)
+    if holder is None or is_a(holder, types.ModuleType):
+        return _judged(f"{getattr(called, '__module__', None) or ''}.{called.__qualname__}")  # type: ignore[attr-defined]
+    own = getattr(called, "__self__", first)
+    cls = holder if is_a(holder, type) else type(holder)
+    if outside.is_standard(own) or outside.is_in_memory(own):
         return ""
-
-    def _call(self, call: ast.Call) -> bool:
-        root: Any = call.func
-        names: list[str] = []
-        while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
-            names += [root.attr] if isinstance(root, ast.Attribute) else []
-            root = root.func if isinstance(root, ast.Call) else root.value
-        if not isinstance(root, ast.Name):
-            return not _NEVER & set(names)
-        names.append(root.id)
-        if _NEVER & set(names):
-            return False
-        if names[0] in self.own:
-            return True
-        value = self.namespace.get(root.id, getattr(builtins, root.id, _MISSING))
-        if value is _MISSING:  # a local name: what arrays, lists, texts and dicts can do
-            return len(names) == 1 or names[0] in _METHODS
-        for name in names[-2::-1]:
-            if isinstance(value, (types.ModuleType, type)):
-                value = getattr(value, name, value)
-        return self.value(value)
-
-    def value(self, value: object) -> bool:
-        """To call it, or a method of it, leaves nothing behind that is not put back."""
-        if id(value) not in self.known:
-            self.known[id(value)] = True  # while it is looked at, for functions that call each other
-            self.known[id(value)] = self._judged(value)
-        return self.known[id(value)]
-
-    def _judged(self, value: object) -> bool:
-        _, function = unwrap(value)
-        if isinstance(function, types.FunctionType) and is_user_file(function.__code__.co_filename):
-            return self._code(function.__code__, function.__globals__)
-        kind = value if isinstance(value, type) else type(value)
-        if isinstance(value, types.ModuleType):
-            return value.__name__.partition(".")[0] in HARMLESS
-        module = str(getattr(value, "__module__", None) or kind.__module__)
-        if module == "__main__" or kind.__module__ == "__main__":
-            return all(map(self.value, _methods(kind)))
-        if module.partition(".")[0] == "_io" or isinstance(value, Exception):
-            return False
-        return module.partition(".")[0] in (*HARMLESS, "builtins")
-
-    def _code(self, code: types.CodeType, names: Mapping[str, object]) -> bool:
-        """The function names nothing that leaves anything behind."""
-        if _NEVER & set(code.co_names):
-            return False
-        read = [names[n] for n in code.co_names if n in names]
-        called = [
-            v for v in read if callable(v) or isinstance(v, types.ModuleType) or type(v).__module__ == "_io"
-        ]
-        inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-        return all(map(self.value, called)) and all(self._code(c, names) for c in inner)
+    return _judged(f"{module_of(cls)}.{cls.__qualname__}.{called.__name__}")  # type: ignore[attr-defined]
 
 
-_METHODS = frozenset(n for k in _VALUES for n in dir(k)) | frozenset(
-    """at set add multiply get mean sum max min std var item block_until_ready astype reshape ravel T dot argmax argmin
-    tolist flatten squeeze transpose any all cumsum swapaxes repeat take prod round clip conj diagonal trace cumprod
-    argsort nonzero ptp searchsorted view init apply update normal uniform integers step shuffle""".split()
-)
+def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
+    if is_user_file(code.co_filename) or code.co_filename.startswith(GENERATED):
+        return ""  # what it calls is looked at in turn
+    return _judged(f"{names.get('__name__', '')}.{code.co_qualname}")
 
 
-def _methods(kind: type) -> list[object]:
-    found = [v for k in kind.__mro__ if k.__module__ == "__main__" for v in vars(k).values()]
-    found = [getattr(v, "__func__", getattr(v, "fget", None) or v) for v in found]
-    return [v for v in found if isinstance(inspect.unwrap(v), _FUNCTIONS)]
+def _of_class(cls: type) -> str:
+    return "" if is_user_class(cls) else _judged(f"{module_of(cls)}.{cls.__qualname__}")
+
+
+def _of_instance(value: object) -> str:
+    """Functions of libraries written in C are objects with names of their own; of others, the class that knows how it
+    is called."""
+    if not is_user_class(type(value)):
+        module, name = (str(getattr(value, n, "")) for n in ("__module__", "__qualname__"))
+        if name and _is_library(module):
+            return _judged(f"{module}.{name}")
+    return _of_class(next((c for c in mro(type(value)) if "__call__" in class_dict(c)), object))
+
+
+def _judged(name: str) -> str:
+    name = name.replace("posix.", "os.", 1) if name.startswith("posix.") else name
+    return "" if _is_harmless(name) or is_allowed(name) else name
+
+
+def _is_library(module: str) -> bool:
+    return module.partition(".")[0].lstrip("_") in HARMLESS
+
+
+@functools.cache
+def _is_harmless(name: str) -> bool:
+    parts = name.split(".")
+    if _NEVER.intersection(parts):
+        return False
+    if parts[0] == "_io":
+        return parts[-1] in _OF_FILES or len(parts) == 2 and parts[1] in ("StringIO", "BytesIO")
+    if _is_library(name):
+        return True
+    return any(".".join(parts[:n]) in _NAMES for n in (2, 3, 4))
+
+
+class Watch:
+    """Looks at each call that the user's code makes, in every thread, and has `refuse` told of those that may not be
+    made; `refuse` raises where the run is one of ours. A run that is `timed` was looked at before: only calls at new
+    places are looked at."""
+
+    def __init__(self, refuse: Refuse, *, timed: bool = False) -> None:
+        self.refuse, self.most = refuse, 1 if timed else _MOST
+        self.tool: int | None = None
+        self.codes: set[types.CodeType] = set()
+        self.times: dict[tuple[types.CodeType, int], tuple[object, int]] = {}
+        """What was called last at a place, and how often in turn."""
+        self.before: Callable[..., object] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        if sys.version_info >= (3, 12) and (tool := _free_tool()) is not None:
+            self.tool, events = tool, sys.monitoring.events
+            sys.monitoring.register_callback(tool, events.PY_START, self._started)
+            sys.monitoring.register_callback(tool, events.CALL, self._called)
+            sys.monitoring.set_events(tool, events.PY_START)
+        elif self.most > 1:
+            self.before = sys.getprofile()
+            sys.setprofile(self._profile)
+
+    def stop(self) -> None:
+        """Leave everything as it was."""
+        if sys.version_info >= (3, 12) and self.tool is not None:
+            sys.monitoring.set_events(self.tool, 0)
+            for code in self.codes:
+                sys.monitoring.set_local_events(self.tool, code, 0)
+            for event in (sys.monitoring.events.PY_START, sys.monitoring.events.CALL):
+                sys.monitoring.register_callback(self.tool, event, None)
+            sys.monitoring.free_tool_id(self.tool)
+            self.tool = None
+        elif self.most > 1:
+            sys.setprofile(self.before)
+
+    if sys.version_info >= (3, 12):
+
+        def _started(self, code: types.CodeType, offset: int) -> object:
+            if is_user_file(code.co_filename):
+                self.codes.add(code)
+                sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
+            return sys.monitoring.DISABLE
+
+        def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
+            if name := obstacle(called, first):
+                self.refuse(name)
+                return None
+            last, times = self.times.get((code, offset), (called, 0))
+            times = times + 1 if last is called else 1
+            self.times[code, offset] = called, times
+            return sys.monitoring.DISABLE if times >= self.most else None
+
+    def _profile(self, frame: types.FrameType, event: str, called: object) -> None:
+        if event == "c_call":
+            if is_user_file(frame.f_code.co_filename) and (name := obstacle(called)):
+                self.refuse(name)
+        elif event == "call":
+            caller, code = frame.f_back, frame.f_code
+            implied = code.co_name.startswith("__") and code.co_name not in ("__init__", "__call__")
+            if caller is None or implied or not is_user_file(caller.f_code.co_filename):
+                return
+            if name := _of_code(code, frame.f_globals):
+                self.refuse(name)
+
+
+_MOST = 1000
+"""Calls of the same thing in turn at one place, after which no more are looked at there."""
+
+
+def _free_tool() -> int | None:
+    if sys.version_info >= (3, 12):
+        for tool in (4, 3):
+            with contextlib.suppress(ValueError):
+                sys.monitoring.use_tool_id(tool, "jitmagic")
+                return tool
+    return None

@@ -74,6 +74,7 @@ def play(
                     _run(tree, file, namespace, ran, painter, bound)
                 ran.shown += map(painter.draw, last())
                 _settle()
+                quiet.heed()
             except Exception as exc:
                 ran.error = exc
             ran.printed = printed()

@@ -30,7 +30,7 @@ from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import ledger
-from jitmagic.trial import budget
+from jitmagic.trial import budget, permission
 from jitmagic.trial.whose_run import STATE, plainly
 
 
@@ -50,6 +50,8 @@ class _Streams:
         self.users = 0
         self.stack = contextlib.ExitStack()
         self.stand_ins: dict[str, _Stream] = {}
+        self.refused: dict[int, Refused] = {}
+        """What each of these threads was refused first."""
 
     def held(self) -> bool:
         """What this thread does comes from a run of ours: it makes one, or was started by one (callbacks too)."""
@@ -63,15 +65,17 @@ class _Streams:
         called = isinstance(threading.current_thread(), threading._DummyThread)
         return called and not bystanders.at_work(_streams.holders)
 
-    def enter(self, *, hold: bool) -> None:
+    def enter(self, *, hold: bool, timed: bool = False) -> None:
         """Put the stand-ins in place, and begin to hold back what this thread does."""
         with self.lock:
             self.users += 1
             if hold:
                 ident = threading.get_ident()
+                if ident not in self.holders:
+                    self.refused.pop(ident, None)
                 self.holders[ident] = self.holders.get(ident, 0) + 1
                 if len(self.holders) == 1 and self.holders[ident] == 1:
-                    self._begin_hold()
+                    self._begin_hold(timed)
             for name in _STREAMS:
                 stream = getattr(sys, name)
                 if stream is not None and not isinstance(stream, _Stream):
@@ -99,6 +103,7 @@ class _Streams:
         with self.lock:
             self.users = 0
             self.holders.clear()
+            self.refused.clear()
             self.started.clear()
             self.listeners.clear()
             self.stack.close()
@@ -111,9 +116,12 @@ class _Streams:
                 setattr(sys, name, stream.stream)
         self.stand_ins.clear()
 
-    def _begin_hold(self) -> None:
+    def _begin_hold(self, timed: bool) -> None:
         """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
         _listen()
+        watch = permission.Watch(_refuse_call, timed=timed)
+        watch.start()
+        self.stack.callback(watch.stop)
         self._hold_warnings()
         self._hold(logging.Logger, "callHandlers")
         self._hold(sys, "breakpointhook")
@@ -298,8 +306,26 @@ def _listen() -> None:
 
 
 def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
-    if _is_asked_by_user(frame):
-        raise Refused(f"it {what}, which can't be undone")
+    if not permission.is_allowed() and _is_asked_by_user(frame):
+        _refuse(f"it {what}, which can't be undone")
+
+
+def _refuse_call(name: str) -> None:
+    if _streams.held():
+        _refuse(f"it calls `{name}`, which may leave something behind")
+
+
+def _refuse(what: str) -> None:
+    refused = Refused(f"{what} (`--rerun` allows it)")
+    _streams.refused.setdefault(threading.get_ident(), refused)
+    raise refused
+
+
+def heed() -> None:
+    """Raise what a run of ours was refused, where a handler of the user's has caught it."""
+    refused = _streams.refused.get(threading.get_ident())
+    if refused is not None:
+        raise refused
 
 
 def _is_asked_by_user(frame: types.FrameType | None) -> bool:
@@ -307,6 +333,8 @@ def _is_asked_by_user(frame: types.FrameType | None) -> bool:
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] in ("jax", "jaxlib", "jitmagic", "importlib"):
+            return False
+        if permission.is_allowed(f"{name}.{frame.f_code.co_qualname}"):
             return False
         if is_user_file(frame.f_code.co_filename):
             return True
@@ -407,10 +435,10 @@ def overheard() -> Iterator[Callable[[], str]]:
 @contextlib.contextmanager
 def held_back(*, apart: bool = True) -> Iterator[None]:
     """Hold back what user code prints, displays, logs or warns about, callbacks on their way included; `apart`: what
-    jax traces it does not remember for the user's own calls."""
+    jax traces it does not remember for the user's own calls, and each call is looked at: without, runs are timed."""
     _callbacks_done()
     with deferred():
-        _streams.enter(hold=True)
+        _streams.enter(hold=True, timed=not apart)
     try:
         with contextlib.ExitStack() as stack:
             for context in (_Context, *(patches.around_runs if apart else ())):
@@ -487,8 +515,8 @@ def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
     Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
     """
     before = snapshot.take(reach)
-    if before.drained:
-        raise Refused(drains(before))
+    if what := drains(before):
+        raise Refused(what)
     try:
         before.stand_in()
         yield before
@@ -509,8 +537,10 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
 
 def drains(before: snapshot.Snapshot) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
-    names = ", ".join(f"`{path}`" for path in before.drained[:3])
-    return f"it changes {names}, which can't be put back" if names else ""
+    paths = [f"`{path}`" for path, name in before.drained.items() if not permission.is_allowed(name)]
+    return (
+        f"it changes {', '.join(paths[:3])}, which can't be put back (`--rerun` allows it)" if paths else ""
+    )
 
 
 def rehearse(
@@ -526,6 +556,7 @@ def rehearse(
 
     with undone(reach) as before, held_back(), plainly():
         out = jax.block_until_ready(fn(*args, **kwargs))
+        heed()
         if look is not None:
             look(before, out)
         # a result may be an argument that was written in place, which is about to be put back

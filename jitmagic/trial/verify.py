@@ -112,6 +112,12 @@ class Verifier:
             self._plain = self.reruns.plain(self.reruns.original)
         return self._plain
 
+    def obstacle(self) -> str:
+        """Why nothing can be run again, which the plain run may be the first to show. Raises OutOfTime."""
+        if not self.reruns.obstacle():
+            self.plain()
+        return self.reruns.obstacle()
+
     def verify(self, attempt: Attempt, finding: Finding, claim: Claim = SAME) -> Verdict:
         """The proof of a corrected cell. Raises OutOfTime."""
         tested = self.reruns.tested
@@ -119,7 +125,7 @@ class Verifier:
             return Verdict(False, "it changes nothing", tested)
         if attempt.text in self.reruns.earlier and attempt.text != self.reruns.original.text:
             return Verdict(False, "it leads back to an earlier text of the cell", tested)
-        if obstacle := self.reruns.obstacle():
+        if obstacle := self.obstacle():
             return Verdict(False, f"the cell was not run again: {obstacle}")
         if tested == "calls" and attempt.later != self.reruns.original.later and not attempt.passed:
             return Verdict(False, "the later cells cannot be run again")

@@ -199,7 +199,7 @@ def test_large_arrays_that_the_function_writes_into_are_copied(cell):
 
 def test_one_too_large_to_copy_is_told_beforehand(cell):
     ns = cell("big = np.zeros(1 << 27, np.uint8)\ndef f(x):\n    big[...] = x")
-    assert take(reach(ns["f"])).drained == ["big"]
+    assert list(take(reach(ns["f"])).drained) == ["big"]
 
 
 def test_frozen_and_hostile_objects(cell):
