@@ -8,7 +8,7 @@ BENCHMARKS = $(wildcard benchmarks/[!_]*.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo demos lab test lint format bench clean
+.PHONY: help demo demos lab test colab lint format bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,11 @@ lab: $(VENV)/.with-lab,frameworks ## open the demos in JupyterLab
 test: $(VENV)/.with-dev $(VENV)/.with-spark ## the whole test suite, in a real browser too
 	@tools/get_browser.sh $(BIN)/python
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Left out: pages of browsers and of JupyterLab, which Colab has not, and frameworks, which ask for newer packages.
+colab: export PIP_CONSTRAINT = tools/colab.txt
+colab: $(VENV)/.with-test ## the test suite on the packages of Google Colab (tools/colab.txt); PYTHON: 3.13
+	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/frameworks --ignore=tests/demos $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## ruff and mypy
 	@$(BIN)/ruff check

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dis
 import os
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 
@@ -16,6 +15,9 @@ from jitmagic.tracing.locate import locate
 
 FRAMES = 16
 """Frames that are shown; of more, the first and the last."""
+
+name_of_cell: list[Callable[[str], str]] = []
+"""How the notebook names the cell of this file, `Cell In[3]`; empty for other files."""
 
 OF_JAX = "JAX has removed its internal frames"
 """In the note that jax adds to what it shortened itself."""
@@ -93,7 +95,8 @@ def _frames(exc: BaseException) -> list[str]:
     """The frames of the user's own code, each with its line."""
     frames = [f for f in traceback.extract_tb(exc.__traceback__) if is_user_file(f.filename)]
     told = [
-        f"  {_place(f.filename)}line {f.lineno}, in {f.name}" + (f"\n    {f.line}" if f.line else "")
+        f"  {_place(f.filename)}line {f.lineno}, in {_function(f.name)}"
+        + (f"\n    {f.line}" if f.line else "")
         for f in frames
     ]
     if len(told) <= FRAMES:
@@ -102,13 +105,16 @@ def _frames(exc: BaseException) -> list[str]:
     return [*told[:half], f"  … {len(told) - 2 * half} more", *told[-half:]]
 
 
+def _function(name: str) -> str:
+    """The name of a frame's function; IPython before 8.6 calls a cell `<cell line: 1>`."""
+    return "<module>" if name.startswith("<cell line") else name
+
+
 def _place(filename: str) -> str:
     """`Cell In[3], ` or the name of a file; nothing for code that has no name of its own."""
-    module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None else None
-    known = shell.compile.format_code_name(filename) if shell is not None else None
-    if known is not None:
-        return f"{' '.join(known)}, "
+    known = name_of_cell[-1](filename) if name_of_cell else ""
+    if known:
+        return f"{known}, "
     return "" if filename.startswith("<") else f"{os.path.basename(filename)}, "
 
 

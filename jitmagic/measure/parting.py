@@ -18,7 +18,7 @@ from jitmagic import work
 from jitmagic.measure.compare import compare
 from jitmagic.measure.program import constants_of, inner_line
 from jitmagic.measure.reference import CannotEvaluate, Evaluator, largest_reduction
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import jaxpr_of, run_equation
 
 MOST_BYTES = 1 << 28
 """Of the values kept; nothing is looked for beyond it."""
@@ -86,8 +86,7 @@ def _compiled(closed: object, index: int, args: Sequence[object]) -> list[Any]:
         values.update(zip(body.invars, given, strict=True))
         for eqn in body.eqns[: index + 1]:
             inputs = [v.val if isinstance(v, Literal) else values[v] for v in eqn.invars]
-            out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params(eqn.params))
-            values.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+            values.update(zip(eqn.outvars, run_equation(eqn, inputs), strict=True))
         return [values[v] for v in body.eqns[index].outvars]
 
     return list(jax.jit(prefix)(*args))

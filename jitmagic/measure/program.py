@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 
 from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.source.tree import line_of
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import eqn_frames, jaxpr_of
 
 CALLS = frozenset(
     "jit pjit closed_call core_call core_closed_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr "
@@ -132,17 +132,12 @@ def argument_names(body: Any) -> dict[Any, str]:
 
 def inner_line(eqn: Any, file: str) -> int | None:
     """Innermost line of `file` that the equation comes from; None where none is known."""
-    traceback: Any = getattr(eqn.source_info, "traceback", None)
-    try:
-        codes, offsets = traceback.raw_frames()
-        for code, offset in zip(codes, offsets, strict=True):
-            if code.co_filename == file:
-                return line_of(code, offset)  # the traceback's own way decodes the whole function each time
-        return None
-    except Exception:
-        # raw_frames belongs to jaxlib; the summary is public, but has the innermost user frame only.
-        match = re.match(r"(.*):(\d+)(:\d+)? ", source_info_util.summarize(eqn.source_info))
-        return int(match[2]) if match and match[1] == file else None
+    frames = eqn_frames(eqn)
+    if frames:  # the traceback's own way decodes the whole function each time
+        return next((line_of(code, offset) for code, offset in frames if code.co_filename == file), None)
+    # raw_frames belongs to jaxlib; the summary is public, but has the innermost user frame only.
+    match = re.match(r"(.*):(\d+)(:\d+)? ", source_info_util.summarize(eqn.source_info))
+    return int(match[2]) if match and match[1] == file else None
 
 
 def _program(jaxpr: object, inputs: Sequence[bool], at: _At, out: list[Operation]) -> list[bool]:

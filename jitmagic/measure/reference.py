@@ -19,7 +19,7 @@ from jax.extend.core import Literal, jaxpr_as_fun
 from jitmagic import work
 from jitmagic.measure.flops import EXACT, FREE, terms
 from jitmagic.measure.program import called_program, constants_of, last_uses, scan_split, walk
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import jaxpr_of, run_equation
 
 REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option of the compiler that turns off the library fusion with which XLA:CPU of jaxlib 0.10 to 0.12 compiles
@@ -163,10 +163,8 @@ class Evaluator:
             raise CannotEvaluate(f"{eqn.primitive.name} changes something outside the program")
         if self.deadline is not None and self.clock() > self.deadline:
             raise CannotEvaluate("the evaluation operation by operation took too long")
-        params = eqn.primitive.get_bind_params(eqn.params)
         with getattr(eqn.ctx, "manager", None) or nullcontext():
-            result = eqn.primitive.bind(*args, **params)
-        results = list(result) if eqn.primitive.multiple_results else [result]
+            results = run_equation(eqn, args)
         rounds = eqn.primitive.name not in FREE and eqn.primitive.name not in EXACT
         return [self.moved(r) for r in results] if self.noisy and rounds else results
 

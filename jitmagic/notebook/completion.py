@@ -6,9 +6,8 @@ import ast
 import re
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
-
-from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from jitmagic.checking.watched import Watched
 from jitmagic.source import cell as cells
@@ -18,31 +17,56 @@ _OF_ARGUMENT = ("-s", "--static", "--donate", "--vmap", "--grad")
 _OF_PATH = ("-d", "--dyn")
 
 
-def matcher(magics: object) -> object:
-    """A matcher for IPython's completer that knows the magic lines."""
+def offer(magics: Any) -> Callable[[], None]:
+    """Have IPython's completer of this shell ask for the magic lines too; what is returned ends it."""
+    completer = magics.shell.Completer
+    try:
+        from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
+    except ImportError:
+        return _offer_for_line(magics)
 
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
     def complete(context: CompletionContext) -> dict[str, Any]:
-        found = candidates(magics, context)
+        body = "\n".join(context.full_text.split("\n")[context.cursor_line + 1 :])
+        found = candidates(magics, context.text_until_cursor, body)
         return {
             "completions": [SimpleCompletion(text=text, type=what) for text, what in found.items()],
             "suppress": bool(found),
-            "matched_fragment": _fragment(context),
+            "matched_fragment": _fragment(context.text_until_cursor),
         }
 
-    complete.jitmagic = True  # type: ignore[attr-defined]
-    return complete
+    completer.custom_matchers.append(complete)
+    return lambda: completer.custom_matchers.remove(complete)
 
 
-def _fragment(context: CompletionContext) -> str:
+def _offer_for_line(magics: Any) -> Callable[[], None]:
+    """The same before IPython 8.6, which tells the line alone: names that only the cell has are left out, and what a
+    completion is."""
+
+    def complete(shell: object, event: Any) -> list[str]:
+        line = event.text_until_cursor
+        kept = max(len(_fragment(line)) - len(event.symbol), 0)  # IPython replaces a part of our word
+        return [found[kept:] for found in candidates(magics, line, "")]
+
+    commands = [percent + name for name in cells.MAGICS for percent in ("%", "%%")]
+    for command in commands:
+        magics.shell.set_hook("complete_command", complete, str_key=command)
+    known = magics.shell.strdispatchers["complete_command"].strs
+
+    def end() -> None:
+        for command in commands:
+            known.pop(command)
+
+    return end
+
+
+def _fragment(line: str) -> str:
     """The text that a completion replaces: the last word, or what follows its last comma."""
-    word = context.text_until_cursor.rpartition(" ")[2]
-    return word.rpartition(",")[2]
+    return line.rpartition(" ")[2].rpartition(",")[2]
 
 
-def candidates(magics: Any, context: CompletionContext) -> dict[str, str]:
-    """What may stand at the cursor, each with what it is in a word."""
-    line = context.text_until_cursor
+def candidates(magics: Any, line: str, body: str) -> dict[str, str]:
+    """What may stand at the end of this line, each with what it is in a word; `body` is the cell below it."""
     stripped = line.lstrip()
     name = next((m for m in reversed(cells.MAGICS) if stripped.lstrip("%").startswith(m)), None)
     if name is None or not stripped.startswith("%") or " " not in stripped:
@@ -50,8 +74,7 @@ def candidates(magics: Any, context: CompletionContext) -> dict[str, str]:
     words = stripped.split()
     at_new = line.endswith(" ")
     before = words[-1] if at_new else words[-2] if len(words) > 1 else ""
-    start = "" if at_new else _fragment(context)
-    body = "\n".join(context.full_text.split("\n")[context.cursor_line + 1 :])
+    start = "" if at_new else _fragment(line)
     ns = magics.shell.user_ns
     if before in _OF_PATH:
         options = {path: _described(path, ns) for path in _paths(start, body, ns)}
@@ -101,9 +124,15 @@ def _paths(start: str, body: str, ns: dict[str, object]) -> list[str]:
         return [f"{head}.{k}" for k in _attributes(_value(head, ns)) if not k.startswith("_")]
     if last >= 0:
         return [f"{head}[{k!r}]" for k in _keys(_value(head, ns))]
-    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} if tree.body else _data(ns)
     own = ["self"] if _of_self(tree) else []
     return ["auto", *own, *sorted(n for n in loaded if n in ns and not callable(ns[n]))]
+
+
+def _data(ns: dict[str, object]) -> set[str]:
+    """Names of the notebook that may hold state: for a cell that has no text yet."""
+    kept = (n for n, v in ns.items() if type(v) is not types.ModuleType and n not in ("In", "Out"))
+    return {n for n in kept if not n.startswith("_")}
 
 
 def _of_self(tree: ast.Module) -> set[str]:

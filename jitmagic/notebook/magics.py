@@ -7,7 +7,7 @@ import contextlib
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -113,6 +113,7 @@ class JitMagics(Magics):
 
     session: NotebookSession
     shell: Any
+    end_completion: Callable[[], None] = staticmethod(lambda: None)
 
     @no_var_expand
     @_with_arguments
@@ -342,7 +343,7 @@ def load(shell: Any) -> None:
     magics.session = NotebookSession(shell, magics.request_of)
     magics.session.open()
     if getattr(shell, "Completer", None) is not None:
-        shell.Completer.custom_matchers.append(completion.matcher(magics))
+        magics.end_completion = completion.offer(magics)
 
 
 def unload(shell: Any) -> None:
@@ -357,8 +358,7 @@ def unload(shell: Any) -> None:
     magics.session.close()
     shell.configurables[:] = [c for c in shell.configurables if c is not magics]
     shell.config.pop("JitMagics", None)
-    if getattr(shell, "Completer", None) is not None:
-        matchers = shell.Completer.custom_matchers
-        matchers[:] = [m for m in matchers if getattr(m, "jitmagic", None) is None]
+    with contextlib.suppress(ValueError, KeyError):  # the user has cleared them
+        magics.end_completion()
     with contextlib.suppress(AttributeError):
         magics.parent = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,18 @@ class Notebook:
     def cell_number(self) -> int | None:
         """Number of the running cell, as in `Out[7]`; the shell's own count may be one ahead by now."""
         return getattr(self.shell.displayhook, "prompt_count", None)
+
+    def cell_name(self, filename: str) -> str:
+        """`Cell In[3]` where a cell was compiled under this name; empty for other files."""
+        compiler = self.shell.compile
+        if hasattr(compiler, "format_code_name"):
+            return " ".join(compiler.format_code_name(filename) or ())
+        # before IPython 8 the name has the number in it, or in a kernel is made of the text alone
+        if numbered := re.match(r"<ipython-input-(\d+)-", filename):
+            return f"Cell In[{numbered[1]}]"
+        texts = enumerate(self.shell.history_manager.input_hist_raw)
+        number = max((n for n, text in texts if compiler.get_code_name(text, text, n) == filename), default=0)
+        return f"Cell In[{number}]" if number else ""
 
     def is_live(self) -> bool:
         """Displays can be updated in place."""

@@ -211,7 +211,7 @@ class NotebookSession(Notebook):
         _aside("the magic", self._begin, request)
 
     def _begin(self, request: Request) -> None:
-        from jitmagic.checking import watching
+        from jitmagic.checking import tracebacks, watching
 
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
@@ -227,6 +227,7 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell starts from", self._take_beginning, running.run, after)
         self.last_error = None  # what failed before is no news of this cell
         self.compilations.listen_anew()
+        tracebacks.name_of_cell[:] = [self.cell_name]
         running.watching = watching.Watching(running.run, names, after, self._prepare)
         running.watching.begin()
 

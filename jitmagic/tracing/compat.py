@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 import jax.core
-import jax.extend.core as jex_core
+import jax.extend.core
 from jax.extend.core import JaxprEqn
 
 from jitmagic import patches
@@ -25,7 +25,28 @@ JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
 Tracer: type = jax.core.Tracer
 Trace: type = jax.core.Trace
-set_current_trace = jex_core.set_current_trace
+_traces: Any = (
+    jax.extend.core
+    if hasattr(jax.extend.core, "set_current_trace")
+    else importlib.import_module("jax._src.core")  # private until jax 0.10
+)
+set_current_trace = _traces.set_current_trace
+
+
+class TypedTracer(Tracer):  # type: ignore[misc, valid-type]
+    """A tracer that is made with its type, as all are from jax 0.10 on."""
+
+    __slots__ = () if "aval" in Tracer.__slots__ else ("_aval",)  # type: ignore[attr-defined]
+
+    if "aval" not in Tracer.__slots__:  # type: ignore[attr-defined]
+
+        def __init__(self, trace: Any, aval: Any) -> None:
+            super().__init__(trace)
+            self._aval = aval
+
+        @property
+        def aval(self) -> Any:
+            return self._aval
 
 
 def is_tracer(value: object) -> bool:
@@ -155,7 +176,7 @@ def origin_of(tracer: Any) -> str:
 
 def current_trace() -> object:
     """The trace that primitives are bound under at the moment."""
-    with jex_core.take_current_trace() as trace:
+    with _traces.take_current_trace() as trace:
         return trace
 
 
@@ -236,14 +257,17 @@ def checking_leaks() -> Iterator[None]:
         yield
 
 
-def raw_frames(traceback: Any) -> list[tuple[object, int]]:
-    """(code object, instruction offset) of every frame of a jaxlib traceback, innermost first."""
+def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
+    """(code object, instruction offset) of every frame of a jaxlib traceback within its trace, innermost first."""
     # Private: the traceback is a jaxlib object; `summarize` of jax.extend gives text without an end column.
     try:
         codes, offsets = traceback.raw_frames()
-        return list(zip(codes, offsets, strict=True))
+        frames = list(zip(codes, offsets, strict=True))
     except Exception:
         return []
+    # until jax 0.10 what stands around the trace is in there too
+    around = (i for i, (code, _) in enumerate(frames) if code.co_name == "trace_to_jaxpr_dynamic")
+    return frames[: next(around, None)]
 
 
 def eqn_frames(eqn: object) -> list[tuple[Any, int]]:
@@ -279,6 +303,15 @@ def traced_file(closed: object) -> str:
 def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
     """Interpret a (closed) jaxpr under the current trace."""
     return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))
+
+
+def run_equation(eqn: Any, args: Iterable[object]) -> list[Any]:
+    """Results of one equation's operation on these values, under the current trace."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    # until jax 0.10 inner programs stood in front of the values
+    inner, params = params if isinstance(params, tuple) else ((), params)
+    result = eqn.primitive.bind(*inner, *args, **params)
+    return list(result) if eqn.primitive.multiple_results else [result]
 
 
 def program_of(closed: object) -> Callable[..., list[Any]]:
@@ -319,10 +352,10 @@ def trace_call(frame: Any) -> tuple[object, object, object, dict[str, object]] |
     Private: the event of a trace tells the name alone, so the frame of jax's that made it is read. Options
     have `static_argnums` and `static_argnames`.
     """
-    for _ in range(8):
+    for _ in range(12):
         if frame is None:
             return None
-        if frame.f_code.co_name == "_trace_for_jit":
+        if frame.f_code.co_name in ("_trace_for_jit", "_infer_params_internal"):  # the latter until jax 0.10
             held = frame.f_locals
             if all(name in held for name in ("fun", "ji", "args", "kwargs")):
                 return held["fun"], held["ji"], held["args"], held["kwargs"]
@@ -354,30 +387,48 @@ def answering_jitted(answer: Answer) -> Iterator[None]:
 @contextlib.contextmanager
 def _answering(answer: Answer) -> Iterator[None]:
     pjit: Any = importlib.import_module("jax._src.pjit")
-    infer, run = pjit._infer_params, pjit._run_python_pjit
     made: dict[tuple[int, int], Any] = {}
 
-    def infer_params(fun: Any, info: Any, args: Any, kwargs: Any) -> object:
-        if sys._getframe(1).f_code.co_name != "cache_miss":  # `lower` and `trace` ask too
-            return infer(fun, info, args, kwargs)
+    def offered(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
         if not _may_be_answered(fun, info):
-            return infer(fun, info, args, kwargs)
+            return NotImplemented
         key = (id(fun), id(info))
         if key not in made:
             made[key] = pjit._cpp_pjit(fun, info)  # which keeps both alive
         out = answer(made[key], fun, args, kwargs)
-        return infer(fun, info, args, kwargs) if out is NotImplemented else (_Answered(out), [])
+        return out if out is NotImplemented else _Answered(out)
 
-    def run_python_pjit(found: object, flat: object, fun: object, args: object, kwargs: object) -> object:
-        if not isinstance(found, _Answered):
-            return run(found, flat, fun, args, kwargs)
-        return found.out, [], None, [], found, None, None, []
-
-    pjit._infer_params, pjit._run_python_pjit = infer_params, run_python_pjit
+    if hasattr(pjit, "_python_pjit_helper"):  # one function for both, until jax 0.10
+        patched = _helper_that_answers(pjit._python_pjit_helper, offered)
+    else:
+        patched = _halves_that_answer(pjit._infer_params, pjit._run_python_pjit, offered)
+    before = {name: getattr(pjit, name) for name in patched}
+    vars(pjit).update(patched)
     try:
         yield
     finally:
-        pjit._infer_params, pjit._run_python_pjit = infer, run
+        vars(pjit).update(before)
+
+
+def _helper_that_answers(helper: Any, offered: Any) -> dict[str, Any]:
+    def python_pjit_helper(fun: Any, info: Any, *args: Any, **kwargs: Any) -> object:
+        found = offered(fun, info, args, kwargs)
+        return helper(fun, info, *args, **kwargs) if found is NotImplemented else found.results()
+
+    return {"_python_pjit_helper": python_pjit_helper}
+
+
+def _halves_that_answer(infer: Any, run: Any, offered: Any) -> dict[str, Any]:
+    def infer_params(fun: Any, info: Any, args: Any, kwargs: Any) -> object:
+        if sys._getframe(1).f_code.co_name != "cache_miss":  # `lower` and `trace` ask too
+            return infer(fun, info, args, kwargs)
+        found = offered(fun, info, args, kwargs)
+        return infer(fun, info, args, kwargs) if found is NotImplemented else (found, [])
+
+    def run_python_pjit(found: object, flat: object, fun: object, args: object, kwargs: object) -> object:
+        return found.results() if isinstance(found, _Answered) else run(found, flat, fun, args, kwargs)
+
+    return {"_infer_params": infer_params, "_run_python_pjit": run_python_pjit}
 
 
 def _may_be_answered(fun: Any, info: Any) -> bool:
@@ -391,6 +442,10 @@ class _Answered:
 
     def __init__(self, out: object) -> None:
         self.out = out
+
+    def results(self) -> tuple[Any, ...]:
+        """What jax's own functions return for a call that is done."""
+        return self.out, [], jax.tree.structure(()), [], self, None, None, []
 
 
 @functools.cache

@@ -113,7 +113,9 @@ class Ledger:
     def _hear(self, event: str, name: str, seconds: float) -> None:
         name = name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
         try:
-            if event == TRACE:
+            if (
+                event == TRACE and compat.trace_state_clean()
+            ):  # not of an inner function, which older jax tells
                 self.traced(name, seconds, inspect.currentframe())
             elif event == LOWER:
                 self.lowered(name, seconds)

@@ -49,7 +49,7 @@ def _refusal(op: Op, tracer: Any) -> Exception:
     )
 
 
-class ShadowTracer(compat.Tracer):  # type: ignore[misc, valid-type]
+class ShadowTracer(compat.TypedTracer):
     """A concrete value `val` with the leaves it depends on."""
 
     __slots__ = ["val", "leaves", "home"]
@@ -193,7 +193,7 @@ def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameTyp
     name = asker.f_code.co_name if asker is not None else ""
     if name in _CONVERSIONS:
         return np.asarray(value)  # the conversion asks again, and is recorded then
-    if name == "expand_bool_indices":
+    if name.endswith("expand_bool_indices"):
         recorder.add("boolean-mask", leaves, None, asker)
         return np.asarray(value)
     if name == "_is_slice_element_none_or_constant_or_symbolic":

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from IPython.core import completer
 from IPython.core.completer import provisionalcompleter
 
 from jitmagic.notebook import completion
+
+WHOLE_CELL = hasattr(completer, "CompletionContext")
+of_cell = pytest.mark.skipif(not WHOLE_CELL, reason="this IPython tells the line alone, and not the cell")
 
 BODY = """
 class Model:
@@ -19,7 +23,8 @@ def f(beta, gamma=1):
 
 
 @pytest.fixture
-def offered(notebook):
+def offered(notebook, monkeypatch):
+    monkeypatch.setattr(notebook.shell.Completer, "use_jedi", False)
     notebook.ok("class L: pass\nl = L(); l.w = jnp.ones(2); l.inner = L(); l.inner.v = 1.0; l._hidden = 1")
     notebook.ok("p = {'a': jnp.ones(2), 'b': [L(), {'c': 1}]}; p['b'][0].deep = 2\ndef known(x): return x")
 
@@ -36,14 +41,14 @@ def offered(notebook):
     [
         ("%%jit --sta", {"%%jit --static", "%%jit --static-argnums"}),
         ("%%jit -q --don", {"%%jit -q --donate", "%%jit -q --donate-argnums"}),
-        ("%%jit --static be", {"%%jit --static beta"}),
-        ("%%jit --static beta,ga", {"%%jit --static beta,gamma"}),
-        ("%%jit -f Mo", {"%%jit -f Model.step", "%%jit -f Model.twice"}),
+        pytest.param("%%jit --static be", {"%%jit --static beta"}, marks=of_cell),
+        pytest.param("%%jit --static beta,ga", {"%%jit --static beta,gamma"}, marks=of_cell),
+        pytest.param("%%jit -f Mo", {"%%jit -f Model.step", "%%jit -f Model.twice"}, marks=of_cell),
         ("%%jit -f kno", {"%%jit -f known"}),
         ("%%jit --dyn au", {"%%jit --dyn auto"}),
         ("%%jit --dyn l.", {"%%jit --dyn l.w", "%%jit --dyn l.inner"}),
         ("%%jit -d p,l.inner.", {"%%jit -d p,l.inner.v"}),
-        ("%%jit --dyn self.", {"%%jit --dyn self.w", "%%jit --dyn self.rng"}),
+        pytest.param("%%jit --dyn self.", {"%%jit --dyn self.w", "%%jit --dyn self.rng"}, marks=of_cell),
         ("%%jit --dyn p[", {"%%jit --dyn p['a']", "%%jit --dyn p['b']"}),
         ("%%jit --dyn p['b'][0].", {"%%jit --dyn p['b'][0].deep"}),
         ("%%jit --device cp", {"%%jit --device cpu", "%%jit --device cpu:0"}),
@@ -52,6 +57,15 @@ def offered(notebook):
 )
 def test_offers(offered, line, expected):
     assert offered(line) == expected
+
+
+def test_before_there_is_a_cell_the_names_of_the_notebook_are_offered(offered):
+    assert offered("%%jit --dyn ", "") == {"%%jit --dyn auto", "%%jit --dyn l", "%%jit --dyn p"}
+
+
+def test_unloaded_nothing_is_offered(notebook, offered):
+    notebook.ok("%unload_ext jitmagic")
+    assert "%%jit --static" not in offered("%%jit --sta")
 
 
 def test_on_and_off(offered):
@@ -71,6 +85,7 @@ def test_no_code_of_the_user_runs(notebook, offered):
     assert offered("%%jit --dyn loud.") == {"%%jit --dyn loud.x"}
 
 
+@of_cell
 def test_each_says_what_it_is(notebook, offered):
     def types(line, body=BODY):
         with provisionalcompleter():

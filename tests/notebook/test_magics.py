@@ -306,21 +306,6 @@ class TestJitcheck:
         assert not notebook.outputs
 
 
-def test_completion_of_flags_arguments_and_paths(notebook):
-    notebook.ok("class L: pass\nl = L(); l.w = jnp.ones(2)")
-
-    def offered(line, body="\ndef f(alpha, beta):\n    return alpha * l.w"):
-        text = line + body
-        with_types = notebook.shell.Completer.completions(text, len(line))
-        return {c.text for c in with_types}
-
-    assert "--static" in offered("%%jit --sta")
-    assert {"alpha", "beta"} <= offered("%%jit --static ")
-    assert "l.w" in offered("%%jit --dyn l.")
-    assert "f" in offered("%%jit -f ")
-    assert "JM101" in offered("%jitcheck --explain JM10", "")
-
-
 FACTORY = """
 def make(rate):
     def step(x):
