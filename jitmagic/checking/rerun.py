@@ -117,7 +117,7 @@ class CellReruns:
 
     @contextlib.contextmanager
     def _unjitted(self, attempt: Attempt, *, in_python: bool = False) -> Iterator[None]:
-        compiles = any(uses_jit(parsed(masked(s))) for s in (attempt.cell, *attempt.later))
+        compiles = _compiles(attempt)
         off = loops_in_python() if in_python else jax.disable_jit() if compiles else contextlib.nullcontext()
         with plainly(), off:
             yield
@@ -128,12 +128,22 @@ class CellReruns:
         with contextlib.suppress(SyntaxError):
             self._plain(attempt, self._unjitted(attempt), more=names)
 
-    def under_magic(self, attempt: Attempt) -> Examined:
-        """As the user would run it, with what is found. Raises OutOfTime, ValueError for a magic line that is none."""
+    def left_plain(self, function: str) -> frozenset[str]:
+        """Functions that run without jit where a correction for this one is tried: under `%%jitcheck` those that can't
+        be compiled as they are, or would be wrong."""
+        checkers = {} if self.run.request.settings.compile else self.run.checkers
+        others = {t: c.seen for t, c in checkers.items() if c.name != function}
+        return frozenset(
+            t for t, s in others.items() if s.is_wrong or any(c.outcome == "failed" for c in s.calls)
+        )
+
+    def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
+        """As the user would run it, with what is found; under `%%jitcheck`, what is for jit is compiled too, but for
+        what is to stay `plain`. Raises OutOfTime, ValueError for a magic line that is none."""
         request, tree = self._request(attempt), parsed(masked(attempt.cell))
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)
         run = Run(request, source, taken(request, tree), later=list(attempt.later))
-        watching = Watching(run, self.names, tree)
+        watching = Watching(run, self.names, tree, plain=plain)
         with self.in_time(), recording(run.checkers.values()), stages.counted() as counted:
             ran = self._play(attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run))
             checkers = list(run.checkers.values())
@@ -161,8 +171,14 @@ class CellReruns:
                 request = self.request_of(attempt.magic)
             except Exception as exc:  # IPython's UsageError, which this room does not know
                 raise ValueError(f"{attempt.magic}: {exc}") from exc
-        settings = replace(request.settings, time=False, measure=False, rehearse=False)
+        compiled = request.settings.compile or not _compiles(attempt)
+        settings = replace(request.settings, time=False, measure=False, rehearse=False, compile=compiled)
         return replace(request, settings=settings)
+
+
+def _compiles(attempt: Attempt) -> bool:
+    """The cell, or one after it, compiles something by itself."""
+    return any(uses_jit(parsed(masked(s))) for s in (attempt.cell, *attempt.later))
 
 
 def _settled(run: Run) -> tuple[()]:

@@ -30,6 +30,8 @@ class Watching:
     prepare: Callable[[Checker], None] = lambda checker: None
     """What the surroundings add to each new checker."""
     made: Callable[..., Checker] = Checker
+    plain: Collection[str] = ()
+    """Functions that run without jit, whatever is asked for."""
     _compiling: set[str] | None = field(default=None, init=False)
 
     def begin(self) -> None:
@@ -100,7 +102,9 @@ class Watching:
             return replace(request.settings, diagnose=True)
         if self._compiling is None:
             self._compiling = cells.compile_inside(self.tree)
-        return replace(request.settings, diagnose=target not in self._compiling)
+        for_jit = target not in self._compiling
+        compiled = request.settings.compile and for_jit and target not in self.plain
+        return replace(request.settings, diagnose=for_jit, compile=compiled)
 
 
 def give_back(names: dict[str, object], tree: ast.Module) -> None:

@@ -110,7 +110,7 @@ def is_number(value: object) -> bool:
 
 def is_function(value: object) -> bool:
     """A function, also in a compiled or watched form, or one of a library's own kind."""
-    return callable(value) and hasattr(value, "__name__") and not is_a(value, type)
+    return callable(value) and hasattr(value, "__name__") and not is_a(value, type | types.MethodType)
 
 
 def is_leaf(value: object) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from jitmagic.state import adapters, iterators, values
 from jitmagic.state.values import is_a
-from jitmagic.units import short_dtype
+from jitmagic.units import counted, short_dtype
 
 MOST_NODES = 20_000
 MOST_BYTES = 64 << 20
@@ -273,7 +273,7 @@ class Differences:
 
     def _parts(self, a: Node, b: Node, path: str) -> None:
         if a.kind == "sequence" and len(a.parts) != len(b.parts):
-            self._gap(path, f"{len(a.parts)} items", f"{len(b.parts)} items", structure=True)
+            self._gap(path, counted(len(a.parts), "item"), counted(len(b.parts), "item"), structure=True)
         for step, node in a.parts.items():
             if step in b.parts:
                 self.nodes(node, b.parts[step], path + step)

@@ -7,6 +7,7 @@ the new text was not there before.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from jitmagic.report import Finding
+from jitmagic.source import cell as cells
+from jitmagic.source.edits import masked
+from jitmagic.source.tree import SCOPES, parsed
 from jitmagic.tracing.messages import is_of_jax
 from jitmagic.trial.claims import Claim
 from jitmagic.trial.picture import Differences, Gap, Node, numbers
@@ -68,8 +72,11 @@ class Reruns(Protocol):
     def plain(self, attempt: Attempt) -> Ran:
         """Without the magic and without jit. Raises OutOfTime."""
 
-    def under_magic(self, attempt: Attempt) -> Examined:
-        """As the user would run it. Raises OutOfTime."""
+    def left_plain(self, function: str) -> frozenset[str]:
+        """Functions that run without jit where a correction for this one is tried."""
+
+    def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
+        """As the user would run it, but that some functions stay plain. Raises OutOfTime."""
 
     def given(self) -> Iterator[Any]:
         """Objects from before that the calls are given."""
@@ -104,7 +111,7 @@ class Verifier:
     """Of the cell as it is, all of its functions."""
     _plain: Ran | None = None
     _before: Examined | None = None
-    _known: dict[Attempt, Examined] = field(default_factory=dict)
+    _known: dict[tuple[Attempt, frozenset[str]], Examined] = field(default_factory=dict)
 
     def plain(self) -> Ran:
         """The cell without jit."""
@@ -129,12 +136,12 @@ class Verifier:
             return Verdict(False, f"the cell was not run again: {obstacle}")
         if tested == "calls" and attempt.later != self.reruns.original.later and not attempt.passed:
             return Verdict(False, "the later cells cannot be run again")
-        plain = self.plain()
+        plain, left_plain = self.plain(), self.reruns.left_plain(finding.function)
         try:
-            found = self._known.get(attempt) or self.reruns.under_magic(attempt)
+            found = self._known.get((attempt, left_plain)) or self.reruns.under_magic(attempt, left_plain)
         except (SyntaxError, ValueError) as exc:
             return Verdict(False, f"the corrected cell cannot be run: {exc}", tested)
-        self._known[attempt] = found
+        self._known[attempt, left_plain] = found
         gaps = self._apart(plain, found.ran, attempt, claim)
         if gaps:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
@@ -187,24 +194,34 @@ class Verifier:
         if plain.failed != ran.failed or _cannot_run(plain) and ran.error is not None:
             wanted = plain.failed if not _cannot_run(plain) else ""
             return [Gap("the run", f"to end with {wanted or 'no error'}", ran.failed or "no error", True)]
-        gaps = self._state(plain, ran, claim)
+        gaps = self._state(plain, ran, attempt, claim)
         if claim.results in ("new", "other random"):
             gaps += _results(self.reruns.plain(attempt), ran, SAME)
         elif claim.results != "covers" or not covers(plain, ran):
             gaps += _results(plain, ran, claim)
         return gaps
 
-    def _state(self, plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
+    def _state(self, plain: Ran, ran: Ran, attempt: Attempt, claim: Claim) -> list[Gap]:
         """Where what is left behind differs."""
         found = _comparison(claim).names(plain.state, ran.state)
         if claim.results in ("new", "covers"):
             # results are bound in other forms; what the functions write themselves is not
-            own = {n for n in plain.state if "." not in n and "[" not in n}
-            found = [g for g in found if not (g.path in own and g.structure)]
+            bound = self._bound_otherwise(attempt)
+            found = [g for g in found if not (g.path in bound and g.structure)]
         if claim.results == "other random":
             found = [g for g in found if not g.path.startswith("<")]
         found = [g for g in found if not any(re.match(rf"{re.escape(n)}\b", g.path) for n in claim.rebinds)]
         return found
+
+    def _bound_otherwise(self, attempt: Attempt) -> set[str]:
+        """The names that statements of the cells bind which are not in the cells as they are."""
+        statements = [
+            [s for cell in (a.cell, *a.later) for s in cells.simple_statements(parsed(masked(cell)))]
+            for a in (self.reruns.original, attempt)
+        ]
+        known = set(map(ast.unparse, statements[0]))
+        new = (s for s in statements[1] if not isinstance(s, SCOPES) and ast.unparse(s) not in known)
+        return {name for s in new for name in cells.bound_names(s)}
 
     def _fewer(self, found: Examined, attempt: Attempt, claim: Claim) -> bool:
         if self._before is None:

@@ -1,0 +1,59 @@
+"""What calls would leave with jit and leave without: an error under both magics, with the place and both values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+CELLS = {
+    "a count": ("total = 0\ndef f(x):\n    global total\n    total = total + 1\n    return x * total\n", "`total` is 1 with jit, and 3 without"),
+    "a list": ("log = []\ndef f(x):\n    log.append(2)\n    return x * 2\n", "`log` is 1 item with jit, and 3 items without"),
+    "an entry": ("d = {'n': 0}\ndef f(x):\n    d['n'] += 2\n    return x\n", "`d['n']` is 2 with jit, and 6 without"),
+    "an attribute": ("class C:\n    k = 0\nc = C()\ndef f(x):\n    c.k = c.k + 1\n    return x\n", "`c.k` is 1 with jit, and 3 without"),
+    "a deque": ("import collections\nq = collections.deque(maxlen=2)\ndef f(x):\n    q.append(1)\n    return x\n", "`q` is 1 item with jit, and 2 items without"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
+@pytest.mark.parametrize("name", CELLS)
+def test_a_lost_write_is_wrong(notebook: Any, name: str, magic: str) -> None:
+    cell, words = CELLS[name]
+    notebook.ok(f"{magic} -f f\n{cell}for i in range(3): f(jnp.ones(2))")
+    report = notebook.report()
+    assert report.verdict == "wrong" and report.functions[0].timing.speedup is None
+    (error,) = (f for f in report.findings if f.severity == "error")
+    assert error.message.endswith(words)
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
+def test_what_is_written_once_is_not_wrong(notebook: Any, magic: str) -> None:
+    notebook.ok(
+        f"{magic}\nmemo = {{}}\ndef f(x):\n    if 'k' not in memo: memo['k'] = 3.0\n    return x * memo['k']\n"
+        "for i in range(3): f(jnp.ones(2))"
+    )
+    assert report_of(notebook) == "ok"
+
+
+def report_of(notebook: Any) -> str:
+    return str(notebook.report().functions[0].verdict)
+
+
+def test_a_function_that_cannot_be_compiled_does_not_hide_what_another_loses(notebook: Any) -> None:
+    notebook.ok(
+        "%%jitcheck -q\nn = 0\ndef f(x):\n    global n\n    n = n + 1\n    return x\n"
+        "def g(x):\n    return x if x > 0 else -x\nfor i in range(2): f(1.0); g(1.0)"
+    )
+    wrong, fails = notebook.report().functions
+    assert (wrong.verdict, fails.verdict) == ("wrong", "fails")
+    fixes = {f.function: f.fixes[0] for f in notebook.report().findings if f.severity == "error"}
+    assert fixes["f"].verified and fixes["f"].dyn == ("n",) and fixes["g"].verified
+
+
+def test_a_write_that_another_correction_forgets_is_no_correction(notebook: Any) -> None:
+    notebook.ok(
+        "%%jitcheck -q\nn, log = 0, []\ndef f(x):\n    global n\n    n = n + 1\n    log.append(1)\n    return x * n\n"
+        "for i in range(3):\n    y = f(jnp.ones(2))"
+    )
+    fixes = [x for f in notebook.report().findings for x in f.fixes if x.verified]
+    assert fixes and all("log" in f"{x.dyn} {x.cell}".replace("log.append(1)", "") for x in fixes)
