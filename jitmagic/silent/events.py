@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from jitmagic.evidence import Where
 from jitmagic.silent.code import names_in, whole_line
 from jitmagic.source import scope
-from jitmagic.source.modules import dotted
-from jitmagic.source.tree import Source, source_of, walk
+from jitmagic.source.modules import last_name
+from jitmagic.source.tree import Function, Source, source_of, walk
 from jitmagic.tracing.locate import users_above
 from jitmagic.tracing.stages import COMPILE, listen, told
 from jitmagic.trial.quiet import is_held
@@ -24,7 +24,6 @@ _MOST_EVENTS = 2000
 _JITS = frozenset("jit pjit pmap filter_jit filter_pmap".split())
 _TRANSFORMS = frozenset("partial grad value_and_grad vmap jacfwd jacrev hessian checkpoint remat jvp filter_grad "
                         "filter_value_and_grad filter_vmap".split())  # fmt: skip
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ def makers(file: str) -> Iterator[Maker]:
 
 
 def _is_jit(node: ast.AST) -> bool:
-    return dotted(node).rpartition(".")[2] in _JITS
+    return last_name(node) in _JITS
 
 
 def _jits(decorator: ast.expr) -> bool:
@@ -127,7 +126,7 @@ def _around(source: Source, node: ast.AST) -> ast.AST | None:
     for parent in source.ancestors(node):
         if isinstance(parent, ast.For | ast.While) and child in parent.body:
             return parent
-        if isinstance(parent, _SCOPES) and child not in getattr(parent, "decorator_list", ()):
+        if isinstance(parent, Function) and child not in getattr(parent, "decorator_list", ()):
             return parent
         child = parent
     return None
@@ -164,20 +163,22 @@ def _made_name(source: Source, made: ast.AST) -> str:
         return made.attr
     if isinstance(made, ast.Name):
         return _bound_name(source, made)
-    if isinstance(made, ast.Call) and made.args and dotted(made.func).rpartition(".")[2] in _TRANSFORMS:
+    if isinstance(made, ast.Call) and made.args and last_name(made.func) in _TRANSFORMS:
         return _made_name(source, made.args[0])
     return ""
 
 
 def _bound_name(source: Source, name: ast.Name) -> str:
     """What a name assigned from a lambda, a partial or a transformation is called in jax."""
+    made = (v for v in _assigned(source, name.id) if isinstance(v, ast.Lambda | ast.Call))
+    return next((_made_name(source, value) for value in made), name.id)
+
+
+def _assigned(source: Source, name: str) -> Iterator[ast.expr]:
+    """What assignments of the cell give to a name."""
     for node in walk(source.tree) if source.tree is not None else ():
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name.id for t in node.targets
-        ):
-            if isinstance(node.value, ast.Lambda | ast.Call):
-                return _made_name(source, node.value)
-    return name.id
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == name for t in node.targets):
+            yield node.value
 
 
 def culprits(maker: Maker, source: Source) -> list[str]:
@@ -215,13 +216,9 @@ def _captured(source: Source, node: ast.AST) -> list[str]:
                 and _around(source, other) is not None
             ):
                 return [*_free(other), node.id]
-            if (
-                isinstance(other, ast.Assign)
-                and isinstance(other.value, ast.Call)
-                and dotted(other.value.func).rpartition(".")[2] == "partial"
-                and any(isinstance(t, ast.Name) and t.id == node.id for t in other.targets)
-            ):
-                bound = [k.value for k in other.value.keywords] + other.value.args[1:]
+        for value in _assigned(source, node.id):
+            if isinstance(value, ast.Call) and last_name(value.func) == "partial":
+                bound = [k.value for k in value.keywords] + value.args[1:]
                 return [*dict.fromkeys(n for b in bound for n in names_in(b)), node.id]
         return [node.id]
     return _free(node) if isinstance(node, ast.Lambda | ast.FunctionDef) else names_in(node)
