@@ -22,7 +22,10 @@ from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
 from jitmagic.state import constants, frozen, names, snapshot
 from jitmagic.state.compiled import StatefulMethod
+from jitmagic.state.frozen import Frozen
+from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
+from jitmagic.state.state_program import StateProgram
 from jitmagic.tracing import compat, stages
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.trial import quiet
@@ -37,7 +40,7 @@ class Checker(Subject):
 
     # -- the user's calls
 
-    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call in a run of ours that is about other functions: as the user's, and nothing is noted of it."""
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
@@ -49,7 +52,7 @@ class Checker(Subject):
         self.call = self.unrecorded  # type: ignore[method-assign]
         self.on_news, self.reported, self.progress = lambda subject: None, lambda: False, None
 
-    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
         __tracebackhide__ = True
         if not self.settings.compile or self.framework:
@@ -91,7 +94,9 @@ class Checker(Subject):
             self.guarded(self._after, args, kwargs, self.shim.traced - traced)
         return out
 
-    def _frozen(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[Any, Sequence[Any]]:
+    def _frozen(
+        self, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[Frozen | None, Sequence[tuple[str, str, str]]]:
         """What the program of such a call has as constants, and which of that have changed since."""
         try:
             frozen = self.variants.of(lambda: self.kind_of_call(args, kwargs))
@@ -109,7 +114,7 @@ class Checker(Subject):
             self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
             self.guarded(lambda: before.restore(only_tracers=True))  # noqa: B023
 
-    def _slow_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def _slow_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call before the compiled function is known, or of a method, which has one for each object."""
         __tracebackhide__ = True
         if jit_is_off():
@@ -131,7 +136,7 @@ class Checker(Subject):
             self._run = self.compiled
         return out
 
-    def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """The user's call where a step of ours fails: compiled if that can be done."""
         try:
             target = self.compiled_for(args)
@@ -149,7 +154,7 @@ class Checker(Subject):
             self._traced_again(args, kwargs)
         self.on_news(self)
 
-    def _call_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def _call_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         self.seen.count += 1
@@ -184,7 +189,7 @@ class Checker(Subject):
             return run
         elif self.original is not self.fn:
             frozen, stale = self._frozen(args, kwargs)
-            if stale:
+            if frozen is not None and stale:
                 self._stale(frozen, stale)
                 self.on_news(self)
         return None
@@ -237,7 +242,9 @@ class Checker(Subject):
         self.guarded(results.read_own_clocks, self)
         return out
 
-    def _unmeasured(self, target: Any, staged: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _unmeasured(
+        self, target: Any, staged: stages.Staged, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Any:
         """A first call in a run of ours, whose results are compared as a whole."""
         inputs = self.inputs(args, kwargs)
         out = target(*self.rest(args), **kwargs)
@@ -260,7 +267,7 @@ class Checker(Subject):
 
     # -- the trace
 
-    def _trace(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def _trace(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> stages.Staged:
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
@@ -304,7 +311,9 @@ class Checker(Subject):
         if self.settings.what_if:
             self.postpone("asking what if", ask)
 
-    def _look_at(self, traced: Any, args: Any, kwargs: Any, reach: Any = None) -> None:
+    def _look_at(
+        self, traced: Any, args: tuple[object, ...], kwargs: dict[str, object], reach: Reach | None = None
+    ) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
         reach = reach if reach is not None else self.reach(args, kwargs)
         jaxpr = traced.jaxpr
@@ -340,7 +349,7 @@ class Checker(Subject):
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
-        self, jaxpr: object, stateful: Any, written: set[str], shown: set[str], reach: Any
+        self, jaxpr: object, stateful: StateProgram | None, written: set[str], shown: set[str], reach: Reach
     ) -> None:
         """Variables of frameworks that only the code of libraries names: those that the program uses."""
         places = stateful.places if stateful is not None else ()
@@ -351,7 +360,7 @@ class Checker(Subject):
         for place in found:
             path = known.get(id(place.holder())) or self.from_outside(place.path)
             variable = constants.of_place(place)
-            if variable is not None and not path.startswith("<"):
+            if variable is not None and place.adapter is not None and not path.startswith("<"):
                 changing = place.path in written
                 self.seen.variables[path] = replace(
                     variable, path=path, written=changing, framework=place.adapter.name,
@@ -383,7 +392,7 @@ class Checker(Subject):
         kind = "function" if callable(root.value) else "object"
         return ev.Variable(path, root.origin, kind, reads=reads)  # type: ignore[arg-type]
 
-    def _stale(self, frozen: Any, changed: Sequence[tuple[str, str, str]]) -> None:
+    def _stale(self, frozen: Frozen, changed: Sequence[tuple[str, str, str]]) -> None:
         for path, before, after in changed:
             old = self.seen.variables.get(path) or self._container(path)
             if old is not None:

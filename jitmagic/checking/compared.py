@@ -16,12 +16,14 @@ from jitmagic.state.definition import source_file
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import locate
 
+Differences = tuple[Difference, ...]
+
 
 @dataclass(frozen=True)
 class Eager:
     """The run without jit: its value and seconds, or the exception it raised."""
 
-    value: Any
+    value: object
     seconds: float | None
     error: Exception | None
 
@@ -76,14 +78,14 @@ def _cut_on_the_way_in(subject: Subject, call: Call | None) -> bool:
     return any(x.loses_its_units for c in calls for x in c.leaves if not x.static)
 
 
-def _located(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
+def _located(subject: Subject, found: Differences, jaxpr: object, inputs: list[object]) -> Differences:
     """The differences with the line at which the compiled program first goes wrong."""
     file = source_file(subject.fn)
     line = parting.first_parting(jaxpr, inputs, file, subject.settings.budget / 4)
     return found if line is None else _at_line(subject, found, file, line)
 
 
-def _wrapped(subject: Subject, found: object, jaxpr: object, inputs: list[object]) -> Any:
+def _wrapped(subject: Subject, found: Differences, jaxpr: object, inputs: list[object]) -> Differences:
     """The differences with the line at which whole numbers wrap around, where they do."""
     file = source_file(subject.fn)
     line = wrapping.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
@@ -92,7 +94,7 @@ def _wrapped(subject: Subject, found: object, jaxpr: object, inputs: list[object
     return tuple(replace(d, wraps=True) for d in _at_line(subject, found, file, line))
 
 
-def _at_line(subject: Subject, found: Any, file: str, line: int) -> Any:
+def _at_line(subject: Subject, found: Differences, file: str, line: int) -> Differences:
     text = linecache.getline(file, line).rstrip()
     start = len(text) - len(text.lstrip())
     where = Where(file, line, start, line, len(text), text.strip(), text.strip(), subject.name)

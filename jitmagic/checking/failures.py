@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from jitmagic import patches
 from jitmagic.checking.subject import Subject
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
+from jitmagic.state.reached import Reach
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import leaks, leaves, locate, minimal_static, recording
 from jitmagic.tracing.foreign import leaf_names
@@ -117,7 +118,7 @@ def _is_new(checker: Subject, first: ev.Problem, args: object, kwargs: object) -
     return new
 
 
-def _behind(checker: Subject, args: Any, kwargs: Any) -> None:
+def _behind(checker: Subject, args: Sequence[object], kwargs: dict[str, object]) -> None:
     """An argument that jax refuses hides what the function itself gets wrong: trace it with the argument as
     it is, and its scans in Python."""
     try:
@@ -150,7 +151,12 @@ def _scan_in_python(turns: int = 1) -> Iterator[None]:
     """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
 
     def scan(
-        f: Any, init: object, xs: Any = None, length: int | None = None, reverse: bool = False, **_: object
+        f: Callable[..., Any],
+        init: object,
+        xs: Any = None,
+        length: int | None = None,
+        reverse: bool = False,
+        **_: object,
     ) -> Any:
         rows = range(length or len(jax.tree.leaves(xs)[0]))
         carry, stacked = init, []
@@ -182,7 +188,9 @@ def _or_note(checker: Subject, what: str) -> Iterator[None]:
         checker.failed_inside(what, exc)
 
 
-def _in_the_users_names(checker: Subject, args: Any, kwargs: object, problem: ev.Problem) -> ev.Problem:
+def _in_the_users_names(
+    checker: Subject, args: Sequence[object], kwargs: object, problem: ev.Problem
+) -> ev.Problem:
     """The hidden arguments of what is traced by the names that the user knows them by."""
     paths = checker.dynamic_paths(args) if checker.compiled is not None else ()
     hidden = {f"_dyn{i}": p for i, p in enumerate(paths)}
@@ -193,7 +201,7 @@ def _in_the_users_names(checker: Subject, args: Any, kwargs: object, problem: ev
     return with_facts(replace(problem, leaves=tuple(named), message=message))
 
 
-def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
+def _recorded(checker: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Sequence[ev.Problem]:
     if not recording.available():
         checker.seen.note("this jax does not allow the recording run: problems are shown one at a time")
         return ()
@@ -224,7 +232,7 @@ def _recorded(checker: Subject, args: Any, kwargs: Any) -> Sequence[ev.Problem]:
     return found
 
 
-def _note_writes(checker: Subject, writes: Sequence[ev.Write], args: Any, reach: Any) -> None:
+def _note_writes(checker: Subject, writes: Sequence[ev.Write], args: Sequence[object], reach: Reach) -> None:
     """What the function writes, behind the place too where its trace has failed."""
     variables = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
     lifted = (*checker.dynamic_paths(args), *variables)
@@ -251,7 +259,7 @@ def _same(a: ev.Problem, b: ev.Problem) -> bool:
     )
 
 
-def _search(checker: Subject, args: Any, kwargs: Any) -> None:
+def _search(checker: Subject, args: Sequence[object], kwargs: dict[str, object]) -> None:
     """The smallest set of leaves that would have to be static, where there is one."""
     problems = checker.seen.problems
     suspects = list(dict.fromkeys(leaf for p in problems if p.op != "setitem" for leaf in p.leaves))

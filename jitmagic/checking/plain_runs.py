@@ -35,7 +35,7 @@ class Look:
     """A traced call whose result is still to come."""
 
     traced: Any
-    inputs: list[Any]
+    inputs: list[object]
 
 
 def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Look | None:
@@ -68,7 +68,7 @@ class OwnRun:
 
     def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.subject, self.args, self.kwargs = subject, args, kwargs
-        self.before: Any = None
+        self.before: snapshot.Snapshot | None = None
         subject.guarded(self._take)
 
     def _take(self) -> None:
@@ -89,7 +89,7 @@ class OwnRun:
             subject.on_news(subject)
 
 
-def _known(subject: Subject) -> Any:
+def _known(subject: Subject) -> object:
     s = subject.seen
     return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
 
@@ -135,7 +135,11 @@ _NUMBERS = frozenset("-0123456789")
 
 
 def look_at_changes(
-    subject: Subject, before: Any, args: tuple[object, ...], kwargs: dict[str, object], out: object
+    subject: Subject,
+    before: snapshot.Snapshot,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    out: object,
 ) -> None:
     """What a run without jit has changed: arguments of the caller, and what a run after the trace leaves alone."""
     changes = before.changes()

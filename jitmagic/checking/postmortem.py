@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import jax
 
@@ -101,7 +100,9 @@ def _is_same(one: Finding, other: Finding) -> bool:
     )
 
 
-def _evidence(error: BaseException, problem: ev.Problem, site: Any, sources: Sequence[str]) -> ev.Evidence:
+def _evidence(
+    error: BaseException, problem: ev.Problem, site: callsite.CallSite | None, sources: Sequence[str]
+) -> ev.Evidence:
     """The function is that which the call names, where its object can be had; else what the message tells."""
     where = problem.where
     cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
@@ -199,7 +200,7 @@ def with_fixes(
     return found
 
 
-def _function(name: str, namespace: dict[str, object]) -> Callable[..., Any]:
+def _function(name: str, namespace: dict[str, object]) -> Callable[..., object]:
     """The function of the notebook, or one that does nothing."""
     head, _, method = name.partition(".")
     found = namespace.get(head)

@@ -58,7 +58,7 @@ class CellReruns:
     def __init__(
         self,
         run: Run,
-        names: dict[str, Any],
+        names: dict[str, object],
         request_of: RequestOf,
         in_time: InTime,
         earlier: Collection[str] = (),
@@ -107,13 +107,13 @@ class CellReruns:
         with self.in_time():
             return self._play(attempt, around=around, bound=bound, **more)
 
-    def given(self) -> Iterator[Any]:
+    def given(self) -> Iterator[object]:
         """Objects from before that the calls are given: none, as the whole is run again."""
         return iter(())
 
     def _wrap(self, name: str) -> None:
-        if callable(self.names.get(name)):
-            self.names[name] = on_numpy(self.names[name])
+        if callable(fn := self.names.get(name)):
+            self.names[name] = on_numpy(fn)
 
     @contextlib.contextmanager
     def _unjitted(self, attempt: Attempt, *, in_python: bool = False) -> Iterator[None]:
@@ -122,7 +122,7 @@ class CellReruns:
         with plainly(), off:
             yield
 
-    def observe(self, cell: str, names: dict[str, Any]) -> None:
+    def observe(self, cell: str, names: dict[str, object]) -> None:
         """A plain run of a form of the cell that calls these names on its way, as far as it goes. Raises OutOfTime."""
         attempt = replace(self.original, cell=cell)
         with contextlib.suppress(SyntaxError):
@@ -195,7 +195,7 @@ class CallReruns(CellReruns):
     tested: Literal["cell", "calls"] = "calls"
 
     def __init__(
-        self, run: Run, subject: Subject, names: dict[str, Any], request_of: RequestOf, in_time: InTime
+        self, run: Run, subject: Subject, names: dict[str, object], request_of: RequestOf, in_time: InTime
     ) -> None:
         source = subject.cell
         later = (*run.source.calls, *run.later)  # corrected too, but not run
@@ -203,7 +203,7 @@ class CallReruns(CellReruns):
         super().__init__(run, names, request_of, in_time)
         self.function, self.samples = subject.bound_as, subject.seen.samples
         self.original = Attempt(source.magic, source.body, later)
-        self.values: dict[tuple[int, str], Any] = {}
+        self.values: dict[tuple[int, str], object] = {}
         """What calls pass for new parameters, by the number of the call."""
         run.beginning = Beginning(names, self._definitions(source.body))
         for sample in self.samples:
@@ -238,7 +238,7 @@ class CallReruns(CellReruns):
             lines_above=above, **how,
         )  # fmt: skip
 
-    def _called(self, passed: Mapping[str, str]) -> Iterator[Any]:
+    def _called(self, passed: Mapping[str, str]) -> Iterator[object]:
         """The results of the calls that were kept, with what they pass for new parameters."""
         head, _, method = self.function.partition(".")
         holder = self.names[head]
@@ -252,12 +252,12 @@ class CallReruns(CellReruns):
                         stack.enter_context(_of_class(value, kind))
                 yield fn(*args, **kwargs)
 
-    def given(self) -> Iterator[Any]:
+    def given(self) -> Iterator[object]:
         """Objects that the calls are given, and those in them."""
         for sample in self.samples:
             yield from _objects((sample.args, sample.kwargs))
 
-    def _more(self, number: int, fn: Callable[..., Any], passed: Mapping[str, str]) -> dict[str, Any]:
+    def _more(self, number: int, fn: Callable[..., object], passed: Mapping[str, str]) -> dict[str, object]:
         """What the call of this number passes for new parameters: the same in each run."""
         sample = self.samples[number]
         for code in passed.values():
@@ -281,7 +281,7 @@ def _of_class(value: object, cls: object) -> Iterator[None]:
             object.__setattr__(value, "__class__", old)
 
 
-def _objects(value: object, seen: dict[int, Any] | None = None) -> Iterator[Any]:
+def _objects(value: object, seen: dict[int, object] | None = None) -> Iterator[object]:
     """The objects of the user's classes in a value."""
     seen = {} if seen is None else seen
     if id(value) not in seen and len(seen) < MOST:
@@ -312,7 +312,7 @@ def _calls_own(node: ast.AST | None, defined: Collection[str]) -> bool:
 
 
 def verifier_of(
-    run: Run, names: dict[str, Any], request_of: RequestOf, deadline: float, earlier: Collection[str] = ()
+    run: Run, names: dict[str, object], request_of: RequestOf, deadline: float, earlier: Collection[str] = ()
 ) -> Verifier:
     """What proves corrections of a cell until a deadline (by `prove.clock`)."""
     told = [f for c in run.checkers.values() for f in told_of(c)]
@@ -320,7 +320,7 @@ def verifier_of(
 
 
 def verifier_on_calls(
-    run: Run, subject: Subject, names: dict[str, Any], request_of: RequestOf, deadline: float
+    run: Run, subject: Subject, names: dict[str, object], request_of: RequestOf, deadline: float
 ) -> Verifier:
     """What tests corrections of a function on the calls that were kept of it."""
     return Verifier(CallReruns(run, subject, names, request_of, _until(deadline)), told_of(subject))

@@ -17,6 +17,7 @@ from jitmagic import report, units, work
 from jitmagic.checking import plain_runs
 from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.subject import Subject
+from jitmagic.evidence import Variable
 from jitmagic.measure import (
     cost,
     folding,
@@ -32,7 +33,7 @@ from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
 from jitmagic.state import snapshot
 from jitmagic.state.definition import source_file
-from jitmagic.tracing import compat
+from jitmagic.tracing import compat, stages
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -131,7 +132,7 @@ def _digest(array: np.ndarray) -> object:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def once_only(staged: Any) -> str:
+def once_only(staged: stages.Staged) -> str:
     """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
     if staged.before is not None and (what := quiet.drains(staged.before)):
         return what
@@ -189,7 +190,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
 
-    def plain() -> Any:
+    def plain() -> object:
         with plainly():
             return subject.fn(*inputs.receiver, *inputs.rest, **inputs.kwargs)
 
@@ -280,7 +281,7 @@ def _time_unfolded(subject: Subject, args: Any, kwargs: Any, seconds: float) -> 
     )
 
 
-def price(subject: Subject, staged: Any) -> None:
+def price(subject: Subject, staged: stages.Staged) -> None:
     """What the traced program costs, in all and line by line."""
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
@@ -296,7 +297,7 @@ def price(subject: Subject, staged: Any) -> None:
         seen.remark(remark)
 
 
-def find_peak(subject: Subject, staged: Any, args: Any) -> None:
+def find_peak(subject: Subject, staged: stages.Staged, args: Any) -> None:
     """What is alive when the program holds most, and what the machine allows at best."""
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
@@ -310,7 +311,7 @@ def find_peak(subject: Subject, staged: Any, args: Any) -> None:
         seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, machine.machine()))
 
 
-def _constant_names(constants: list[Any], variables: list[Any]) -> dict[int, str]:
+def _constant_names(constants: Sequence[object], variables: Sequence[Variable]) -> dict[int, str]:
     """Paths of constant objects, where shape and dtype leave no doubt."""
     found: dict[int, str] = {}
     for constant in constants:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.evidence import root
+from jitmagic.tracing.minimal_static import StaticSearch
 
 
 @dataclass
 class KeptCall:
     """One call that is kept so that a fix can be tried on it."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Seen:
     calls: list[ev.Call] = field(default_factory=list)
     samples: list[KeptCall] = field(default_factory=list)
     problems: list[ev.Problem] = field(default_factory=list)
-    kinds: set[Any] = field(default_factory=set)
+    kinds: set[object] = field(default_factory=set)
     """Kinds of calls that were looked at, as jax tells them apart."""
     diagnosed: set[object] = field(default_factory=set)
     """Forms of calls with the place where they failed, once they were looked into."""
@@ -44,7 +44,7 @@ class Seen:
     dynamic_inputs: int | None = None
     static_verified: tuple[str, ...] | None = None
     silent: ev.Silent | None = None
-    search: Any = None
+    search: StaticSearch | None = None
     stages: report.Stages = report.Stages()
     all_stages: report.Stages | None = None
     timing: report.Timing = report.Timing()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from jitmagic.tracing.compat import jit_is_off
 from jitmagic.trial.whose_run import plainly
@@ -19,10 +18,10 @@ class Shim:
     ) -> None:
         self.fn, self.traced, self.begins = fn, 0, begins
 
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., object]:
         """A plain function with the signature and name of the user's."""
 
-        def traced(*args: object, **kwargs: object) -> Any:
+        def traced(*args: object, **kwargs: object) -> object:
             __tracebackhide__ = True
             if not jit_is_off():
                 self.traced += 1

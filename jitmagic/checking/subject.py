@@ -8,9 +8,9 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 
@@ -30,7 +30,10 @@ from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
 from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables, objects_taken
 from jitmagic.state.definition import has_parameters
+from jitmagic.state.reached import Reach
 from jitmagic.state.reads import writes_of
+from jitmagic.state.state_program import StateProgram
+from jitmagic.state.taken_out import Taken
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
@@ -48,9 +51,12 @@ RAISE = False
 """Tests set it: a failure of ours is then raised, not noted."""
 
 
-def _watched_by(value: object) -> Any:
+def _watched_by(value: object) -> object:
     checker = checker_of(value)
     return checker.fn if checker is not None else None
+
+
+WhatIfs = Callable[["Subject", Sequence[object], dict[str, object]], tuple[report.WhatIf, ...]]
 
 
 class Subject:
@@ -94,7 +100,7 @@ class Subject:
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
         """Held by the thread that makes the first call."""
-        self.on_news: Callable[[Any], None] = lambda subject: None
+        self.on_news: Callable[[Any], object] = lambda subject: None
         self.progress: Callable[[str], Any] | None = None
         self.reported: Callable[[], bool] = lambda: False
         """What goes wrong is shown in a report, beside the error itself."""
@@ -112,7 +118,7 @@ class Subject:
         self.variants = Variants()
         self._telling = False
         """A failure of our own is being told."""
-        self.concluded: tuple[tuple[Any, ...], tuple[report.Finding, ...]] | None = None
+        self.concluded: tuple[tuple[object, ...], tuple[report.Finding, ...]] | None = None
 
     def _trace_begins(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         if self._spent_before is None:
@@ -158,18 +164,18 @@ class Subject:
         dyn = ",".join([*(self.dyn.split(",") if self.dyn else ()), *paths])
         return compile_function(copy, dyn, self.options, self.namespace)
 
-    def lifted(self, args: Sequence[object], kwargs: dict[str, object]) -> Any:
+    def lifted(self, args: Sequence[object], kwargs: dict[str, object]) -> Taken:
         """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
         them. Under a jit of the user's own there are none."""
         if self.framework or self.jitted_by_user:
             return {}, tuple(args), kwargs
         return objects_taken(self.fn, self.options, args, kwargs)
 
-    def rest(self, args: Sequence[object]) -> Sequence[Any]:
+    def rest(self, args: Sequence[object]) -> Sequence[object]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""
         return args[1:] if isinstance(self.compiled, StatefulMethod) else args
 
-    def receiver(self, args: Sequence[object]) -> Any:
+    def receiver(self, args: Sequence[object]) -> object:
         """The object that `self.x` paths start from, or None."""
         free = not isinstance(self.fn, types.MethodType)
         is_method = free and "." in self.name and args and has_parameters(self.fn)
@@ -180,7 +186,7 @@ class Subject:
         self.compiled = self._run = None
         self.variants = Variants()
 
-    def reach(self, args: Sequence[object] = (), kwargs: dict[str, object] | None = None) -> Any:
+    def reach(self, args: Sequence[object] = (), kwargs: dict[str, object] | None = None) -> Reach:
         """Everything the function can read without taking it as an argument."""
         return roots.reach(
             self.fn, receiver=self.receiver(args), args=args, kwargs=kwargs or {}, receiver_as=self._owner()
@@ -201,7 +207,7 @@ class Subject:
         same = (n for n, v in self.namespace.items() if v is held or _watched_by(v) is held)
         return next((n for n in same if not n.startswith("_")), "")
 
-    def stateful(self, args: Sequence[object]) -> Any:
+    def stateful(self, args: Sequence[object]) -> StateProgram | None:
         """What knows the dynamic variables of the compiled function, or None where it has none."""
         made = getattr(self.compiled_for(args), "__jitmagic__", None)
         if made is None:
@@ -225,7 +231,7 @@ class Subject:
         stateful = self.stateful(args)
         return {stateful.places[i].path for i in stateful.written or ()} if stateful is not None else set()
 
-    def side_effects(self, args: Sequence[Any], reach: Any) -> list[ev.Write]:
+    def side_effects(self, args: Sequence[object], reach: Reach) -> list[ev.Write]:
         """What traces wrote besides the dynamic variables; variables of frameworks have been put back.
 
         What a library notes in its own objects, or keeps in private ones, is its own affair."""
@@ -245,7 +251,7 @@ class Subject:
                 found += self.users_own([w], reach)
         return found
 
-    def users_own(self, writes: Sequence[ev.Write], reach: Any) -> list[ev.Write]:
+    def users_own(self, writes: Sequence[ev.Write], reach: Reach) -> list[ev.Write]:
         """The writes without those to private attributes that no code of the user's names: a library's memos."""
         if not writes:
             return []
@@ -253,7 +259,7 @@ class Subject:
         private = ({p for p in re.findall(r"\.(_\w+)", w.path)} for w in writes)
         return [w for w, names in zip(writes, private, strict=True) if w.tracer or not names or names & known]
 
-    def inputs(self, args: Any, kwargs: Any) -> list[Any]:
+    def inputs(self, args: Sequence[object], kwargs: dict[str, object]) -> list[object]:
         """Leaves that the traced program takes for this call, dynamic variables first."""
         stateful = self.stateful(args)
         state = stateful.read() if stateful is not None else ()
@@ -270,12 +276,12 @@ class Subject:
     # -- what goes wrong without an error
 
     def observe(
-        self, traced: object, args: Sequence[object], kwargs: dict[str, object], reach: object
+        self, traced: object, args: Sequence[object], kwargs: dict[str, object], reach: Reach
     ) -> None:
         """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
-        objects, *plain = self.lifted(args, kwargs)
+        objects, plain, named = self.lifted(args, kwargs)
         call = CallInView(
-            self.fn, args, kwargs, reach, tuple(plain), tuple(str(at[0]) for at in objects),
+            self.fn, args, kwargs, reach, (plain, named), tuple(str(at[0]) for at in objects),
             self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn), self.taken_as_static(),
             traced, self.dynamic_paths(args) if traced is not None else (),
         )  # fmt: skip
@@ -305,7 +311,7 @@ class Subject:
             filtering=self.filtering,
         )  # fmt: skip
 
-    def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable:
         """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
         with contextlib.suppress(Exception):
             _, args, kwargs = self.lifted(args, kwargs)
@@ -319,7 +325,14 @@ class Subject:
         """Compiled by a jit for which everything that is no array is static."""
         return self.framework in STATIC_BUT_ARRAYS
 
-    def remember(self, args: Any, kwargs: Any, *, traced: bool, outcome: Any = "ok") -> None:
+    def remember(
+        self,
+        args: Sequence[object],
+        kwargs: dict[str, object],
+        *,
+        traced: bool,
+        outcome: Literal["ok", "failed"] = "ok",
+    ) -> None:
         """Put a call on record, as plain data."""
         source, cell = self.call_source()
         _, args, kwargs = self.lifted(args, kwargs)
@@ -328,7 +341,7 @@ class Subject:
             leaves = call_leaves(self.fn, args, kwargs, **self.taken_as_static())
         self.seen.calls.append(ev.Call(leaves, outcome, traced, source, cell))
 
-    def keep(self, args: Any, kwargs: Any) -> None:
+    def keep(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Keep a call to try fixes on, unless it is too large, can be made only once, or there are many already."""
         if iterators.among((args, kwargs)):
             return
@@ -377,6 +390,6 @@ class Subject:
                 self._telling = False
 
 
-def _users(value: object) -> Any:
+def _users(value: object) -> object:
     """An argument as a trace has it, where it is the user's own object: containers are made by jax."""
     return None if isinstance(value, (dict, list, tuple)) or contains_tracer(value) else value

@@ -214,12 +214,12 @@ def _dropped(value: ast.expr) -> Iterator[ast.Call]:
         yield value
 
 
-def returned_state(fn: Any) -> list[tuple[int | None, str]]:
+def returned_state(fn: object) -> list[tuple[int | None, str]]:
     """Parameters of a compiled function that it returns changed, `return y, model` or `return x.at[0].set(1)`, each
     with its number in the result; None where it is the result."""
-    if not is_jitted(fn):
+    if not (callable(fn) and is_jitted(fn)):
         return []
-    inner: Any = inspect.unwrap(fn)
+    inner = inspect.unwrap(fn)
     code = code_of(inner) if hasattr(inner, "__code__") else None
     if code is None or isinstance(code.node, ast.Lambda):
         return []

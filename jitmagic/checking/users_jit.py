@@ -40,7 +40,7 @@ def compiled_in_use(names: Mapping[str, object], tree: ast.AST) -> bool:
     return any(map(compiled_parts, used))
 
 
-def held_by(value: object) -> Mapping[str, Any]:
+def held_by(value: object) -> Mapping[str, object]:
     """What a class of the notebook's, or an object of a plain one, has under its names."""
     if isinstance(value, type):
         return vars(value) if value.__module__ == "__main__" else {}

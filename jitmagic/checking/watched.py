@@ -23,21 +23,21 @@ class CallHandler(Protocol):
     """What the calls of a watched function go to."""
 
     name: str
-    fn: Callable[..., Any]
-    original: Any
+    fn: Callable[..., object]
+    original: Callable[..., object]
     """What the user's calls would run without us."""
     cell: CellSource
 
-    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of the user's."""
 
-    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call of which nothing is noted."""
 
     def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
 
-    def rest(self, args: Sequence[object]) -> Sequence[Any]:
+    def rest(self, args: Sequence[object]) -> Sequence[object]:
         """The arguments that it takes."""
 
     def clear_cache(self) -> None:
@@ -62,7 +62,7 @@ class Watched:
         return self._checker.call(args, kwargs)
 
     @property
-    def plain_function(self) -> Any:
+    def plain_function(self) -> Callable[..., object]:
         """What the name stood for before it was watched."""
         return self._checker.original
 
@@ -99,15 +99,15 @@ class Watched:
     def __repr__(self) -> str:
         return f"<{self._checker.name}, compiled by jitmagic>"
 
-    def lower(self, *args: object, **kwargs: object) -> Any:
+    def lower(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).lower`."""
         return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
 
-    def trace(self, *args: object, **kwargs: object) -> Any:
+    def trace(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).trace`."""
         return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
 
-    def eval_shape(self, *args: object, **kwargs: object) -> Any:
+    def eval_shape(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).eval_shape`."""
         return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
 

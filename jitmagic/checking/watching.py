@@ -6,7 +6,6 @@ import ast
 import types
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.request import Run
@@ -23,7 +22,7 @@ class Watching:
     """One run of a cell with a magic: hears what the cell binds, and puts the watched form in its place."""
 
     run: Run
-    names: dict[str, Any]
+    names: dict[str, object]
     """The notebook's."""
     tree: ast.Module
     """The statements behind the magic."""

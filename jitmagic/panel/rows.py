@@ -11,6 +11,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from jitmagic.checking.checker import Checker
+from jitmagic.evidence import Call
+from jitmagic.options import JitOptions
 from jitmagic.panel.markup import code
 from jitmagic.state import paths
 from jitmagic.state.values import short
@@ -97,7 +99,7 @@ class Rows:
         words = " and ".join(counted(n, f"more {noun}") for n, noun in others if n > 0)
         self.more.value = f"<i>… {words}, as they are</i>" if words else ""
 
-    def _argument(self, path: str, value: object) -> Any:
+    def _argument(self, path: str, value: object) -> object:
         reason = search.why_not_static(value)
         declared = path in self.declared
         options = ["dynamic", "static"] if reason is None or declared else ["dynamic"]
@@ -113,7 +115,7 @@ class Rows:
             return _row(path, role, text)
         return _row(path, role, widgets.HTML(code(short(value))))
 
-    def _variable(self, path: str, role: str, what: str) -> Any:
+    def _variable(self, path: str, role: str, what: str) -> object:
         switch = self._switch(path, ["constant", "dynamic"], role)
         self.state[path] = switch
         return _row(path, switch, widgets.HTML(code(what)))
@@ -126,7 +128,7 @@ class Rows:
         switch.observe(self.changed, "value")
         return switch
 
-    def controls(self) -> tuple[Any, ...]:
+    def controls(self) -> tuple[widgets.Widget, ...]:
         """Everything that can be changed."""
         return (*self.roles.values(), *self.types.values(), *self.state.values())
 
@@ -137,7 +139,7 @@ class Rows:
         shown = {path for path, role in self.roles.items() if role.value == "static"}
         return shown | {path for _, path, _ in self.arguments[ROWS:] if path in self.declared}
 
-    def settings(self) -> tuple[Any, str | None]:
+    def settings(self) -> tuple[JitOptions, str | None]:
         """Options and dynamic variables as chosen."""
         static = self._static()
         chosen = [(path, self._number(path)) for _, path, _ in self.arguments if path in static]
@@ -151,11 +153,11 @@ class Rows:
             return options, given  # what it stands for is not known before a trace
         return options, ",".join(dynamic) or None
 
-    def shapes(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def shapes(self) -> tuple[tuple[object, ...], dict[str, object]]:
         """The arguments of the last call, arrays as shapes with the types that the rows show."""
         import jax
 
-        def value(path: str, given: object) -> Any:
+        def value(path: str, given: object) -> object:
             if path not in self.types:
                 return given
             shape, dtype = parse_type(self.types[path].value)
@@ -169,7 +171,7 @@ class Rows:
         """How many programs the kinds of call on record need with these settings, and how many kinds these are."""
         static = self._static()
 
-        def key(call: Any) -> tuple[Any, ...]:
+        def key(call: Call) -> tuple[object, ...]:
             return tuple(
                 (x.path, x.value) if x.argument in static or x.path in static
                 else (x.path, x.shape, x.dtype, x.weak_type, x.python_type)
@@ -180,7 +182,7 @@ class Rows:
         return len({key(call) for call in calls}), len({call.leaves for call in calls})
 
 
-def _row(path: str, role: object, what: object) -> Any:
+def _row(path: str, role: object, what: object) -> object:
     label = widgets.HTML(
         f'<span title="{html.escape(path, quote=True)}">{code(path)}</span>', layout=_width("12em")
     )
@@ -189,5 +191,5 @@ def _row(path: str, role: object, what: object) -> Any:
     )
 
 
-def _width(width: str) -> Any:
+def _width(width: str) -> object:
     return widgets.Layout(width=width)

@@ -14,12 +14,14 @@ from jitmagic.silent import dropped, finite, in_program, in_source, keys, pytree
 from jitmagic.silent.code import Code, codes
 from jitmagic.silent.known import passed_known
 from jitmagic.state.definition import source_file
+from jitmagic.state.reached import Reach
 from jitmagic.state.reads import seen_from_cell
 from jitmagic.state.region import holds_state
 from jitmagic.tracing.compat import jaxpr_of
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, is_hashable, named_leaves, ref_paths
 
 T = TypeVar("T")
+Placed = TypeVar("Placed", HiddenRandom, SideEffect)
 _FAILURES: list[BaseException] = []
 """Failures of single looks, the newest last; for tests."""
 
@@ -28,12 +30,12 @@ _FAILURES: list[BaseException] = []
 class CallInView:
     """One call of a function, and what is known of its arguments."""
 
-    fn: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
-    reach: Any
+    fn: Callable[..., object]
+    args: Sequence[object]
+    kwargs: dict[str, object]
+    reach: Reach
     """What the function reads besides its arguments."""
-    plain: tuple[tuple[Any, ...], dict[str, Any]]
+    plain: tuple[tuple[object, ...], dict[str, object]]
     """The arguments without the frameworks' objects among them, which are state."""
     state: tuple[str, ...]
     """Paths of those objects."""
@@ -106,7 +108,7 @@ def _of_source(
             return static
         return passed_known(code, run, lambda c: static if c.fn.__code__ is own else ())
 
-    def seen(fact: Any) -> Any:
+    def seen(fact: Placed) -> Placed:
         """A fact of a helper in another cell stands where this cell calls the helper."""
         first = seen_from_cell("", (fact.where,), functions)[0]
         return fact if first == fact.where else replace(fact, where=first, names=(*fact.names, first.text))
@@ -143,7 +145,7 @@ def _input_paths(call: CallInView) -> list[str]:
     return paths if len(paths) == len(jaxpr_of(call.traced.jaxpr).invars) else []
 
 
-def not_finite(traced: Any, inputs: Sequence[Any], value: Any, budget_s: float = 2.0) -> Silent:
+def not_finite(traced: Any, inputs: Sequence[object], value: object, budget_s: float = 2.0) -> Silent:
     """The operation that made the NaN or infinity in `value`, the result of a traced call for those inputs (leaves,
     dynamic variables first); no fact where it is finite, or where the inputs are not. Raises CannotEvaluate."""
     if finite.is_finite(value) or len(inputs) != len(jaxpr_of(traced.jaxpr).invars):

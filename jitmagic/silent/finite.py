@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import JaxprEqn
 
 from jitmagic import work
 from jitmagic.evidence import NotFinite
@@ -62,7 +63,7 @@ class _NotFiniteWatch(PlacedEvaluator):
     def place(self, eqn: object) -> Stack:
         return user_frames(eqn)
 
-    def primitive(self, eqn: object, args: list[object]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         results = super().primitive(eqn, args)
         if self.nan is None:
             for result in results:
@@ -70,7 +71,7 @@ class _NotFiniteWatch(PlacedEvaluator):
                     self._look_at(eqn, args, result)
         return results
 
-    def _look_at(self, eqn: object, args: list[object], result: object) -> None:
+    def _look_at(self, eqn: JaxprEqn, args: list[object], result: object) -> None:
         bad = [a for a in args if not _finite(a)]
         known = next((self.born[id(a)][1] for a in bad if id(a) in self.born), None)
         nan = _has_nan(result)
@@ -104,7 +105,7 @@ def _numbers(value: object) -> Any:
     return np if _on_host(value) else jnp
 
 
-def _near(value: object) -> Any:
+def _near(value: object) -> object:
     return np.asarray(value) if _on_host(value) else value
 
 

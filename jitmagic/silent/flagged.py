@@ -6,13 +6,13 @@ beside each result (finite, infinite, NaN), loops included, and the marks are fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.flops import FREE
@@ -45,7 +45,7 @@ class Flag:
     cause: NotFinite | None = None
 
 
-def first_not_finite(closed: object, flat_args: Sequence[Any]) -> NotFinite | None:
+def first_not_finite(closed: object, flat_args: Sequence[object]) -> NotFinite | None:
     """As `finite.first_not_finite`, for programs of many operations.
 
     Raises CannotEvaluate where a `while` or a choice of branches made the number, whose inside is not marked.
@@ -66,7 +66,7 @@ def first_not_finite(closed: object, flat_args: Sequence[Any]) -> NotFinite | No
     return worst.cause
 
 
-def _jit(marked: Any, flat_args: Sequence[Any]) -> Any:
+def _jit(marked: Callable[..., object], flat_args: Sequence[object]) -> Any:
     """Compiled in haste where the compiler knows how to: it runs once."""
     hasty = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     try:
@@ -75,12 +75,12 @@ def _jit(marked: Any, flat_args: Sequence[Any]) -> Any:
         return jax.jit(marked)
 
 
-def is_backward(eqn: Any) -> bool:
+def is_backward(eqn: JaxprEqn) -> bool:
     """The equation belongs to a gradient."""
     return any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
 
 
-def fact(eqn: Any, stack: Stack | None, *, infinite: bool) -> NotFinite:
+def fact(eqn: JaxprEqn, stack: Stack | None, *, infinite: bool) -> NotFinite:
     """The equation as the one that made the number, at the user's frames above it."""
     site = site_of(*stack[0]) if stack else None
     names = tuple(dict.fromkeys(names_at(site))) if site else ()
@@ -98,11 +98,11 @@ class _Marking(Evaluator):
         self.leaving: dict[int, object] = {}
         self.inside = False
 
-    def run(self, jaxpr: object, args: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: object, args: Sequence[object]) -> list[Any]:
         self.leaving |= {id(eqn): eqn for eqn in _leaving(jaxpr_of(jaxpr))}
         return super().run(jaxpr, args)
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         if eqn.primitive.name in _OPAQUE:
             return self.primitive(eqn, args)
         before = self.inside
@@ -115,7 +115,7 @@ class _Marking(Evaluator):
         finally:
             self.inside = before
 
-    def is_marked(self, eqn: Any) -> bool:
+    def is_marked(self, eqn: JaxprEqn) -> bool:
         """The results of this equation have marks of their own."""
         return eqn.primitive.name not in MOVES and not self.inside and id(eqn) in self.leaving
 
@@ -144,13 +144,13 @@ class _Flags(_Marking):
         super().__init__()
         self.found: list[Any] = []
 
-    def primitive(self, eqn: object, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
         if self.is_marked(eqn):
             self.found.append([_code(r) for r in results])
         return results
 
-    def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
 
@@ -186,13 +186,13 @@ class _Replay(PlacedEvaluator, _Marking):
     def place(self, eqn: object) -> Stack:
         return user_frames(eqn)
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         marks = [self.mark(a) for a in args]
         if not self.is_marked(eqn):
             return [_together(marks)] * len(eqn.outvars)
         return [self._followed(eqn, marks, int(code)) for code in next(self.told)]
 
-    def _followed(self, eqn: object, args: list[Flag], code: int) -> Flag:
+    def _followed(self, eqn: JaxprEqn, args: list[Flag], code: int) -> Flag:
         if code == 0:
             return Flag(0)
         bad = [m for m in args if m.code]
@@ -201,7 +201,7 @@ class _Replay(PlacedEvaluator, _Marking):
         cause = known or (None if given else fact(eqn, self.places[-1], infinite=code != NAN))
         return Flag(code, cause)
 
-    def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
         told, outer = next(self.told), self.told

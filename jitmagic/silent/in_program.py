@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.measure.program import called_program, constants_of, scan_split
 from jitmagic.source.tree import ByCode
@@ -74,7 +74,7 @@ class Keys:
     """What happened to the keys of a program, in order."""
 
     reused: list[tuple[Consumed, Consumed]] = field(default_factory=list)
-    fixed: list[tuple[Stack, Any, Stack]] = field(default_factory=list)
+    fixed: list[tuple[Stack, object, Stack]] = field(default_factory=list)
     """(frames of the draw, the root of its key, frames where the root was made) where no input leads to it."""
 
 
@@ -90,7 +90,7 @@ class Seed:
 class Constant:
     """A root: a value that the program holds."""
 
-    value: Any = field(compare=False)
+    value: object = field(compare=False)
 
 
 def keys_of(closed: object) -> Keys:
@@ -108,7 +108,7 @@ class _Walk:
     def __init__(self) -> None:
         self.found = Keys()
         self.count = 0
-        self.numbers: dict[Any, int] = {}
+        self.numbers: dict[object, int] = {}
         self.in_loop: tuple[int, ...] = ()
         self.site: Stack = ()
 
@@ -124,7 +124,7 @@ class _Walk:
     def program(self, jaxpr: object, inputs: Sequence[Value], used: dict[int, Consumed]) -> list[Value]:
         """Values of the results; `used` is filled with the keys used up."""
         body = compat.jaxpr_of(jaxpr)
-        values: dict[Any, Value] = dict(zip(body.invars, inputs, strict=True))
+        values: dict[object, Value] = dict(zip(body.invars, inputs, strict=True))
         for var, constant in zip(body.constvars, constants_of(jaxpr), strict=False):
             values[var] = self.constant(constant)
 
@@ -144,7 +144,7 @@ class _Walk:
         )
         return Value(self.numbered(("constant", type(value), key)), False, root=Constant(value))
 
-    def equation(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def equation(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         name, outer = eqn.primitive.name, self.site
         self.site = user_frames(eqn) or outer
         try:
@@ -153,7 +153,7 @@ class _Walk:
             self.site = outer
 
     def _equation(
-        self, name: str, eqn: object, inputs: list[Value], used: dict[int, Consumed]
+        self, name: str, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]
     ) -> list[Value]:
         if name == "scan":
             return self.scan(eqn, inputs, used)
@@ -170,7 +170,7 @@ class _Walk:
             self.consume(inputs[0], used, draw=False)
         return self.results(name, eqn, inputs)
 
-    def results(self, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
+    def results(self, name: str, eqn: JaxprEqn, inputs: list[Value]) -> list[Value]:
         if name in _SAME and len(inputs) == 1:
             return [inputs[0]]
         if (parts := self.split(name, eqn, inputs)) is not None:
@@ -233,7 +233,7 @@ class _Walk:
         for number in numbers:
             used.setdefault(number, now)
 
-    def scan(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def scan(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         consts, carries = scan_split(eqn)
         body = eqn.params["jaxpr"]
         return self.turns(body, inputs, consts, carries, used, eqn, eqn.params["length"] > 1)
@@ -245,7 +245,7 @@ class _Walk:
         consts: int,
         carries: int,
         used: dict[int, Consumed],
-        eqn: Any,
+        eqn: JaxprEqn,
         many: bool,
     ) -> list[Value]:
         """A loop's body once, with what changes from turn to turn marked."""
@@ -290,7 +290,7 @@ class _Walk:
             inside = after
         return inside
 
-    def loop(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def loop(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         split = eqn.params["cond_nconsts"]
         end = split + eqn.params["body_nconsts"]
         carry = len(inputs) - end
@@ -298,7 +298,7 @@ class _Walk:
             eqn.params["body_jaxpr"], inputs[split:], eqn.params["body_nconsts"], carry, used, eqn, True
         )
 
-    def cond(self, eqn: Any, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
+    def cond(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
         after = dict(used)
         columns = []
         for branch in eqn.params["branches"]:
@@ -350,9 +350,9 @@ def user_frames(eqn: object, known: dict[int, bool] | None = None) -> Stack:
     return tuple(found)
 
 
-def all_equations(jaxpr: object) -> list[tuple[Any, Stack]]:
+def all_equations(jaxpr: object) -> list[tuple[JaxprEqn, Stack]]:
     """Every equation, inner programs included, with its user frames (those of the call where it has none)."""
-    found: list[tuple[Any, Stack]] = []
+    found: list[tuple[JaxprEqn, Stack]] = []
     known: dict[int, bool] = {}
 
     def collect(inner: object, outer: Stack) -> None:

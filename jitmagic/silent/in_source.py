@@ -7,7 +7,6 @@ import collections.abc
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from jitmagic.evidence import HiddenRandom, Printed, SideEffect, TypeTest
 from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
@@ -172,7 +171,7 @@ def _is_bar(name: str) -> bool:
 def callback_functions(all_codes: Sequence[Code]) -> set[types.FunctionType]:
     """User functions that are only handed to `jax.debug.callback`, `pure_callback` or `io_callback`."""
     handed: set[types.FunctionType] = set()
-    called: set[Any] = set()
+    called: set[object] = set()
     for code in all_codes:
         for _, node in code.calls:
             target = code.value(node.func)

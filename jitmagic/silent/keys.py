@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from jitmagic.evidence import HiddenRandom, KeyReuse, Where
-from jitmagic.silent.in_program import Constant, Keys, Seed, Stack
+from jitmagic.silent.in_program import Constant, Frame, Keys, Seed, Stack
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Function, walk
 from jitmagic.tracing.sites import Site, site_of
@@ -59,7 +58,7 @@ def fixed(keys: Keys, names: dict[int, str], file: str = "") -> Iterator[HiddenR
             )
 
 
-def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
+def _parting(one: Stack, other: Stack) -> Frame | None:
     """The outermost frame of `other` in which it leaves the way of `one`; the innermost where it never does."""
     for a, b in zip(reversed(one), reversed(other), strict=False):
         if a != b:
@@ -67,7 +66,7 @@ def _parting(one: Stack, other: Stack) -> tuple[Any, int] | None:
     return other[0] if other else None
 
 
-def _turning(stack: Stack, leaf: str) -> tuple[Any, int] | None:
+def _turning(stack: Stack, leaf: str) -> Frame | None:
     """The innermost frame that makes its call in a loop which leaves the key as it is."""
     for frame in stack:
         site = site_of(*frame)

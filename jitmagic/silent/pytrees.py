@@ -28,7 +28,7 @@ def one_level(value: object) -> tuple[list[object], object] | None:
     return None if level is None else (list(level[0]), level[1])
 
 
-def objects(arguments: Any) -> Iterator[tuple[str, Any]]:
+def objects(arguments: Any) -> Iterator[tuple[str, object]]:
     """(argument, object) of every registered object of a user class in `(name, path, value)` arguments."""
     for name, _, value in arguments:
         todo, count, seen = [value], 0, set[type]()

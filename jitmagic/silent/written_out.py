@@ -23,7 +23,7 @@ _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.
 class _Loop:
     file: str
     equations: int = 0
-    seen: Counter[Any] = field(default_factory=Counter)
+    seen: Counter[object] = field(default_factory=Counter)
 
     def turns(self) -> int:
         """How often the body ran: the count that most of its operations share."""

@@ -24,7 +24,7 @@ class CallSite:
 
     where: Where
     names: tuple[str, ...] = ()
-    function: Callable[..., Any] | None = None
+    function: Callable[..., object] | None = None
     parameters: tuple[str, ...] = ()
     declared: dict[str, Any] = field(default_factory=dict)
     name: str = ""
@@ -63,7 +63,7 @@ def _transformed(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bound(node: ast.expr, namespace: Mapping[str, object]) -> Any:
+def _bound(node: ast.expr, namespace: Mapping[str, object]) -> object:
     """What a name or `model.step` stands for; a method with its object, which takes one argument less."""
     called = look_up(ast.unparse(node), namespace)
     owner = look_up(ast.unparse(node.value), namespace) if isinstance(node, ast.Attribute) else None
@@ -71,7 +71,7 @@ def _bound(node: ast.expr, namespace: Mapping[str, object]) -> Any:
     return called if plain or not isinstance(called, types.FunctionType) else types.MethodType(called, owner)
 
 
-def values_read(exc: BaseException) -> list[Any]:
+def values_read(exc: BaseException) -> list[object]:
     """Values of the names in the expression that failed."""
     found = _site(exc)
     if found is None:

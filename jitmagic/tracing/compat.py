@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -137,7 +137,7 @@ def constants_of(closed: object) -> list[Any]:
     """
     import numpy as np
 
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
 
     def collect(jaxpr: object) -> None:
         for constant in getattr(jaxpr, "consts", ()) or ():
@@ -270,7 +270,7 @@ def raw_frames(traceback: Any) -> list[tuple[Any, int]]:
     return frames[: next(around, None)]
 
 
-def eqn_frames(eqn: object) -> list[tuple[Any, int]]:
+def eqn_frames(eqn: object) -> list[tuple[types.CodeType, int]]:
     """(code object, instruction offset) of the frames in which an equation arose, innermost first."""
     return raw_frames(getattr(getattr(eqn, "source_info", None), "traceback", None))
 
@@ -300,7 +300,7 @@ def traced_file(closed: object) -> str:
     return str(info).partition(" at ")[2].rpartition(":")[0] or "<unknown>"
 
 
-def eval_jaxpr(closed: Any, args: Any) -> list[Any]:
+def eval_jaxpr(closed: object, args: Sequence[object]) -> list[Any]:
     """Interpret a (closed) jaxpr under the current trace."""
     return list(jax.core.eval_jaxpr(jaxpr_of(closed), getattr(closed, "consts", ()) or (), *args))
 
@@ -346,7 +346,7 @@ _JIT_TRACES = (
 )
 
 
-def trace_call(frame: Any) -> tuple[object, object, object, dict[str, object]] | None:
+def trace_call(frame: types.FrameType | None) -> tuple[object, object, object, dict[str, object]] | None:
     """(function, options, args, kwargs) of the `jax.jit` trace that ends under `frame`; None where unknown.
 
     Private: the event of a trace tells the name alone, so the frame of jax's that made it is read. Options
@@ -453,7 +453,7 @@ def _can_answer() -> bool:
     seen: list[Any] = []
     outside = current_trace()
 
-    def answer(jitted: Any, fun: Any, args: Any, kwargs: Any) -> object:
+    def answer(jitted: Any, fun: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         if fun is not double or not is_tracer(args[0]):
             return NotImplemented
         with set_current_trace(outside):

@@ -6,10 +6,13 @@ Equinox and Flax take objects that are part arrays, part settings: everything th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jitmagic.tracing.leaves import is_array, named_leaves
+
+if TYPE_CHECKING:
+    from jax.stages import Traced
 
 LEAVES = "_leaves"
 """The only parameter of the traced function; messages of jax name `_leaves[3]`."""
@@ -60,7 +63,7 @@ class Filtered:
     def __init__(self, fn: Callable[..., object]) -> None:
         self.fn = fn
 
-    def trace(self, *args: object, **kwargs: object) -> Any:
+    def trace(self, *args: object, **kwargs: object) -> Traced:
         """The `Traced` of one call; its inputs are the array leaves in the order of the arguments."""
         import jax
 
@@ -68,7 +71,7 @@ class Filtered:
         dynamic = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
 
         @functools.wraps(self.fn)
-        def call(_leaves: Any) -> Any:
+        def call(_leaves: Sequence[object]) -> list[object]:
             mixed = list(leaves)
             for i, value in zip(dynamic, _leaves, strict=True):
                 mixed[i] = value

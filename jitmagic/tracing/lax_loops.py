@@ -24,8 +24,10 @@ def counting(shadowed: Callable[[object], object]) -> Iterator[None]:
     def started(state: object) -> object:
         return jax.tree.map(shadowed, state)
 
-    def fori_loop(lower: object, upper: object, body_fun: Any, init_val: object, **options: object) -> object:
-        def body(i: Any, state: Any) -> Any:
+    def fori_loop(
+        lower: object, upper: object, body_fun: Callable[..., object], init_val: object, **options: object
+    ) -> object:
+        def body(i: object, state: object) -> object:
             return body_fun(shadowed(i), state)
 
         return originals["fori_loop"](lower, upper, body, started(init_val), **options)
@@ -33,7 +35,7 @@ def counting(shadowed: Callable[[object], object]) -> Iterator[None]:
     def while_loop(cond_fun: object, body_fun: object, init_val: object) -> object:
         return originals["while_loop"](cond_fun, body_fun, started(init_val))
 
-    def scan(f: object, init: object, *args: object, **options: object) -> Any:
+    def scan(f: object, init: object, *args: object, **options: object) -> object:
         return originals["scan"](f, started(init), *args, **options)
 
     patched = {f.__name__: patches.here(f, originals[f.__name__]) for f in (fori_loop, while_loop, scan)}

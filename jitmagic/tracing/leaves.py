@@ -7,7 +7,7 @@ import enum
 import inspect
 import re
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from jitmagic.evidence import Leaf
@@ -27,13 +27,13 @@ def is_array(value: object) -> bool:
     )
 
 
-def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, Any]]:
+def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[str, str, object]]:
     """(parameter, path, value) of each argument as given; `args[i]` where there is no signature to bind."""
     bound = _bound(fn, args, kwargs)
     if bound is None:
         named = [(f"args[{i}]", f"args[{i}]", v) for i, v in enumerate(args)]
         return named + [(k, k, v) for k, v in kwargs.items()]
-    out: list[tuple[str, str, Any]] = []
+    out: list[tuple[str, str, object]] = []
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
         if kind is _Kind.VAR_POSITIONAL:
@@ -45,7 +45,9 @@ def bound_arguments(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tupl
     return out
 
 
-def _bound(fn: Callable[..., Any], args: Any, kwargs: Any) -> inspect.BoundArguments | None:
+def _bound(
+    fn: Callable[..., object], args: Sequence[object], kwargs: dict[str, object]
+) -> inspect.BoundArguments | None:
     try:
         return inspect.signature(fn).bind(*args, **kwargs)
     except (TypeError, ValueError):
@@ -60,7 +62,7 @@ def by_keyword(fn: Callable[..., object], path: str) -> str:
 
 
 def map_leaves(
-    fn: Callable[..., Any], args: Any, kwargs: Any, change: Callable[[str, Any], Any]
+    fn: Callable[..., Any], args: Any, kwargs: Any, change: Callable[[str, object], object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """The same call with each leaf replaced by `change(path, leaf)`."""
     import jax.tree_util as jtu
@@ -68,7 +70,7 @@ def map_leaves(
     bound = _bound(fn, args, kwargs)
     known = list(bound.signature.parameters.values()) if bound is not None else None
 
-    def changed(path: str, value: object) -> Any:
+    def changed(path: str, value: object) -> object:
         return jtu.tree_map_with_path(lambda keys, leaf: change(path + keystr(keys), leaf), value)
 
     new = tuple(
@@ -77,7 +79,7 @@ def map_leaves(
     return new, {key: changed(key, value) for key, value in kwargs.items()}
 
 
-def named_leaves(fn: Callable[..., object], args: object, kwargs: object) -> list[tuple[str, Any]]:
+def named_leaves(fn: Callable[..., object], args: object, kwargs: object) -> list[tuple[str, object]]:
     """(path, leaf) of every leaf of the arguments: `x`, `cfg['deep']`, `args[1]`, `net.w`."""
     return [(path, leaf) for _, path, leaf in _leaves(fn, args, kwargs)]
 
@@ -87,7 +89,7 @@ def ref_paths(fn: Callable[..., object], args: object, kwargs: object) -> set[st
     return {path for path, leaf in named_leaves(fn, args, kwargs) if compat.is_ref(leaf)}
 
 
-def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator[tuple[str, str, Any]]:
+def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator[tuple[str, str, object]]:
     import jax.tree_util as jtu
 
     for name, path, value in bound_arguments(fn, args, kwargs):

@@ -63,7 +63,7 @@ class _Known:
     """The kinds of call that a function was traced for, and the function objects that had its name."""
 
     signatures: list[Leaves] = field(default_factory=list)
-    objects: list[Any] = field(default_factory=list)
+    objects: list[Callable[[], object]] = field(default_factory=list)
 
 
 class Ledger:
@@ -79,7 +79,7 @@ class Ledger:
         self._cell, self._is_ours, self._clock = cell, is_ours, clock
         self._began = clock()
         self._entries: list[_Entry] = []
-        self._known: dict[Any, _Known] = {}
+        self._known: dict[object, _Known] = {}
         self._hit = False
         self._left_out = 0
         self.since: int | None = None
@@ -162,7 +162,7 @@ class Ledger:
         return self._clock() - self._began
 
     def _add(
-        self, name: str, origin: Origin, seconds: float | None, frame: Any, alias: str = ""
+        self, name: str, origin: Origin, seconds: float | None, frame: types.FrameType | None, alias: str = ""
     ) -> _Entry | None:
         if len(self._entries) >= MOST:
             self._left_out += 1
@@ -180,7 +180,7 @@ class Ledger:
                 return entry
         return None
 
-    def _again(self, name: str, frame: object) -> _Entry | None:
+    def _again(self, name: str, frame: types.FrameType | None) -> _Entry | None:
         """A compilation without a trace: jax knew the program, for another device or another layout."""
         old = next((e for e in reversed(self._entries) if e.alias == name), None)
         if old is None:

@@ -14,7 +14,6 @@ import re
 import types
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jitmagic import work
 from jitmagic.evidence import Problem
@@ -23,6 +22,9 @@ from jitmagic.tracing import leaves as leaves_
 from jitmagic.tracing.locate import locate
 
 MAX_GROWTH = 8
+
+Arguments = Sequence[tuple[str, str, object]]
+"""(parameter, path, value) of each argument of a call."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class StaticSearch:
 
 def smallest_static(
     fn: Callable[..., object],
-    args: object,
+    args: Sequence[object],
     kwargs: object,
     *,
     static_argnums: Sequence[int] = (),
@@ -113,7 +115,7 @@ def is_random(value: object) -> bool:
 
 class _Search:
     def __init__(
-        self, fn: Callable[..., object], args: object, kwargs: object, declared: set[str], budget_s: float
+        self, fn: Callable[..., object], args: Sequence[object], kwargs: object, declared: set[str], budget_s: float
     ) -> None:
         self.fn, self.args, self.kwargs, self.declared = fn, args, kwargs, declared
         self.arguments = leaves_.bound_arguments(fn, args, kwargs)
@@ -191,7 +193,7 @@ class _Search:
         flat, tree = jax.tree.flatten(list(dynamic.values()))  # a dict would be sorted by its keys
 
         @functools.wraps(self.fn)
-        def call(leaves: Any) -> Any:
+        def call(leaves: Sequence[object]) -> object:
             given = {**self.values, **dict(zip(dynamic, jax.tree.unflatten(tree, leaves), strict=True))}
             args, kwargs = rebuild(self.args, self.kwargs, self.arguments, given)
             return self.fn(*args, **kwargs)
@@ -225,7 +227,7 @@ def _renamed(problem: Problem, names: Sequence[str]) -> Problem:
 
 
 def rebuild(
-    args: Any, kwargs: object, arguments: Any, given: dict[str, Any]
+    args: Sequence[object], kwargs: object, arguments: Arguments, given: dict[str, object]
 ) -> tuple[list[object], dict[str, object]]:
     """Positional and keyword arguments in the form of the original call, with other values."""
     in_order = [path for _, path, _ in arguments]
@@ -241,7 +243,7 @@ def rebuild(
     return positional, {names[p]: given[p] for p in left}
 
 
-def _value_of(arguments: Any, path: str) -> object:
+def _value_of(arguments: Arguments, path: str) -> object:
     return next(v for _, p, v in arguments if p == path)
 
 

@@ -17,13 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jitmagic.evidence import Problem
+from jitmagic.evidence import Op, Problem
 from jitmagic.tracing import compat
 from jitmagic.tracing.lax_loops import counting
 from jitmagic.tracing.leaves import is_array, map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
 from jitmagic.tracing.messages import is_of_shadows
-from jitmagic.tracing.recorder import OutOfBudget, Recorder
+from jitmagic.tracing.recorder import Leaves, OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
 
 # The public Tracer class is patched while a run is under way, for the whole process.
@@ -101,7 +101,7 @@ def _record(
     return Recording(problems, text, complete, note)
 
 
-def _counted(trace: ShadowTrace, value: object) -> Any:
+def _counted(trace: ShadowTrace, value: object) -> object:
     """A plain number as the loop would trace it; anything else as it is."""
     if isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)) and _traceable(value):
         return trace.stage_value(value)
@@ -127,7 +127,7 @@ def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tu
 
 def _shadowed(
     trace: ShadowTrace, fn: Callable[..., object], args: object, kwargs: object, static: frozenset[str]
-) -> tuple[Any, Any]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments with every leaf that jit would trace wrapped; others stay as they are."""
 
     def wrap(name: str, value: object) -> object:
@@ -194,6 +194,6 @@ class _Listening(Recorder):
         super().__init__({}, 5.0, inside=False)
         self.asked = asked
 
-    def add(self, op: Any, leaves: Any, value: object, frame: object, context: str = "") -> None:
+    def add(self, op: Op, leaves: Leaves, value: object, frame: object, context: str = "") -> None:
         if "x" in leaves:
             self.asked.append(op)

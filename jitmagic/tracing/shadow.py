@@ -12,11 +12,12 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive
 
 from jitmagic import patches
 from jitmagic.evidence import Op
@@ -27,6 +28,7 @@ from jitmagic.tracing.probing import is_probe
 from jitmagic.tracing.recorder import Leaves, Recorder
 from jitmagic.tracing.sites import site_of
 
+T = TypeVar("T")
 _CONVERSIONS: dict[str, Op] = {
     "__bool__": "bool", "__int__": "int", "__float__": "float", "__complex__": "complex",
     "__index__": "index", "__hex__": "index", "__oct__": "index",
@@ -67,7 +69,7 @@ class ShadowTracer(compat.TypedTracer):
     def to_concrete_value(self) -> object:
         return _answer(self.home.recorder, self.val, self.leaves, sys._getframe(1))
 
-    def _ask(self, op: Op, convert: Callable[[Any], Any]) -> Any:
+    def _ask(self, op: Op, convert: Callable[[Any], T]) -> T:
         if is_probe(sys._getframe(2)):
             raise _refusal(op, self)
         value = convert(self.val)
@@ -89,13 +91,13 @@ class ShadowTracer(compat.TypedTracer):
     def __index__(self) -> int:
         return self._ask("index", operator.index)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args: Any, **kwargs: object) -> np.ndarray:
         return self._ask("array", lambda v: np.array(v, *args[:1]))
 
-    def tolist(self) -> Any:
+    def tolist(self) -> object:
         return self._ask("tolist", lambda v: v.tolist())
 
-    def item(self, *args: Any) -> Any:
+    def item(self, *args: object) -> object:
         return self._ask("item", lambda v: v.item(*args))
 
     def __hash__(self) -> int:
@@ -110,17 +112,17 @@ class ShadowTracer(compat.TypedTracer):
             return repr(self)
         return self._ask("format", lambda v: format(v.item() if v.ndim == 0 else v, spec))
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> object:
         if isinstance(other, _SEQUENCES):
             return other * self._ask("index", operator.index)
         return super().__mul__(other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> object:
         if isinstance(other, _SEQUENCES):
             return other * self._ask("index", operator.index)
         return super().__rmul__(other)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         if hasattr(self.aval, "inner_aval"):  # a mutable reference: the assignment is allowed
             super().__setitem__(key, value)
             return
@@ -138,7 +140,7 @@ def _direct(name: str) -> Callable[..., object]:
     """An operator that works on the values themselves where nothing else traces."""
     usual = getattr(ShadowTracer, name)
 
-    def method(self: ShadowTracer, *other: Any) -> Any:
+    def method(self: ShadowTracer, *other: object) -> Any:
         trace = self.home
         if trace.is_direct() and not isinstance(next(iter(other), None), _SEQUENCES):
             return trace.operate(name, self, other)
@@ -167,7 +169,7 @@ def _hash(tracer: ShadowTracer, caller: types.FrameType) -> int:
     return hash(tracer.val.item()) if tracer.val.ndim == 0 else id(tracer)
 
 
-def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameType | None) -> Any:
+def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameType | None) -> object:
     """What `to_concrete_value` says: the value, recorded, or None where jit's answer matters more."""
     while frame is not None and frame.f_code.co_name == "to_concrete_value":
         frame = frame.f_back  # tracers of grad hand the question on to what they wrap
@@ -189,7 +191,7 @@ def _answer(recorder: Recorder, value: Any, leaves: Leaves, frame: types.FrameTy
     return np.asarray(value)
 
 
-def _probe(recorder: Recorder, value: Any, leaves: Leaves, asker: types.FrameType | None) -> object:
+def _probe(recorder: Recorder, value: object, leaves: Leaves, asker: types.FrameType | None) -> object:
     name = asker.f_code.co_name if asker is not None else ""
     if name in _CONVERSIONS:
         return np.asarray(value)  # the conversion asks again, and is recorded then
@@ -209,7 +211,7 @@ OFTEN = 64
 
 @dataclass
 class _Program:
-    closed: Any
+    closed: object
     """Kept so that its id stays its own."""
     calls: int = 0
     run: Callable[..., list[Any]] | None = None
@@ -226,16 +228,16 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         self.library: dict[int, bool] = {}
         """Whether a function is no code of the user's, by the identity of its code."""
 
-    def unwrap(self, value: Any) -> tuple[Any, Leaves]:
+    def unwrap(self, value: object) -> tuple[Any, Leaves]:
         if isinstance(value, ShadowTracer) and value.home is self:
             return value.val, value.leaves
         name = self.constants.get(id(value))
         return value, frozenset((name,)) if name is not None else frozenset()
 
-    def wrap(self, value: Any, leaves: Leaves) -> object:
+    def wrap(self, value: object, leaves: Leaves) -> object:
         return ShadowTracer(self, value, leaves)
 
-    def stage_value(self, value: Any) -> object:
+    def stage_value(self, value: object) -> object:
         if isinstance(value, ShadowTracer):
             return value
         raw, leaves = self.unwrap(value)
@@ -246,7 +248,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         """Only this run traces at the moment: no grad or vmap inside it."""
         return compat.current_trace() is self
 
-    def operate(self, name: str, tracer: ShadowTracer, others: tuple[Any, ...]) -> object:
+    def operate(self, name: str, tracer: ShadowTracer, others: tuple[object, ...]) -> object:
         """An operator on the values themselves: jax's arrays do it faster than tracers can."""
         self.recorder.tick()
         value, leaves = tracer.val, tracer.leaves
@@ -263,13 +265,13 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
                 out = getattr(value, name)(*given)
         return out if out is NotImplemented else self.wrap(out, leaves)
 
-    def call(self, jitted: Callable[..., Any], fun: Any, args: Any, kwargs: object) -> Any:
+    def call(self, jitted: Callable[..., object], fun: Any, args: Sequence[object], kwargs: object) -> Any:
         """A call of a library's compiled function on the values themselves."""
         if not self.is_direct() or not self._is_library(fun.__code__):
             return NotImplemented
         leaves: Leaves = frozenset()
 
-        def unwrapped(value: Any) -> object:
+        def unwrapped(value: object) -> object:
             nonlocal leaves
             raw, own = self.unwrap(value)
             leaves = leaves | own if own else leaves
@@ -296,7 +298,9 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
             self.library[id(code)] = not is_user_file(code.co_filename)
         return self.library[id(code)]
 
-    def process_primitive(self, primitive: Any, tracers: Any, params: Any, /) -> object:
+    def process_primitive(
+        self, primitive: Primitive, tracers: Sequence[object], params: dict[str, Any], /
+    ) -> object:
         self.recorder.tick()
         if primitive.name in _SILENT:
             return []
@@ -318,7 +322,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
         wrapped = [self.wrap(o, leaves) for o in outs]
         return wrapped if primitive.multiple_results else wrapped[0]
 
-    def _call(self, primitive: Any, tracers: Any, params: Any) -> list[Any]:
+    def _call(self, primitive: Primitive, tracers: Sequence[object], params: dict[str, Any]) -> list[Any]:
         """A traced program of a library as one operation; one that comes often is compiled for this run."""
         closed = params["jaxpr"]
         known = self.programs.setdefault(id(closed), _Program(closed))
@@ -351,7 +355,7 @@ class ShadowTrace(compat.Trace):  # type: ignore[misc, valid-type]
 # --- tracers of vmap and grad that stand on ours ----------------------------------------------------------
 
 
-def standing_on(tracer: Any) -> tuple[object, Leaves, Recorder] | None:
+def standing_on(tracer: object) -> tuple[object, Leaves, Recorder] | None:
     """(value, leaves, recorder) of a tracer that stands on a shadow, lane 0 of a vmap; None for others."""
     if isinstance(tracer, ShadowTracer):
         return tracer.val, tracer.leaves, tracer.home.recorder
@@ -374,14 +378,14 @@ def answering_tracers() -> Iterator[None]:
     names = ("to_concrete_value", "__float__", "__complex__", "__array__", "tolist")
     saved = {name: kind.__dict__[name] for name in names if name in kind.__dict__}
 
-    def to_concrete_value(self: Any) -> object:
+    def to_concrete_value(self: object) -> object:
         base = standing_on(self)
         return None if base is None else _answer(base[2], base[0], base[1], sys._getframe(1))
 
-    def asking(name: str, op: Op, convert: Callable[[Any], Any]) -> Callable[..., object]:
+    def asking(name: str, op: Op, convert: Callable[[object], object]) -> Callable[..., object]:
         original = saved[name]
 
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def method(self: object, *args: object, **kwargs: object) -> Any:
             base = standing_on(self)
             if base is None:
                 return original(self, *args, **kwargs)
@@ -393,7 +397,7 @@ def answering_tracers() -> Iterator[None]:
 
         return method
 
-    methods: dict[str, Any] = {"to_concrete_value": to_concrete_value}
+    methods: dict[str, Callable[..., object]] = {"to_concrete_value": to_concrete_value}
     converters: dict[str, tuple[Op, Callable[[Any], Any]]] = {
         "__float__": ("float", float), "__complex__": ("complex", complex),
         "__array__": ("array", np.asarray), "tolist": ("tolist", lambda v: v.tolist()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from jitmagic.whatif.devices import on_devices
 _ARGUMENT = re.compile(r"^values\['(\w+)'\]")
 
 
-def answers(subject: Subject, args: Any, kwargs: Any) -> tuple[report.WhatIf, ...]:
+def answers(subject: Subject, args: Sequence[object], kwargs: dict[str, object]) -> tuple[report.WhatIf, ...]:
     """The answers to `--vmap`, `--grad` and `--devices` for one call."""
     asked = subject.settings.what_if
     if not asked:
@@ -55,7 +55,7 @@ def _plain_cost(subject: Subject, call: TypedCall) -> report.Cost:
         return report.Cost()
 
 
-def _frozen(subject: Subject, args: Any) -> tuple[str, ...]:
+def _frozen(subject: Subject, args: Sequence[object]) -> tuple[str, ...]:
     try:
         paths = subject.dynamic_paths(args)
     except Exception:
@@ -64,7 +64,10 @@ def _frozen(subject: Subject, args: Any) -> tuple[str, ...]:
 
 
 def _guarded(
-    subject: Subject, kind: Any, names: tuple[str, ...], answer: Callable[[], report.WhatIf]
+    subject: Subject,
+    kind: Literal["vmap", "grad", "devices"],
+    names: tuple[str, ...],
+    answer: Callable[[], report.WhatIf],
 ) -> report.WhatIf:
     """The answer, or in words why there is none."""
     try:
@@ -137,7 +140,7 @@ def _scalar(call: TypedCall) -> tuple[Callable[[Values], object], tuple[str, ...
         kinds = ", ".join(dict.fromkeys(str(t.dtype) for t in leaves)) or "nothing"
         raise CannotAsk(f"the function returns {kinds}: only floating point numbers can be differentiated")
 
-    def total(values: Values) -> Any:
+    def total(values: Values) -> object:
         found = [x for x in jax.tree.leaves(call.run(values)) if jnp.issubdtype(x.dtype, jnp.floating)]
         return sum(jnp.sum(x) for x in found[1:]) + jnp.sum(found[0]) if len(found) > 1 else jnp.sum(found[0])
 

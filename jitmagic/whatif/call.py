@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -31,18 +31,18 @@ class CannotAsk(Exception):
 class TypedCall:
     """One call of the function, its array arguments by name as types, the others held fixed."""
 
-    fn: Callable[..., Any]
+    fn: Callable[..., object]
     bound: inspect.BoundArguments
     types: Values
 
     @classmethod
-    def of(cls, subject: Subject, args: Any, kwargs: Any) -> TypedCall:
+    def of(cls, subject: Subject, args: Sequence[object], kwargs: dict[str, object]) -> TypedCall:
         bound = inspect.signature(subject.fn).bind(*args, **kwargs)
         static = subject.options.static_parameters(subject.fn)
         types = {n: types_of(v) for n, v in bound.arguments.items() if n not in static and is_arrays(v)}
         return cls(subject.fn, bound, types)
 
-    def run(self, values: Values) -> Any:
+    def run(self, values: Values) -> object:
         """The function at these arguments."""
         held = {**self.bound.arguments, **values}
         bound = inspect.BoundArguments(self.bound.signature, held)  # type: ignore[arg-type]
@@ -79,14 +79,16 @@ class StagedFunction:
         self.stages = stages
         self.cost = cost.total_cost(self.traced.jaxpr, self.compiled)
 
-    def told(self, kind: Any, title: str, base: report.Cost, **more: Any) -> report.WhatIf:
+    def told(
+        self, kind: Literal["vmap", "grad", "devices"], title: str, base: report.Cost, **more: Any
+    ) -> report.WhatIf:
         """The answer that this program gives."""
         return report.WhatIf(kind, title, stages=self.stages, cost=self.cost, plain=base, **more)
 
 
 def _anonymous(fn: Callable[[Values], object]) -> Callable[[Values], object]:
     # a name of its own, so that counts of the user's function stay exact
-    def what_if(values: Values) -> Any:
+    def what_if(values: Values) -> object:
         return fn(values)
 
     return what_if
@@ -137,22 +139,22 @@ def is_arrays(value: object) -> bool:
     )
 
 
-def types_of(value: object) -> Any:
+def types_of(value: object) -> object:
     """The arrays of a pytree as types."""
 
-    def of(leaf: object) -> Any:
+    def of(leaf: object) -> object:
         aval = jax.typeof(leaf)
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=bool(getattr(aval, "weak_type", False)))
 
     return jax.tree.map(of, value)
 
 
-def like(shape: tuple[int, ...], like: Any, sharding: Any = None) -> object:
+def like(shape: tuple[int, ...], like: jax.ShapeDtypeStruct, sharding: object = None) -> jax.ShapeDtypeStruct:
     """The type `like` with another shape, and a sharding."""
     return jax.ShapeDtypeStruct(shape, like.dtype, weak_type=like.weak_type, sharding=sharding)
 
 
-def named_leaves(types: Values) -> list[tuple[str, Any]]:
+def named_leaves(types: Values) -> list[tuple[str, jax.ShapeDtypeStruct]]:
     """(path, type) of each array: `x`, `p['w']`."""
     return [
         (name + jax.tree_util.keystr(path), t)
@@ -161,7 +163,7 @@ def named_leaves(types: Values) -> list[tuple[str, Any]]:
     ]
 
 
-def nbytes(t: Any) -> int:
+def nbytes(t: jax.ShapeDtypeStruct) -> int:
     """Bytes of an array of this type."""
     return math.prod(t.shape) * int(getattr(t.dtype, "itemsize", 4))
 

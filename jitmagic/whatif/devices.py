@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import jax
 import numpy as np
@@ -37,7 +36,7 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     asked = subject.settings.what_if
     count = asked.devices or 1
     devices, where = _find_devices(count)
-    fn: Callable[[Values], Any] = call.run
+    fn: Callable[[Values], object] = call.run
     types, title = call.types, ""
     if asked.vmap:
         fn, types, _, title, _ = batched(subject, call, count)
@@ -96,10 +95,10 @@ def _shared(types: Values, count: int) -> tuple[set[str], int]:
     raise CannotAsk(f"no argument can be split into {count} equal parts: {told}")
 
 
-def _place(types: Values, shared: set[str], rows: int | None, mesh: Any) -> Values:
+def _place(types: Values, shared: set[str], rows: int | None, mesh: Mesh) -> Values:
     """The types with the sharding of each: the leading axis over all devices, or whole on each."""
 
-    def placed(name: str, t: Any) -> Any:
+    def placed(name: str, t: jax.ShapeDtypeStruct) -> object:
         split = name in shared and t.shape and (rows is None or t.shape[0] == rows)
         spec = PartitionSpec(AXIS) if split else PartitionSpec()
         return like(t.shape, t, NamedSharding(mesh, spec))
@@ -139,7 +138,7 @@ def _collectives(program: StagedFunction) -> tuple[report.Collective, ...]:
     return collectives(program.compiled.as_text()) if program.compiled is not None else ()
 
 
-def _whole(types: Values) -> list[tuple[str, Any]]:
+def _whole(types: Values) -> list[tuple[str, jax.ShapeDtypeStruct]]:
     """Arrays that every device holds whole; numbers are not worth telling."""
     return [(k, t) for k, t in named_leaves(types) if not t.sharding.spec and t.shape]
 
