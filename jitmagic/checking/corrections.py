@@ -41,25 +41,15 @@ def findings_of(
         try:
             shown = subject.progress(LOOKING) if subject.progress is not None else contextlib.nullcontext()
             with shown as say:
-                on_calls = None
-                if verifier is None or _is_refused(verifier, found):
-                    end = deadline or budget.clock() + subject.settings.budget
-                    on_calls = subject.verifier_on_calls(end) or verifier_of_function(subject, end)
+                end = deadline or budget.clock() + subject.settings.budget
                 found = proposed(
-                    found, evidence_of(subject), subject, deadline, verifier, on_calls, say, on_fix
-                )
+                    found, evidence_of(subject), subject, deadline, verifier,
+                    lambda: subject.verifier_on_calls(end) or verifier_of_function(subject, end), say, on_fix,
+                )  # fmt: skip
         except Exception as exc:
             subject.failed_inside("the search for fixes", exc)
         subject.concluded = key, found
     return subject.concluded[1]
-
-
-def _is_refused(verifier: Verifier, findings: Sequence[report.Finding]) -> bool:
-    """The cell can't be run again; where there is nothing to correct, it is not tried."""
-    with contextlib.suppress(budget.OutOfTime):
-        if any(f.severity != "note" for f in findings):
-            return bool(verifier.obstacle())
-    return bool(verifier.reruns.obstacle())
 
 
 def proposed(
@@ -68,7 +58,7 @@ def proposed(
     subject: Subject,
     deadline: float | None = None,
     verifier: Verifier | None = None,
-    on_calls: Verifier | None = None,
+    on_calls: Callable[[], Verifier] | None = None,
     say: Callable[[str], object] | None = None,
     on_fix: Callable[[tuple[report.Finding, ...]], object] = lambda findings: None,
 ) -> tuple[report.Finding, ...]:
@@ -82,10 +72,12 @@ def proposed(
     def late() -> bool:
         return budget.clock() > end
 
-    tests = verifier if verifier is not None and not verifier.reruns.obstacle() else on_calls
+    tests, otherwise = verifier, on_calls
+    if verifier is None or verifier.reruns.obstacle():
+        tests, otherwise = on_calls() if on_calls is not None else None, None
     search = _search(evidence, subject, tests, late)
-    if search is not None and say is not None:
-        search.progress = say
+    if search is not None:
+        search.progress, search.otherwise = say or search.progress, otherwise
     found, cut = fixes.propose(findings, evidence, search, late, on_fix)
     if cut:
         why = f"within {subject.settings.budget:g} s" if late() else "because of an interrupt"

@@ -85,6 +85,8 @@ class Search:
     """The cell compiles by itself: options go into its own `jit`."""
     progress: Callable[[str], object] = lambda title: None
     """Told what is tried."""
+    otherwise: Callable[[], Verifier] | None = None
+    """Makes what tests on the calls alone, where a run of the whole cell shows that it can't be run again."""
     on_held: Callable[[Finding, list[Proved]], object] = lambda finding, held: None
     """Told of each correction that holds, with those before it."""
     tried: dict[Attempt, Verdict] = field(default_factory=dict)
@@ -97,6 +99,8 @@ class Search:
 
     def corrections(self, finding: Finding) -> list[Proved]:
         """What mends a finding, in the order in which it is offered; first steps where nothing mends it whole."""
+        if self.otherwise is not None and self.verifier.obstacle():
+            self.verifier, self.otherwise = self.otherwise(), None
         self._attempts, self._limit = 0, ATTEMPTS
         self.tried.clear()
         whole: list[Proved] = []
