@@ -430,6 +430,22 @@ class NotFinite:
 
 
 @dataclass(frozen=True)
+class OutOfBounds:
+    """An index outside of its array, in a call that was made."""
+
+    where: Where
+    names: tuple[str, ...]
+    index: int
+    axis: int
+    size: int
+    window: int = 1
+    """How many elements are taken from the index on."""
+    writes: bool = False
+    lands: int | None = None
+    """The index to which jax moves it; None where it drops the write, or fills in NaN."""
+
+
+@dataclass(frozen=True)
 class Dropped:
     """A call that is a statement by itself, whose results are thrown away: the program holds nothing of it."""
 
@@ -456,6 +472,7 @@ class Silent:
     arrays_in_aux: tuple[ArrayInAux, ...] = ()
     tests: tuple[TypeTest, ...] = ()
     not_finite: tuple[NotFinite, ...] = ()
+    out_of_bounds: tuple[OutOfBounds, ...] = ()
     truncated: tuple[Truncation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()

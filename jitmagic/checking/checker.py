@@ -304,7 +304,7 @@ class Checker(Subject):
         staged.before = before
         return staged
 
-    def _what_if(self, args: object, kwargs: object) -> None:
+    def _what_if(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         def ask(seconds: float) -> None:
             self.seen.what_if = self.what_if(self, args, kwargs)
 

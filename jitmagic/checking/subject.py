@@ -25,7 +25,7 @@ from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource, Settings, Stage
-from jitmagic.silent.collect import CallInView, before_calls, collect, not_finite
+from jitmagic.silent.collect import CallInView, before_calls, collect, indices_outside, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
 from jitmagic.state.compiled import StatefulMethod, compile_function, holds_variables, objects_taken
@@ -111,7 +111,9 @@ class Subject:
         """Tests them on the calls that were kept."""
         self.postpone: Callable[[Stage, Callable[[float], object]], object] = self._at_once
         """Takes a step that is given its seconds: done when the cell has ended, and at once where there is none."""
-        self.what_if: Callable[[Subject, object, object], tuple[report.WhatIf, ...]] = lambda *call: ()
+        self.what_if: Callable[[Subject, Sequence[object], dict[str, object]], tuple[report.WhatIf, ...]] = (
+            lambda *call: ()
+        )
         """Answers what the settings ask about the function vmapped, differentiated or shared, for one call."""
         self.compiled: Any = None
         self._run: Any = None
@@ -296,7 +298,8 @@ class Subject:
         return before_calls(self.fn, self.reach().functions, self.options.static_parameters(self.fn))
 
     def observe_result(self, traced: object, inputs: Sequence[object], value: object) -> None:
-        """Add where a result stopped being finite to what was seen."""
+        """Add where a result stopped being finite, and indices outside of arrays, to what was seen."""
+        self.seen.add(indices_outside(traced, inputs))
         try:
             self.seen.add(not_finite(traced, inputs, value))
         except CannotEvaluate as exc:

@@ -35,7 +35,14 @@ from jitmagic.fixes.objects import (
 )
 from jitmagic.fixes.options import declarations, static_arguments
 from jitmagic.fixes.randomness import drawn_arguments, host_draws, key_arguments, reused_keys
-from jitmagic.fixes.sizes import buckets, data_sizes, masked_functions, shape_arithmetic, windows
+from jitmagic.fixes.sizes import (
+    buckets,
+    data_sizes,
+    masked_functions,
+    shape_arithmetic,
+    stated_modes,
+    windows,
+)
 from jitmagic.fixes.stores import returned_arguments, updates
 
 RAISE = False
@@ -144,6 +151,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (mapped.mapped_comprehensions, "unrolled-loop"),
     (mapped.mapped_calls, "unrolled-loop"),
     (finite_formulas.finite_formulas, "nan"),
+    (stated_modes.stated_modes, "out-of-bounds"),
     (type_tests.type_tests, "jit-differs-from-eager user-error"),
     (wide_types.narrow_types, _CUT),
     (wide_types.float_literals, _CUT),

@@ -28,6 +28,7 @@ from jitmagic.rules import (
     leaked_tracer,
     lossy_pytree,
     nan,
+    out_of_bounds,
     recompile_new_function,
     recompile_shape,
     recompile_static,
@@ -61,7 +62,7 @@ RULES: tuple[Rule, ...] = tuple(
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
         size_argument,
-        nan, jit_differs_from_eager, dtype_truncation,
+        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds,
         user_error, unused_result,
     )
 )  # fmt: skip

@@ -9,8 +9,18 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from jitmagic import work
-from jitmagic.evidence import Silent, root
-from jitmagic.silent import dropped, finite, in_program, in_source, keys, pytrees, widths, written_out
+from jitmagic.evidence import HiddenRandom, SideEffect, Silent, root
+from jitmagic.silent import (
+    dropped,
+    finite,
+    in_program,
+    in_source,
+    keys,
+    outside_indices,
+    pytrees,
+    widths,
+    written_out,
+)
 from jitmagic.silent.code import Code, codes
 from jitmagic.silent.known import passed_known
 from jitmagic.state.definition import source_file
@@ -152,6 +162,13 @@ def not_finite(traced: Any, inputs: Sequence[object], value: object, budget_s: f
         return Silent()
     fact = finite.first_not_finite(traced.jaxpr, inputs, budget_s)
     return Silent(not_finite=(fact,) if fact is not None else ())
+
+
+def indices_outside(traced: Any, inputs: Sequence[Any]) -> Silent:
+    """Indices outside of their arrays in a traced call for those inputs (leaves, dynamic variables first)."""
+    if len(inputs) != len(jaxpr_of(traced.jaxpr).invars):
+        return Silent()
+    return Silent(out_of_bounds=_tried(lambda: outside_indices.out_of_bounds(traced.jaxpr, inputs)))
 
 
 def _tried(look: Callable[[], Iterable[T]]) -> tuple[T, ...]:

@@ -115,7 +115,12 @@ def is_random(value: object) -> bool:
 
 class _Search:
     def __init__(
-        self, fn: Callable[..., object], args: Sequence[object], kwargs: object, declared: set[str], budget_s: float
+        self,
+        fn: Callable[..., object],
+        args: Sequence[object],
+        kwargs: object,
+        declared: set[str],
+        budget_s: float,
     ) -> None:
         self.fn, self.args, self.kwargs, self.declared = fn, args, kwargs, declared
         self.arguments = leaves_.bound_arguments(fn, args, kwargs)

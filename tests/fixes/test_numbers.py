@@ -43,6 +43,14 @@ CELLS = {
         "from jax.numpy import float64\ndef f(x):\n    return x.astype(float64) + J.zeros(3, 'float64')\n",
         "f(jnp.ones(3))", "x.astype(jnp.float32) + J.zeros(3, 'float32')",
     ),
+    "a read outside of an array": (
+        "def f(x, i):\n    return (x[i + 1] - x[i]).sum()\n", "f(jnp.arange(3.0), jnp.arange(3))",
+        '(x.at[i + 1].get(mode="fill", fill_value=0) - x[i])',
+    ),
+    "a write outside of an array": (
+        "def f(x, i):\n    return x.at[i].add(  # counts\n        1.0)\n", "f(jnp.arange(3.0), jnp.arange(4))",
+        '1.0, mode="drop")',
+    ),
     "a large number in a comparison": (
         "def f(n):\n    late = n > 3_000_000_000  # ns\n    return late\n", "f(jnp.arange(3))",
         "    late = n > 3_000_000_000.0  # ns\n",
