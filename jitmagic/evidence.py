@@ -446,6 +446,16 @@ class OutOfBounds:
 
 
 @dataclass(frozen=True)
+class UnusableDonation:
+    """A donated input whose memory no result takes."""
+
+    path: str
+    type: str
+    bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Dropped:
     """A call that is a statement by itself, whose results are thrown away: the program holds nothing of it."""
 
@@ -473,6 +483,7 @@ class Silent:
     tests: tuple[TypeTest, ...] = ()
     not_finite: tuple[NotFinite, ...] = ()
     out_of_bounds: tuple[OutOfBounds, ...] = ()
+    donations: tuple[UnusableDonation, ...] = ()
     truncated: tuple[Truncation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()

@@ -103,9 +103,16 @@ class JitOptions:
 
     def static_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
         """Names of the parameters of `fn` that are static, whichever way they were declared."""
-        names = [p.name for p in parameters_of(fn) or ()]
-        numbered = {names[n] for n in self.static_argnums if -len(names) <= n < len(names)}
-        return frozenset(self.static_argnames) | numbered
+        return _chosen(fn, self.static_argnames, self.static_argnums)
+
+    def donated_parameters(self, fn: Callable[..., Any]) -> frozenset[str]:
+        """Names of those that are donated."""
+        return _chosen(fn, self.donate_argnames, self.donate_argnums)
+
+
+def _chosen(fn: Callable[..., Any], given: Sequence[str], numbers: Sequence[int]) -> frozenset[str]:
+    names = [p.name for p in parameters_of(fn) or ()]
+    return frozenset(given) | {names[n] for n in numbers if -len(names) <= n < len(names)}
 
 
 def find_device(text: Any) -> Any:

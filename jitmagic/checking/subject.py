@@ -284,7 +284,8 @@ class Subject:
         objects, plain, named = self.lifted(args, kwargs)
         call = CallInView(
             self.fn, args, kwargs, reach, (plain, named), tuple(str(at[0]) for at in objects),
-            self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn), self.taken_as_static(),
+            self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn),
+            self.options.donated_parameters(self.fn), self.taken_as_static(),
             traced, self.dynamic_paths(args) if traced is not None else (),
         )  # fmt: skip
         with uncollected():

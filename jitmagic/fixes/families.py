@@ -152,6 +152,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (mapped.mapped_calls, "unrolled-loop"),
     (finite_formulas.finite_formulas, "nan"),
     (stated_modes.stated_modes, "out-of-bounds"),
+    (declarations.kept_arguments, "unusable-donation"),
     (type_tests.type_tests, "jit-differs-from-eager user-error"),
     (wide_types.narrow_types, _CUT),
     (wide_types.float_literals, _CUT),

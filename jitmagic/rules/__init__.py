@@ -45,6 +45,7 @@ from jitmagic.rules import (
     unhashable_static,
     unregistered_pytree,
     unrolled_loop,
+    unusable_donation,
     unused_result,
     user_error,
 )
@@ -62,7 +63,7 @@ RULES: tuple[Rule, ...] = tuple(
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
         size_argument,
-        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds,
+        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds, unusable_donation,
         user_error, unused_result,
     )
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from jitmagic import work
 from jitmagic.evidence import HiddenRandom, SideEffect, Silent, root
 from jitmagic.silent import (
+    donations,
     dropped,
     finite,
     in_program,
@@ -53,6 +54,8 @@ class CallInView:
     """The framework's own jit carries variables among the arguments back."""
     static: frozenset[str]
     """Names of the static parameters."""
+    donated: frozenset[str]
+    """Names of the donated ones."""
     static_as: dict[str, Any]
     """The same, as keywords of `call_leaves`."""
     traced: Any = None
@@ -145,6 +148,9 @@ def _of_program(call: CallInView, every: Sequence[Code], found: Silent) -> Silen
         random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
         unrolled=_tried(lambda: written_out.unrolled(closed)),
         dropped=_tried(lambda: dropped.dropped(closed, every)),
+        donations=_tried(
+            lambda: donations.unusable(closed, paths, call.donated) if call.donated and paths else ()
+        ),
     )
 
 

@@ -189,6 +189,28 @@ def mended_options(spot: Spot) -> Iterator[Change]:
         yield Change(title(parameters, given, spec), unstatic=static, donated=donated)
 
 
+def kept_arguments(spot: Spot) -> Iterator[Change]:
+    """The donated argument that the finding names is kept."""
+    found = next((d for d in declarations(spot.text) if spot.function in d.names), None)
+    if found is not None:
+        spec = _kept(found.given, found.parameters, spot.names)
+        heading = title(found.parameters, found.given, spec)
+        yield Change(heading, written(spot.text, spot.modules, found, spec))
+    elif (function := spot.text.definition(spot.function)) is not None:
+        given = {field: list(getattr(spot.evidence.options, field)) for field in FIELDS}
+        parameters = parameters_of(function)
+        spec = _kept(given, parameters, spot.names)
+        yield Change(title(parameters, given, spec), donated=tuple(parameters.chosen(spec, "donate")))
+
+
+def _kept(given: Spec, parameters: Parameters, names: Sequence[str]) -> Spec:
+    kept = {
+        "donate_argnums": [n for n in given["donate_argnums"] if parameters.plain[n] not in names],
+        "donate_argnames": [n for n in given["donate_argnames"] if n not in names],
+    }
+    return {**given, **kept}
+
+
 def corrections(given: Spec, parameters: Parameters) -> Iterator[Spec]:
     """What a wrong declaration may have meant; each is valid for the parameters."""
     yield _valid(given, parameters, guess=True)
