@@ -79,6 +79,9 @@ def proposed(
     if search is not None:
         search.progress, search.otherwise = say or search.progress, otherwise
     found, cut = fixes.propose(findings, evidence, search, late, on_fix)
+    wanted = search is not None and any(f.severity != "note" for f in findings)
+    if wanted and verifier is not None and (obstacle := verifier.reruns.obstacle()):
+        subject.seen.note(f"fixes were not tested on the whole cell: {obstacle}")
     if cut:
         why = f"within {subject.settings.budget:g} s" if late() else "because of an interrupt"
         places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)

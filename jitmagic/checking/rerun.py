@@ -68,10 +68,15 @@ class CellReruns:
         self.refused = ""
         """What the plain run was refused."""
         self.original = Attempt(run.source.magic, run.source.body, (*run.source.calls, *run.later))
+        self.plain_in_time = in_time
+        """The same for the cell as it is without jit: the rest is there to try corrections in."""
+        self._too_slow = False
 
     def obstacle(self) -> str:
         """Why the cell cannot be run again; empty where it can."""
         beginning = self.run.beginning
+        if self._too_slow:
+            return "without jit it takes too long"
         if beginning is None:
             return "what it began from is not known any more"
         with allowing(self.run.request.settings.rerun):
@@ -79,6 +84,17 @@ class CellReruns:
 
     def plain(self, attempt: Attempt) -> Ran:
         """Without the magic, and without jit. Raises OutOfTime."""
+        if attempt != self.original:
+            return self._as_it_can(attempt)
+        try:
+            with self.plain_in_time():
+                return self._as_it_can(attempt)
+        except budget.OutOfTime:
+            self._too_slow = True
+            raise
+
+    def _as_it_can(self, attempt: Attempt) -> Ran:
+        """As it is, else in a form that can run."""
         ran = self._plain(attempt, self._unjitted(attempt))
         other: Ran | None = None
         if refused := quiet.refusal(ran.error):
@@ -316,7 +332,9 @@ def verifier_of(
 ) -> Verifier:
     """What proves corrections of a cell until a deadline (by `prove.clock`)."""
     told = [f for c in run.checkers.values() for f in told_of(c)]
-    return Verifier(CellReruns(run, names, request_of, _until(deadline), earlier), told)
+    reruns = CellReruns(run, names, request_of, _until(deadline), earlier)
+    reruns.plain_in_time = lambda: within(max(0.0, deadline - budget.clock()) / 2)
+    return Verifier(reruns, told)
 
 
 def verifier_on_calls(

@@ -67,7 +67,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (registered.registered_classes, _OBJECT),
     (registered.static_fields, _REFUSED_TYPE),
     (settings_objects.static_settings, "invalid-jax-type"),
-    (settings_objects.own_jit, "invalid-jax-type"),
+    (settings_objects.own_jit, _CONCRETE),
     (settings_objects.static_objects, _REFUSED_TYPE),
     (settings_objects.fields_as_arrays, "recompile-static"),
     (forms.lists_of_items, _REFUSED_TYPE),

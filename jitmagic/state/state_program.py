@@ -146,7 +146,8 @@ class StateProgram:
     def names(self, reach: Any) -> dict[str, str]:
         """Path of each dynamic variable, by the paths that `reach` knows it by."""
         slots = {region.slot_of(p): p.path for p in self.places}
-        found = ((leaf.path, slots.get(region.slot_of(leaf.place))) for leaf in reach.leaves(used_only=False))
+        leaves = [*reach.leaves(used_only=False), *reach.leaves()]  # each walk has one name for a variable
+        found = ((leaf.path, slots.get(region.slot_of(leaf.place))) for leaf in leaves)
         return {path: name for path, name in found if name is not None}
 
     @property

@@ -20,6 +20,7 @@ from jitmagic.source import cell as cells
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import SCOPES, parsed
 from jitmagic.tracing.messages import is_of_jax
+from jitmagic.trial.budget import OutOfTime
 from jitmagic.trial.claims import Claim
 from jitmagic.trial.picture import Differences, Gap, Node, numbers
 from jitmagic.trial.play import Ran
@@ -122,7 +123,11 @@ class Verifier:
     def obstacle(self) -> str:
         """Why nothing can be run again, which the plain run may be the first to show. Raises OutOfTime."""
         if not self.reruns.obstacle():
-            self.plain()
+            try:
+                self.plain()
+            except OutOfTime:
+                if not self.reruns.obstacle():
+                    raise
         return self.reruns.obstacle()
 
     def verify(self, attempt: Attempt, finding: Finding, claim: Claim = SAME) -> Verdict:

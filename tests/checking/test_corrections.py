@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitmagic.trial.verify import Verifier
 
 TWO = """\
@@ -37,3 +39,17 @@ def test_the_search_says_what_it_tries(notebook, monkeypatch):
     monkeypatch.setattr(progress._Line, "say", lambda self, now: said.append(now))
     notebook.error(TWO.replace("\ndef", "\ndef", 1))
     assert any("jnp.where" in title for title in said)
+
+
+def test_a_cell_that_takes_too_long_without_jit_is_tested_on_its_calls(
+    notebook: Any,
+) -> None:
+    notebook.ok("%config JitMagics.budget = 6.0")
+    notebook.run(
+        "%%jit -q --no-time\ndef f(x):\n    return x if x > 0 else -x\nfailed = False\n"
+        "try: f(1.0)\nexcept TypeError: failed = True\nwhile not failed: pass"
+    )
+    (found,) = (f for f in notebook.report().findings if f.severity == "error")
+    assert [(x.verified, x.tested, x.applicability) for x in found.fixes[:1]] == [(True, "calls", "unsafe")]
+    assert "without jit it takes too long" in str(notebook.report().functions[0].notes)
+    notebook.ok("%config JitMagics.budget = 10.0")

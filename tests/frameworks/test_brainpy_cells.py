@@ -402,3 +402,15 @@ run(bm.ones(3))
     [found] = [f for f in notebook.report().findings if f.severity == "error"]
     [fix] = [f for f in found.fixes if f.verified]
     assert "seen = bm.for_loop(body, inputs)" in fix.cell and "return level.value" in fix.cell
+
+
+def test_a_variable_of_several_arrays_under_two_names_has_not_gone_stale(notebook: Any) -> None:
+    pytest.importorskip("brainstate")
+    notebook.ok("import brainstate")
+    notebook.ok(
+        "%%jit -q --no-time\nnet = brainstate.nn.Linear(2, 3)\nparams = net.states(brainstate.ParamState)\n"
+        "def train(x):\n    out = net(x).sum()\n    for k in params:\n"
+        "        params[k].value = jax.tree.map(lambda v: 0.9 * v, params[k].value)\n    return out\n"
+        "for _ in range(3): train(jnp.ones(2))"
+    )
+    assert notebook.kinds("warning", "error") == []
