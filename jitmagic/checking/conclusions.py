@@ -63,7 +63,7 @@ def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Find
     loss = next((x for x in losses if x.place in finding.culprits), None)
     if loss is None:
         return finding
-    values = f"after this cell `{loss.path}` is {loss.compiled} with jit, and {loss.plain} without"
+    values = f"after this cell `{loss.path}` is {loss.compiled} with jit, and {loss.plain} without jit"
     return replace(finding, severity="error", message=f"{finding.message}; {values}")
 
 

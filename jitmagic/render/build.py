@@ -92,9 +92,8 @@ def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
 
 def _verdicts(report: ReportData) -> tuple[VerdictLine, ...]:
     made = [verdict(f, _about(f, report)) for f in report.functions]
-    names = {f.name for f in report.functions}
-    alone = len(report.functions) == 1
-    others = [] if alone else [f for f in report.findings if f.function not in names]
+    names = {f.name for f in report.functions} | ({""} if len(report.functions) == 1 else set())
+    others = [f for f in report.findings if f.function not in names]
     apart = (elsewhere(others),) if others else ()
     if not made and not apart:
         return (VerdictLine("·", "note", "nothing to report", (Phrase("no function was checked"),)),)
@@ -113,9 +112,8 @@ def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:
 
 
 def _about(function: FunctionReport, report: ReportData) -> list[Finding]:
-    if len(report.functions) == 1:
-        return list(report.findings)
-    return [f for f in report.findings if f.function == function.name]
+    names = (function.name, "") if len(report.functions) == 1 else (function.name,)
+    return [f for f in report.findings if f.function in names]
 
 
 def _hidden(findings: Sequence[Finding]) -> list[Part]:

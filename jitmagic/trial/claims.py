@@ -24,10 +24,6 @@ class Claim:
     words: str = ""
     rebinds: tuple[str, ...] = ()
     """Names of the notebook that get a value which the plain run loses."""
-    effects: bool = False
-    """It writes to the outside as the plain run does, by a callback: asked for."""
-    raises: bool = False
-    """A check moves into the program: tried on values that fail it."""
     fewer: Fewer = ""
     """What there is less of afterwards; that is asked for."""
 
@@ -45,5 +41,5 @@ def joined(claims: Sequence[Claim]) -> Claim:
         results=max((c.results for c in claims), key=order.index, default="same"),
         words="; ".join(dict.fromkeys(c.words for c in claims if c.words)),
         rebinds=tuple(dict.fromkeys(n for c in claims for n in c.rebinds)),
-        effects=any(c.effects for c in claims), raises=any(c.raises for c in claims), fewer=fewer,
+        fewer=fewer,
     )  # fmt: skip

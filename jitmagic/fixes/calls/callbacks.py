@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitmagic.fixes.change import Change, Claim, Spot, Tag
+from jitmagic.fixes.change import Change, Spot, Tag
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
@@ -60,8 +60,7 @@ def callbacks(spot: Spot) -> Iterator[Change]:
 
 def handed_out(title: str, edits: Edits, *, sure: bool = False) -> Change:
     """A change by which the host gets values while the program runs."""
-    claim, tags = Claim(effects=True), frozenset({Tag.CALLBACK})
-    return Change(title, edits, claim=claim, cost=COST, sure=sure, tags=tags)
+    return Change(title, edits, cost=COST, sure=sure, tags=frozenset({Tag.CALLBACK}))
 
 
 def callback(spot: Spot, statement: ast.stmt) -> str | None:
