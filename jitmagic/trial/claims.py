@@ -24,6 +24,8 @@ class Claim:
     words: str = ""
     rebinds: tuple[str, ...] = ()
     """Names of the notebook that get a value which the plain run loses."""
+    forgets: tuple[str, ...] = ()
+    """Memories of the functions that stay empty: such a change is shown, and never verified."""
     fewer: Fewer = ""
     """What there is less of afterwards; that is asked for."""
 
@@ -41,5 +43,5 @@ def joined(claims: Sequence[Claim]) -> Claim:
         results=max((c.results for c in claims), key=order.index, default="same"),
         words="; ".join(dict.fromkeys(c.words for c in claims if c.words)),
         rebinds=tuple(dict.fromkeys(n for c in claims for n in c.rebinds)),
-        fewer=fewer,
+        forgets=tuple(dict.fromkeys(n for c in claims for n in c.forgets)), fewer=fewer,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,7 +84,9 @@ class Painter:
     def names(self, namespace: Mapping[str, object]) -> dict[str, Node]:
         """Pictures of what the names of a notebook stand for, and of the random states that no name holds."""
         drawn = {
-            k: self.draw(v) for k, v in list(namespace.items()) if not k.startswith("_") and k not in _SHELL
+            k: self.draw(v)
+            for k, v in list(namespace.items())
+            if k not in _SHELL and not _HISTORY.fullmatch(k)
         }
         for name, state in (*iterators.global_random_states(), *adapters.default_random_states()):
             drawn[f"<{name}>"] = self.draw(state)
@@ -185,6 +188,8 @@ class Painter:
 
 _MAPS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 _SHELL = frozenset(("In", "Out", "get_ipython", "exit", "quit", "open"))
+_HISTORY = re.compile(r"_+|_i+|_i?\d+|_[dio]h|_exit_code|__\w+")
+"""Names of IPython's own, and of modules."""
 
 
 def _is_empty_memo(name: str, value: object) -> bool:

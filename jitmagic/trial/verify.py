@@ -148,7 +148,8 @@ class Verifier:
             return Verdict(False, f"the corrected cell cannot be run: {exc}", tested)
         self._known[attempt, left_plain] = found
         gaps = self._apart(plain, found.ran, attempt, claim)
-        if gaps:
+        forgotten = self._forgotten(gaps, found.ran, attempt, claim)
+        if gaps and not forgotten:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
             left = () if found.ran.error else self._told_elsewhere(gaps, finding, found.findings)
             return Verdict(False, words, tested, left, error=found.ran.error, file=found.ran.file)
@@ -164,8 +165,20 @@ class Verifier:
         if self._differs_without_jit(attempt, found.ran, claim):
             words = "the compiled result then differs from the one without jit"
             return Verdict(False, words, tested, rest=words if self.keeps(attempt, claim) else "")
+        if forgotten:
+            return Verdict(False, forgotten, tested, rest=forgotten)
         against: Literal["plain cell", "itself"] = "itself" if _cannot_run(plain) else "plain cell"
         return Verdict(True, _words(claim, plain, tested), tested, against=against)
+
+    def _forgotten(self, gaps: Sequence[Gap], ran: Ran, attempt: Attempt, claim: Claim) -> str:
+        """What the functions do not remember any more, where that is all that differs, with what came of it."""
+        kept = [g.path for g in gaps if not g.path.startswith("result ")]
+        places = [next((n for n in claim.forgets if name_one_place(n, p)), "") for p in kept]
+        if not gaps or not claim.forgets or not all(places):
+            return ""
+        if _results(self.reruns.plain(attempt), ran, SAME):
+            return ""
+        return f"`{'`, `'.join(dict.fromkeys(places or claim.forgets))}` stays as it was"
 
     def _differs_without_jit(self, attempt: Attempt, ran: Ran, claim: Claim) -> bool:
         """Where the corrected cell can run without jit too, it gives the same then."""

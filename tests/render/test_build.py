@@ -36,7 +36,7 @@ def timed(**fields):
         (FunctionReport("f", "fails"), (finding(), finding("warning")),
          "✗ f  can't be compiled: 1 problem, 1 warning"),
         (FunctionReport("f", "fails"), (), "✗ f  can't be compiled"),
-        (FunctionReport("f", "ok", 1), (finding("warning", function="made elsewhere"),), "✓ f  ok: traces, not timed"),
+        (FunctionReport("f", "ok", 1), (finding("warning", function="made elsewhere"),), "✓ f         ok: traces, not timed"),
         (FunctionReport("f", "fails"), (finding(kind="user-error"),),
          "✗ f  raises an error of its own: 1 problem"),
         (FunctionReport("f", "ok"), (finding(),), "✗ f  has a problem: 1 problem"),

@@ -12,6 +12,7 @@ from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
+from jitmagic.trial.claims import Claim
 
 ANEW = "its result is computed anew in each trace"
 _CACHES = ("lru_cache", "cache", "memoize", "memoise", "cached", "cached_property")
@@ -46,7 +47,8 @@ def memos(spot: Spot) -> Iterator[Change]:
     for memo in _memos(spot):
         title = f"compute the result of `{memo.function.name}` anew"
         cost = f"`{memo.name}` keeps nothing any more"
-        yield Change(f"{title}, without the memo", _without(spot, memo), cost=cost, sure=False)
+        claim = Claim(forgets=(memo.name,))
+        yield Change(f"{title}, without the memo", _without(spot, memo), claim=claim, cost=cost, sure=False)
         yield handed_out(
             f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True)
         )
