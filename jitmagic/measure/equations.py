@@ -7,6 +7,7 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from jax.extend.core import Literal
 
 from jitmagic import units
@@ -49,7 +50,9 @@ def _cut(texts: list[str]) -> list[str]:
 def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
     def name(atom: object) -> str:
         if isinstance(atom, Literal):
-            return str(atom.val) if not getattr(atom.val, "ndim", 0) else f"constant {_type(atom)}"
+            return (
+                str(np.asarray(atom.val)) if not getattr(atom.val, "ndim", 0) else f"constant {_type(atom)}"
+            )
         return names.setdefault(atom, next(fresh)) if atom not in names else names[atom]
 
     inputs = " ".join(name(v) for v in eqn.invars)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
+import sys
 
 TARGET = "jitmagic"
 """Name of the comm that the layer listens on."""
 
 
-def insert_below(cell_id: str | None, source: str, text: str) -> None:
-    """Put `text` into a new cell below the one of this id and source (a duplicated notebook has the same ids).
+def insert_below(cell_id: str | None, source: str, text: str) -> bool:
+    """Put `text` into a new cell below the one of this id and source (a duplicated notebook has the same ids); False
+    where nobody can hear that: no kernel, one without comms, Colab.
 
     `set_next_input` does so by itself, but JupyterLab hears it only where the cell has not failed."""
-    with contextlib.suppress(
-        Exception
-    ):  # no kernel, or one without comms: the report shows the change anyway
+    if "google.colab" in sys.modules:
+        return False
+    try:
         from comm import create_comm
 
-        create_comm(
-            target_name=TARGET, data={"insert_below": {"cell": cell_id, "source": source, "text": text}}
-        )
+        asked = {"cell": cell_id, "source": source, "text": text}
+        create_comm(target_name=TARGET, data={"insert_below": asked})
+    except Exception:
+        return False
+    return True

@@ -49,8 +49,17 @@ def _put_below(notebook: Notebook, run: Run, report: Report, failed: bool) -> No
     if text is not None:
         text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
         notebook.shell.set_next_input(text)
-        if failed and notebook.is_live():
-            frontend.insert_below(run.source.id, source, text)
+        if failed and notebook.is_live() and not frontend.insert_below(run.source.id, source, text):
+            _show_to_copy(text)
+
+
+def _show_to_copy(text: str) -> None:
+    from IPython.display import display
+
+    from jitmagic.render.html import to_copy
+
+    told = "the corrected cell, to copy:"
+    display({"text/plain": f"{told}\n\n{text}", "text/html": f"<div>{told}</div>{to_copy(text)}"}, raw=True)
 
 
 def show_panels(notebook: Notebook, run: Run) -> None:

@@ -121,7 +121,7 @@ class Panel:
     def show_code(self) -> None:
         """The settings as code to copy, and the cell's own magic line with them."""
         own = markup.into_cell(self.checker.cell, [self._as_it_is_set()])
-        self.code.value = markup.to_copy(self.as_code()) + own
+        self.code.value = markup.with_button(self.as_code()) + own
 
     def as_code(self) -> str:
         """The settings as a `%%jit` line and as Python."""

@@ -12,16 +12,11 @@ from collections.abc import Iterable
 from jitmagic.correction import corrected
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
-from jitmagic.render.html import EDGES, color
+from jitmagic.render.html import EDGES, color, to_copy
 from jitmagic.render.parts import Tone
 from jitmagic.report import Fix, FunctionReport
 from jitmagic.settings import CellSource
 from jitmagic.units import counted, scaled, times
-
-PRE = (
-    "margin:4px 0;padding:4px 8px;background-color:rgba(127,127,127,0.1);color:inherit;user-select:all;"
-    "white-space:pre"
-)
 
 
 def verdict(report: Report) -> tuple[str, Tone]:
@@ -53,16 +48,15 @@ def code(text: str) -> str:
     return f'<code style="background-color:transparent;color:inherit">{html.escape(text)}</code>'
 
 
-def to_copy(text: str) -> str:
+def with_button(text: str) -> str:
     """`text` with a button that copies it."""
-    quoted = html.escape(text, quote=True)
     copy = f'<button hidden class="jupyter-button jm-copy" data-jm-text="{_quoted(text)}">copy</button>'
-    return f'<pre style="{PRE}">{quoted}</pre>{copy}'
+    return to_copy(text) + copy
 
 
 def into_cell(cell: CellSource, fixes: Iterable[tuple[str, Fix]]) -> str:
-    """For each change of the cell a button that writes it there."""
-    out = []
+    """For each change of the cell a button that writes it there, and the whole cell with it to copy."""
+    out, texts = [], []
     for title, fix in fixes:
         after = corrected(cell.text, fix) if cell.text else ""
         if after and after != cell.text:
@@ -70,7 +64,10 @@ def into_cell(cell: CellSource, fixes: Iterable[tuple[str, Fix]]) -> str:
             label = f"Put into the cell: {html.escape(title.replace('`', ''))}"
             out.append(f'<button hidden class="jupyter-button jm-write" style="width:auto" {data} '
                        f'data-jm-after="{_quoted(after)}">{label}</button>')  # fmt: skip
-    return f"<div>{' '.join(out)}</div>" if out else ""
+            told = f"the cell, to copy: {html.escape(title.replace('`', ''))}"
+            summary = f'<summary style="cursor:pointer">{told}</summary>'
+            texts.append(f"<details>{summary}{to_copy(after)}</details>")
+    return f"<div>{' '.join(out)}</div>{''.join(texts)}" if out else ""
 
 
 def proved(report: Report | None) -> list[tuple[str, Fix]]:

@@ -8,6 +8,7 @@ style gone the signs, words and bold type still say all. What lies beyond the fi
 from __future__ import annotations
 
 import base64
+import html
 from collections.abc import Sequence
 
 from jitmagic.render.escape import columns, for_html, one_line
@@ -194,6 +195,12 @@ def _pre(lines: list[str], width: int = 0) -> str:
     focus = ' tabindex="0"' if width > WIDE else ""
     text = "\n".join(line if line.strip() else EMPTY for line in lines)
     return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">{text}</pre>'
+
+
+def to_copy(text: str) -> str:
+    """`text` as it is, all of it selected by one click."""
+    style = f"{_tint('plain')};{PRE};overflow-x:auto;user-select:all"
+    return f'<pre tabindex="0" style="{style}">{html.escape(text)}</pre>'
 
 
 def _listing(part: Listing) -> str:

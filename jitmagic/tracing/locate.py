@@ -266,6 +266,10 @@ def refine_op(op: Op, found: Site, namespace: Mapping[str, object], text: str = 
             return "format"
     if op == "user" and called_object(node, namespace) is jax.jit and ast_has_spec(node):
         return "static-spec"
+    if op == "array" and str(getattr(called_object(node, namespace), "__module__", "")).startswith(
+        "jax.numpy"
+    ):
+        return "shape"  # what jax itself makes plain before it traces is a size; jax 0.7 asks so
     if op == "unhashable" and "Tracer" in text:
         return "unhashable" if compat.is_jitted(_user_called(node, namespace)) else "concrete"
     return op

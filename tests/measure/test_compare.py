@@ -99,9 +99,12 @@ def test_rounding_passes_and_a_percent_more_than_that_does_not(dtype):
 
 def test_double_precision_is_held_to_double_precision():
     values = np.linspace(1, 2, 50)
-    with jax.enable_x64(True):
+    jax.config.update("jax_enable_x64", True)
+    try:
         assert compare(values, jnp.asarray(values) * (1 + 1e-15)) == ()
         assert only(compare(values, jnp.asarray(values) * (1 + 1e-9))).reason == "values"
+    finally:
+        jax.config.update("jax_enable_x64", False)
 
 
 def test_large_sums_may_differ_more():

@@ -44,6 +44,7 @@ def test_a_wrong_compiler_is_blamed_whatever_this_one_does():
     assert found.compiler and found.eager.startswith("118") and found.jit == "8999.8"
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="this compiler neither errs nor has the option")
 def test_the_remedy_gives_the_right_sum_and_is_not_tried_where_it_would_print_twice():
     y = jnp.full(4096, 3.0)
     assert float(mended(traced(logs, y), [y])[0]) == pytest.approx(

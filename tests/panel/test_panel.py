@@ -198,3 +198,14 @@ def test_the_flag_shows_a_panel(notebook):
 )
 def test_array_types(text, meaning):
     assert parse_type(text) == meaning
+
+
+def test_where_no_button_can_write_into_the_cell_the_whole_cell_is_there_to_copy(panel):
+    panel.rows.roles["n"].value = "dynamic"
+    panel.check()
+    texts = [
+        html.unescape(t) for t in re.findall(r"user-select:all\">(.*?)</pre>", panel.verdict.value, re.S)
+    ]
+    assert any(t.startswith("%%jit -q --no-time") and "fori_loop" in t for t in texts)
+    panel.apply()
+    assert "the cell, to copy: as it is set here" in panel.code.value
