@@ -208,6 +208,10 @@ class NotebookSession(Notebook):
 
     def begin(self, request: Request) -> None:
         """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+        if self.running.tree is None:
+            raise UsageError(
+                f"this cell has loaded jitmagic in its middle: run it again for its %{request.kind}"
+            )
         _aside("the magic", self._begin, request)
 
     def _begin(self, request: Request) -> None:

@@ -411,7 +411,7 @@ def _answering(answer: Answer) -> Iterator[None]:
 
 
 def _helper_that_answers(helper: Any, offered: Any) -> dict[str, Any]:
-    def python_pjit_helper(fun: Any, info: Any, *args: Any, **kwargs: Any) -> object:
+    def python_pjit_helper(fun: Any, info: Any, /, *args: Any, **kwargs: Any) -> object:
         found = offered(fun, info, args, kwargs)
         return helper(fun, info, *args, **kwargs) if found is NotImplemented else found.results()
 

@@ -22,7 +22,7 @@ FAILS = {
     "bad-static-spec": "ValueError",
     "carry-mismatch": "TypeError",
     "leaked-tracer": "UnexpectedTracerError",
-    "donated-reuse": "JaxRuntimeError",
+    "donated-reuse": "JaxRuntimeError XlaRuntimeError",  # the name until jax 0.8
     "array-in-aux-data": "ValueError",
     "user-error": "KeyError",
 }
@@ -62,7 +62,7 @@ def test_first_cell_shows_the_problem(rule: Rule) -> None:
         return
     with pytest.raises(Exception) as caught:
         execute(cell)
-    assert FAILS[rule.kind] in {c.__name__ for c in type(caught.value).__mro__}
+    assert set(FAILS[rule.kind].split()) & {c.__name__ for c in type(caught.value).__mro__}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.kind)
