@@ -26,10 +26,11 @@ test: $(VENV)/.with-dev $(VENV)/.with-spark ## the whole test suite, in a real b
 	@tools/get_browser.sh $(BIN)/python
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# Left out: pages of browsers and of JupyterLab, which Colab has not, and frameworks, which ask for newer packages.
+# Left out: what needs a browser or JupyterLab, which Colab shows nothing of; the frameworks, which ask for newer packages;
+# and what reads and writes text alone, and so does the same on every stack.
 colab: export PIP_CONSTRAINT = tools/colab.txt
 colab: $(VENV)/.with-test ## the test suite on the packages of Google Colab (tools/colab.txt); PYTHON: 3.13
-	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/frameworks --ignore=tests/demos $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,browser frameworks demos source) $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## ruff and mypy
 	@$(BIN)/ruff check
@@ -44,7 +45,7 @@ bench: $(VENV)/.with-dev ## the benchmarks
 	@set -e; for script in $(BENCHMARKS); do $(BIN)/python $$script; done
 
 clean: ## remove the environments and everything built
-	rm -rf $(VENV) .venv-newest build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-newest .venv-colab build dist .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A venv whose making was cut short has no stamp, and is made anew.

@@ -30,6 +30,7 @@ VSCODE_STYLE = """
   body { color: var(--vscode-editor-foreground); font: 13px system-ui, sans-serif; margin: 0; padding: 0 20px }
   code { color: var(--vscode-textPreformat-foreground); background: var(--vscode-textPreformat-background) }
 """
+CELL = "def f(x, n):\n    for _ in range(n):\n        x = x + 1\n    return x\n"
 COLAB = {"light": ("#212121", "#ffffff"), "dark": ("#d5d5d5", "#383838")}
 
 
@@ -98,6 +99,29 @@ def test_colab(page, shot, theme):
         is_whole(body, report)
         unfold(body)
         shot(page, f"colab-{theme}-{name}")
+
+
+@pytest.mark.parametrize("theme", COLAB)
+def test_the_panel_in_colab(page, shot, notebook, theme):
+    """Its HTML without the layer: no button that does nothing, and the whole cell to copy by one click."""
+    from jitmagic.notebook.session import current
+    from jitmagic.panel import Panel
+
+    notebook.ok("%%jit -q --no-time --static n f(jnp.ones(3), 2)\n" + CELL)
+    panel = Panel(current().last.checkers["f"])
+    panel.rows.roles["n"].value = "dynamic"
+    panel.check()
+    panel.show_code()
+    parts = (panel.verdict, panel.code, panel.details)
+    body = in_a_frame(page, colab(theme, "".join(part.value for part in parts)))
+    assert body.locator("button >> visible=true").count() == 0
+    assert too_pale(body) == []
+    unfold(body)
+    assert too_pale(body) == []
+    text = body.locator("pre", has_text="fori_loop").first
+    assert text.evaluate("e => getComputedStyle(e).userSelect") == "all"
+    assert text.inner_text().startswith("%%jit -q --no-time")
+    shot(page, f"colab-panel-{theme}")
 
 
 KEPT = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}

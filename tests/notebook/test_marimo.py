@@ -67,4 +67,4 @@ def test_a_function_of_a_library(shown):
 
 
 def test_a_compiled_function(shown):
-    assert "6.0" in str(shown[4])
+    assert "Array(6., dtype=float32)" in str(shown[4])
