@@ -33,6 +33,7 @@ from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
 from jitmagic.state import snapshot
 from jitmagic.state.definition import source_file
+from jitmagic.state.entries import sample
 from jitmagic.tracing import compat, stages
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
@@ -128,7 +129,7 @@ class PlainRun:
 def _digest(array: np.ndarray) -> object:
     """Tells whether a large array was written into."""
     if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
-        return snapshot.sample(array)
+        return sample(array)
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 

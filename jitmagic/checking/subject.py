@@ -241,7 +241,7 @@ class Subject:
         kept = {leaf.path for leaf in reach.leaves(used_only=False) if leaf.is_variable}
         found = []
         own = (
-            [replace(w, path=self.from_outside(w.path)) for w in stateful.touched.values()]
+            [replace(w, path=self.from_outside(w.path)) for w in stateful.owner.touched.values()]
             if stateful
             else []
         )

@@ -22,8 +22,7 @@ from jitmagic.source.tree import (
     source_of,
     walk,
 )
-from jitmagic.state.definition import codes_in
-from jitmagic.state.values import MISSING
+from jitmagic.state.values import MISSING, codes_in
 
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 _LOOKED_AT = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 tracing = threading.RLock()
 """Held while a function is traced, and while variables are read or written outside the generated code: a trace puts
@@ -22,9 +21,9 @@ class TraceAgain(BaseException):
 
 class _Active(threading.local):
     def __init__(self) -> None:
-        self.stack: list[Any] = []
+        self.stack: list[object] = []
         """The traces of jax's that stateful functions are in the middle of in this thread, outermost first."""
-        self.prepared: Any = None
+        self.prepared: object = None
         """The program whose next trace in this thread was asked for by a call or a stage."""
 
     @contextlib.contextmanager

@@ -46,10 +46,9 @@ _open: threading.local = threading.local()
 
 @dataclass(frozen=True)
 class Adapter:
-    """How variables of one framework are recognised, read and written."""
+    """How variables of one framework are read and written."""
 
     name: str
-    matches: Callable[[object], bool]
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]
     is_rng: bool = False
@@ -66,9 +65,17 @@ class Adapter:
 
 def adapter_for(obj: object) -> Adapter | None:
     """The adapter of a framework's variable (or array wrapper), or None."""
-    if not framework_classes(type(obj)) and not is_ref(obj):
-        return None
-    return next((a for a in ADAPTERS if a.matches(obj)), None)
+    classes = framework_classes(type(obj))
+    if not classes:
+        return _REF if is_ref(obj) else None
+    for framework in FRAMEWORKS:
+        own = tuple(c for c in classes if module_of(c).split(".")[0] == framework)
+        if own and _has_value(obj, own):
+            names = [c.__name__ for c in own]
+            rng = any(n.startswith(("Random", "Rng")) for n in names)
+            is_state = any(n not in _PLAIN for n in names)
+            return _ADAPTERS[framework, "array" if not is_state else "random state" if rng else "variable"]
+    return None
 
 
 def is_variable(obj: object) -> bool:
@@ -247,31 +254,6 @@ def _has_value(obj: object, classes: tuple[type, ...]) -> bool:
     return type(obj) in classes and "value" in (own_dict(obj) or {})
 
 
-def _matcher(framework: str, *, rng: bool, state: bool) -> Callable[[object], bool]:
-    def matches(obj: object) -> bool:
-        classes = tuple(c for c in framework_classes(type(obj)) if module_of(c).split(".")[0] == framework)
-        if not classes or not _has_value(obj, classes):
-            return False
-        names = [c.__name__ for c in classes]
-        is_state = any(n not in _PLAIN for n in names)
-        is_rng = any(n.startswith(("Random", "Rng")) for n in names)
-        return is_state == state and (is_rng == rng or not state)
-
-    return matches
-
-
-def _adapters(framework: str) -> list[Adapter]:
-    rng = _matcher(framework, rng=True, state=True)
-    variable = _matcher(framework, rng=False, state=True)
-    array = _matcher(framework, rng=False, state=False)
-    seen = framework in ("brainpy", "brainstate", "brainunit")
-    return [
-        Adapter(f"{framework} random state", rng, read_value, write_value, is_rng=True, openly=seen),
-        Adapter(framework, variable, read_value, write_value, openly=seen),
-        Adapter(f"{framework} array", array, read_value, write_value, is_state=False),
-    ]
-
-
 def is_ref(obj: object) -> bool:
     """A mutable array of jax's (`jax.Ref`)."""
     cls = type(obj)
@@ -282,8 +264,11 @@ def _write_ref(ref: Any, value: Any) -> None:
     ref[...] = value
 
 
-ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("jax.Ref", is_ref, lambda ref: ref[...], _write_ref),
-    *(a for framework in FRAMEWORKS for a in _adapters(framework)),
-)
-"""The known frameworks, asked in this order."""
+_REF = Adapter("jax.Ref", lambda ref: ref[...], _write_ref)
+_ADAPTERS = {
+    (framework, kind): Adapter(
+        f"{framework} {kind}".removesuffix(" variable"), read_value, write_value,
+        is_rng=kind == "random state", is_state=kind != "array", openly=kind != "array" and framework != "flax",
+    )
+    for framework in FRAMEWORKS for kind in ("random state", "variable", "array")
+}  # fmt: skip

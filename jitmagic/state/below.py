@@ -19,6 +19,7 @@ from jitmagic.state.adapters import (
     is_variable,
     keeps_numbers,
 )  # fmt: skip
+from jitmagic.state.contents import Key
 from jitmagic.state.paths import LIMIT, Place
 from jitmagic.state.values import MISSING, is_a
 
@@ -28,10 +29,14 @@ _FUNCTIONS_WITHIN = 8
 _SETTINGS = 50
 
 
+Watched = tuple[Any, tuple[object, ...]]
+"""A container or object, with its keys that lead to what is dynamic."""
+
+
 class Same:
     """Equal to itself alone: what is compared by identity in the form of a variable."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
@@ -52,7 +57,7 @@ def leaves_below(place: Place, limit: int = LIMIT) -> list[Place]:
     return found.leaves
 
 
-def variables_in(value: Any) -> list[Place]:
+def variables_in(value: object) -> list[Place]:
     """The places of what frameworks hold in a value: their variables, and wrappers around arrays."""
     place = Place("value", "global", "global", "value", holder={"value": value})
     return [p for p in leaves_below(place) if p.adapter is not None]
@@ -76,7 +81,7 @@ class Below:
     settings: list[Place] = field(default_factory=list)
     """Strings, bools and the like in the user's own objects: a program holds for the values that they had."""
     logs: list[Place] = field(default_factory=list)
-    nodes: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    nodes: list[Watched] = field(default_factory=list)
     """Containers and objects, each with its keys that lead to what is dynamic."""
     _met: dict[int, int] = field(default_factory=dict)
 
@@ -130,7 +135,7 @@ class Below:
         if place.path in self.constant or (own and len(self.settings) < _SETTINGS):
             self.settings.append(place)
 
-    def _variable(self, place: Place, value: Any, adapter: Adapter) -> Hashable:
+    def _variable(self, place: Place, value: object, adapter: Adapter) -> Hashable:
         inside = place.inside(adapter)
         held = inside.look()
         if held is not MISSING and (values.is_number(held) or _is_one_value(held)):
@@ -159,7 +164,7 @@ class Below:
             return Same(value)
         own = numbers and (container or _is_users_own(value))
         fields = None if container or not own else _fields(value)
-        parts, dynamic = list[tuple[str, Any, Hashable]](), []
+        parts, dynamic = list[tuple[str, object, Hashable]](), list[Key]()
         found = list(values.children(value))
         if framework_classes(type(value)):  # which bind attributes anew, in another order
             found.sort(key=lambda child: str(child[1]))
@@ -178,7 +183,7 @@ class Below:
         self._node(value, tuple(dynamic))
         return type(value), tuple(parts)
 
-    def _node(self, value: Any, dynamic: tuple[Any, ...]) -> None:
+    def _node(self, value: object, dynamic: tuple[Key, ...]) -> None:
         if is_a(value, dict | list | collections.deque):
             self.nodes.append((value, tuple(key for kind, key in dynamic if kind == "item")))
         if not is_a(value, tuple) and values.raw_attributes(value):
@@ -188,33 +193,29 @@ class Below:
             self.nodes.append((held if plain else value, keys))
 
 
-def _is_users_own(value: Any) -> bool:
+def _is_users_own(value: object) -> bool:
     cls = type(value)
     if keeps_numbers(cls):
         return False
     return values.is_user_class(cls) or not framework_classes(cls) and values.is_pytree_leaf(value)
 
 
-def _fields(value: Any) -> Collection[str] | None:
+def _fields(value: object) -> Collection[str] | None:
     """The attributes of a registered pytree that are among its children; None for other objects."""
     if values.is_pytree_leaf(value):
         return None
     jax: Any = sys.modules["jax"]
     children = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda v: v is not value)[0]
-    named: set[Any] = {getattr(path[0], "name", None) for path, _ in children}
-    held = {id(child) for _, child in children}
-    return (
-        named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}
-        if None in named
-        else named
-    )
+    named: set[str] = {getattr(path[0], "name", "") for path, _ in children}
+    held = {id(child) for _, child in children} if "" in named else ()
+    return named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}
 
 
-def _is_one_value(value: Any) -> bool:
+def _is_one_value(value: object) -> bool:
     return _all_numbers(value) or _is_pytree_of_numbers(value)
 
 
-def _holds_numbers(value: tuple[Any, ...], numbers: bool) -> bool:
+def _holds_numbers(value: tuple[object, ...], numbers: bool) -> bool:
     """An array, or where they count a number, lies in the tuple itself or in one in it: nothing can be put there."""
     return any(
         _holds_numbers(v, numbers)
@@ -224,7 +225,7 @@ def _holds_numbers(value: tuple[Any, ...], numbers: bool) -> bool:
     )
 
 
-def _is_pytree_of_numbers(value: Any) -> bool:
+def _is_pytree_of_numbers(value: object) -> bool:
     # A quantity with a unit, or whatever else jax takes apart.
     tree = getattr(sys.modules.get("jax"), "tree", None)
     if tree is None or values.is_leaf(value):
@@ -241,7 +242,7 @@ def _all_numbers(value: Any, depth: int = 0) -> bool:
     return values.is_number(value) and not is_a(value, bool)
 
 
-def _function(fn: Any, depth: int) -> Hashable:
+def _function(fn: object, depth: int) -> Hashable:
     """Code, defaults and what its closure holds: functions made twice by the same factory are the same."""
     if not is_a(fn, types.FunctionType) or not depth:
         return Same(fn)
@@ -249,7 +250,7 @@ def _function(fn: Any, depth: int) -> Hashable:
     return fn.__code__, tuple(_constant(v, depth - 1) for v in held)
 
 
-def _constant(value: Any, depth: int) -> Hashable:
+def _constant(value: object, depth: int) -> Hashable:
     if type(value) in values.SCALARS:
         return type(value), value
     if is_a(value, types.FunctionType):
@@ -265,12 +266,12 @@ def _constant(value: Any, depth: int) -> Hashable:
 class AsBefore:
     """Some containers and objects as they were: `now == then` as long as only what is dynamic in them differs."""
 
-    def __init__(self, nodes: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    def __init__(self, nodes: Sequence[Watched]) -> None:
         self.now = [held if not keys and _compares(held) else _Partly(held, keys) for held, keys in nodes]
         self.then = [part.copy() for part in self.now]
 
 
-def _compares(held: Any) -> bool:
+def _compares(held: object) -> bool:
     plain = (dict, list, set, frozenset, collections.deque)
     return type(held) in plain
 
@@ -278,10 +279,10 @@ def _compares(held: Any) -> bool:
 class _Partly:
     """A container without the items that are dynamic, or an object that has slots."""
 
-    def __init__(self, held: Any, besides: Collection[Any]) -> None:
+    def __init__(self, held: Any, besides: Collection[object]) -> None:
         self.held, self.besides = held, besides
 
-    def copy(self) -> dict[Any, Any]:
+    def copy(self) -> dict[object, object]:
         """What is in it now."""
         held = self.held
         if is_a(held, list | collections.deque):

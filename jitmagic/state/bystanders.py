@@ -19,7 +19,7 @@ _LIMIT = 5000
 def reached() -> frozenset[int]:
     """Mutable objects, by `id`, that the code of the user's in other threads names; empty where none runs."""
     todo = [v for thread in _others() for v in _begins(thread)]
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
     while todo and len(found) < _LIMIT:
         value = todo.pop()
         atom = values.is_leaf(value) and not is_a(value, np.ndarray)
@@ -44,7 +44,7 @@ def _begins(thread: threading.Thread) -> Iterator[object]:
     yield from (
         v
         for v in vars(thread).copy().values()
-        if is_a(v, types.FunctionType | types.MethodType) and _is_users(v)
+        if values.is_users_function(v.__func__ if is_a(v, types.MethodType) else v)
     )
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
@@ -54,23 +54,14 @@ def _begins(thread: threading.Thread) -> Iterator[object]:
         frame = frame.f_back
 
 
-def _is_users(function: object) -> bool:
-    code = getattr(function, "__code__", None)
-    return code is not None and values.is_user_file(code.co_filename)
-
-
 def _named(code: types.CodeType, namespace: dict[str, object]) -> Iterator[object]:
-    yield from (namespace[n] for n in code.co_names if n in namespace)
-    for inner in code.co_consts:
-        if is_a(inner, types.CodeType):
-            yield from _named(inner, namespace)
+    yield from (namespace[n] for c in values.codes_in(code) for n in c.co_names if n in namespace)
 
 
 def _next(value: Any) -> Iterator[object]:
-    if is_a(value, types.FunctionType):
-        if _is_users(value):
-            yield from values.cell_values(value)
-            yield from _named(value.__code__, value.__globals__)
+    if values.is_users_function(value):
+        yield from values.cell_values(value)
+        yield from _named(value.__code__, value.__globals__)
     elif is_a(value, types.MethodType | types.BuiltinFunctionType):
         yield from (value.__self__, getattr(value, "__func__", None))
     else:

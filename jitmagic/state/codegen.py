@@ -61,7 +61,7 @@ def is_spelled_out(parameters: Parameters) -> bool:
     )
 
 
-def given_in(frame: types.FrameType, parameters: Parameters) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def given_in(frame: types.FrameType, parameters: Parameters) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments of the call of a generated wrapper that runs in this frame."""
     held = frame.f_locals
     if not is_spelled_out(parameters):
@@ -84,7 +84,7 @@ def spelling(
 
 def spelled(
     parameters: Parameters, args: tuple[object, ...], kwargs: dict[str, object]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments as the wrapper passes them, for jax takes another way to pass them for another call."""
     if not kwargs or not is_spelled_out(parameters):
         return args, kwargs
@@ -141,7 +141,7 @@ def with_state(
     """A function that takes `count` state values in front of the given parameters and hands all to
     `target(state, args, kwargs)`; jax reads names and positions of static arguments from its signature."""
     state = [f"_dyn{i}" for i in range(count)]
-    env: dict[str, Any] = {"_target": target, "_not_given": NOT_GIVEN}
+    env: dict[str, object] = {"_target": target, "_not_given": NOT_GIVEN}
     packed = "(" + "".join(f"{s}, " for s in state) + ")"
     if parameters is None or any(p.name.startswith("_dyn") for p in parameters):
         source = f"def call({', '.join([*state, '*args', '**kwargs'])}):\n"

@@ -18,6 +18,7 @@ from jitmagic.state import adapters, made, paths, region, taken_out
 from jitmagic.state.declared import Declared, Inspected, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
+from jitmagic.state.reached import Reach
 from jitmagic.state.stateful import Stateful
 from jitmagic.state.values import MISSING
 
@@ -36,7 +37,7 @@ def jit(
     backend: str | None = None,
     keep_unused: bool = False,
     inline: bool = False,
-) -> Any:
+) -> object:
     """Compile `fn` with `jax.jit`, with Python state as dynamic variables.
 
     Args:
@@ -116,7 +117,7 @@ def _may_get_variables(subject: Inspected, declared: Declared) -> bool:
     return adapters.any_installed() and _may_build(reach)
 
 
-def _may_build(reach: Any) -> bool:
+def _may_build(reach: Reach) -> bool:
     """An object of the user's whose classes know a framework: it may build its variables at the first call."""
     return any(adapters.is_module_class(cls) for cls in reach.classes)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import types
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from jitmagic.evidence import Variable
+from jitmagic.evidence import Variable, Where
 from jitmagic.state import values
 from jitmagic.state.paths import Place, at_or_below
-from jitmagic.state.reached import LeafValue, Reach
+from jitmagic.state.reached import LeafValue, Reach, Root
 from jitmagic.state.reads import reads_of, seen_from_cell
 from jitmagic.state.values import is_a, is_array, is_tracer, short
 
@@ -103,22 +104,15 @@ def _variable(
 
 def of_place(place: Place) -> Variable | None:
     """A dynamic variable that no code of the user names: a library's own, read in its modules."""
-    value = place.look()
+    value, origin = place.look(), "attribute" if "." in place.path else "global"
     if not is_array(value):
         return None
-    rng = place.adapter is not None and place.adapter.is_rng
-    return Variable(
-        path=place.path,
-        origin="attribute" if "." in place.path else "global",
-        type="rng" if rng else "array",
-        role="dynamic",
-        shape=None if rng else tuple(value.shape),
-        dtype=None if rng else str(value.dtype),
-        bytes=None if rng else size_of(value),
-    )
+    leaf = LeafValue(place.path, value, place, origin, Root(place.path, place, origin))
+    found = _variable(leaf, Reach(), True, (place.path,), ())
+    return replace(found, declared=False)
 
 
-def _reads_of_alias(leaf: LeafValue, reach: Reach) -> Any:
+def _reads_of_alias(leaf: LeafValue, reach: Reach) -> tuple[Where, ...]:
     return reach.offered.get(leaf.path) or reads_of(leaf.root.path, reach.functions)
 
 

@@ -22,7 +22,7 @@ def dict_type(holder: dict[object, object]) -> Any:
     return collections.OrderedDict if is_a(holder, collections.OrderedDict) else dict
 
 
-def items_of(holder: dict[object, object]) -> dict[Any, Any]:
+def items_of(holder: dict[object, object]) -> dict[object, object]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
     try:
         items = whole(lambda: list(dict_type(holder).items(holder)))

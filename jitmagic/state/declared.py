@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import collections
 import functools
-import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from jitmagic.state import adapters, paths, roots, snapshot, values
+from jitmagic.state import adapters, paths, roots, values
 from jitmagic.state.below import Below, variables_in
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach
 from jitmagic.state.region import slot_of
+from jitmagic.state.wrappers import unwrap
 
 
 @dataclass(frozen=True)
@@ -23,26 +22,21 @@ class Inspected:
     """A function whose variables are looked for: `receiver` is what its first parameter stands for, `given` are
     objects among its arguments, by path."""
 
-    fn: Callable[..., Any]
-    namespace: dict[str, Any] | None = None
-    receiver: Any = None
+    fn: Callable[..., object]
+    namespace: dict[str, object] | None = None
+    receiver: object = None
     receiver_as: str = "self"
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, object] = field(default_factory=dict)
 
     def scope(self) -> paths.Scope:
         """Where its paths are looked up."""
-        inner, receiver = inspect.unwrap(self.fn), self.receiver
-        if isinstance(inner, types.MethodType):
-            receiver = inner.__self__ if receiver is None else receiver
-            inner = inner.__func__
-        own: dict[str, Any] | None = getattr(inner, "__globals__", None)
-        if own is None:
-            called = getattr(type(inner), "__call__", None)  # noqa: B004 (the function itself is wanted)
-            receiver = inner if receiver is None and callable(inner) else receiver
-            inner, own = called, getattr(called, "__globals__", None)
-        if own is None or not _is_users(inner):  # what a library calls was named where the user is
+        bound, function = unwrap(self.fn)
+        receiver = bound if self.receiver is None else self.receiver
+        if values.is_users_function(function):
+            own = function.__globals__
+        else:  # what a library calls was named where the user is
             own = self.namespace if self.namespace is not None else vars(sys.modules["__main__"])
-        functions = functools.partial(_functions, inner, receiver) if inner is not None else None
+        functions = functools.partial(_functions, function, receiver) if function is not None else None
         return paths.Scope(own, functions, receiver, self.receiver_as)
 
     def reach(self) -> Reach:
@@ -61,11 +55,6 @@ class Inspected:
 
 def _functions(fn: object, receiver: object) -> Sequence[types.FunctionType]:
     return roots.reach(fn, receiver=receiver).functions
-
-
-def _is_users(fn: object) -> bool:
-    code = getattr(fn, "__code__", None)
-    return code is not None and values.is_user_file(code.co_filename)
 
 
 class Declared:
@@ -141,19 +130,23 @@ def _read_from(item: object, reach: Reach, subject: Inspected) -> Place:
             return root.place
     if adapters.any_installed() and variables_in(item):
         return Place(f"<{type(item).__name__} {id(item):#x}>", "global", "global", "v", holder={"v": item})
-    what = snapshot.short(item)
+    what = values.short(item)
     raise ValueError(
         f"{subject.name} does not read the {what} given in dyn_vars; name the path it is read from"
     )
 
 
-def flatten(dyn_vars: Any) -> Iterator[object]:
+def flatten(dyn_vars: object) -> Iterator[object]:
     """The leaves of a nested list, tuple or dict of dynamic variables."""
-    if type(dyn_vars) in (list, tuple, set, frozenset):
+    if type(dyn_vars) is dict:
+        dyn_vars = tuple(dyn_vars.values())
+    if isinstance(dyn_vars, (list, tuple, set, frozenset)) and type(dyn_vars) in (
+        list,
+        tuple,
+        set,
+        frozenset,
+    ):
         for v in dyn_vars:
-            yield from flatten(v)
-    elif type(dyn_vars) is dict:
-        for v in dyn_vars.values():
             yield from flatten(v)
     elif dyn_vars is not None:
         yield dyn_vars

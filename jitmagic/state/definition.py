@@ -7,13 +7,13 @@ import builtins
 import inspect
 import textwrap
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from jitmagic.evidence import Function, Where
 from jitmagic.options import parameters_of
 from jitmagic.source.tree import first_line, source_of
-from jitmagic.state.values import is_user_file
+from jitmagic.state.values import codes_in, is_users_function
 from jitmagic.state.wrappers import unwrap
 
 
@@ -31,7 +31,7 @@ def _with_code(fn: Any) -> object:
     """The function, or for an object that can be called its class's `__call__` where the user wrote that."""
     inner = inspect.unwrap(fn)
     called = None if hasattr(inner, "__code__") else unwrap(inner)[1]
-    return called if called is not None and is_user_file(called.__code__.co_filename) else inner
+    return called if is_users_function(called) else inner
 
 
 def function_facts(fn: Callable[..., object], name: str, cell: str = "") -> Function:
@@ -62,14 +62,6 @@ def _own_names(fn: object) -> tuple[str, ...]:
     return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
 
 
-def codes_in(code: object) -> Iterator[types.CodeType]:
-    """A function's code and that of the functions inside."""
-    if isinstance(code, types.CodeType):
-        yield code
-        for constant in code.co_consts:
-            yield from codes_in(constant)
-
-
 def _module(value: object) -> object:
     return getattr(value, "__module__", None) or type(value).__module__
 
@@ -88,7 +80,7 @@ def _source(fn: Any) -> tuple[list[str], int]:
         return [], 0
 
 
-def _definition(lines: list[str], first: int, code: Any, name: str) -> Where | None:
+def _definition(lines: list[str], first: int, code: types.CodeType, name: str) -> Where | None:
     """The `def` line, or the line of a lambda."""
     for i, line in enumerate(lines):
         text = line.strip()

@@ -49,7 +49,7 @@ class Entry:
     def restore(self, only: Only) -> None:
         """Put back what differs."""
 
-    def stand_in(self, memo: dict[int, Any]) -> None:
+    def stand_in(self, memo: dict[int, object]) -> None:
         """Put something like it in its place, where a run would use it up; `memo` has those made so far, by `id`."""
 
 
@@ -101,7 +101,7 @@ class Keyed(Entry):
             if new is not old:
                 yield (self.kind, key), old, new
 
-    def _traced_keys(self) -> list[Any]:
+    def _traced_keys(self) -> list[object]:
         """Traced values that became keys; one whose trace has ended can't even be hashed."""
         keys = values.whole(lambda: list(dict.keys(self.holder))) if self.kind == "item" else ()
         return [k for k in keys if values.is_tracer(k)]
@@ -168,7 +168,7 @@ class Sequence(Entry):
 class Set(Entry):
     """The members of a set."""
 
-    def __init__(self, holder: set[Any], path: str) -> None:
+    def __init__(self, holder: set[object], path: str) -> None:
         self.holder, self.path, self.old = holder, path, set(holder)
 
     def changes(self) -> Iterator[Change]:
@@ -261,7 +261,7 @@ class Kept(Entry):
             self.write(self.holder, self.old)
 
 
-def random_state(generator: Any, path: str) -> Kept:
+def random_state(generator: object, path: str) -> Kept:
     """The entry of a random state."""
     return Kept(
         generator, path, "global", iterators.random_state, iterators.set_random_state, iterators.same_state
@@ -271,11 +271,11 @@ def random_state(generator: Any, path: str) -> Kept:
 class VariableEntry(Kept):
     """The value of a framework's variable."""
 
-    def __init__(self, variable: Any, path: str) -> None:
+    def __init__(self, variable: object, path: str) -> None:
         adapter = adapter_for(variable)
         assert adapter is not None
 
-        def read(holder: Any) -> Any:
+        def read(holder: object) -> object:
             try:
                 return adapter.read(holder)
             except Exception:
@@ -285,24 +285,24 @@ class VariableEntry(Kept):
         super().__init__(variable, path, "attribute", read, adapter.write, same, by_value=True)
 
     def changes(self) -> Iterator[Change]:
-        yield from (change for change in super().changes() if not _equal(change[-1], self.old))
+        yield from (change for change in super().changes() if not same_arrays(change[-1], self.old))
 
     def differences(self) -> Iterator[Difference]:
         if (now := self.read(self.holder)) is not self.old:
             yield INSIDE, self.old, now
 
 
-def _same_in_ref(now: Any, old: Any) -> bool:
+def _same_in_ref(now: object, old: object) -> bool:
     # the value of a Ref is a new array each time
     return now is old or np.array_equal(np.asarray(now), np.asarray(old))
 
 
-def suspended(generator: types.GeneratorType[Any, Any, Any], place: Place) -> Kept:
+def suspended(generator: types.GeneratorType[object, object, object], place: Place) -> Kept:
     """The entry of a generator: that it moved can be seen from its frame; it cannot be put back."""
     return Kept(generator, place.path, origin_of(place), _stands_at, lambda generator, old: None)
 
 
-def _stands_at(generator: types.GeneratorType[Any, Any, Any]) -> object:
+def _stands_at(generator: types.GeneratorType[object, object, object]) -> object:
     frame = generator.gi_frame
     return None if frame is None else (frame.f_lasti, [id(v) for v in frame.f_locals.values()])
 
@@ -310,7 +310,7 @@ def _stands_at(generator: types.GeneratorType[Any, Any, Any]) -> object:
 class Iterator_(Entry):
     """Where an iterator stands. It is rewound, or replaced at its place by one that stands there."""
 
-    def __init__(self, iterator: Any, place: Place) -> None:
+    def __init__(self, iterator: object, place: Place) -> None:
         self.original = self.iterator = iterator
         self.place, self.path = place, place.path
         self.index, self.copy = iterators.position(iterator), iterators.copied(iterator)
@@ -335,7 +335,7 @@ class Iterator_(Entry):
                     self.place.put(fresh)
                     self.original = self.iterator = fresh
 
-    def stand_in(self, memo: dict[int, Any]) -> None:
+    def stand_in(self, memo: dict[int, object]) -> None:
         self.iterator = iterators.copied(self.original, memo)
         self.place.put(self.iterator)
 
@@ -365,8 +365,8 @@ class Cache(Entry):
             self.cached.cache_clear()
             self.old = self.cached.cache_info()
 
-    def stand_in(self, memo: dict[int, Any]) -> None:
-        fresh = memo.get(id(self.original))
+    def stand_in(self, memo: dict[int, object]) -> None:
+        fresh: Any = memo.get(id(self.original))
         if fresh is None:
             make = functools.lru_cache(**self.original.cache_parameters())
             fresh = memo[id(self.original)] = make(self.original.__wrapped__)
@@ -375,12 +375,12 @@ class Cache(Entry):
         self.cached, self.old = fresh, fresh.cache_info()
 
 
-def _linked(memory: dict[Any, Any]) -> list[object]:
+def _linked(memory: dict[object, object]) -> list[object]:
     # With a maximum size the values are link objects, which refer to key and result.
     return [v for link in list(memory.values()) for v in (link, *gc.get_referents(link))]
 
 
-def parts(value: Any, path: str, *, attributes: bool) -> list[Entry]:
+def parts(value: object, path: str, *, attributes: bool) -> list[Entry]:
     """The entries of what is directly in a container, and of its attributes."""
     found: list[Entry] = []
     if is_a(value, dict):
@@ -394,7 +394,7 @@ def parts(value: Any, path: str, *, attributes: bool) -> list[Entry]:
     return found
 
 
-def sample(array: np.ndarray) -> tuple[Any, ...]:
+def sample(array: np.ndarray) -> tuple[object, ...]:
     """Shape, dtype and a hash of at most 4096 elements spread over the array; cheap for any size."""
     shape: tuple[int, ...] = array.shape
     part = array
@@ -405,25 +405,26 @@ def sample(array: np.ndarray) -> tuple[Any, ...]:
     return shape, str(array.dtype), hash(part.tobytes())
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     if a is b:
         return True
     return type(a) is type(b) and type(a) in values.SCALARS and (a == b or (a != a and b != b))
 
 
-def _equal(a: Any, b: Any) -> bool:
-    """Arrays of the same numbers: a framework's `jit` puts new ones even into variables that nobody writes."""
+def same_arrays(a: Any, b: Any) -> bool:
+    """Arrays of jax of one type with the same numbers: a cell that is run again makes new ones, and a framework's `jit`
+    puts such into variables that nobody writes."""
     if not (values.is_jax_array(a) and values.is_jax_array(b)) or values.is_tracer(a) or values.is_tracer(b):
         return False
     if (a.shape, a.dtype) != (b.shape, b.dtype) or a.nbytes > MEGABYTE:
         return False
     try:
-        return np.array_equal(np.asarray(a), np.asarray(b))
+        return a.weak_type == b.weak_type and np.asarray(a).tobytes() == np.asarray(b).tobytes()
     except Exception:  # a key, or an array that was given away
         return False
 
 
-def _action(old: Any, new: Any) -> Action:
+def _action(old: object, new: object) -> Action:
     return "bound" if old is MISSING else "removed" if new is MISSING else "changed"
 
 
@@ -434,19 +435,19 @@ def origin_of(place: Place) -> Origin:
     return place.kind if place.parent is None or place.kind != "global" else "global"
 
 
-def is_special(name: Any) -> bool:
+def is_special(name: object) -> bool:
     """A name of Python's own machinery, which is left alone."""
     return not isinstance(name, str) or name.startswith("__") or name in ("_abc_impl",)
 
 
-def _repr_of(iterator: Any) -> object:
+def _repr_of(iterator: object) -> object:
     # Without a position, two iterators stand at the same place where they spell the same.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return repr(iterator) if type(iterator).__name__ in ("count", "repeat") else _reduced(iterator)
 
 
-def _reduced(iterator: Any) -> object:
+def _reduced(iterator: object) -> object:
     try:
         reduced = iterator.__reduce__()
     except Exception:
@@ -454,7 +455,7 @@ def _reduced(iterator: Any) -> object:
     return _plain(reduced)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     if is_a(value, tuple):
         return tuple(map(_plain, value))
     if iterators.is_iterator(value):

@@ -16,10 +16,10 @@ from jitmagic.evidence import Variable
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for, is_ref
 from jitmagic.state.constants import is_input, size_of
+from jitmagic.state.entries import same_arrays, sample
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach
-from jitmagic.state.snapshot import sample
-from jitmagic.state.values import MISSING, is_a, is_tracer, is_user_file, short
+from jitmagic.state.values import MISSING, is_a, is_tracer, is_users_function, short
 from jitmagic.state.wrappers import unwrap
 
 _SMALL = 1 << 20
@@ -78,8 +78,7 @@ def _wrapped_function(value: object) -> types.FunctionType | None:
     if is_a(value, types.FunctionType | type | types.MethodType) or not callable(value):
         return None
     receiver, function = unwrap(value)
-    user = function is not None and is_user_file(function.__code__.co_filename)
-    return function if user and receiver is None else None
+    return function if is_users_function(function) and receiver is None else None
 
 
 def _is_of_library(value: object) -> bool:
@@ -139,12 +138,12 @@ class Baked:
         self.path, self.text = path, short(value)
         self.read = _reader(place)
         self.held: Any = _reference(value)
-        self.sample: Any = _contents(value)
+        self.sample: object = _contents(value)
         self.mutable = is_a(value, np.ndarray) or type(value) in _CONTAINERS
         """Its contents may change while it stays the same object."""
         self.copy = value.copy() if is_a(value, np.ndarray) and value.nbytes <= _SMALL else None
 
-    def same(self, now: Any) -> bool:
+    def same(self, now: object) -> bool:
         """Is this the value that was baked in, or one that makes no difference?"""
         old = self.held() if type(self.held) is _Ref else self.held
         if is_a(now, np.ndarray):
@@ -172,7 +171,7 @@ class Baked:
 class _Measured(Baked):
     """A container of which only the number of items is held: what is in it is looked at by itself."""
 
-    def __init__(self, path: str, place: Place, value: Any) -> None:
+    def __init__(self, path: str, place: Place, value: Collection[object]) -> None:
         super().__init__(path, place, value)
         self.items, self.mutable = len(value), True
         self.text = (
@@ -180,7 +179,7 @@ class _Measured(Baked):
         )
         self.held = self.sample = None
 
-    def same(self, now: Any) -> bool:
+    def same(self, now: object) -> bool:
         """Are there as many items as before?"""
         return is_tracer(now) or (is_a(now, Collection) and len(now) == self.items)
 
@@ -207,7 +206,7 @@ class _Wrapped(Baked):
         return f"another {self.text}" if callable(now) else short(now) or "gone"
 
 
-def _reader(place: Place) -> Callable[[], Any]:
+def _reader(place: Place) -> Callable[[], object]:
     """A fast way to look at a place: follows names from the root, without a call per step where it can."""
     if place.adapter is not None and place.parent is not None:
         return functools.partial(_inside, place.parent)
@@ -216,14 +215,14 @@ def _reader(place: Place) -> Callable[[], Any]:
     return place.look
 
 
-def _inside(place: Place) -> Any:
+def _inside(place: Place) -> object:
     """The value in a framework's array or variable; where a plain array was bound in its place, that."""
     value = place.look()
     adapter = adapter_for(value)
     return value if adapter is None else adapter.read(value)
 
 
-def _reference(value: object) -> Any:
+def _reference(value: object) -> object:
     large = values.is_jax_array(value) and (size_of(value) or 0) > _SMALL
     if large or is_a(value, types.FunctionType | np.ndarray):
         try:
@@ -258,20 +257,8 @@ def _alike(old: object, now: object, contents: object) -> bool:
     if type(now) in _CONTAINERS:
         return type(now) is type(old) and _items(now) == contents
     if values.is_jax_array(now) and values.is_jax_array(old):
-        return _same_arrays(old, now)
+        return same_arrays(old, now)
     return now is old
-
-
-def _same_arrays(old: Any, now: Any) -> bool:
-    """A cell that was run again binds a new array with the old values: no harm in that."""
-    try:
-        if (old.shape, old.dtype) != (now.shape, now.dtype) or old.nbytes > _SMALL:
-            return False
-        if bool(getattr(old, "weak_type", False)) != bool(getattr(now, "weak_type", False)):
-            return False
-        return np.asarray(old).tobytes() == np.asarray(now).tobytes()
-    except Exception:
-        return False
 
 
 def _code_key(code: types.CodeType) -> object:

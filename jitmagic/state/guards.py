@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection
-from typing import Any
 
 import numpy as np
 
 from jitmagic.state import values
+from jitmagic.state.contents import Key
 from jitmagic.state.declared import Inspected
 from jitmagic.state.frozen import Baked
 from jitmagic.state.paths import Place, at_or_below
@@ -44,7 +44,7 @@ class Guards:
     def __init__(self, subject: Inspected, without: Collection[str]) -> None:
         self.all: list[Guard] = []
         seen: set[str] = set()
-        parts: dict[int, set[Any] | None] = {}
+        parts: dict[int, set[Key] | None] = {}
         for leaf in subject.reach().leaves():
             if at_or_below(leaf.path, without) or leaf.path in seen or len(self.all) >= MOST:
                 continue
@@ -70,7 +70,7 @@ class Guards:
         return found
 
 
-def _is_read(leaf: LeafValue, parts: dict[int, set[Any] | None]) -> bool:
+def _is_read(leaf: LeafValue, parts: dict[int, set[Key] | None]) -> bool:
     """The leaf lies below a part of its root that the functions name."""
     wanted = parts.setdefault(id(leaf.root), _parts_read(leaf.root)) if leaf.place.parent else None
     place = leaf.place
@@ -81,10 +81,10 @@ def _is_read(leaf: LeafValue, parts: dict[int, set[Any] | None]) -> bool:
     return True
 
 
-def _parts_read(root: Root) -> set[Any] | None:
+def _parts_read(root: Root) -> set[Key] | None:
     """The attributes and items of a root that functions take from it; None where that can't be told."""
     reads = [u for u in root.uses if u.action == "read"]
-    found = set()
+    found = set[Key]()
     for use in reads:
         if not use.steps:
             if use.whole_to not in _LOOK_ONLY:

@@ -11,13 +11,14 @@ import random
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jitmagic.state.values import class_attribute, is_a
 
-_SAMPLES: tuple[Any, ...] = (
+_SAMPLES: tuple[object, ...] = (
     iter([]), iter(()), iter(""), iter("é"), iter(b""), iter(bytearray()), iter(range(0)),
     iter(range(1 << 70)), iter({}), iter({}.values()), iter({}.items()), iter(set()),
     reversed([]), iter(collections.deque()),
@@ -66,7 +67,7 @@ class _NoCopy(Exception):
     """There is no way to copy it."""
 
 
-def _copied(value: object, memo: dict[int, object]) -> Any:
+def _copied(value: object, memo: dict[int, object]) -> object:
     """The copy of an iterator; anything else as it is, with a state that can be put back."""
     if not is_iterator(value):
         step = class_attribute(type(value), "__next__")
@@ -78,7 +79,7 @@ def _copied(value: object, memo: dict[int, object]) -> Any:
     return memo[id(value)]
 
 
-def _made_anew(iterator: Any, memo: dict[int, Any]) -> object:
+def _made_anew(iterator: Any, memo: dict[int, object]) -> object:
     if is_a(iterator, _INDEPENDENT):
         return copy.copy(iterator)
     if not is_a(iterator, _COMPOSITE):
@@ -91,7 +92,7 @@ def _made_anew(iterator: Any, memo: dict[int, Any]) -> object:
     return made
 
 
-def position(iterator: Any) -> int | None:
+def position(iterator: object) -> int | None:
     """Where an iterator over a sequence stands, or None; `rewind` takes it back there."""
     if is_a(iterator, _RANGES):
         return None  # from Python 3.12 on its range shrinks instead
@@ -112,34 +113,33 @@ def rewind(iterator: Any, index: int) -> bool:
     return position(iterator) == index
 
 
-def random_state(value: Any) -> Any:
+_GENERATORS: tuple[tuple[type, Callable[[Any], object], Callable[[Any, Any], object]], ...] = (
+    (
+        np.random.Generator,
+        lambda g: g.bit_generator.state,
+        lambda g, old: setattr(g.bit_generator, "state", old),
+    ),
+    (np.random.BitGenerator, lambda g: g.state, lambda g, old: setattr(g, "state", old)),
+    (np.random.RandomState, np.random.RandomState.get_state, np.random.RandomState.set_state),
+    (random.SystemRandom, lambda g: None, lambda g, old: None),
+    (random.Random, random.Random.getstate, random.Random.setstate),
+)
+"""How a generator tells its state, and takes it back."""
+
+
+def random_state(value: object) -> object:
     """The state of a generator of numpy or `random`, or None for other objects."""
-    if is_a(value, np.random.Generator):
-        return value.bit_generator.state
-    if is_a(value, np.random.BitGenerator):
-        return value.state
-    if is_a(value, np.random.RandomState):
-        return value.get_state()
-    if is_a(value, random.Random) and not is_a(value, random.SystemRandom):
-        return value.getstate()
-    return None
+    return next((read(value) for cls, read, _ in _GENERATORS if is_a(value, cls)), None)
 
 
-def set_random_state(value: Any, state: Any) -> None:
+def set_random_state(value: object, state: object) -> None:
     """Inverse of `random_state`."""
-    if is_a(value, np.random.Generator):
-        value.bit_generator.state = state
-    elif is_a(value, np.random.BitGenerator):
-        value.state = state
-    elif is_a(value, np.random.RandomState):
-        value.set_state(state)
-    else:
-        value.setstate(state)
+    next(write for cls, _, write in _GENERATORS if is_a(value, cls))(value, state)
 
 
-def global_random_states() -> list[tuple[str, Any]]:
+def global_random_states() -> list[tuple[str, object]]:
     """The hidden generators of numpy and `random`, with the names that users know them by."""
-    found: list[tuple[str, Any]] = [("np.random", getattr(np.random.mtrand, "_rand", None))]
+    found: list[tuple[str, object]] = [("np.random", getattr(np.random.mtrand, "_rand", None))]
     hidden = getattr(sys.modules["random"], "_inst", None)
     return [(name, g) for name, g in (*found, ("random", hidden)) if g is not None]
 

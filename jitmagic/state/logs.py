@@ -28,7 +28,7 @@ class IsRead(TraceAgain):
 class _StandIn:
     """Notes what is added; everything else raises `IsRead`."""
 
-    noted: list[Any]
+    noted: list[object]
     owner: Any
     path: str
 
@@ -46,8 +46,8 @@ class _StandIn:
 
 def _made_of(base: type) -> type:
     names = {n for n in dir(base) if n not in _OF_ALL}
-    body: dict[str, Any] = dict.fromkeys(names, _StandIn._refuse)
-    adding: dict[str, Any] = {"append": _StandIn._add, "add": _StandIn._add}
+    body: dict[str, object] = dict.fromkeys(names, _StandIn._refuse)
+    adding: dict[str, object] = {"append": _StandIn._add, "add": _StandIn._add}
     body |= {n: adding.get(n, _StandIn._add_all) for n in names.intersection(_ADDING)}
     made = type(f"Noted{base.__name__}", (_StandIn, base), body)
     _tell_jax(made)
@@ -77,7 +77,7 @@ class Notes:
         self._all = [(place, place.get(), self._stand_in(owner, place)) for place in places]
 
     @staticmethod
-    def _stand_in(owner: object, place: Place) -> Any:
+    def _stand_in(owner: object, place: Place) -> _StandIn:
         made: Any = _stand_ins()[type(place.get())]()
         made.noted, made.owner, made.path = [], owner, place.path
         return made
@@ -94,6 +94,6 @@ class Notes:
                 if place.look() is stand_in:
                     place.put(held)
 
-    def added(self) -> Iterator[tuple[Place, Collection[Any]]]:
+    def added(self) -> Iterator[tuple[Place, Collection[object]]]:
         """What was added to which."""
         return ((place, stand_in.noted) for place, _, stand_in in self._all if stand_in.noted)

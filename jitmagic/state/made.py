@@ -37,7 +37,7 @@ def is_asked_for() -> bool:
     return "jitmagic.notebook.session" in sys.modules
 
 
-def remember(compiled: object, made: Made) -> Any:
+def remember(compiled: object, made: Made) -> object:
     """The compiled function; `known` tells of it as long as it is alive."""
     _made[compiled] = made
     return compiled

@@ -84,17 +84,13 @@ class StatefulMethod:
     def __call__(self, receiver: object, *args: object, **kwargs: object) -> Any:
         return self.of(receiver)(*args, **kwargs)
 
-    def lower(self, receiver: object, *args: object, **kwargs: object) -> Any:
-        """As `jax.jit(...).lower`, for one instance."""
-        return self.of(receiver).lower(*args, **kwargs)
+    def _staged(self, stage: str, receiver: object, *args: object, **kwargs: object) -> Any:
+        return getattr(self.of(receiver), stage)(*args, **kwargs)
 
-    def trace(self, receiver: object, *args: object, **kwargs: object) -> Any:
-        """As `jax.jit(...).trace`, for one instance."""
-        return self.of(receiver).trace(*args, **kwargs)
-
-    def eval_shape(self, receiver: object, *args: object, **kwargs: object) -> Any:
-        """As `jax.jit(...).eval_shape`, for one instance."""
-        return self.of(receiver).eval_shape(*args, **kwargs)
+    lower = functools.partialmethod(_staged, "lower")
+    trace = functools.partialmethod(_staged, "trace")
+    eval_shape = functools.partialmethod(_staged, "eval_shape")
+    """As of `jax.jit(...)`, for one instance, which comes first."""
 
     def clear_cache(self) -> None:
         """Forget what was compiled, for every instance."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from typing import Any
 
 from jitmagic.state import values
 from jitmagic.state.adapters import adapter_for
@@ -24,7 +23,7 @@ def of_variables(namespace: Mapping[str, object]) -> dict[int, str]:
     seen: set[int] = set()
     level = [(name, value) for name, value in namespace.items() if not name.startswith("_")]
     for _ in range(DEPTH):
-        below: list[tuple[str, Any]] = []
+        below: list[tuple[str, object]] = []
         for path, value in level:
             if (
                 id(value) in seen

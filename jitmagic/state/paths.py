@@ -17,6 +17,10 @@ from jitmagic.state.values import MISSING, is_a, raw_get
 
 Kind = Literal["global", "closure", "attribute", "item"]
 LIMIT = 20_000
+Slot = tuple[object, ...]
+"""Where a value lies, whatever path leads there: what holds it, and the key in it."""
+Location = tuple[Any, ...]
+"""A place among the arguments: the name of a parameter, then type and key for each tuple, list and dict on the way."""
 
 
 class PathError(ValueError):
@@ -119,7 +123,7 @@ class Place:
     __slots__ = ("path", "origin", "kind", "key", "parent", "adapter", "root")
 
     def __init__(
-        self, path: str, origin: str, kind: Kind, key: Any, *, holder: Any = None,
+        self, path: str, origin: str, kind: Kind, key: Any, *, holder: object = None,
         parent: Place | None = None, adapter: Adapter | None = None,
     ) -> None:  # fmt: skip
         self.path, self.origin, self.kind, self.key = path, origin, kind, key
@@ -157,7 +161,7 @@ class Place:
         """The place of the value within the framework's variable that lies here."""
         return Place(self.path, self.origin, "attribute", "value", parent=self, adapter=adapter)
 
-    def look(self) -> Any:
+    def look(self) -> object:
         """The value, or MISSING where there is none."""
         try:
             holder = self.holder()
@@ -193,7 +197,7 @@ class Place:
             self.put_in(self.holder(), MISSING)
 
 
-def stored(holder: Any, kind: Kind, key: Any) -> Any:
+def stored(holder: Any, kind: Kind, key: Any) -> object:
     """What a holder has under a key, past methods of its own; MISSING, or an error, where there is nothing."""
     if kind == "closure":
         return holder.cell_contents
@@ -239,7 +243,7 @@ def put_attribute(holder: Any, name: str, value: Any, path: str = "") -> None:
         parts = {"func": holder.func, "args": holder.args, "keywords": holder.keywords, name: value}
         return holder.__setstate__((*parts.values(), vars(holder)))  # type: ignore[attr-defined]
     held = values.own_dict(holder)
-    if held is not None and name in held and not _is_slot(holder, name):
+    if held is not None and name in held and not values.is_slot(type(holder), name):
         held[name] = value
         return
     if _is_property(holder, name):
@@ -262,11 +266,6 @@ def delete_attribute(holder: Any, name: str) -> None:
             held.pop(name, None)
 
 
-def _is_slot(holder: object, name: str) -> bool:
-    found = values.class_attribute(type(holder), name)
-    return found is not None and is_a(found[1], types.MemberDescriptorType)
-
-
 def _is_property(holder: object, name: str) -> bool:
     found = values.class_attribute(type(holder), name)
     return found is not None and is_a(found[1], property | functools.cached_property)
@@ -285,7 +284,7 @@ def place_of(obj: object) -> Place:
 class Scope:
     """Where the roots of paths are looked up: the receiver, closure cells, globals, modules."""
 
-    namespace: dict[str, Any]
+    namespace: dict[str, object]
     functions: Callable[[], Sequence[types.FunctionType]] | None = None
     receiver: object | None = None
     receiver_name: str = "self"

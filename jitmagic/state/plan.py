@@ -4,14 +4,14 @@ around it (a container that the function binds anew is a new one after each call
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from jitmagic.state import paths, region, values
 from jitmagic.state.adapters import adapter_for, of_this_trace
 from jitmagic.state.contents import CONTENTS, INSIDE, Key, refill
-from jitmagic.state.paths import Place
+from jitmagic.state.paths import Location, Place, Slot
 from jitmagic.state.region import Held
 from jitmagic.state.values import MISSING, is_a
 
@@ -36,7 +36,7 @@ class Recipe:
     fresh: bool = True
     """An object that the trace made is used itself the first time, so that its identity holds."""
 
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """Equal for recipes that do the same."""
         value = self.value
         if self.kind == "held":
@@ -61,7 +61,7 @@ class Op:
     leaf: int | None = None
     how: Literal["put", "refill", "add"] = "put"
 
-    def identity(self) -> Any:
+    def identity(self) -> Hashable:
         """Equal for ops that do the same."""
         return self.place.path, self.how, self.recipe.key() if self.recipe else None
 
@@ -74,11 +74,11 @@ class Plan:
     outputs: int
     structural: bool
     """After it, the variables are others than before."""
-    returned: Mapping[Any, Place] = field(default_factory=dict)
+    returned: Mapping[Location, Place] = field(default_factory=dict)
     """Where in the function's result objects belong that jax does not hand through."""
     size: int = 0
 
-    def identity(self) -> Any:
+    def identity(self) -> Hashable:
         """Equal for traces that write the same."""
         returned = tuple((at, place.path) for at, place in self.returned.items())
         return self.outputs, self.structural, returned, tuple(op.identity() for op in self.ops)
@@ -88,7 +88,7 @@ class Planner:
     """Turns the changes of one trace into a plan, and collects the values that have to come out."""
 
     def __init__(self, is_tracer: Callable[[object], bool], was_there: Callable[[object], bool]) -> None:
-        self.outputs: list[Any] = []
+        self.outputs: list[object] = []
         self.counted: list[Place] = []
         """Numbers of Python's that are no variables, and were written."""
         self.grown: list[Place] = []
@@ -99,13 +99,13 @@ class Planner:
         self._before: dict[int, Held] = {}
 
     def plan(
-        self, found: region.Region, leaves: dict[Any, int], keep: Sequence[tuple[Place, object, int]]
+        self, found: region.Region, leaves: dict[Slot, int], keep: Sequence[tuple[Place, object, int]]
     ) -> list[Op]:
         """Ops for what changed in the region. `leaves` numbers the variables by slot; `keep` are donated ones,
         which have to come back even unchanged."""
         self._before = found.held
         ops: list[Op] = []
-        refilled: set[int] = set()
+        refilled: set[object] = set()
         for place, slot, old, new in found.changes():
             if slot[1:] == CONTENTS:
                 refilled.add(slot[0])
@@ -223,7 +223,7 @@ def _copy(value: object) -> object:
     return made
 
 
-def _contents(value: Any) -> dict[Key, Any]:
+def _contents(value: object) -> dict[Key, object]:
     """Items and attributes of an object by kind and key; of a framework's variable what is inside."""
     adapter = adapter_for(value)
     if adapter is not None:
@@ -247,7 +247,7 @@ def _put(holder: Any, key: Key, child: Any) -> None:
 
 def apply(ops: Sequence[Op], outputs: Sequence[object]) -> None:
     """Write the results of one call where the function would have put them."""
-    memo: dict[int, Any] = {}
+    memo: dict[int, object] = {}
     # before a write moves what holds them
     found = [(op, op.place.holder() if op.how == "put" else op.place.get()) for op in ops]
     made = [MISSING if op.recipe is None else build(op.recipe, outputs, memo) for op in ops]

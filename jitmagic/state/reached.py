@@ -77,11 +77,11 @@ class Reach:
     modules_used: list[tuple[str, Facts, list[Use], int]] = field(default_factory=list)
     """`np.random.normal` and the like, as written (from-imported names by their full name), with the uses and the
     number of their nodes."""
-    namespaces: list[dict[str, Any]] = field(default_factory=list)
+    namespaces: list[dict[str, object]] = field(default_factory=list)
     """Globals of functions that use `globals()`, `exec` or `eval`."""
     classes: tuple[type, ...] = ()
     """User classes whose objects or methods are reached."""
-    caches: list[tuple[str, Any]] = field(default_factory=list)
+    caches: list[tuple[str, object]] = field(default_factory=list)
     """Functions under `functools.lru_cache`, with their names."""
     attributes: tuple[str, ...] = ()
     """Attribute names that the functions read, of whatever."""
@@ -124,7 +124,7 @@ class Reach:
         return next((r for r in self.roots if r.path == name), None)
 
     def _walk(
-        self, root: Root, place: Place, keys: set[Any] | None, found: list[LeafValue], seen: set[int],
+        self, root: Root, place: Place, keys: set[object] | None, found: list[LeafValue], seen: set[int],
         limit: int, used_only: bool, depth: int,
     ) -> None:  # fmt: skip
         value = place.look()
@@ -143,7 +143,7 @@ class Reach:
             found.append(LeafValue(place.path, inside.look(), inside, _origin(place, root), root))
             return
         whole = not used_only or self.any_attribute or bool(keys and None in keys)
-        deeper = {None} if whole and used_only else None
+        deeper: set[object] | None = {None} if whole and used_only else None
         for kind, key, _ in self._below(value, keys, whole):
             below = place.below(kind, key)  # type: ignore[arg-type]
             self._walk(root, below, deeper, found, seen, limit, used_only, depth + 1)

@@ -28,9 +28,9 @@ def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, .
     return _places(path, functions, ("write", "mutate"))
 
 
-def only_added_to(functions: Iterable[Function]) -> set[Any]:
+def only_added_to(functions: Iterable[Function]) -> set[object]:
     """Names, attributes and keys of lists, deques and sets that these functions add to and name in no other way."""
-    added, other = set[Any](), set[Any]()
+    added, other = set[object](), set[object]()
     for fn in functions:
         uses = facts_of(fn).uses
         adding = {id(u.nodes) for u in uses if u.method in _ADDING and u.nodes}

@@ -14,7 +14,7 @@ from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes
 from jitmagic.state.below import variables_in
 from jitmagic.state.contents import CONTENTS, INSIDE, Key
 from jitmagic.state.entries import Binding, Entry, VariableEntry, parts
-from jitmagic.state.paths import Place
+from jitmagic.state.paths import Place, Slot
 from jitmagic.state.values import MISSING, is_a
 
 _LIMIT = 20_000
@@ -38,7 +38,7 @@ class Tree:
     def __init__(
         self, leaves: Sequence[Place], tops: Sequence[Place] = (), logs: Sequence[Place] = ()
     ) -> None:
-        self.roots: dict[Any, PathNode] = {}
+        self.roots: dict[object, PathNode] = {}
         for i, place in enumerate(leaves):
             self._add(place).leaf = i
         for place in tops:
@@ -63,7 +63,7 @@ class WeakHolder:
     def __init__(self, value: object) -> None:
         self.value = weakref.ref(value)
 
-    def __getitem__(self, key: object) -> Any:
+    def __getitem__(self, key: object) -> object:
         return self.value()
 
 
@@ -79,7 +79,7 @@ def weaken(found: Sequence[Place], receiver: object) -> list[Place]:
     return list(found)
 
 
-def root_key(place: Place) -> Any:
+def root_key(place: Place) -> Slot:
     """What two places with the same root have in common. A holder made for one object stands for that."""
     holder = place.root
     if type(holder) is WeakHolder:
@@ -89,7 +89,7 @@ def root_key(place: Place) -> Any:
     return place.kind, place.key, id(holder)
 
 
-def slot_of(place: Place) -> tuple[Any, ...]:
+def slot_of(place: Place) -> Slot:
     """Where a value lies, whatever path leads there."""
     return root_key(place) if place.parent is None else (id(place.holder()), *place.step)
 
@@ -130,11 +130,11 @@ class Held:
         adapter = adapter_for(self.value) if key == INSIDE else None
         return self.place.inside(adapter) if adapter else self.place.below(key[0], key[1])  # type: ignore[arg-type]
 
-    def slot(self, key: Key) -> tuple[Any, ...]:
+    def slot(self, key: Key) -> tuple[object, ...]:
         """The same, whatever path leads there."""
         return id(self.value), *key
 
-    def differences(self) -> Iterator[tuple[Key, Any, Any]]:
+    def differences(self) -> Iterator[tuple[Key, object, object]]:
         """What is another one now than once the tracers were in, but for what a framework keeps for itself."""
         for entry in self.seeded:
             for key, old, new in entry.differences():
@@ -159,12 +159,12 @@ class RootBinding(Held):
         """The root."""
         return self.place
 
-    def slot(self, key: Key) -> tuple[Any, ...]:
+    def slot(self, key: Key) -> Slot:
         """The name and where it is bound."""
         return root_key(self.place)
 
 
-Change = tuple[Place, tuple[Any, ...], Any, Any]
+Change = tuple[Place, Slot, Any, Any]
 """Place, slot, the old and the new value (MISSING: none) of what changed."""
 
 
@@ -219,7 +219,7 @@ class Region:
             for kind, key, child in values.children(held.value):
                 yield held.ways.get((kind, key)) or place.below(kind, key), child  # type: ignore[arg-type]
 
-    def objects(self) -> Iterator[Any]:
+    def objects(self) -> Iterator[object]:
         """Everything held."""
         return (held.value for held in self.held.values())
 

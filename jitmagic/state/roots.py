@@ -14,7 +14,7 @@ from jitmagic.state.glance import uses_libraries_alone
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach, Root
 from jitmagic.state.uses import Facts, Use, facts_of
-from jitmagic.state.values import MISSING, is_a, is_user_class, is_user_file, is_user_module
+from jitmagic.state.values import MISSING, is_a, is_user_class, is_user_module, is_users_function
 from jitmagic.state.wrappers import full_name, inner, is_library, parts, unwrap
 
 _CALLABLES_WITHIN = 2000
@@ -24,11 +24,11 @@ Function = types.FunctionType
 
 
 def reach(
-    fn: Any,
+    fn: object,
     *,
     receiver: object | None = None,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     receiver_as: str = "",
 ) -> Reach:
     """Scan a callable (function, method, partial, jitted function, object with `__call__`) transitively.
@@ -45,7 +45,7 @@ class _Scan:
         self.receiver_as = receiver_as
         self.reach = Reach()
         self.functions: dict[int, Function] = {}
-        self.roots: dict[Any, Root] = {}
+        self.roots: dict[object, Root] = {}
         self.names: dict[str, int] = {}
         self.attributes: dict[str, None] = {}
         self.stored: dict[str, None] = {}
@@ -56,16 +56,16 @@ class _Scan:
         self.seen: dict[int, object] = {}
         self.target: Function | None = None
         self.receiver: object | None = None
-        self.drawn: dict[int, tuple[str, Any]] = {}
+        self.drawn: dict[int, tuple[str, object]] = {}
         """Default random states of frameworks that the functions name, by path."""
 
-    def run(self, fn: Any, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reach:
+    def run(self, fn: object, receiver: object, args: tuple[object, ...], kwargs: dict[str, object]) -> Reach:
         bound, plain = unwrap(fn)
         receiver = bound if receiver is None else receiver
         self.target, self.receiver = plain, receiver
         if is_a(fn, functools.partial):
             self._partial(fn, "partial")
-        if plain is not None and is_user_file(plain.__code__.co_filename):
+        if is_users_function(plain):
             self._function(plain)
         self._callable(fn, plain.__qualname__ if plain is not None else "")
         if plain is not None:
@@ -87,7 +87,7 @@ class _Scan:
         """Visit methods of the objects reached until no new attribute name turns up."""
         count = -1
         names = (self.attributes, self.stored, self.constructed)
-        self._found: tuple[Any, ...] = (*names, self.functions, self.seen, self.roots)
+        self._found: tuple[object, ...] = (*names, self.functions, self.seen, self.roots)
         while count != (size := sum(len(found) for found in self._found)):
             count = size
             for cls in list(self.classes.values()):
@@ -113,7 +113,7 @@ class _Scan:
             )
 
     def _arguments(
-        self, fn: Function, receiver: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, fn: Function, receiver: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         names = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
         given = dict(kwargs)
@@ -144,7 +144,7 @@ class _Scan:
     def _callable(self, value: Any, name: str) -> None:
         """Follow something that may be called: a function, wrapper, method, partial, class or object."""
         for _ in range(20):
-            if is_a(value, Function) and is_user_file(value.__code__.co_filename):
+            if is_users_function(value):
                 return self._function(value)
             if id(value) in self.seen or values.is_leaf(value):
                 return None
@@ -205,7 +205,7 @@ class _Scan:
         names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
         held = Place(fn.__qualname__, "default", "global", "fn", holder={"fn": fn})
         first = len(names) - len(fn.__defaults__ or ())
-        pairs: list[tuple[str, str, Any]] = [(k, "__defaults__", i) for i, k in enumerate(names[first:])]
+        pairs: list[tuple[str, str, object]] = [(k, "__defaults__", i) for i, k in enumerate(names[first:])]
         pairs += [(k, "__kwdefaults__", k) for k in fn.__kwdefaults__ or {}]
         for name, attribute, key in pairs:
             whole = Place(attribute, "default", "attribute", attribute, parent=held)
@@ -252,7 +252,7 @@ class _Scan:
             text = ".".join([uses[0].root, *(s.key for s in steps)])
             self.reach.modules_used.append((text, facts, uses, len(steps)))
 
-    def _draws(self, name: str, module: Any, use: Use) -> None:
+    def _draws(self, name: str, module: object, use: Use) -> None:
         """`bm.random.normal`, or `normal` from there: its numbers come from the module's random state."""
         path, steps = name, iter(use.steps)
         while (state := adapters.default_random_state(module)) is None:
@@ -269,7 +269,7 @@ class _Scan:
             if uses[0].nodes:
                 self.reach.modules_used.append((full, facts, uses, -1))
 
-    def _partial(self, value: functools.partial[Any], name: str) -> None:
+    def _partial(self, value: functools.partial[object], name: str) -> None:
         base = Place(name, "global", "global", name, holder={name: value})
         for attribute, items in (("args", enumerate(value.args)), ("keywords", value.keywords.items())):
             for key, _ in items:  # type: ignore[attr-defined]
@@ -313,7 +313,7 @@ class _Scan:
             else:
                 self._callable(v, name)
 
-    def _object(self, value: Any, name: str) -> None:
+    def _object(self, value: object, name: str) -> None:
         """An object reached: its class's methods, and what its attributes hold."""
         cls = type(value)
         if is_user_class(cls):
@@ -353,7 +353,7 @@ class _DefaultPlace(Place):
 
     __slots__ = ()
 
-    def put(self, value: Any) -> None:
+    def put(self, value: object) -> None:
         parent = self.parent
         assert parent is not None
         held = parent.get()

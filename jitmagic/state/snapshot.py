@@ -40,7 +40,6 @@ from jitmagic.state.entries import (
     origin_of,
     parts,
     random_state,
-    sample,
     suspended,
 )  # fmt: skip
 from jitmagic.state.outside import LARGEST
@@ -51,8 +50,6 @@ from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
 from jitmagic.tracing.libraries import HARMLESS
-
-__all__ = ["Snapshot", "sample", "short", "take"]
 
 LIMIT = 20_000
 DEPTH = 24
@@ -78,9 +75,9 @@ class Snapshot:
         """Of these, the paths of what a run of these functions may change, with the full names of the classes."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
-        self._seen: dict[int, Any] = {}
-        self._todo: collections.deque[tuple[Place, Any, int]] = collections.deque()
-        self._unnamed: collections.deque[tuple[Place, Any, int]] = collections.deque()
+        self._seen: dict[int, object] = {}
+        self._todo: collections.deque[tuple[Place, object, int]] = collections.deque()
+        self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
         self._elsewhere = bystanders.reached()
         for root in reach.roots:
@@ -146,7 +143,7 @@ class Snapshot:
         elif hasattr(type(value), "__next__"):
             self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
-            self._inside(value, place, depth)
+            self._follow(gc.get_referents(value), place, depth)
             self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
             if _root(type(value)) in sys.stdlib_module_names:
                 self._lose(place.path, f"a {type(value).__name__}", value)
@@ -163,7 +160,7 @@ class Snapshot:
             if outside.is_locked(value):
                 self._lose(path, "a lock that is taken", value)
             if is_a(entry, Keyed):
-                self._todo += [(self._held(place, v), v, depth + 1) for v in entry.old.values()]  # type: ignore[attr-defined]
+                self._follow(entry.old.values(), place, depth)  # type: ignore[attr-defined]
         elif iterators.is_iterator(value):
             self._iterator(value, place, depth)
         elif outside.is_file(value):
@@ -181,24 +178,21 @@ class Snapshot:
             target = gc.get_referents(value)
             if is_a(value, weakref.ref | memoryview):
                 target = [value() if is_a(value, weakref.ref) else value.obj]
-            self._todo += [(self._held(place, v), v, depth + 1) for v in target]
+            self._follow(target, place, depth)
         else:
             return False
         return True
 
-    def _inside(self, value: object, place: Place, depth: int) -> None:
-        """What an object refers to that no path leads to."""
-        self._todo += [(self._held(place, v), v, depth + 1) for v in gc.get_referents(value)]
+    def _follow(self, found: Iterable[object], place: Place, depth: int) -> None:
+        """What no path leads to, by the path of what holds it."""
+        for value in found:
+            held = Place(place.path, place.origin, "global", "held", holder={"held": value})
+            self._todo.append((held, value, depth + 1))
 
     def _lose(self, path: str, what: str, value: object) -> None:
         self.unrestorable.setdefault(path, what)
         if self._named:
             self.drained.setdefault(path, f"{values.module_of(type(value))}.{type(value).__qualname__}")
-
-    @staticmethod
-    def _held(place: Place, value: object) -> Place:
-        """Something that no path leads to, by the path of what holds it."""
-        return Place(place.path, place.origin, "global", "held", holder={"held": value})
 
     def _numpy(self, array: np.ndarray, place: Place, depth: int) -> None:
         looked_at = array.flags.writeable and (array.nbytes > MEGABYTE or is_a(array, np.memmap))
@@ -207,7 +201,7 @@ class Snapshot:
         if written and (is_a(array, np.memmap) or array.nbytes > LARGEST):
             self._lose(place.path, "an array that is too large, or a file", array)
         if array.dtype.hasobject:
-            self._todo += [(self._held(place, v), v, depth + 1) for v in array.reshape(-1).tolist()[:LIMIT]]
+            self._follow(array.reshape(-1).tolist()[:LIMIT], place, depth)
         if type(array) is not np.ndarray and values.own_dict(array):
             self._structure(array, place, depth)
 
@@ -227,7 +221,7 @@ class Snapshot:
             self._lose(place.path, "an iterator", value)
         else:
             self._entries.append(entry)
-        self._inside(value, place, depth)
+        self._follow(gc.get_referents(value), place, depth)
 
     def _file(self, file: Any, place: Place) -> None:
         if file.closed or outside.is_standard(file):
@@ -255,11 +249,11 @@ class Snapshot:
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
         if is_a(value, types.MethodType | functools.partial):
             held = value.__self__ if is_a(value, types.MethodType) else value.func
-            self._todo.append((self._held(place, held), held, below))
+            self._follow([held], place, below - 1)
 
     def stand_in(self) -> None:
         """Give the run that comes iterators and memories of its own: the user's stay untouched."""
-        memo: dict[int, Any] = {}
+        memo: dict[int, object] = {}
         with deferred():
             for entry in self._entries:
                 entry.stand_in(memo)
@@ -270,7 +264,7 @@ class Snapshot:
         self.stand_in()
 
     @property
-    def objects(self) -> list[Any]:
+    def objects(self) -> list[object]:
         """The mutable objects that are remembered."""
         return list(self._seen.values())
 
@@ -333,9 +327,9 @@ def first_write(path: str, functions: Iterable[Function]) -> Where | None:
     return None
 
 
-def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, Any]]:
+def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]:
     """The user's own modules that these functions name, and of other modules what they write there."""
-    found: dict[int, tuple[Place, Any]] = {}
+    found: dict[int, tuple[Place, object]] = {}
     for fn in functions:
         for name in fn.__code__.co_names:
             holder = (

@@ -18,12 +18,13 @@ from jitmagic.evidence import Write
 from jitmagic.options import JitOptions, Parameters, argument_names
 from jitmagic.state import adapters, codegen, paths, plan, region, snapshot, taken_out, values
 from jitmagic.state.active import TraceAgain, active, tracing
-from jitmagic.state.below import AsBefore, Same
+from jitmagic.state.below import AsBefore, Same, Watched
 from jitmagic.state.declared import Inspected
 from jitmagic.state.errors import StateError
 from jitmagic.state.logs import Notes
 from jitmagic.state.made import Made
 from jitmagic.state.paths import Place
+from jitmagic.state.reached import Reach
 from jitmagic.tracing import compat, messages
 
 
@@ -37,8 +38,8 @@ class Survey:
     tops: list[Place]
     settings: list[Place]
     logs: list[Place]
-    nodes: list[tuple[Any, tuple[Any, ...]]]
-    form: tuple[tuple[taken_out.Location, Hashable], ...]
+    nodes: list[Watched]
+    form: tuple[tuple[paths.Location, Hashable], ...]
     lifted: int = 0
     """How many of the variables are those of the objects."""
 
@@ -48,7 +49,7 @@ class Survey:
         return self.form, tuple(p.path for p in self.places), tuple(p.path for p in self.logs), held
 
 
-def _kept(value: Any) -> tuple[object, ...]:
+def _kept(value: object) -> tuple[object, ...]:
     if values.is_array(value):
         return (Same(value),)
     return type(value), frozenset(value) if values.is_a(value, set) else value
@@ -65,8 +66,8 @@ class Owner(Protocol):
     note: Made | None
     """Where it is noted what the program holds as constants."""
 
-    def taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> taken_out.Taken: ...
-    def bound(self) -> Callable[..., Any]: ...
+    def taken(self, args: Sequence[object], kwargs: Mapping[str, object]) -> taken_out.Taken: ...
+    def bound(self) -> Callable[..., object]: ...
     def subject(self, objects: taken_out.Objects) -> Inspected: ...
     def weak(self, found: Sequence[Place]) -> list[Place]: ...
     def survey(self, objects: taken_out.Objects) -> Survey: ...
@@ -82,7 +83,7 @@ class Instance:
 
     __slots__ = ("program", "now", "then", "references")
 
-    def __init__(self, program: StateProgram, kept: AsBefore, references: Sequence[Any]) -> None:
+    def __init__(self, program: StateProgram, kept: AsBefore, references: Sequence[object]) -> None:
         self.program, self.now, self.then, self.references = program, kept.now, kept.then, references
 
 
@@ -98,7 +99,7 @@ class StateProgram:
         self.plans: dict[int, plan.Plan] = {}
         self._first = [id(value) for value in objects.values()]
         self.written: list[int] | None = None
-        self.inner: tuple[Callable[[], Any], Any] | None = None
+        self.inner: tuple[Callable[[], object], object] | None = None
         """The trace of a last call inside another program, and the `jax.jit` function for that trace."""
         self.tree = region.Tree(found.places, found.tops, found.logs)
         self.donated = [i for i, p in enumerate(self.places) if self._is_donated(p)]
@@ -135,25 +136,20 @@ class StateProgram:
             place.path, [names[n] for n in options.donate_argnums]
         )
 
-    def read(self) -> tuple[Any, ...]:
+    def read(self) -> tuple[object, ...]:
         """Current values of the dynamic variables, in order."""
         return tuple(p.get() for p in self.places)
 
-    def knows(self, slot: tuple[Any, ...]) -> bool:
+    def knows(self, slot: tuple[object, ...]) -> bool:
         """Is what lies there one of the variables?"""
         return any(region.slot_of(p) == slot for p in self.places)
 
-    def names(self, reach: Any) -> dict[str, str]:
+    def names(self, reach: Reach) -> dict[str, str]:
         """Path of each dynamic variable, by the paths that `reach` knows it by."""
         slots = {region.slot_of(p): p.path for p in self.places}
         leaves = [*reach.leaves(used_only=False), *reach.leaves()]  # each walk has one name for a variable
         found = ((leaf.path, slots.get(region.slot_of(leaf.place))) for leaf in leaves)
         return {path: name for path, name in found if name is not None}
-
-    @property
-    def touched(self) -> dict[str, Write]:
-        """What traces changed besides the variables, by path."""
-        return self.owner.touched
 
     # -- compiling
 
@@ -163,7 +159,9 @@ class StateProgram:
         traced = codegen.with_state(parameters, count, self.traced, self.owner.name)
         return self.owner.options.shifted(count, parameters, self.donated).jit(traced)
 
-    def traced(self, state: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def traced(
+        self, state: tuple[object, ...], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """What jax traces: the function with the traced state in place, then the state as it was."""
         if active.prepared is not self:
             self._look_around()
@@ -215,7 +213,7 @@ class StateProgram:
             raise TraceAgain(self.owner)
         if not self.locations:
             return
-        frame: Any = sys._getframe(1)
+        frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and (self.run is None or frame.f_code is not self.run.__code__):
             frame = frame.f_back
         if frame is None:
@@ -240,13 +238,18 @@ class StateProgram:
                 exc.add_note(note)
 
     def _outcome(
-        self, out: object, state: Sequence[Any], held: region.Region, notes: Notes, before: snapshot.Snapshot
-    ) -> tuple[tuple[Any, ...], list[plan.Op]]:
+        self,
+        out: object,
+        state: Sequence[object],
+        held: region.Region,
+        notes: Notes,
+        before: snapshot.Snapshot,
+    ) -> tuple[tuple[object, ...], list[plan.Op]]:
         """The function's result and what it wrote, in the form that tells this trace's plan."""
         planner = plan.Planner(compat.is_tracer, before.has)
         slots = {region.slot_of(p): i for i, p in enumerate(self.places)}
         keep = [(self.places[i], state[i], i) for i in self.donated]
-        returned: dict[taken_out.Location, Any] = {}
+        returned: dict[paths.Location, object] = {}
         out = taken_out.replaced(
             out, ("out",), lambda v: id(v) in held.held and taken_out.is_object(v), returned
         )
@@ -297,17 +300,17 @@ class StateProgram:
         self.written = sorted(leaves)
         return made.size
 
-    def _note_effects(self, before: snapshot.Snapshot, reach: object, ops: Sequence[plan.Op]) -> None:
+    def _note_effects(self, before: snapshot.Snapshot, reach: Reach, ops: Sequence[plan.Op]) -> None:
         known = {*self.names(reach), *(p.path for p in self.places), *self._names_of_tuples(reach)}
         variables = [p.holder() for p in self.places if p.adapter is not None]
         put = [op.place.path for op in ops]
         found = [
             w for w in before.changes(variables) if w.path not in known and not paths.at_or_below(w.path, put)
         ]
-        self.lost += [w.path for w in found if w.tracer and w.path not in self.touched]
-        self.touched.update({w.path: w for w in found})
+        self.lost += [w.path for w in found if w.tracer and w.path not in self.owner.touched]
+        self.owner.touched.update({w.path: w for w in found})
 
-    def _names_of_tuples(self, reach: Any) -> Iterator[str]:
+    def _names_of_tuples(self, reach: Reach) -> Iterator[str]:
         """The paths by which `reach` knows the variables that are tuples as a whole."""
         slots = {region.slot_of(p) for p in self.places if values.is_a(p.look(), tuple)}
         for leaf in reach.leaves(used_only=False) if slots else ():
@@ -319,12 +322,12 @@ class StateProgram:
 
     # -- after a call
 
-    def raced(self, result: Sequence[Any], state: Sequence[Any]) -> bool:
+    def raced(self, result: Sequence[object], state: Sequence[object]) -> bool:
         """Another thread has written, since they were read, variables that this result replaces."""
         leaves = (op.leaf for op in self.plans[len(result)].ops if op.leaf is not None)
         return any(self.places[i].same_object and self.places[i].look() is not state[i] for i in leaves)
 
-    def finish(self, result: Sequence[Any]) -> Any:
+    def finish(self, result: Sequence[object]) -> object:
         """Write what a call has given, and hand over the function's own result."""
         made = self.plans[len(result)]
         codegen.writes[0] += 1
@@ -332,12 +335,12 @@ class StateProgram:
         return returned(result[0], made)
 
 
-def returned(out: object, made: plan.Plan) -> Any:
+def returned(out: object, made: plan.Plan) -> object:
     """The function's result, with the objects in it that jax does not hand through."""
     return taken_out.put_in(out, ("out",), {at: place.get() for at, place in made.returned.items()})
 
 
-def _surely(undo: Callable[[], Any]) -> None:
+def _surely(undo: Callable[[], object]) -> None:
     """Undo, whatever interrupts it meanwhile; the interrupt comes afterwards."""
     try:
         undo()

@@ -28,7 +28,7 @@ from jitmagic.state import (
     wrapper,
 )  # fmt: skip
 from jitmagic.state.active import TraceAgain, active, tracing
-from jitmagic.state.below import AsBefore, Below
+from jitmagic.state.below import AsBefore, Below, Watched
 from jitmagic.state.declared import Declared, Inspected, unique
 from jitmagic.state.errors import StateError, warn_lost, warn_stale
 from jitmagic.state.logs import can_be_noted
@@ -52,11 +52,11 @@ class Stateful:
     def __init__(
         self,
         subject: Inspected,
-        dyn_vars: Any,
+        dyn_vars: object,
         options: JitOptions,
         *,
         warn: bool = False,
-        receiver: Callable[[], Any] | None = None,
+        receiver: Callable[[], object] | None = None,
         plain: bool = False,
         lifts: bool = True,
     ) -> None:
@@ -100,11 +100,11 @@ class Stateful:
         if plain:
             codegen.become(self.call, wrapper.plain(self))
 
-    def _watched(self) -> Callable[..., Any]:
+    def _watched(self) -> Callable[..., object]:
         """The user's function, which tells where jax traces it with objects of a framework."""
 
         @functools.wraps(self.fn)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def watched(*args: object, **kwargs: object) -> object:
             __tracebackhide__ = True
             if self.taken(args, kwargs)[0]:
                 raise TraceAgain(self)
@@ -115,13 +115,13 @@ class Stateful:
 
         return watched
 
-    def taken(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> taken_out.Taken:
+    def taken(self, args: Sequence[object], kwargs: Mapping[str, object]) -> taken_out.Taken:
         """The objects among the arguments, and what jax gets."""
         if not self.lifts:
             return {}, tuple(args), dict(kwargs)
         return taken_out.taken(self.parameters, args, kwargs, self.static)
 
-    def bound(self) -> Callable[..., Any]:
+    def bound(self) -> Callable[..., object]:
         """The user's function without its receiver."""
         return self.fn if self.receiver is None else types.MethodType(self.fn, self.receiver_object())
 
@@ -229,18 +229,18 @@ class Stateful:
         known.given.bind(objects)
         return known
 
-    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> MadeCall:
+    def of(self, args: Sequence[object], kwargs: Mapping[str, object]) -> MadeCall:
         """A call as it is made: the program for it, and what jax gets."""
         args, kwargs = codegen.spelled(self.parameters, tuple(args), dict(kwargs))
         objects, args, kwargs = self.taken(args, kwargs)
         found = self.survey(objects)
         return MadeCall(self._program(found, objects), objects, found.nodes, args, kwargs)
 
-    def serves_plainly(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def serves_plainly(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
         """No variable has a part in such a call."""
         return self.plain is not None and not self.taken(args, kwargs)[0]
 
-    def program_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StateProgram:
+    def program_of(self, args: Sequence[object], kwargs: Mapping[str, object]) -> StateProgram:
         """The program that serves such a call, or served the last one."""
         objects, _, _ = self.taken(args, kwargs)
         return self._program(self.survey(objects), objects) if objects else self.program
@@ -257,7 +257,7 @@ class Stateful:
 
     # -- calls that the generated wrapper does not handle
 
-    def slow(self, *args: Any, **kwargs: Any) -> Any:
+    def slow(self, *args: object, **kwargs: object) -> Any:
         """A call before the wrapper is known, inside a trace, or after the variables have changed in structure."""
         args = self._without_receiver(args)
         if self.serves_plainly(args, kwargs):
@@ -270,8 +270,8 @@ class Stateful:
                     return self._finish(call, result)
 
     def _attempts(
-        self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[tuple[MadeCall, tuple[Any, ...], Any]]:
+        self, stage: str, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Iterator[tuple[MadeCall, tuple[object, ...], Any]]:
         """The call, what its variables hold and what jax gives, looked up anew for each attempt. StateError where none
         gets through."""
         for _ in range(_ATTEMPTS):
@@ -291,7 +291,7 @@ class Stateful:
             yield call, state, result
         raise StateError(f"{self.name} needs other variables at every trace")
 
-    def _without_receiver(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _without_receiver(self, args: tuple[object, ...]) -> tuple[object, ...]:
         return args if self.receiver is None else args[1:]
 
     def adopt(self, found: Sequence[Place]) -> None:
@@ -299,7 +299,7 @@ class Stateful:
         known = {p.path for p in self.adopted}
         self.adopted += [p for p in found if p.path not in known]
 
-    def _finish(self, call: MadeCall, result: Sequence[Any]) -> Any:
+    def _finish(self, call: MadeCall, result: Sequence[object]) -> object:
         program = call.program
         out = program.finish(result)
         if program.plans[len(result)].structural:
@@ -339,8 +339,12 @@ class Stateful:
     # -- what the generated wrapper calls
 
     def other(
-        self, program: StateProgram, result: Sequence[Any], state: Sequence[Any], objects: Sequence[Any]
-    ) -> tuple[Any] | None:
+        self,
+        program: StateProgram,
+        result: Sequence[object],
+        state: Sequence[object],
+        objects: Sequence[object],
+    ) -> tuple[object] | None:
         """After a call that jax has traced anew: its result, or None where it has to be made again."""
         with tracing:
             if objects:
@@ -364,7 +368,7 @@ class Stateful:
         """After an exception of `plain`: was it called with objects of a framework?"""
         return isinstance(exc, TraceAgain) and exc.owner is self or messages.op_of(exc) == "invalid-type"
 
-    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[Any]) -> bool:
+    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[object]) -> bool:
         """After an exception: was the state another thread's traced values, or is the call to be made again?"""
         self._tell_what_is_gone(program, exc, state)
         if isinstance(exc, TraceAgain):
@@ -402,7 +406,7 @@ class Stateful:
         """The numbers of those that its calls write."""
         return self.program.written
 
-    def read(self) -> tuple[Any, ...]:
+    def read(self) -> tuple[object, ...]:
         """What the variables hold now."""
         return self.program.read()
 
@@ -419,7 +423,7 @@ class Stateful:
         return call
 
     def _staged(self, stage: str) -> Callable[..., Any]:
-        def staged(*args: Any, **kwargs: Any) -> Any:
+        def staged(*args: object, **kwargs: object) -> object:
             if self.serves_plainly(args, kwargs):
                 args, kwargs = codegen.spelled(self.parameters, args, kwargs)
                 return getattr(self.plain, stage)(*args, **kwargs)
@@ -428,7 +432,7 @@ class Stateful:
 
         return staged
 
-    def _eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def _eval_shape(self, *args: object, **kwargs: object) -> Any:
         out = self._staged("eval_shape")(*args, **kwargs)
         return out if self.serves_plainly(args, kwargs) else out[0]
 
@@ -451,6 +455,6 @@ class MadeCall:
 
     program: StateProgram
     objects: taken_out.Objects = field(default_factory=dict)
-    nodes: Sequence[Any] = ()
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    nodes: Sequence[Watched] = ()
+    args: tuple[object, ...] = ()
+    kwargs: dict[str, object] = field(default_factory=dict)

@@ -9,10 +9,9 @@ from typing import Any
 from jitmagic.options import Parameters, argument_names
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
+from jitmagic.state.paths import Location
 from jitmagic.state.region import holds_state
 
-Location = tuple[Any, ...]
-"""The name of a parameter, then type and key for each tuple, list and dict on the way."""
 Objects = Mapping[Location, Any]
 Taken = tuple[dict[Location, Any], tuple[Any, ...], dict[str, Any]]
 """The objects among some arguments, and the arguments with None in their places."""
@@ -29,7 +28,7 @@ def taken(
     """Take the objects out of the arguments; static ones are left."""
     if not adapters.any_installed():
         return {}, tuple(args), dict(kwargs)
-    found: dict[Location, Any] = {}
+    found: dict[Location, object] = {}
 
     def without(name: str, value: object) -> object:
         return value if name in static else replaced(value, (name,), is_object, found)
@@ -39,7 +38,9 @@ def taken(
     return found, rest, {name: without(name, value) for name, value in kwargs.items()}
 
 
-def replaced(value: Any, at: Location, is_one: Callable[[Any], bool], found: dict[Location, Any]) -> Any:
+def replaced(
+    value: Any, at: Location, is_one: Callable[[object], bool], found: dict[Location, object]
+) -> object:
     """A value with None for the objects in it, which are put into `found`; containers are copied where need be."""
     if type(value) in (tuple, list, dict):
         keys = list(value) if type(value) is dict else range(len(value))
@@ -55,7 +56,7 @@ def replaced(value: Any, at: Location, is_one: Callable[[Any], bool], found: dic
 
 def filled(
     parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], objects: Objects
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments with the objects in their places again."""
     if not objects:
         return tuple(args), dict(kwargs)
@@ -94,7 +95,7 @@ class Given(threading.local):
     """The objects that a program is called with, in each thread its own: the roots of the paths to their variables."""
 
     def __init__(self) -> None:
-        self._held: dict[Location, Callable[[], Any]] = {}
+        self._held: dict[Location, Callable[[], object]] = {}
         self._names: dict[str, Location] = {}
 
     def bind(self, objects: Objects) -> None:
@@ -102,11 +103,11 @@ class Given(threading.local):
         self._held = {at: values.reference(value) for at, value in objects.items()}
         self._names = {path_of(at): at for at in objects}
 
-    def objects(self) -> dict[Location, Any]:
+    def objects(self) -> dict[Location, object]:
         """The objects by their location."""
         return {at: held() for at, held in self._held.items()}
 
-    def __getitem__(self, path: str) -> Any:
+    def __getitem__(self, path: str) -> object:
         found = self._held[self._names[path]]()
         if found is None:
             raise KeyError(path)

@@ -27,7 +27,7 @@ from jitmagic.source.tree import (
     walk,
 )
 from jitmagic.state.paths import Step, literal
-from jitmagic.state.values import MISSING
+from jitmagic.state.values import MISSING, codes_in
 from jitmagic.tracing.sites import where_at
 
 MUTATORS = frozenset(
@@ -123,11 +123,7 @@ def _from_source(code: types.CodeType) -> Facts | None:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    names = {*code.co_names, *code.co_freevars}
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            names |= _names(const)
-    return names
+    return {name for c in codes_in(code) for name in (*c.co_names, *c.co_freevars)}
 
 
 class _Reader:
@@ -179,12 +175,10 @@ class _Reader:
         return True
 
     def visit(self, node: ast.AST) -> None:
-        special = _VISITS.get(type(node))
-        if not isinstance(node, ast.stmt):
-            special(self, node) if special is not None else self._visit_parts(node)
-            return
-        before, self.statement = self.statement, node
-        special(self, node) if special is not None else self._visit_parts(node)
+        before = self.statement
+        if isinstance(node, ast.stmt):
+            self.statement = node
+        _VISITS.get(type(node), _Reader._visit_parts)(self, node)
         self.statement = before
 
     def _visit_parts(self, node: ast.AST) -> None:
@@ -198,13 +192,9 @@ class _Reader:
     def visit_Constant(self, node: ast.Constant) -> None:
         return
 
-    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        for part in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
-            self.visit(part)
-        self.function(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        for part in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+    def visit_function(self, node: Function) -> None:
+        decorators = getattr(node, "decorator_list", ())
+        for part in (*decorators, *node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(part)
         self.function(node)
 
@@ -313,9 +303,9 @@ class _Reader:
 
 _VISITS: dict[type, Any] = {
     **dict.fromkeys((ast.Name, ast.Attribute, ast.Subscript), _Reader._chain),
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _Reader.visit_FunctionDef),
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _Reader.visit_function),
     **dict.fromkeys(_COMPREHENSIONS, _Reader._comprehension),
-    ast.Lambda: _Reader.visit_Lambda, ast.ClassDef: _Reader.visit_ClassDef, ast.Call: _Reader.visit_Call,
+    ast.ClassDef: _Reader.visit_ClassDef, ast.Call: _Reader.visit_Call,
     ast.BinOp: _Reader.visit_BinOp, ast.Constant: _Reader.visit_Constant,
     ast.AugAssign: _Reader.visit_AugAssign, ast.AnnAssign: _Reader.visit_AnnAssign, ast.arg: _Reader.visit_arg,
 }  # fmt: skip

@@ -11,13 +11,32 @@ import functools
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, overload
 
 import numpy as np
 
 from jitmagic import units
 from jitmagic.tracing.libraries import LIBRARIES
+
+if TYPE_CHECKING:
+    import jax
+
+
+class ArrayLike(Protocol):
+    """What an array of numpy or jax tells of itself."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slots__": ()})()
 """Stands for a name, attribute or item that is not there."""
@@ -38,7 +57,11 @@ _class_dict = type.__dict__["__dict__"].__get__
 _module_name = type.__dict__["__module__"].__get__
 
 
-def is_a(value: Any, cls: Any) -> bool:
+@overload
+def is_a(value: object, cls: type[T]) -> TypeGuard[T]: ...
+@overload
+def is_a(value: object, cls: types.UnionType | tuple[type, ...]) -> bool: ...
+def is_a(value: object, cls: Any) -> bool:
     """`isinstance` by the object's true type: it may lie about, or fail at, its `__class__`."""
     return issubclass(type(value), cls)
 
@@ -48,7 +71,7 @@ def mro(cls: type) -> tuple[type, ...]:
     return _mro(cls)
 
 
-def class_dict(cls: type) -> Any:
+def class_dict(cls: type) -> Mapping[str, Any]:
     """What the class body bound (a read-only mapping)."""
     return _class_dict(cls)
 
@@ -73,7 +96,7 @@ def is_tracer(value: object) -> bool:
     return tracer is not None and issubclass(type(value), tracer)
 
 
-def is_jax_array(value: object) -> bool:
+def is_jax_array(value: object) -> TypeGuard[jax.Array]:
     """Is this a `jax.Array` (a tracer is one too)?"""
     array = jax_type("Array")
     if array is None or type(value) in SCALARS:
@@ -88,7 +111,7 @@ def is_pytree_leaf(value: object) -> bool:
     return jax is None or bool(jax.tree_util.all_leaves([value]))
 
 
-def reference(value: object, gone: Callable[[object], object] | None = None) -> Callable[[], Any]:
+def reference(value: object, gone: Callable[[object], object] | None = None) -> Callable[[], object]:
     """Gives the value as long as it lives, without keeping it alive where Python can do that."""
     try:
         return weakref.ref(value, gone)
@@ -96,9 +119,9 @@ def reference(value: object, gone: Callable[[object], object] | None = None) -> 
         return lambda: value
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> TypeGuard[ArrayLike]:
     """A jax array, a tracer, or a numpy array or scalar of numbers."""
-    if is_a(value, np.ndarray | np.generic):
+    if is_a(value, np.ndarray) or is_a(value, np.generic):
         return value.dtype.kind in "biufcV" and value.dtype.names is None
     return is_jax_array(value)
 
@@ -124,6 +147,11 @@ def is_user_file(file: str) -> bool:
     if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<frozen", GENERATED)):
         return False
     return bool(file) and not file.startswith((_STDLIB, _OURS))
+
+
+def is_users_function(value: object) -> TypeGuard[types.FunctionType]:
+    """Is this a Python function of the user's own?"""
+    return is_a(value, types.FunctionType) and is_user_file(value.__code__.co_filename)
 
 
 def is_of_python(file: str) -> bool:
@@ -202,17 +230,17 @@ def raw_attributes(value: object) -> dict[str, Any]:
     return found
 
 
-def own_dict(value: object) -> dict[str, Any] | None:
+def own_dict(value: object) -> dict[str, object] | None:
     """The object's `__dict__` itself, or None."""
     for cls in mro(type(value)):
-        found = class_dict(cls).get("__dict__")
+        found = class_dict(cls).get("__dict__", MISSING)
         if is_a(found, types.GetSetDescriptorType | types.MemberDescriptorType):
             held = found.__get__(value)
             return held if is_a(held, dict) else None
     return None
 
 
-_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, Any], ...]] = weakref.WeakKeyDictionary()
+_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
 
 
 def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
@@ -237,7 +265,13 @@ def class_attribute(cls: type, name: str) -> tuple[type, Any] | None:
     return None
 
 
-def raw_get(value: Any, name: str) -> Any:
+def is_slot(cls: type, name: str) -> bool:
+    """Objects of this class have a slot for the attribute."""
+    found = class_attribute(cls, name)
+    return found is not None and is_a(found[1], types.MemberDescriptorType)
+
+
+def raw_get(value: Any, name: str) -> object:
     """Attribute `name` as stored, or MISSING. Properties and `__getattr__` are not called."""
     if is_a(value, types.ModuleType):
         return vars(value).get(name, MISSING)
@@ -293,7 +327,7 @@ def children(value: Any) -> Iterator[Child]:
     """What lies directly below a value: items of dict, list, tuple and deque, attributes of objects."""
     if is_a(value, dict):
         yield from (("item", k, v) for k, v in whole(lambda: list(dict.items(value))))
-    elif is_a(value, list | collections.deque):
+    elif is_a(value, (list, collections.deque)):
         yield from (("item", k, v) for k, v in enumerate(whole(lambda: list(value))))
     elif is_a(value, tuple):
         names = fields_of(value)
@@ -314,7 +348,7 @@ def step_text(kind: str, key: object) -> str:
     return f"[{key!r}]" if literal else f"[<{type(key).__name__}>]"
 
 
-def short(value: Any, width: int = 40) -> str:
+def short(value: object, width: int = 40) -> str:
     """Short text of a value: `f32[10,3]`, a scalar's repr cut to `width` characters, else its type's name."""
     if value is MISSING:
         return ""
@@ -363,12 +397,20 @@ def contains_tracer(value: object, limit: int = 2000) -> bool:
     return False
 
 
+def codes_in(code: object) -> Iterator[types.CodeType]:
+    """A function's code and that of the functions inside."""
+    if isinstance(code, types.CodeType):
+        yield code
+        for constant in code.co_consts:
+            yield from codes_in(constant)
+
+
 def cell_values(fn: types.FunctionType) -> list[object]:
     """What the filled closure cells of a function hold."""
     return [v for cell in fn.__closure__ or () for v in cell_contents(cell)]
 
 
-def cell_contents(cell: types.CellType) -> tuple[Any, ...]:
+def cell_contents(cell: types.CellType) -> tuple[object, ...]:
     """What a closure cell holds; nothing where it is empty."""
     try:
         return (cell.cell_contents,)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import Any
 
 from jitmagic.state import paths, plan, values
 from jitmagic.state.codegen import define
@@ -78,23 +77,23 @@ class _Writer(Reads):
         """Nothing is read, nothing is written."""
         head = self._signature()
         self.forms = self._forms()
-        self.lines.append("try:")
-        self._each_form("return _jm_compiled({})", "    ")
-        self.lines += ["except BaseException as _jm_e:", "    if _jm_retry(_jm_e):"]
-        self._slow("        ")
-        self.lines.append("    raise")
+        self._try("return _jm_compiled({})", "_jm_e")
         self.env |= {"_jm_compiled": self.owner.plain, "_jm_retry": self.owner.retry_plain}
         return self._defined(head)
 
     # -- the call
 
-    def _call(self) -> None:
-        state = "".join(f"_jm_s{i}, " for i in range(len(self.program.places)))
+    def _try(self, call: str, seen: str, *, passed: bool = False) -> None:
+        """The call of what jax has compiled; the slow way where `retry` says so of an exception."""
         self.lines.append("try:")
-        self._each_form(f"_jm_r = _jm_compiled({state}{{}})", "    ", passed=True)
-        self.lines += ["except BaseException as _jm_e:", f"    if _jm_retry(_jm_e, ({state})):"]
+        self._each_form(call, "    ", passed=passed)
+        self.lines += ["except BaseException as _jm_e:", f"    if _jm_retry({seen}):"]
         self._slow("        ")
         self.lines.append("    raise")
+
+    def _call(self) -> None:
+        state = "".join(f"_jm_s{i}, " for i in range(len(self.program.places)))
+        self._try(f"_jm_r = _jm_compiled({state}{{}})", f"_jm_e, ({state})", passed=True)
         plans = [p for p in self.program.plans.values() if not p.structural][:_INLINE_PLANS]
         objects = "".join(f"{name}, " for name in self.objects.values())
         self.lines, held = ["if _jm_outside():"], self.lines
@@ -250,7 +249,7 @@ class _Writer(Reads):
             return f"{name}.{place.key} = {{}}"
         return f"_jm_put({name}, {self._key(place.key)}, {{}})"
 
-    def _slot_target(self, name: str, holder: Any, slot: str) -> str:
+    def _slot_target(self, name: str, holder: object, slot: str) -> str:
         """Frameworks forbid or watch assignment; `object.__setattr__` takes three times as long as these."""
         found = values.class_attribute(type(holder), slot)
         if found is not None and is_a(found[1], types.MemberDescriptorType):
@@ -260,5 +259,5 @@ class _Writer(Reads):
         return f"_jm_set({name}, {self._key(slot)}, {{}})"
 
 
-def _plain_stores(value: Any) -> bool:
+def _plain_stores(value: object) -> bool:
     return getattr(type(value), "__setitem__", None) in (dict.__setitem__, list.__setitem__)

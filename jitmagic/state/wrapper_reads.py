@@ -39,10 +39,16 @@ class Calls(Owner, Protocol):
     program: StateProgram
 
     def retry_plain(self, exc: BaseException) -> bool: ...
-    def receiver_object(self) -> Any: ...
-    def slow(self, *args: Any, **kwargs: Any) -> Any: ...
-    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[Any]) -> bool: ...
-    def other(self, program: StateProgram, result: Any, state: Sequence[Any], objects: Any) -> Any: ...
+    def receiver_object(self) -> object: ...
+    def slow(self, *args: object, **kwargs: object) -> Any: ...
+    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[object]) -> bool: ...
+    def other(
+        self,
+        program: StateProgram,
+        result: Sequence[object],
+        state: Sequence[object],
+        objects: Sequence[object],
+    ) -> object: ...
     def stale(self, program: StateProgram) -> None: ...
 
 
@@ -54,7 +60,7 @@ class Reads:
     def __init__(self, owner: Calls, program: StateProgram) -> None:
         self.owner, self.program = owner, program
         self.lines: list[str] = []
-        self.by_place: dict[Any, str] = {}
+        self.by_place: dict[object, str] = {}
         """Local name of what lies at a place, by its path."""
         self.spelled: dict[int, str] = {}
         """How to read variable number i again, where an expression can."""
@@ -67,7 +73,7 @@ class Reads:
         self.forms: list[Form] = []
         self.objects: dict[Location, str] = {}
         """Local names of the objects among the arguments."""
-        self.env: dict[str, Any] = {
+        self.env: dict[str, object] = {
             "_jm_compiled": program.compiled, "_jm_slow": owner.slow, "_jm_known": owner.known, "_jm_program": program,
             "_jm_retry": functools.partial(owner.retry, program), "_jm_other": functools.partial(owner.other, program),
             "_jm_outside": compat.outside_check(), "_jm_stale": functools.partial(owner.stale, program),
@@ -80,9 +86,17 @@ class Reads:
     def _new(self, prefix: str) -> str:
         return f"_jm_{prefix}{next(self._count)}"
 
-    def _const(self, value: Any, prefix: str = "k") -> str:
+    def _const(self, value: object, prefix: str = "k") -> str:
         name = self._new(prefix)
         self.env[name] = value
+        return name
+
+    def _local(self, text: str, prefix: str = "t") -> str:
+        """A local name for what an expression gives."""
+        if text.isidentifier():
+            return text
+        name = self._new(prefix)
+        self.lines.append(f"{name} = {text}")
         return name
 
     def _bound(self, place: Place) -> str:
@@ -92,7 +106,7 @@ class Reads:
             return self._cells.get(id(holder)) or f"{self._held(holder)}.cell_contents"
         return f"{self._held(holder)}[{self._key(place.key)}]"
 
-    def _held(self, holder: Any) -> str:
+    def _held(self, holder: object) -> str:
         if id(holder) not in self.roots:
             self.roots[id(holder)] = self._const(holder, "g")
         return self.roots[id(holder)]
@@ -194,11 +208,7 @@ class Reads:
         for cls, key in at[1:]:
             self.lines.append(f"if _jm_type({text}) is not {self._const(cls)}: raise LookupError")
             text = f"{text}[{self._key(key)}]"
-        if not text.isidentifier():
-            name = self._new("o")
-            self.lines.append(f"{name} = {text}")
-            return name
-        return str(text)
+        return self._local(text, "o")
 
     # -- reading
 
@@ -221,16 +231,13 @@ class Reads:
         # the object of a bound method, or with `__call__`, which the function keeps anyway
         return self._const(value, "o") if plain else None
 
-    def _node(self, node: PathNode, text: str, value: Any) -> None:
+    def _node(self, node: PathNode, text: str, value: object) -> None:
         if node.leaf is not None:
             self.lines.append(f"_jm_s{node.leaf} = {text}")
             self.spelled[node.leaf] = text
             self.by_place[node.place.path, node.place.step[0]] = f"_jm_s{node.leaf}"
             return
-        name = text
-        if not text.isidentifier():
-            name = self._new("t")
-            self.lines.append(f"{name} = {text}")
+        name = self._local(text)
         self.by_place[node.place.path, node.place.step[0]] = name
         self._size_guard(node, name, value)
         for child in node.children.values():
@@ -270,7 +277,7 @@ class Reads:
             todo += [(c, whole or c.whole) for c in node.children.values()]
         return found
 
-    def _step(self, name: str, value: Any, child: PathNode) -> str:
+    def _step(self, name: str, value: object, child: PathNode) -> str:
         place = child.place
         if place.adapter is not None:
             slot = place.adapter.slot(value)
@@ -283,7 +290,7 @@ class Reads:
             return f"{name}[{self._key(place.key)}]"
         return f"{self._const(place.get, 'get')}()"
 
-    def _attribute(self, name: str, value: Any, key: str) -> str:
+    def _attribute(self, name: str, value: object, key: str) -> str:
         usual = is_a(value, types.ModuleType) or type(value).__getattribute__ is object.__getattribute__
         hidden = is_hidden(value, key, "__get__")
         named = is_a(value, tuple) and key in values.fields_of(value)
@@ -329,7 +336,7 @@ class Reads:
                 tests.append(self._is_another(text, value))
         return tests
 
-    def _is_another(self, text: str, value: Any) -> str:
+    def _is_another(self, text: str, value: object) -> str:
         """A test that is true where this expression gives something else than `value`."""
         name, then = self._new("f"), self._const(value, "v")
         self.lines.append(f"{name} = {text}")
@@ -359,17 +366,14 @@ class Reads:
         above = self._frozen_read(place.parent)
         if above is None:
             return None
-        if not above.isidentifier():
-            name = self._new("t")
-            self.lines.append(f"{name} = {above}")
-            above = self.by_place[place.parent.path, place.parent.step[0]] = name
+        above = self.by_place[place.parent.path, place.parent.step[0]] = self._local(above)
         holder = place.parent.look()
         if place.adapter is None and place.kind == "item" and not plain_items(holder):
             return None
         return self._step(above, holder, PathNode(place))
 
 
-def is_hidden(value: Any, key: str, by: str) -> bool:
+def is_hidden(value: object, key: str, by: str) -> bool:
     """The class has something under this name that reads (`__get__`) or stores (`__set__`) in its own way."""
     found = values.class_attribute(type(value), key)
     return (
@@ -382,20 +386,22 @@ def can_be_written(key: str) -> bool:
     return key.isidentifier() and not keyword.iskeyword(key)
 
 
-def plain_items(value: Any) -> bool:
+def plain_items(value: object) -> bool:
     """`value[key]` runs Python's own code alone."""
     get = getattr(type(value), "__getitem__", None)
     return get in (dict.__getitem__, list.__getitem__, tuple.__getitem__)
 
 
-def _taken(owner: Calls, wanted: Sequence[Location], args: Any, kwargs: Any) -> object:
+def _taken(
+    owner: Calls, wanted: Sequence[Location], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     objects, args, kwargs = owner.taken(args, kwargs)
     if tuple(objects) != wanted:
         raise LookupError
     return objects.values(), args, kwargs
 
 
-def _raw(value: Any, name: str) -> object:
+def _raw(value: object, name: str) -> object:
     found = values.raw_get(value, name)
     if found is paths.MISSING:
         raise AttributeError(name)

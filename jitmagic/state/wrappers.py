@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from jitmagic.state import values
-from jitmagic.state.values import is_a, is_user_class, is_user_file
+from jitmagic.state.values import is_a, is_user_class, is_user_file, is_users_function
 
 Function = types.FunctionType
 
 
-def parts(member: Any) -> tuple[Any, ...]:
+def parts(member: Any) -> tuple[object, ...]:
     """The functions inside a property, a static or class method."""
     if is_a(member, property):
         return (member.fget, member.fset)
@@ -26,7 +26,7 @@ def parts(member: Any) -> tuple[Any, ...]:
     return (member,)
 
 
-def inner(value: Any) -> Any:
+def inner(value: Any) -> object:
     """What a wrapper wraps, or None."""
     if is_a(value, functools.partial):
         return value.func
@@ -41,13 +41,13 @@ def inner(value: Any) -> Any:
     return None
 
 
-def unwrap(fn: Any) -> tuple[object | None, Function | None]:
+def unwrap(fn: object) -> tuple[object | None, Function | None]:
     """The receiver that a callable is bound to, and the user's function in it; None where there is none."""
     receiver = None
     for _ in range(20):
         if is_a(fn, types.MethodType):
             receiver = fn.__self__
-        if is_a(fn, Function) and is_user_file(fn.__code__.co_filename):
+        if is_users_function(fn):
             return receiver, fn
         inside = inner(fn)
         if inside is None:

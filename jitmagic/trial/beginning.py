@@ -9,7 +9,6 @@ import itertools
 import linecache
 import types
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from jitmagic.interrupts import deferred
 from jitmagic.source.cell import top_level_names
@@ -29,10 +28,10 @@ class Beginning:
 
     def __init__(self, namespace: dict[str, object], tree: ast.Module) -> None:
         self.namespace = namespace
-        self.names: dict[str, Any] = {}
+        self.names: dict[str, object] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
-        self.compiled: list[Any] = []
+        self.compiled: list[object] = []
         """Functions of the user's own `jax.jit` in reach."""
         self.add(tree)
 

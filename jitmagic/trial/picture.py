@@ -59,7 +59,7 @@ class Painter:
 
     def __init__(self) -> None:
         self._seen: dict[int, Node] = {}
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
         self._bytes = 0
         self.tracers = 0
         """How many traced values were met."""
@@ -92,7 +92,7 @@ class Painter:
             drawn[f"<{name}>"] = self.draw(state)
         return drawn
 
-    def _fill(self, node: Node, value: Any) -> None:
+    def _fill(self, node: Node, value: object) -> None:
         if values.is_tracer(value):
             node.kind = "tracer"
             self.tracers += 1
@@ -160,7 +160,7 @@ class Painter:
         own = {k: v for k, v in vars(fn).items() if not k.startswith("_")}
         node.parts |= {f".{k}": self.draw(v) for k, v in own.items()}
 
-    def _iterator(self, node: Node, value: Any) -> None:
+    def _iterator(self, node: Node, value: object) -> None:
         node.kind, node.label = "object", type(value).__name__
         if is_a(value, types.GeneratorType):
             frame = value.gi_frame
@@ -207,7 +207,7 @@ def _is_library(value: object) -> bool:
     return not is_a(value, known) and not values.is_walkable(value)
 
 
-def _wrapped(value: object) -> Any:
+def _wrapped(value: object) -> object:
     """The user's function in what a library, or a watch of ours, has put around it."""
     inner = (values.own_dict(value) or {}).get("__wrapped__")
     if inner is None and callable(value) and not is_a(value, type):

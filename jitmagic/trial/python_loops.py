@@ -51,12 +51,12 @@ def on_numpy(fn: Callable[..., object]) -> Callable[..., object]:
     """The function on copies of its arrays in NumPy, which may be written into."""
 
     @functools.wraps(fn)
-    def called(*args: object, **kwargs: object) -> Any:
+    def called(*args: object, **kwargs: object) -> object:
         return fn(*jax.tree.map(_plain, args), **jax.tree.map(_plain, kwargs))
 
     return called
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
     return np.array(value) if isinstance(value, jax.Array) and not is_key else value

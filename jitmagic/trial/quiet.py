@@ -149,7 +149,7 @@ class _Streams:
             return
         shown_by = warnings.showwarning, getattr(warnings, "_showwarnmsg_impl", None)
 
-        def unless_held(message: Any) -> None:
+        def unless_held(message: object) -> None:
             now = warnings.showwarning, getattr(warnings, "_showwarnmsg_impl", None)
             if self.held() and now == shown_by:
                 _unmark(message, sys._getframe(1))
@@ -159,23 +159,23 @@ class _Streams:
         self.stack.enter_context(patches.replaced(warnings, _showwarnmsg=unless_held))
 
     def _hold(
-        self, holder: Any, name: str, instead: Callable[..., Any] = lambda *args, **kwargs: None
+        self, holder: object, name: str, instead: Callable[..., object] = lambda *args, **kwargs: None
     ) -> None:
         self._replace(holder, name, lambda original, *args, **kwargs: instead(*args, **kwargs))
 
-    def _refuse(self, holder: Any, name: str, what: str) -> None:
-        def refused(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _refuse(self, holder: object, name: str, what: str) -> None:
+        def refused(original: Callable[..., object], *args: object, **kwargs: object) -> object:
             _refuse_to_user(what, sys._getframe(2))
             return original(*args, **kwargs)
 
         self._replace(holder, name, refused)
 
-    def _replace(self, holder: Any, name: str, held: Callable[..., Any]) -> None:
+    def _replace(self, holder: object, name: str, held: Callable[..., object]) -> None:
         """In runs of ours, `held` is called in place of a function, with that function in front."""
         original = getattr(holder, name)
 
         @functools.wraps(original)
-        def chosen(*args: Any, **kwargs: Any) -> Any:
+        def chosen(*args: object, **kwargs: object) -> object:
             return held(original, *args, **kwargs) if self.held() else original(*args, **kwargs)
 
         self.stack.enter_context(patches.replaced(holder, **{name: chosen}))
@@ -197,7 +197,7 @@ class _Streams:
         self.started.append((starter, thread))
         return start(thread)
 
-    def _wait(self, wait: Callable[..., Any], condition: Any, timeout: float | None = None) -> object:
+    def _wait(self, wait: Callable[..., object], condition: object, timeout: float | None = None) -> object:
         """To wait for a thread of the user's may be to wait for ever."""
         if timeout is None and not self.started:
             _refuse_to_user("waits for another thread", sys._getframe(2))
@@ -217,7 +217,7 @@ class _Streams:
         self.started[:] = [pair for pair in self.started if pair[0] != ident]
 
 
-def _real(stream: Any) -> object:
+def _real(stream: object) -> object:
     return stream.stream if isinstance(stream, _Stream) else stream
 
 
@@ -271,7 +271,7 @@ _HARMLESS = frozenset(
 )
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
+def _audit(event: str, args: tuple[object, ...]) -> None:
     """Python tells what a program does to the world outside; in runs of ours it is refused."""
     if not _streams.holders:
         return
@@ -280,7 +280,7 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         _refuse_to_user(what, sys._getframe(1))
 
 
-def _done(event: str, args: tuple[Any, ...]) -> str:
+def _done(event: str, args: tuple[object, ...]) -> str:
     """What an event of Python's audit does outside, in words; '' where nothing."""
     if event == "open":
         _, mode, flags = args
@@ -404,13 +404,13 @@ class _Stream(io.TextIOBase):
         return str(self.stream.encoding)
 
     @property
-    def errors(self) -> Any:  # type: ignore[override]
+    def errors(self) -> object:  # type: ignore[override]
         return self.stream.errors
 
     def close(self) -> None:
         """A stream that a run of ours closes stays open for the user."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self.stream, name)
 
 
@@ -549,7 +549,7 @@ def rehearse(
     kwargs: Any,
     reach: Any,
     look: Callable[[snapshot.Snapshot, Any], None] | None = None,
-) -> Any:
+) -> object:
     """The result of one run of the user's plain function that leaves nothing behind; `look` sees what it changed."""
     import jax
     import numpy as np

@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Reruns(Protocol):
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, but that some functions stay plain. Raises OutOfTime."""
 
-    def given(self) -> Iterator[Any]:
+    def given(self) -> Iterator[object]:
         """Objects from before that the calls are given."""
 
     def observe(self, cell: str, names: dict[str, object]) -> None:

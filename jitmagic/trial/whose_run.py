@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Container, Iterator
-from typing import Any
 
 
 class CallMode(threading.local):
@@ -15,7 +14,7 @@ class CallMode(threading.local):
     """Depth of our own runs, in which every watched function is the user's plain function."""
     made = False
     """The innermost of these is the user's own run: functions are as the user made them, compiled ones too."""
-    recorded: Container[Any] | None = None
+    recorded: Container[object] | None = None
     """In a run of ours of a whole cell: the checkers that it is about; others note nothing."""
 
 

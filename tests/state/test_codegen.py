@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import jax.numpy as jnp
 import pytest
@@ -51,6 +52,19 @@ def test_signature_and_names(sources):
     assert str(inspect.signature(step)) == "(x, k=1.0, *, sign=1)" and step.__name__ == "step"
     assert "box.n" in sources[-1] and "def call(x, k=" in sources[-1]  # a free variable: no `cell_contents`
     assert [float(step(1.0)), float(step(1.0, 2.0)), float(step(1.0, sign=-1))] == [2.0, 4.0, 3.0]
+
+
+def test_variables_are_written_in_the_order_in_which_they_are_declared(sources):
+    names = ["late", "early", "w", "b", "momentum", "a"]
+    box = Box(**dict.fromkeys(names, jnp.float32(0)))
+
+    def step(x):
+        for name in sorted(names):
+            setattr(box, name, getattr(box, name) + x)
+
+    jitmagic.jit(step, dyn_vars=[f"box.{name}" for name in names])(1.0)
+    written = re.findall(r"\.(\w+) = _jm_n", sources[-1])
+    assert written == names and float(box.w) == 1.0
 
 
 @pytest.mark.parametrize("given", ["args", "kwargs", "call", "self"])

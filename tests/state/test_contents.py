@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jitmagic.state.contents import put_item, put_items, put_members, put_sequence
-from jitmagic.state.values import MISSING
+from jitmagic.state.values import MISSING, whole
 
 
 class Ordered(collections.OrderedDict[Any, Any]):
@@ -63,3 +63,15 @@ def test_what_is_the_same_stays_where_it_is() -> None:
     put_sequence(holder, [1, 9, 3])
     put_members(items, {5, 6})
     assert holder == [1, 9, 3] and items == {5, 6} and touched == []
+
+
+@pytest.mark.parametrize("writes", [0, 1, 3])
+def test_what_another_thread_writes_meanwhile_is_read_once_more(writes: int) -> None:
+    left = iter([RuntimeError("dictionary changed size during iteration")] * writes)
+
+    def read() -> list[int]:
+        if (error := next(left, None)) is not None:
+            raise error
+        return [1, 2]
+
+    assert whole(read) == [1, 2]

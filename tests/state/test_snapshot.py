@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from jitmagic.state import iterators
+from jitmagic.state.entries import sample
 from jitmagic.state.roots import reach
-from jitmagic.state.snapshot import sample, short, take
+from jitmagic.state.snapshot import take
+from jitmagic.state.values import short
 
 STATE = """\
 import collections, functools, random
