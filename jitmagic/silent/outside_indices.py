@@ -65,7 +65,7 @@ class IndexedAxes:
         return [args[1][..., n] for n in range(len(self.axes))]
 
 
-def out_of_bounds(closed: object, flat_args: Sequence[Any]) -> Iterator[OutOfBounds]:
+def out_of_bounds(closed: object, flat_args: Sequence[object]) -> Iterator[OutOfBounds]:
     """Facts about indices that a program has for these arguments, outside of the arrays, and that its results show."""
     if len(walk(closed)) > TOO_MANY:
         return
@@ -196,12 +196,12 @@ class _IndexedRuns(Evaluator):
         super().__init__()
         self.watched = watched
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         if eqn.primitive.name in ("while", "cond"):
             return self.primitive(eqn, args)
         return super().equation(eqn, args)
 
-    def scan(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
 
@@ -216,10 +216,10 @@ class _IndexedRuns(Evaluator):
         self.add(inner)
         return [*last, *stacked]
 
-    def begin(self) -> Any:
+    def begin(self) -> object:
         """The body of a loop begins."""
 
-    def end(self, before: Any) -> Any:
+    def end(self, before: Any) -> object:
         """It ends; what it gives besides its results."""
         return ()
 
@@ -237,7 +237,7 @@ class _IndexEnds(_IndexedRuns):
         super().__init__(watched)
         self.found: dict[int, Ends] = {}
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         if (known := self.watched.get(id(eqn))) is not None:
             ends = [(jnp.min(i), jnp.max(i)) if jnp.size(i) else (0, 0) for i in known.indices(args)]
             self._keep(id(eqn), ends)
@@ -264,7 +264,7 @@ class _IndexEnds(_IndexedRuns):
 
 
 def _ends(
-    closed: object, flat_args: Sequence[Any], watched: dict[int, IndexedAxes]
+    closed: object, flat_args: Sequence[object], watched: dict[int, IndexedAxes]
 ) -> list[tuple[int, list[tuple[Any, Any]]]]:
     """The least and the greatest index of each axis, for each operation that runs."""
 
@@ -279,7 +279,7 @@ def _ends(
 class _SpoiledReads(_IndexedRuns):
     """Reads from outside give an odd number."""
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         results = super().primitive(eqn, args)
         known = self.watched.get(id(eqn))
         if known is None:
@@ -303,7 +303,7 @@ def _common(pairs: Sequence[tuple[Any, int]]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(jnp.shape(i) for i, _ in pairs))
 
 
-def _matters(closed: object, flat_args: Sequence[Any], reads: dict[int, IndexedAxes]) -> bool:
+def _matters(closed: object, flat_args: Sequence[object], reads: dict[int, IndexedAxes]) -> bool:
     """A result depends on what is read from outside."""
 
     def run(*leaves: object) -> list[Any]:
