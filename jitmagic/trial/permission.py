@@ -21,6 +21,7 @@ from jitmagic.state.values import (
     is_a,
     is_user_class,
     is_user_file,
+    is_user_module,
     module_of,
     mro,
 )
@@ -94,9 +95,17 @@ def obstacle(called: object, first: object = None) -> str:
 
 
 def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
-    if is_user_file(code.co_filename) or code.co_filename.startswith(GENERATED):
+    if _is_users(code, names) or code.co_filename.startswith(GENERATED):
         return ""  # what it calls is looked at in turn
     return _judged(f"{names.get('__name__', '')}.{code.co_qualname}")
+
+
+def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
+    """The code is the user's, and not what a library has made for itself: the `__init__` of a dataclass of its own."""
+    if code.co_filename != "<string>":
+        return is_user_file(code.co_filename)
+    name = str(names.get("__name__", ""))
+    return name == "__main__" or name not in sys.modules or is_user_module(sys.modules[name])
 
 
 def _of_class(cls: type) -> str:
@@ -142,9 +151,14 @@ class Watch:
     def __init__(self, refuse: Refuse, *, timed: bool = False) -> None:
         self.refuse, self.most = refuse, 1 if timed else _MOST
         self.tool: int | None = None
-        self.codes: set[types.CodeType] = set()
-        self.times: dict[tuple[types.CodeType, int], tuple[object, int]] = {}
+        self.codes: dict[int, tuple[types.CodeType, bool]] = {}
+        """Code that has run, by its `id`, and whether it is the user's."""
+        self.fine: dict[int, object] = {}
+        """What may be called whatever its arguments are, by its `id`."""
+        self.times: dict[tuple[int, int], tuple[object, int]] = {}
         """What was called last at a place, and how often in turn."""
+        self.familiar = 0
+        """Calls in turn of what was called before."""
         self.before: Callable[..., object] | None = None
 
     def start(self) -> None:
@@ -162,8 +176,9 @@ class Watch:
         """Leave everything as it was."""
         if sys.version_info >= (3, 12) and self.tool is not None:
             sys.monitoring.set_events(self.tool, 0)
-            for code in self.codes:
-                sys.monitoring.set_local_events(self.tool, code, 0)
+            for code, users in self.codes.values():
+                if users:
+                    sys.monitoring.set_local_events(self.tool, code, 0)
             for event in (sys.monitoring.events.PY_START, sys.monitoring.events.CALL):
                 sys.monitoring.register_callback(self.tool, event, None)
             sys.monitoring.free_tool_id(self.tool)
@@ -171,38 +186,59 @@ class Watch:
         elif self.most > 1:
             sys.setprofile(self.before)
 
+    def _is_users(self, frame: types.FrameType) -> bool:
+        code = frame.f_code
+        known = self.codes.get(id(code))
+        if known is None:
+            known = self.codes[id(code)] = code, _is_users(code, frame.f_globals)
+        return known[1]
+
+    def _look(self, called: object, first: object = None) -> None:
+        if type(called) is types.BuiltinMethodType:  # one for each object: what they have in common is known
+            first = called.__self__
+            method = getattr(type(first), called.__name__, None)
+            called = method if type(method) is types.MethodDescriptorType else called
+        if self.fine.get(id(called)) is called:
+            self.familiar += 1
+            return
+        self.familiar = 0
+        if not obstacle(called):
+            self.fine[id(called)] = called
+        elif name := obstacle(called, first):
+            self.refuse(name)
+
     if sys.version_info >= (3, 12):
 
         def _started(self, code: types.CodeType, offset: int) -> object:
-            if is_user_file(code.co_filename):
-                self.codes.add(code)
+            if self._is_users(sys._getframe(1)):
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
             return sys.monitoring.DISABLE
 
         def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
-            if name := obstacle(called, first):
-                self.refuse(name)
-                return None
-            last, times = self.times.get((code, offset), (called, 0))
+            self._look(called, first)
+            place = id(code), offset
+            last, times = self.times.get(place, (called, 0))
             times = times + 1 if last is called else 1
-            self.times[code, offset] = called, times
+            self.times[place] = called, times
             return sys.monitoring.DISABLE if times >= self.most else None
 
     def _profile(self, frame: types.FrameType, event: str, called: object) -> None:
-        if event == "c_call":
-            if is_user_file(frame.f_code.co_filename) and (name := obstacle(called)):
-                self.refuse(name)
-        elif event == "call":
-            caller, code = frame.f_back, frame.f_code
+        if self.familiar > _FAMILIAR:
+            sys.setprofile(None)
+        elif event == "c_call":
+            if self._is_users(frame):
+                self._look(called)
+        elif event == "call" and frame.f_back is not None and self._is_users(frame.f_back):
+            code = frame.f_code
             implied = code.co_name.startswith("__") and code.co_name not in ("__init__", "__call__")
-            if caller is None or implied or not is_user_file(caller.f_code.co_filename):
-                return
-            if name := _of_code(code, frame.f_globals):
+            if not implied and (name := _of_code(code, frame.f_globals)):
                 self.refuse(name)
 
 
-_MOST = 1000
+_MOST = 100
 """Calls of the same thing in turn at one place, after which no more are looked at there."""
+_FAMILIAR = 20_000
+"""Calls in turn of what was called before, after which Python 3.11 looks at no more: each costs a microsecond there."""
 
 
 def _free_tool() -> int | None:

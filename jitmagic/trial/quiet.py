@@ -271,12 +271,13 @@ _HARMLESS = frozenset(
 )
 
 
-def _audit(event: str, args: tuple[object, ...]) -> None:
-    """Python tells what a program does to the world outside; in runs of ours it is refused."""
-    if not _streams.holders:
+def _audit(streams: _Streams, event: str, args: tuple[object, ...]) -> None:
+    """Python tells what a program does to the world outside; in runs of ours it is refused. Called at Python's very
+    end too, when no global is left."""
+    if not streams.holders:
         return
     what = _done(event, args)
-    if what and _streams.held():
+    if what and streams.held():
         _refuse_to_user(what, sys._getframe(1))
 
 
@@ -302,7 +303,7 @@ def _listen() -> None:
     global _audited
     if not _audited:
         _audited = True
-        sys.addaudithook(_audit)
+        sys.addaudithook(functools.partial(_audit, _streams))
 
 
 def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:

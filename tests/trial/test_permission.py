@@ -31,6 +31,9 @@ class Store:
     def put(self, value): SENT.append(value)
     def __call__(self): SENT.append(1)
 STORE = Store()
+def make():
+    exec("def made(v): send(v)", globals())
+    return made
 """
 
 
@@ -182,3 +185,15 @@ def test_asking_for_a_report_changes_nothing(cell, notebook):
     for _ in range(2):
         notebook.ok("%jitcheck -o")
     assert notebook.ns["log"] == [0] and next(notebook.ns["it"]) == 1
+
+
+def test_python_ends_in_silence_after_a_run_of_ours():
+    run = "import gc\nfrom jitmagic.trial import quiet\nwith quiet.held_back(): gc.collect()"
+    ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_code_that_a_library_makes_is_not_the_users(cell, notebook):
+    notebook.ok("made = lib.make()")
+    sent, notes, _ = cell("%%jit -q --no-time\ndef f(x):\n    made(1)\n    return x * 2\nr = f(1.0)")
+    assert sent == 1 and "calls `unknownlib.made`" in notes[0], notes
