@@ -157,6 +157,8 @@ class Problem:
     """For a carry: the line of the loop's body that changes the type."""
     told: Told = Told()
     """What the exception says."""
+    called_from: Where | None = None
+    """Where the function that it is in was called, by another one of the user's."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ DEEDS = {
     "jit-differs-from-eager": "gives other results than without jit",
     "dtype-truncation": "loses precision",
 }
-"""What a function does whose first error is of this kind; one of another kind can't be compiled."""
+"""What a function does whose first error is of this kind, in front of the number of the line; one of another kind can't
+be compiled."""
 
 CAUSES = {
     "tracer-bool": "branches on a traced value",
@@ -29,5 +30,27 @@ CAUSES = {
     "bad-static-spec": "names arguments that do not fit",
     "carry-mismatch": "changes the form of a loop's state",
     "size-argument": "needs a size before the values are known",
+    "stale-constant": "goes on with an old {name}",
+    "large-constant": "copies {name} into the program",
+    "captured-constant": "holds {name} as it was",
+    "captured-scalar": "holds {name} as it was",
+    "state-write": "changes {name} only while jax traces",
+    "lossy-pytree": "loses a part of {name}",
+    "array-in-aux-data": "keeps an array where jax compares settings",
+    "hidden-rng": "draws the same numbers at every call",
+    "frozen-side-effect": "runs once, while jax traces",
+    "trace-time-print": "prints only while jax traces",
+    "key-reuse": "uses a random key twice",
+    "recompile-static": "compiles again for each new {name}",
+    "recompile-shape": "compiles again for each new shape",
+    "recompile-weak-type": "compiles again for a Python number",
+    "recompile-new-function": "makes a new compiled function each time",
+    "unrolled-loop": "is written out iteration by iteration",
+    "nan": "gives NaN or infinity",
+    "dtype-truncation": "loses precision",
+    "out-of-bounds": "takes an index out of bounds",
+    "unusable-donation": "gives away what can't be used again",
+    "missing-donation": "could give {name} away",
+    "unused-result": "throws a result away",
 }
-"""Why a function can't be compiled, behind the number of the line."""
+"""What is the matter, behind the number of the line; `{name}` is the first culprit."""

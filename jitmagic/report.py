@@ -51,6 +51,12 @@ class Span:
     source: str
     cell: str | None = None
     """Name of the cell's code object, where the span lies in another cell than the report's own."""
+    function: str = ""
+    """What it lies in, where that is another function than the finding's."""
+    called_from: str = ""
+    """The line that called that one, in words: `line 3 of update`."""
+    around: tuple[str, ...] = ()
+    """Source from two lines before it to two after it, where it lies in another cell."""
 
 
 @dataclass(frozen=True)
@@ -351,6 +357,11 @@ class FunctionReport:
     signature: str = ""
     notes: tuple[str, ...] = ()
     """What was left out of this function's check, and why."""
+
+    @property
+    def compiling_s(self) -> float | None:
+        """Seconds that all its traces and compilations took."""
+        return (self.all_stages or self.stages).total_s or None
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,9 @@ from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
 from jitmagic.state.paths import split_paths
 from jitmagic.tracing import compat
+
+AROUND = 2
+"""Lines shown before and after a place in another cell."""
 
 
 def evidence_of(subject: Subject) -> ev.Evidence:
@@ -65,6 +69,28 @@ def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Find
         return finding
     values = f"after this cell `{loss.path}` is {loss.compiled} with jit, and {loss.plain} without jit"
     return replace(finding, severity="error", message=f"{finding.message}; {values}")
+
+
+def placed(finding: report.Finding, problems: Sequence[ev.Problem]) -> report.Finding:
+    """The finding with the lines around it, where it lies in another cell, and with the call that led to a helper."""
+    span = finding.span
+    if span is None:
+        return finding
+    known = (p for p in problems if p.where is not None and p.where.line == span.line and p.called_from)
+    problem = next(known, None)
+    if problem is not None and problem.where is not None and problem.called_from is not None:
+        outer = problem.called_from
+        named = replace(
+            span, function=problem.where.function, called_from=f"line {outer.line} of `{outer.function}`"
+        )
+        span = named if problem.where.function != finding.function else span
+    if span.cell is not None and not span.around:
+        first = max(1, span.line - AROUND)
+        lines = [
+            linecache.getline(span.cell, n).rstrip("\n") for n in range(first, span.end_line + AROUND + 1)
+        ]
+        span = replace(span, around=tuple(lines) if any(lines) else ())
+    return replace(finding, span=span)
 
 
 def function_report(subject: Subject) -> report.FunctionReport:
@@ -128,7 +154,7 @@ def assemble(
 ) -> Report:
     """One report about several functions; its findings have no corrections, unless `findings` gives some."""
     cell = cell or (subjects[0].cell if subjects else CellSource())
-    found = [f for s in subjects for f in findings(s)]
+    found = [placed(f, s.seen.problems) for s in subjects for f in findings(s)]
     return Report(
         functions=tuple(function_report(s) for s in subjects),
         findings=rules.select(found),

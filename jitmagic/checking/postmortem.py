@@ -30,6 +30,7 @@ from jitmagic.trial.verify import Verifier
 
 VerifierUntil = Callable[[float], Verifier | None]
 CELL = "the cell"
+LATER = "<the cell that failed>"
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -87,10 +88,19 @@ def joined(report: Report, late: Report) -> Report:
             severity = min(known[i].severity, finding.severity, key=lambda s: _RANK[s])
             known[i] = replace(known[i], severity=severity, detail=known[i].detail or finding.detail)
         if not same:
-            new.append(finding)
+            new.append(_elsewhere(finding, late.cell.source) if report.functions else finding)
     if new and any(f.severity == "error" for f in known):
         new = []  # the first error is the cause
     return replace(report, findings=(*known, *new), cell=report.cell if report.functions else late.cell)
+
+
+def _elsewhere(finding: Finding, cell: str) -> Finding:
+    """The finding in a report about another cell, with its own lines."""
+    span = finding.span
+    if span is None or span.cell is not None:
+        return finding
+    lines = cell.split("\n")[max(1, span.line - conclusions.AROUND) - 1 : span.end_line + conclusions.AROUND]
+    return replace(finding, span=replace(span, cell=LATER, around=tuple(lines)))
 
 
 def _is_same(one: Finding, other: Finding) -> bool:

@@ -30,6 +30,8 @@ class Running:
     """Set by the magic in this cell."""
     shown: Any = None
     """Handle of the run's one display in this cell: progress first, then the report."""
+    is_over: bool = False
+    """Its report was made when its last value was about to be shown."""
     report: Report | None = None
     """What that display shows; None while there is only progress."""
     news: list[Checker] = field(default_factory=list)

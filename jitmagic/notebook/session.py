@@ -168,7 +168,8 @@ class NotebookSession(Notebook):
             _aside("the look at what the cell defines", self.names_bound, names)
         if run is not None and error is None:
             self._run_calls(run, result)
-        _afterwards("the report", self.display.end_of_cell, error, run)
+        if not self.running.is_over:
+            _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:
             _afterwards("the report", self.earlier.keep, run, self.running.place(run.targets))
             _afterwards("the report", options_at_end.hand_out, self, run, result)
@@ -234,6 +235,20 @@ class NotebookSession(Notebook):
         tracebacks.name_of_cell[:] = [self.cell_name]
         running.watching = watching.Watching(running.run, names, after, self._prepare)
         running.watching.begin()
+        if not self.is_live() and not request.calls:
+            self._report_first(running.run)
+
+    def _report_first(self, run: Run) -> None:
+        """In a terminal the report stands above `Out[]`, which is the last thing that the cell shows."""
+        show = sys.displayhook
+
+        def report_and_show(value: object) -> None:
+            if value is not None and self.shell.ast_node_interactivity.startswith("last_expr"):
+                sys.displayhook, self.running.is_over = show, True
+                _afterwards("the report", self.display.end_of_cell, None, run)
+            show(value)
+
+        sys.displayhook = report_and_show
 
     def names_bound(self, names: Sequence[str]) -> None:
         """The running cell has bound these names."""

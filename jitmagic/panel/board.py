@@ -55,6 +55,7 @@ class Panel:
         )
         buttons = widgets.HBox(self.buttons, layout=widgets.Layout(flex_flow="row wrap"))
         self.widget = widgets.VBox([title, self.rows.table, buttons, self.verdict, self.code, self.details])
+        self.widget.add_class("jm-panel")
         self.retrace()
 
     def _button(self, text: str, tooltip: str, action: Callable[[], None]) -> Any:
@@ -87,7 +88,7 @@ class Panel:
             checker = self._checker(rehearse=True)
             checker.seen.count = 1
             checker.diagnose(self.rows.sample.args, self.rows.sample.kwargs)
-            self._show(checker)
+            self._show(checker, "checked on the last call")
 
         self._run("checking", work)
 
@@ -103,7 +104,7 @@ class Panel:
                 except Exception:
                     if not checker.seen.problems:
                         raise
-            self._show(checker)
+            self._show(checker, "timed on the last call")
 
         self._run("compiling and timing", work)
 
@@ -207,13 +208,14 @@ class Panel:
 
     # -- results
 
-    def _show(self, checker: Checker) -> None:
+    def _show(self, checker: Checker, done: str = "") -> None:
         self.report = corrections.report_of([checker])
         self.rows.grow(checker)
         said, tone = markup.verdict(self.report)
         needed, kinds = self.rows.compilations()
         if kinds and tone == "ok":
             said += f"; {counted(needed, 'compilation')} for the {counted(kinds, 'kind')} of call seen"
+        said += f"; {done}" if done else ""
         buttons = markup.into_cell(checker.cell, markup.proved(self.report))
         self.verdict.value = markup.line(said, tone) + buttons
         opened = " open" if "<details open" in self.details.value else ""

@@ -109,7 +109,7 @@ class Rows:
         self.roles[path] = role
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             text = widgets.Text(value=short(value), continuous_update=False, layout=_width("11em"))
-            text.tooltip = "shape and dtype to trace with, like f32[10,3]"
+            text.tooltip = f"{path}: shape and dtype to trace with, like f32[10,3]"
             text.observe(self.changed, "value")
             self.types[path] = text
             return _row(path, role, text)

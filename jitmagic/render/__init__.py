@@ -5,6 +5,9 @@ Nothing here knows more than the report it is given; see `parts` for the tree, `
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +33,24 @@ def html(report: ReportData) -> str:
     return _html.render(build(report))
 
 
+def _screen() -> tuple[int, bool]:
+    """Columns for text, and whether it may have colours: of the terminal, where IPython shows it in one."""
+    if not sys.stdout.isatty():
+        return 88, False
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None else None
+    plain = shell is None or str(shell.colors).lower() == "nocolor" or "NO_COLOR" in os.environ
+    return shutil.get_terminal_size().columns, not plain
+
+
 def mime_bundle(report: ReportData) -> dict[str, Any]:
     """The report in all forms that a front end may show."""
-    return {"text/plain": text(report), "text/html": html(report), MIME_TYPE: payload(report)}
+    width, color = _screen()
+    return {
+        "text/plain": text(report, width=width, color=color),
+        "text/html": html(report),
+        MIME_TYPE: payload(report),
+    }
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,8 @@ class Report(ReportData):
         return text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(text(self))
+        width, color = _screen()
+        printer.text(text(self, width=width, color=color))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return mime_bundle(self)

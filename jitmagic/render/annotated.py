@@ -60,7 +60,7 @@ def line_labels(functions: Sequence[FunctionReport]) -> dict[int, str]:
     """For each line, which variables it takes from outside and how, and what it costs."""
     used: dict[int, dict[str, State]] = {}
     for function in functions[:FUNCTIONS]:
-        for state in function.state[:STATES]:
+        for state in filter(_matters, function.state[:STATES]):
             for line in state.lines[:LINES]:
                 used.setdefault(line, {})[state.path] = state
     words = {line: [_roles(list(states.values()))] for line, states in used.items()}
@@ -68,6 +68,13 @@ def line_labels(functions: Sequence[FunctionReport]) -> dict[int, str]:
         if share >= WORTH_WORDS:
             words.setdefault(line, []).append(f"{round(100 * share)} % of the {unit}")
     return {line: " · ".join(words[line]) for line in sorted(words)}
+
+
+def _matters(state: State) -> bool:
+    """Not a number like `eps = 1e-8`, that stays what it is."""
+    return (
+        state.type != "scalar" or state.role != "constant" or state.stale or state.written or state.declared
+    )
 
 
 def _roles(states: Sequence[State]) -> str:

@@ -93,11 +93,11 @@ def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
 def _verdicts(report: ReportData) -> tuple[VerdictLine, ...]:
     made = [verdict(f, _about(f, report)) for f in report.functions]
     names = {f.name for f in report.functions} | ({""} if len(report.functions) == 1 else set())
-    others = [f for f in report.findings if f.function not in names]
-    apart = (elsewhere(others),) if others else ()
+    apart = elsewhere([f for f in report.findings if f.function not in names])
     if not made and not apart:
         return (VerdictLine("·", "note", "nothing to report", (Phrase("no function was checked"),)),)
-    return (*_worst(made), *apart)
+    failed = [v for v in apart if v.tone == "error"]
+    return _worst([*failed, *made, *(v for v in apart if v not in failed)])
 
 
 def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:

@@ -11,6 +11,8 @@ import html as _html
 import re
 import unicodedata
 
+from jitmagic.report import Span
+
 JOINERS = frozenset("\u200c\u200d")
 """Invisible, but part of how some scripts and symbols are written."""
 
@@ -87,10 +89,17 @@ def brief(text: str, limit: int = 60) -> str:
 _SLASH = re.compile(r"[/\\]")
 
 
+def place(span: Span) -> str:
+    """`line 3`, `line 3 of cell [2]`."""
+    return f"line {span.line}{other_cell(span.cell) if span.cell is not None else ''}"
+
+
 def other_cell(name: str) -> str:
     r"""Where a line lies, by the name of its code object: ` of cell [3]`, ` of \`helpers.py\``."""
     if match := re.match(r"<ipython-input-(\d+)-", name):
         return f" of cell [{match.group(1)}]"
+    if name.startswith("<the "):
+        return f" of {name[1:-1]}"
     if "ipykernel_" in name:
         return " of another cell"
     return f" of `{brief(_SLASH.split(name)[-1])}`"

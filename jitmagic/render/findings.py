@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jitmagic.correction import corrected
-from jitmagic.render.escape import brief, other_cell, shorten
-from jitmagic.render.listing import around, in_cell, left_out, marked, split
+from jitmagic.render.escape import brief, place, shorten
+from jitmagic.render.listing import around, in_cell, known, left_out, marked, split
 from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
 from jitmagic.render.payload import FINDINGS
-from jitmagic.report import Finding, Fix, ReportData, Span
+from jitmagic.report import Finding, Fix, ReportData
 from jitmagic.units import counted, listed
 
 MESSAGE = 800
@@ -33,6 +33,9 @@ _STOCK = re.compile(
     r"(?:\s*This concrete value was not available in Python because [^;]*)?(?=;|$)"
 )
 """What jax adds to its messages: the report tells place and argument in its own words."""
+
+TESTED = KINDS | {"unsafe": "read it first"}
+"""The same of a fix that was tested."""
 
 FixKey = tuple[object, ...]
 
@@ -78,7 +81,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
     more = _more(finding, proved)
     if more and telling.medium == "html":
         parts.append(Section((Phrase("more about it", "dim"),), more, fold=True))
-    else:
+    elif not proved:  # text can't be folded, and `--explain` tells more
         parts += more
     fold = finding.severity == "note"
     return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
@@ -87,7 +90,7 @@ def finding_section(finding: Finding, telling: Telling) -> Section:
 def brief_note(finding: Finding) -> Part:
     """A neutral finding with nothing to do about it, in one paragraph."""
     title = (Phrase(f"note[{finding.code}]", "note"), Phrase(f" {finding.kind}: "))
-    line = f" (line {_line(finding.span)})" if finding.span else ""
+    line = f" ({place(finding.span)})" if finding.span else ""
     return Para((*title, *_prose(finding.message), Phrase(line, "dim")))
 
 
@@ -98,9 +101,12 @@ def _place(finding: Finding, telling: Telling) -> list[Part]:
         return []
     parts: list[Part] = [Para(where(finding))]
     if finding.span:
-        rows = marked(finding.span, telling.lines, finding.severity)
-        if finding.severity != "note" and here:
-            rows = around(rows, telling.lines)
+        span, lines = finding.span, telling.lines
+        if not here and span.around:
+            span, lines = replace(span, cell=None), known(span)
+        rows = marked(span, lines, finding.severity)
+        if finding.severity != "note" and in_cell(span, lines):
+            rows = around(rows, lines)
         if rows:
             parts.append(Listing(rows))
     return parts
@@ -134,15 +140,12 @@ def _names(code: str, name: str) -> bool:
 
 def where(finding: Finding) -> Inline:
     """The place of a finding in words: function, line, and the cell where it is another one."""
-    function = f"`{brief(finding.function)}`" if finding.function else "the cell"
-    words = f"in {function}"
-    if finding.span:
-        words += f", line {_line(finding.span)}"
+    span = finding.span
+    name = span.function if span is not None and span.function else finding.function
+    words = f"in `{brief(name)}`" if name else "in the cell"
+    if span is not None:
+        words += f", {place(span)}" + (f", called from {span.called_from}" if span.called_from else "")
     return (Phrase("--> ", "dim"), *runs(words))
-
-
-def _line(span: Span) -> str:
-    return f"{span.line}{other_cell(span.cell) if span.cell is not None else ''}"
 
 
 def _prose(text: str, tone: Tone = "plain") -> Inline:
@@ -175,10 +178,10 @@ def _proof(fix: Fix) -> str:
     """What proves the fix, and how far it may be trusted."""
     evidence = shorten(fix.evidence.strip(), MESSAGE)
     if fix.verified:
-        proof = f"tested: {evidence}" if evidence else "tested by a new run"
+        proof = f"tested: {evidence.replace(': ', ', ', 1)}" if evidence else "tested by a new run"
     else:
         proof = f"the test failed: {evidence}" if evidence else "not tried"
-    return f"{KINDS[fix.applicability]}; {proof}"
+    return f"{TESTED[fix.applicability] if fix.verified else KINDS[fix.applicability]}; {proof}"
 
 
 def _change(fix: Fix, telling: Telling) -> list[Part]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from jitmagic import units
 from jitmagic.kinds import CAUSES, DEEDS
 from jitmagic.render import measured, whatif
-from jitmagic.render.escape import brief, shorten
+from jitmagic.render.escape import brief, place, shorten
 from jitmagic.render.parts import (
     Bar,
     Cell,
@@ -34,6 +35,9 @@ WORDS = 400
 LINES = 5
 """Lines that a verdict names."""
 
+ACTION = 72
+"""Characters of what a verdict says to do."""
+
 SIGNS: dict[Tone, str] = {"ok": "✓", "warning": "!", "error": "✗", "note": "·"}
 
 Cells = tuple[Cell, ...]
@@ -43,36 +47,72 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     """The one line about `function`, which `findings` are about."""
     errors = [f for f in findings if f.severity == "error"]
     warnings = [f for f in findings if f.severity == "warning"]
-    counts = [_at(units.counted(len(errors), "problem"), errors)] if errors else []
-    counts += [_at(units.counted(len(warnings), "warning"), warnings)] if warnings else []
+    grave = [*errors, *warnings]
     if function.verdict == "wrong":
-        return _verdict(
-            "error",
-            function.name,
-            "compiles, but its results are wrong",
-            _difference(errors) or ", ".join(counts),
-        )
+        more = _difference(errors) or _causes(errors, warnings)
+        return _verdict("error", function.name, "compiles, but its results are wrong", more + _action(grave))
     if function.verdict == "fails" or errors:
-        how = DEEDS.get(errors[0].kind, _fails(function)) if errors else _fails(function)
-        cause = _cause(errors[0]) if errors and errors[0].kind not in DEEDS else ""
-        if cause:
-            others = errors[1:]
-            counts[:1] = [_at(units.counted(len(others), "more problem"), others)] if others else []
-            counts = [", and ".join([cause, *counts])]
-        return _verdict("error", function.name, how, ", ".join(counts) + _mended(errors))
+        how = _deed(errors[0], _fails(function)) if errors else _fails(function)
+        return _verdict("error", function.name, how, _causes(errors, warnings) + _action(errors))
     if function.verdict == "untraced":
         how = "was not traced" if function.calls else "not called yet"
-        return _verdict("warning" if warnings else "note", function.name, how, ", ".join(counts))
+        return _verdict("warning" if warnings else "note", function.name, how, _causes([], warnings))
     if warnings:
-        return _verdict("warning", function.name, ", ".join(counts), gain(function), "; ")
-    return _verdict("ok", function.name, "ok", gain(function))
+        more = "; ".join(filter(None, (_action(warnings).removeprefix("; "), gain(function))))
+        return _verdict("warning", function.name, _causes([], warnings), more, "; ")
+    return _verdict("ok", function.name, gain(function), "")
+
+
+def _causes(errors: Sequence[Finding], warnings: Sequence[Finding]) -> str:
+    """What is the matter first, and how much there is besides."""
+    first, *_ = *errors, *warnings, None
+    if first is None:
+        return ""
+    words = [_cause(first)]
+    for noun, found in (("problem", errors), ("warning", warnings)):
+        rest = [f for f in found if f is not first]
+        more = "more " if found and found[0] is first else ""
+        words += [_at(units.counted(len(rest), more + noun), rest)] if rest else []
+    return ", and ".join(filter(None, words))
+
+
+def _deed(finding: Finding, otherwise: str) -> str:
+    """What a function does that has this error."""
+    if finding.kind not in DEEDS:
+        return otherwise
+    return DEEDS[finding.kind] + (f" in {_line(finding)}" if finding.span is not None else "")
+
+
+def _line(finding: Finding) -> str:
+    """Where it is: `line 3`; `clip`, line 3 of another cell."""
+    if finding.span is None:
+        return ""
+    line = place(finding.span)
+    return f"`{finding.span.function}` ({line})" if finding.span.function else line
 
 
 def _cause(finding: Finding) -> str:
-    """The line and what it does; empty where the finding lies elsewhere or needs more words."""
-    cause = CAUSES.get(finding.kind)
-    here = cause and finding.span is not None and finding.span.cell is None
-    return f"line {finding.span.line} {cause}" if here and finding.span is not None else ""
+    """The line and what it does; nothing where what the function does says all."""
+    if finding.kind in DEEDS and finding.severity == "error":
+        return ""
+    cause, line = CAUSES.get(finding.kind), _line(finding)
+    if not cause:
+        return line or units.counted(1, "problem" if finding.severity == "error" else "warning")
+    name = f"`{brief(finding.culprits[0])}`" if finding.culprits else "a value"
+    words = cause.replace("{name}", name)
+    return f"{line} {words}" if line else words
+
+
+def _action(findings: Sequence[Finding]) -> str:
+    """The first tested fix, in short."""
+    tested = [f for f in findings if any(x.verified for x in f.fixes)]
+    if not tested:
+        return ""
+    fix = next((x for x in findings[0].fixes if x.verified), None)
+    if fix is None:
+        return f"; {len(tested)} with a tested fix"
+    title = re.sub(r" \([^()]*\)", "", fix.title.partition(";")[0].partition(":")[0]).strip()
+    return f"; tested fix: {title}" if len(title) <= ACTION else "; a tested fix"
 
 
 def _difference(errors: Sequence[Finding]) -> str:
@@ -90,29 +130,28 @@ def _at(words: str, findings: Sequence[Finding]) -> str:
     return f"{words} (line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))})"
 
 
-def _mended(findings: Sequence[Finding]) -> str:
-    """How many of the problems a tested fix mends."""
-    count = sum(any(fix.verified for fix in f.fixes) for f in findings)
-    if not count:
-        return ""
-    return "; a tested fix" if len(findings) == 1 else f"; {count} with a tested fix"
-
-
 def _fails(function: FunctionReport) -> str:
     return "has a problem" if function.verdict == "ok" else "can't be compiled"
 
 
 def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> VerdictLine:
-    words: Inline = (Phrase(how, tone), *((Phrase(joint), *runs(more)) if more else ()))
+    words: Inline = (*runs(how, tone), *((Phrase(joint), *runs(more)) if more else ()))
     return VerdictLine(SIGNS[tone], tone, brief(name), words)
 
 
-def elsewhere(findings: Sequence[Finding]) -> VerdictLine:
-    """The one line about findings that belong to no function of the report."""
-    tone = worst({f.severity for f in findings})
-    counts = [units.counted(n, word) for severity, word in (("error", "problem"), ("warning", "warning"),
-              ("note", "note")) if (n := sum(f.severity == severity for f in findings))]  # fmt: skip
-    return _verdict(tone, "the cell", ", ".join(counts), "")
+def elsewhere(findings: Sequence[Finding]) -> list[VerdictLine]:
+    """A line about each other function that findings are about, and one about those that are about none."""
+    by_name: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_name.setdefault(finding.function or "the cell", []).append(finding)
+    made = []
+    for name, found in by_name.items():
+        errors, warnings = ([f for f in found if f.severity == s] for s in ("error", "warning"))
+        grave = [*errors, *warnings]
+        words = _causes(errors, warnings) + _action(grave) if grave else units.counted(len(found), "note")
+        how = _deed(errors[0], "can't be compiled") if errors else ""
+        made.append(_verdict(worst({f.severity for f in found}), name, how or words, words if how else ""))
+    return made
 
 
 def gain(function: FunctionReport) -> str:
@@ -122,38 +161,36 @@ def gain(function: FunctionReport) -> str:
         return "computed while compiling, so its time says nothing"
     if timing.jit is None:
         compiled = function.stages.compile_s is not None
-        return "traces and compiles, not timed" if compiled else "traces, not timed"
-    place = f" on {timing.device}" if timing.device else ""
+        took = f"compiled in {units.seconds(function.compiling_s, 2)}" if function.compiling_s else "compiles"
+        return f"{took}, not timed" if compiled else "traces, not timed"
+    call = f"{units.seconds(timing.jit.median_s, timing.digits)} a call"
+    took = f" (compiled in {units.seconds(function.compiling_s, 2)})" if function.compiling_s else ""
     if timing.eager is None or not timing.speedup:
-        return f"{units.seconds(timing.jit.median_s, timing.digits)} per compiled call{place}"
-    eager, jit = (units.seconds(s.median_s, timing.digits) for s in (timing.eager, timing.jit))
-    both = f"{eager} → {jit}{place}"
+        return call + took
     if not timing.clear:
-        return f"no clear difference ({both}): the runs differ more among themselves"
-    return f"{_ratio(timing.speedup)} ({both}), {_pays(timing.speedup, timing.break_even_calls)}"
+        plain = units.seconds(timing.eager.median_s, timing.digits)
+        return f"{call}, no clear difference from the {plain} without jit{took}"
+    return f"{call}, {_ratio(timing.speedup)}{took}"
 
 
 def _ratio(speedup: float) -> str:
     if 0.95 <= speedup <= 1.05:
         return "as fast as without jit"
     if speedup > 1:
-        return f"{units.times(speedup)} faster compiled"
-    return f"{units.times(1 / speedup)} slower compiled"
-
-
-def _pays(speedup: float, calls: int | None) -> str:
-    if calls is not None:
-        return f"pays off after {units.counted(calls, 'call')}"
-    return "does not pay off" if speedup <= 1 else "pays off"
+        return f"{units.times(speedup)} faster than without jit"
+    return f"{units.times(1 / speedup)} slower than without jit"
 
 
 def sections(function: FunctionReport, lines: Sequence[str], rows: int = ROWS) -> tuple[Section, ...]:
     """State, stages, timing, cost and what was left out, each where there is something to tell.
 
-    `lines` is the cell's source, for the lines that the cost is shown by; tables have at most `rows`."""
-    made = (measured.remarks(function), _signature(function), _state(function.state, rows), _stages(function),
-            measured.timing(function), measured.cost(function, lines, rows),
-            whatif.section(function.what_if), notes(function.notes))  # fmt: skip
+    `lines` is the cell's source, for the lines that the cost is shown by; tables have at most `rows`. A function that
+    is wrong, or was never compiled, has no numbers."""
+    made = [_signature(function), _state(function.state, rows)]
+    if function.verdict != "wrong" and (function.verdict != "fails" or function.compiles):
+        made = [measured.remarks(function), *made, _stages(function), measured.timing(function),
+                measured.cost(function, lines, rows)]  # fmt: skip
+    made += [whatif.section(function.what_if), notes(function.notes)]
     return tuple(section for section in made if section)
 
 

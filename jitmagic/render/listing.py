@@ -46,13 +46,20 @@ def marked(span: Span, lines: Sequence[str], tone: Tone) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def known(span: Span) -> tuple[str, ...]:
+    """The lines of another cell, as far as the span brings them; empty ones before."""
+    before = max(1, span.line - CONTEXT) - 1
+    return ("",) * before + span.around if span.around else ()
+
+
 def around(rows: Sequence[Row], lines: Sequence[str]) -> tuple[Row, ...]:
     """`rows` of the cell with up to two lines of it before and after."""
     numbers = [row.number for row in rows if row.number]
     if not numbers:
         return tuple(rows)
     before = range(max(1, numbers[0] - CONTEXT), numbers[0])
-    after = range(numbers[-1] + 1, min(len(lines), numbers[-1] + CONTEXT) + 1)
+    last = max((n for n, line in enumerate(lines, 1) if line.strip()), default=0)
+    after = range(numbers[-1] + 1, min(last, numbers[-1] + CONTEXT) + 1)
     head = tuple(Row(n, lines[n - 1], around=True) for n in before)
     tail = tuple(Row(n, lines[n - 1], around=True) for n in after)
     return head + tuple(rows) + tail

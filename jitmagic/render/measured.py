@@ -11,7 +11,7 @@ from jitmagic import units
 from jitmagic.render.escape import brief, other_cell, shorten
 from jitmagic.render.parts import Bar, Cell, Inline, Listing, Para, Part, Phrase, Row, Section, Table, runs
 from jitmagic.render.strips import Stretch, Strip
-from jitmagic.report import Bound, Comparison, FunctionReport, LineCost, LineTime, Peak, Sample, Timing
+from jitmagic.report import Alive, Bound, Comparison, FunctionReport, LineCost, LineTime, Peak, Sample, Timing
 
 WORDS = 400
 """Characters of a remark."""
@@ -57,7 +57,11 @@ def timing(function: FunctionReport) -> Section | None:
     medians = " → ".join(
         units.seconds(s.median_s, timed.digits) for s in (timed.eager, timed.jit) if s is not None
     )
-    title = (Phrase(f"timing{device}:", "strong"), Phrase(f" {medians}" if medians else ""))
+    pays = ""
+    if known and timed.clear and timed.speedup and (timed.break_even_calls is not None or timed.speedup <= 1):
+        calls = units.counted(timed.break_even_calls or 0, "call")
+        pays = f", pays off after {calls}" if timed.break_even_calls is not None else ", does not pay off"
+    title = (Phrase(f"timing{device}:", "strong"), Phrase(f" {medians}{pays}" if medians else ""))
     return Section(title, tuple(parts), fold=True)
 
 
@@ -178,12 +182,14 @@ def _bound(bound: Bound, timed: Timing) -> str:
     return f"{least}, measured {measured}, {reached}".replace("%", " %")
 
 
+def _holder(alive: Alive) -> str:
+    if alive.name not in ("value", ""):
+        return f"`{brief(alive.name, 30)}`"
+    return "a value," if alive.line is None else f"a value of line {alive.line},"
+
+
 def _peak(peak: Peak) -> str:
-    held = [
-        f"`{brief(a.name, 30)}` {a.type} {units.size(a.bytes)}" if a.name not in ("value", "")
-        else f"{'a value' if a.line is None else f'a value of line {a.line}'}, {a.type} {units.size(a.bytes)}"
-        for a in peak.alive
-    ]  # fmt: skip
+    held = [f"{_holder(a)} {units.short_dtype(a.type)} {units.size(a.bytes)}" for a in peak.alive]
     place = f"line {peak.line}" if peak.line else "the program"
     return f"as written, {place} holds most, {units.size(peak.bytes)}: {units.listed(held, 4)}"
 

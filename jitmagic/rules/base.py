@@ -110,6 +110,6 @@ def traced_calls(evidence: Evidence) -> Iterator[tuple[Leaf, ...]]:
 
 def exception_detail(problem: Problem) -> str:
     """What jax itself says, and the value that the recording run saw there."""
-    said = ": ".join(x for x in (problem.exception, problem.message) if x)
+    said = ": ".join(x for x in (problem.exception, problem.message) if x).rstrip(".")
     seen = f"in a run without jit the value was {problem.value}" if problem.value else ""
     return "; ".join(x for x in (said, seen) if x)

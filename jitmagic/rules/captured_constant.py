@@ -23,12 +23,13 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 
 
 def _finding(evidence: Evidence, variables: list[Variable], severity: Severity, alone: bool) -> Finding:
+    variables = sorted(variables, key=lambda v: -(v.bytes or 0))
     names, function = paths(variables), evidence.function.name
     once = f"read once, while jax traces `{function}`, and then constant"
     fixed = f"{listed(names)} {agree(names, 'is', 'are')} {once}"
     if severity == "note":
         message = f"{fixed} in the compiled program"
-        help = f"nothing to do while {agree(names, 'it stays what it is', 'they stay what they are')}"
+        help = f"`--dyn {names[0]}` makes an input of it"
     elif alone:
         message = f"{fixed}: the compiled `{function}` has no input and gives the same result for ever"
         help = as_inputs(names)

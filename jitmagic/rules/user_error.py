@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Refusal, TypeTest
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, leaf
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted, short
+from jitmagic.units import array_type
 
 TAKEN: dict[Refusal, str] = {
     "mapping": "`in_axes` says over which axis each argument is mapped: `None` passes one whole",
@@ -29,7 +30,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     for problem in of_kind(evidence, RULE.kind):
         yield RULE.finding(
             evidence,
-            f"{_deed(evidence, problem)}{_said(problem)}",
+            f"{_deed(evidence, problem)}{_said(problem)}{_forms(evidence, problem)}",
             where=problem.where,
             culprits=tuple(dict.fromkeys([*culprits(evidence, problem), *_tested(evidence, problem)])),
             help=_help(problem) + _placeholder(evidence),
@@ -48,7 +49,17 @@ def _deed(evidence: Evidence, problem: Problem) -> str:
 
 
 def _said(problem: Problem) -> str:
-    return f": {short(problem.told.in_words, 160)}" if problem.told.in_words else ""
+    return f": {short(problem.told.in_words, 160).rstrip('.')}" if problem.told.in_words else ""
+
+
+def _forms(evidence: Evidence, problem: Problem) -> str:
+    """What the arguments in the expression are, where several arrays may not fit."""
+    leaves = {name: leaf(evidence, name) for name in culprits(evidence, problem)}
+    forms = [
+        f"`{n}` is `{array_type(x.dtype, x.shape)}`" for n, x in leaves.items() if x is not None and x.dtype
+    ]
+    raised = problem.where is not None and problem.where.source.startswith(("raise", "assert"))
+    return f"; {', '.join(forms)}" if len(forms) > 1 and not raised else ""
 
 
 def _help(problem: Problem) -> str:

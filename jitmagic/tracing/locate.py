@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 import jax
 
-from jitmagic.evidence import Op, Problem
+from jitmagic.evidence import Op, Problem, Where
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import walk
 from jitmagic.tracing import compat, messages
@@ -149,8 +149,18 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
         names = tuple(dict.fromkeys((*(parts or messages.carry_names(text)), *names)))
     return Problem(
         op, found.where, leaves, names, construct_of(found, op), callee_of(found.node), name, message,
-        inside=inside,
+        inside=inside, called_from=_caller(preferred or users),
     )  # fmt: skip
+
+
+def _caller(users: list[tuple[types.FrameType, int]]) -> Where | None:
+    """Where the innermost function was called by another one."""
+    inner = users[-1][0].f_code
+    outer = next(((f, i) for f, i in reversed(users) if f.f_code is not inner), None)
+    if outer is None or outer[0].f_code.co_name == "<module>":
+        return None
+    site = site_of(outer[0].f_code, outer[1])
+    return site.where if site is not None else None
 
 
 def _leaves_of_sizes(

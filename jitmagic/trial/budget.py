@@ -77,8 +77,8 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
         end = clock() + self.seconds
         left = self.seconds
         while not self.bell.acquire(timeout=left) and not self.over:
-            left = end - clock()
-            if left < _TICK:
+            left = max(_TICK, end - clock())
+            if clock() > end:
                 with _lock:
                     left = _AGAIN if self._raise() else _TICK
 

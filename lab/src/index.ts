@@ -6,7 +6,7 @@ import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { apply, fixAt, hasMarks } from './layer';
-import { addStyles, serveButtons } from './panel';
+import { addStyles, nameSwitches, serveButtons } from './panel';
 import { listen } from './requests';
 import { openList } from './shown';
 import { NotebookWatch, Options, viewOf } from './watch';
@@ -41,6 +41,7 @@ function activate(
     const watch = new NotebookWatch(panel, () => options);
     watches.add(watch);
     serveButtons(panel);
+    nameSwitches(panel);
     listen(panel, tracker);
     panel.disposed.connect(() => watches.delete(watch));
   });

@@ -13,9 +13,40 @@ const written = new WeakMap<ICellModel, string>();
 /** Styles of what stands outside of the editors; the panel's buttons are hidden where nobody serves them. */
 export function addStyles(): void {
   const style = document.createElement('style');
-  style.textContent = `button.jm-write[hidden], button.jm-copy[hidden] { display: inline-block; }\n${PAGE}`;
+  style.textContent = `button.jm-write[hidden], button.jm-copy[hidden] { display: inline-block; }\n${CHOSEN}\n${PAGE}`;
   document.head.append(style);
 }
+
+/** What the widgets of the panel do not say: which of a row's buttons is chosen, and what the row is about. */
+export function nameSwitches(panel: NotebookPanel): void {
+  const panels = panel.node.getElementsByClassName('jm-panel'); // kept up to date by the browser
+  const name = (): void => {
+    const groups = [...panels].flatMap(one => [...one.querySelectorAll<HTMLElement>('.widget-toggle-buttons')]);
+    for (const group of groups) {
+      const path = group.parentElement?.querySelector('code')?.textContent ?? '';
+      set(group, 'role', 'group');
+      set(group, 'aria-label', path);
+      for (const button of group.querySelectorAll<HTMLElement>('button')) {
+        set(button, 'aria-pressed', String(button.classList.contains('mod-active')));
+      }
+      const box = group.parentElement?.querySelector('input[type=text]');
+      if (box) {
+        set(box, 'aria-label', `shape and dtype of ${path}`);
+      }
+    }
+  };
+  new MutationObserver(name).observe(panel.node, { subtree: true, childList: true, attributeFilter: ['class'] });
+}
+
+function set(element: Element, attribute: string, value: string): void {
+  if (element.getAttribute(attribute) !== value) {
+    element.setAttribute(attribute, value);
+  }
+}
+
+/** The chosen button, in both themes. */
+const CHOSEN = `.jm-panel .widget-toggle-button.mod-active {
+  background: var(--jp-brand-color1); color: var(--jp-ui-inverse-font-color1); font-weight: 600; }`;
 
 export function serveButtons(panel: NotebookPanel): void {
   panel.node.addEventListener('click', event => {

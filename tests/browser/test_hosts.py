@@ -147,7 +147,7 @@ def test_a_code_host_that_strips_every_style(page, shot, name):
     lines = body.inner_text().split("\n")
     if name == "failing":  # what carries the meaning by its place keeps it
         assert (
-            "✗ dropout  can't be compiled: line 3 branches on a traced value, and 1 more problem (line 7); 2 with a tested fix"
+            "✗ dropout  can't be compiled: line 3 branches on a traced value, and 1 more problem (line 7); tested fix: make train static"
             in [line.replace("\xa0", " ") for line in lines]
         )
         assert "+    return x.sum()" in lines and "3 |     if train:" in lines

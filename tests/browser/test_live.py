@@ -182,7 +182,11 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
         has=live.page.get_by_role("button", name="static")
     )
     row.first.get_by_role("button", name="dynamic").click()
-    status.filter(has_text="✗ can't be compiled: 1 problem").wait_for()
+    status.filter(has_text="✗ can't be compiled: line").wait_for()  # and why
+    static = row.first.get_by_role("button", name="static")
+    assert static.get_attribute("aria-pressed") == "false"
+    assert row.first.locator("[role=group]").get_attribute("aria-label") == "n"
+    assert row.first.get_by_role("button", name="dynamic").get_attribute("aria-pressed") == "true"
     shape = panel.locator("input[type=text]").first
     row.first.get_by_role("button", name="static").click()
     status.filter(has_text="✓ traces").wait_for()
@@ -193,8 +197,9 @@ def test_the_panel_reaches_the_kernel_and_the_verdict_changes(live, shot):
     shape.press("Enter")
     status.filter(has_text="✓ traces").wait_for()
     row.first.get_by_role("button", name="dynamic").click()
-    status.filter(has_text="✗ can't be compiled: 1 problem").wait_for()
+    status.filter(has_text="✗ can't be compiled: line").wait_for()
     panel.get_by_role("button", name="check").click()
+    status.filter(has_text="checked on the last call").wait_for()
     write = panel.locator("button.jm-write").first
     write.wait_for()
     shot(panel, "docs-panel")

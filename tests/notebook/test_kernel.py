@@ -36,7 +36,7 @@ def test_the_report_is_saved_with_all_its_forms():
     assert function["timing"]["jit"]["loops"] == 2
     assert [s["path"] for s in function["state"]] == ["w"]
     [data] = [o["data"] for o in cells[1].outputs if "data" in o and MIME in o["data"]]
-    assert "f  ok" in data["text/plain"] and "<div" in data["text/html"]
+    assert " a call, " in data["text/plain"] and "<div" in data["text/html"]
 
 
 def test_an_error_stops_run_all_and_is_shown_once():

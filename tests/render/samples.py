@@ -74,6 +74,7 @@ def good() -> Report:
         compiles=1,
         state=(
             State("scale", "constant", type="scalar", dtype="float32", shape=(), lines=(3,), value="1.05"),
+            State("offset", "constant", dtype="float32", shape=(3,), bytes=12, lines=(3,)),
         ),
         stages=Stages(0.0081, 0.0043, 0.0412),
         timing=Timing(

@@ -25,7 +25,9 @@ def enormous() -> Report:
     )  # fmt: skip
     costs = tuple(LineCost(2 + i % (LINES - 1), 1, float(i), 4.0) for i in range(10_000))
     return Report(
-        (FunctionReport("f", "fails", 1, lines=costs),), findings, cell=CellText(SOURCE, magic="%%jit")
+        (FunctionReport("f", "fails", 2, compiles=1, lines=costs),),
+        findings,
+        cell=CellText(SOURCE, magic="%%jit"),
     )
 
 
