@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
@@ -13,6 +13,8 @@ from jitmagic.notebook.arrival import Arrival
 
 if TYPE_CHECKING:
     from jitmagic.render import Report
+    from jitmagic.silent.events import Watcher
+    from jitmagic.tracing.ledger import Ledger
 
 
 class Compilations:
@@ -20,9 +22,9 @@ class Compilations:
 
     def __init__(self, cell_number: Callable[[], int | None]) -> None:
         self._cell_number = cell_number
-        self.watcher: Any = None
+        self.watcher: Watcher | None = None
         """Hears which functions jax compiles, from the first cell with a magic on."""
-        self.ledger: Any = None
+        self.ledger: Ledger | None = None
         """Every trace and compilation since jax was imported, by cell."""
         self.arrival = Arrival("jax", self.listen)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
     from jitmagic.render import Report
+
+
+Shown = AbstractContextManager[Callable[[str], None]]
+Progress = Callable[[str], Shown]
 
 
 class Display:
@@ -147,10 +153,10 @@ class Display:
         if report is not None:
             display(report)
 
-    def progress(self, name: str) -> Any:
+    def progress(self, name: str) -> Progress:
         """Makes the context that shows a stage of this function while it takes long."""
 
-        def shown(stage: str) -> Any:
+        def shown(stage: str) -> Shown:
             last = self.notebook.compilations.last_s(name, stage)
             before = f" ({last:.0f} s last time)" if last is not None and last >= 1 else ""
             return progress.shown(f"{name}: {stage}", self.notebook.is_quiet, self.tell, before)

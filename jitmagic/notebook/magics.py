@@ -8,7 +8,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
@@ -21,6 +21,9 @@ from jitmagic.notebook.session import NotebookSession
 from jitmagic.options import JitOptions, find_device
 from jitmagic.settings import Settings, WhatIfs
 from jitmagic.source import cell as cells
+
+if TYPE_CHECKING:
+    from jitmagic.render import Report
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
 
@@ -228,7 +231,7 @@ class JitMagics(Magics):
         result = self.shell.run_cell(f"%%{kind} {line}\n{cell}")
         return result.result
 
-    def _known(self) -> Any:
+    def _known(self) -> Report:
         report = reports.of_notebook(self.session)
         late = reports.of_error(self.session, self.session.last_error)
         if late is not None:
@@ -237,7 +240,7 @@ class JitMagics(Magics):
             report = joined(report, late)
         return report
 
-    def _finish(self, report: Any, request: Request) -> Any:
+    def _finish(self, report: Report, request: Request) -> Report | None:
         options_at_end.keep(self.shell, report, request)
         if request.give_back:
             return report
@@ -272,7 +275,7 @@ def _with_nearest(message: str, tokens: Sequence[str], known: str) -> str:
     return f"{head}{unknown}{', '.join(told)}" if told and unknown else message
 
 
-def _options(value: Any) -> JitOptions:
+def _options(value: Callable[[str], Any]) -> JitOptions:
     options = JitOptions.of(
         static_argnames=_names(value("static")) or None,
         static_argnums=_numbers("--static-argnums", value("static_argnums")) or None,

@@ -13,8 +13,11 @@ from jitmagic.notebook.compilations import Compilations
 from jitmagic.settings import Stage
 
 if TYPE_CHECKING:
+    from IPython.display import DisplayHandle
+
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.watching import Watching
+    from jitmagic.panel import Panel
     from jitmagic.render import Report
     from jitmagic.trial.verify import Verifier
 
@@ -28,7 +31,7 @@ class Running:
     tree: ast.Module | None = None
     run: Run | None = None
     """Set by the magic in this cell."""
-    shown: Any = None
+    shown: DisplayHandle | None = None
     """Handle of the run's one display in this cell: progress first, then the report."""
     is_over: bool = False
     """Its report was made when its last value was about to be shown."""
@@ -56,7 +59,7 @@ class Notebook:
         self.always = False
         self.sources: list[str] = []
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""
-        self.panels: list[Any] = []
+        self.panels: list[Panel] = []
         """The newest panels of `-w`, which tell when a cell keeps the kernel busy."""
         self.compilations = Compilations(self.cell_number)
 

@@ -8,6 +8,7 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -44,7 +45,7 @@ def name_bound(names: Sequence[str]) -> None:
         _aside("the look at what the cell defines", _sessions[-1].names_bound, names)
 
 
-def _aside(what: str, step: Callable[..., object], *args: Any) -> None:
+def _aside(what: str, step: Callable[..., object], *args: object) -> None:
     """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
     try:
         step(*args)
@@ -60,7 +61,7 @@ def _aside(what: str, step: Callable[..., object], *args: Any) -> None:
         print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
 
 
-def _afterwards(what: str, step: Callable[..., object], *args: Any) -> None:
+def _afterwards(what: str, step: Callable[..., object], *args: object) -> None:
     """A step of ours behind the user's cell: an interrupt ends it alone."""
     try:
         _aside(what, step, *args)
@@ -148,7 +149,7 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell defines", cells.instrument, tree)
         return tree
 
-    def before_cell(self, info: Any) -> None:
+    def before_cell(self, info: object) -> None:
         """A cell begins."""
         _settled()
         source = getattr(info, "raw_cell", "") or ""
@@ -317,7 +318,7 @@ def _forget_made() -> None:
 def _settled() -> None:
     """What an interrupt has cut short is put right before the next cell, unless a run of ours runs that cell."""
     quiet = sys.modules.get("jitmagic.trial.quiet")
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while quiet is not None and frame is not None:
         room = str(frame.f_globals.get("__name__", ""))
         if room.startswith("jitmagic.") and room not in (__name__, "jitmagic.notebook.magics"):

@@ -101,7 +101,7 @@ def _named(state: State) -> str:
 def _costs(functions: Sequence[FunctionReport]) -> dict[int, tuple[float, str]]:
     """Each line's share of the cost of its function, and in what; nothing where one line is all."""
     out: dict[int, tuple[float, str]] = {}
-    for function in functions[:FUNCTIONS]:
+    for function in (f for f in functions[:FUNCTIONS] if f.verdict != "wrong"):
         lines, unit = weighed(function)
         total = sum(w.weight for w in lines)
         if total and len(lines) > 1:

@@ -67,8 +67,10 @@ def _findings(told: Sequence[Finding], report: ReportData) -> list[Part]:
     neutral = [f for f in told if f.severity == "note"]
     sections = [(f, _folded(finding_section(f, in_html), i)) for i, f in enumerate(grave)]
     apart = [section for f, section in sections if not (f.span and in_cell(f.span, in_html.lines))]
+    cell = source_sections(report, sections, in_html.lines)
+    shown = [*apart, *cell] if apart and sections[0][1] is apart[0] else [*cell, *apart]
     return [
-        *source_sections(report, sections, in_html.lines), *apart,
+        *shown,
         *(finding_section(f, in_text) for f in grave),
         *_notes(neutral, in_text),
     ]  # fmt: skip

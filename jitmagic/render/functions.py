@@ -119,7 +119,7 @@ def _difference(errors: Sequence[Finding]) -> str:
     """What the compiled calls give or leave otherwise, from the first message."""
     message = errors[0].message if errors else ""
     *_, last = message.split("; ")
-    return last if "without jit" in last else message
+    return last if "without" in last else message
 
 
 def _at(words: str, findings: Sequence[Finding]) -> str:

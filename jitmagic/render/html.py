@@ -204,7 +204,7 @@ def to_copy(text: str) -> str:
 
 
 def _listing(part: Listing) -> str:
-    rows = [crop(shown(row), LINE) for row in part.rows if not row.around]
+    rows = [crop(shown(row), LINE) for row in part.rows]
     width = max((columns(row.text) + columns(row.label) for row in rows), default=0)
     if not part.gutter:
         return _pre([for_html(row.text) for row in rows], width)
@@ -219,6 +219,8 @@ def _row(row: Row, digits: int, bars: bool) -> str:
     gutter = f'<span style="{color("dim")}">{number:>{digits}} | </span>'
     text = "".join(_marked(piece, tone) for piece, tone in segments(row))
     label = f'   <i style="{color("dim")};{LABEL}">← {for_html(one_line(row.label))}</i>' if row.label else ""
+    if row.around:
+        text = f'<span style="{color("dim")}">{text}</span>'
     return share + gutter + text + label
 
 
