@@ -259,7 +259,9 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
         seen.cost = replace(seen.cost, by_line=str(exc))
 
 
-def _doubt(subject: Subject, target: Any, args: Any, kwargs: object, reach: object, seconds: float) -> None:
+def _doubt(
+    subject: Subject, target: Any, args: Any, kwargs: dict[str, object], reach: object, seconds: float
+) -> None:
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
     if jit is None:

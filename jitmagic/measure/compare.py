@@ -25,6 +25,9 @@ LEAF_ULPS = 16
 NOISE_FACTOR = 16
 """How many times the effect of moving every value by one unit in the last place a difference may be."""
 
+Paths = list[tuple[tuple[object, ...], object]]
+"""Leaves of a tree with the ways to them."""
+
 CHUNK = 1 << 20
 """Elements that are looked at (and copied) at a time."""
 
@@ -58,7 +61,7 @@ def compare(
     return tuple(found[i] for i in sorted(found))
 
 
-def _without_functions(value: Any) -> object:
+def _without_functions(value: object) -> object:
     """A result with what a `Partial` passes in its place: its function, where it is made at each call, is another
     object each time. Its name and instructions are kept."""
 
@@ -83,15 +86,15 @@ def _without_functions(value: Any) -> object:
 @dataclass(frozen=True)
 class _Pair:
     name: str
-    eager: Any
-    jit: Any
+    eager: object
+    jit: object
 
 
-def _name(path: Any) -> str:
+def _name(path: tuple[object, ...]) -> str:
     return jax.tree_util.keystr(path) or "result"
 
 
-def _same_structure(left: Any, right: Any, left_tree: object, right_tree: object) -> bool:
+def _same_structure(left: Paths, right: Paths, left_tree: object, right_tree: object) -> bool:
     try:
         return bool(left_tree == right_tree)
     except Exception:
@@ -137,19 +140,19 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _dtype(leaf: object) -> np.dtype[Any]:
+def _dtype(leaf: object) -> np.dtype:
     dtype = getattr(leaf, "dtype", None)
     return np.dtype(dtype) if dtype is not None else np.asarray(leaf).dtype
 
 
-def _kind(dtype: np.dtype[Any]) -> str:
+def _kind(dtype: np.dtype) -> str:
     for kind in ("bool_", "signedinteger", "unsignedinteger", "floating", "complexfloating"):
         if jnp.issubdtype(dtype, getattr(jnp, kind)):
             return kind
     return dtype.kind
 
 
-def _dtypes_agree(leaf: object, eager: np.dtype[Any], jit: np.dtype[Any]) -> bool:
+def _dtypes_agree(leaf: object, eager: np.dtype, jit: np.dtype) -> bool:
     if eager == jit:
         return True
     if isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic):
@@ -166,7 +169,7 @@ class _Tolerance:
     leaf: float
 
 
-def _tolerance(eager: np.dtype[Any], jit: np.dtype[Any], terms: int) -> _Tolerance:
+def _tolerance(eager: np.dtype, jit: np.dtype, terms: int) -> _Tolerance:
     if not jnp.issubdtype(jit, jnp.inexact):
         return _Tolerance(0.0, 0.0)
     eps = float(jnp.finfo(jit).eps)

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic import units
 from jitmagic.measure.program import argument_names, walk
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import jaxpr_of, type_of
 
 EQUATIONS = 8
 WIDTH = 120
@@ -47,7 +47,7 @@ def _cut(texts: list[str]) -> list[str]:
     return texts if len(texts) <= EQUATIONS else [*texts[:EQUATIONS], "…"]
 
 
-def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
+def _text(eqn: JaxprEqn, names: dict[Any, str], fresh: Iterator[str]) -> str:
     def name(atom: object) -> str:
         if isinstance(atom, Literal):
             return (
@@ -62,10 +62,9 @@ def _text(eqn: Any, names: dict[Any, str], fresh: Iterator[str]) -> str:
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 
-def _type(atom: Any) -> str:
-    return units.array_type(
-        units.short_dtype(getattr(atom.aval, "dtype", "?")), getattr(atom.aval, "shape", ())
-    )
+def _type(atom: object) -> str:
+    shape, dtype = type_of(atom)
+    return units.array_type(units.short_dtype(dtype if dtype is not None else "?"), shape)
 
 
 def _letters(taken: set[str]) -> Iterator[str]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
+
+from jitmagic.tracing.compat import type_of
 
 FREE = frozenset(
     "reshape transpose broadcast_in_dim broadcast squeeze unstack expand_dims slice dynamic_slice "
@@ -40,7 +41,7 @@ EXACT = frozenset(
 WINDOWED_READS = frozenset("slice dynamic_slice gather".split())
 
 
-def flops(eqn: Any) -> float:
+def flops(eqn: JaxprEqn) -> float:
     """Operations of one run of an equation that calls no inner program."""
     name = eqn.primitive.name
     if name in FREE:
@@ -56,7 +57,7 @@ def flops(eqn: Any) -> float:
     return float(max((_size(v) for v in eqn.outvars), default=0))
 
 
-def moved_bytes(eqn: Any) -> float:
+def moved_bytes(eqn: JaxprEqn) -> float:
     """Bytes that the equation reads and writes, as if each ran by itself; a slice reads what it returns."""
     name = eqn.primitive.name
     out = sum(_bytes(v) for v in eqn.outvars)
@@ -67,7 +68,7 @@ def moved_bytes(eqn: Any) -> float:
     return float(out + sum(_bytes(v) for v in eqn.invars))
 
 
-def terms(eqn: Any) -> int:
+def terms(eqn: JaxprEqn) -> int:
     """The number of products or elements that are added up for one element of the result; 1 elsewhere."""
     name = eqn.primitive.name
     if name == "dot_general":
@@ -85,13 +86,12 @@ def terms(eqn: Any) -> int:
     return 1
 
 
-def _scattered(eqn: Any) -> int:
+def _scattered(eqn: JaxprEqn) -> int:
     return _size(eqn.invars[2]) if eqn.primitive.name.startswith("scatter") else 1
 
 
-def _shape(atom: Any) -> tuple[int, ...]:
-    shape = getattr(atom.aval, "shape", ())
-    return tuple(d if isinstance(d, int) else 1 for d in shape)
+def _shape(atom: object) -> tuple[int, ...]:
+    return tuple(d if isinstance(d, int) else 1 for d in type_of(atom)[0])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,35 +100,34 @@ def _elements(shape: tuple[object, ...]) -> int:
     return math.prod(d if isinstance(d, int) else 1 for d in shape)
 
 
-def _size(atom: Any) -> int:
-    return _elements(getattr(atom.aval, "shape", ()))
+def _size(atom: object) -> int:
+    return _elements(type_of(atom)[0])
 
 
-def _bytes(atom: Any) -> int:
-    aval = atom.aval
-    dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", ())
+def _bytes(atom: object) -> int:
+    shape, dtype = type_of(atom)
     # A scalar written into the program is part of the code and not read from memory.
     if dtype is None or (not shape and isinstance(atom, Literal)):
         return 0
     return _elements(shape) * int(getattr(dtype, "itemsize", 0))
 
 
-def _complex(atom: Any) -> int:
+def _complex(atom: object) -> int:
     """Multiply-adds of real numbers in one of this type."""
-    dtype = getattr(atom.aval, "dtype", None)
+    _, dtype = type_of(atom)
     return 4 if isinstance(dtype, np.dtype) and dtype.kind == "c" else 1
 
 
-def _contracted(eqn: Any) -> int:
+def _contracted(eqn: JaxprEqn) -> int:
     (contract, _), _batch = eqn.params["dimension_numbers"]
     return math.prod(_shape(eqn.invars[0])[d] for d in contract)
 
 
-def _dot(eqn: Any) -> float:
+def _dot(eqn: JaxprEqn) -> float:
     return 2 * _complex(eqn.outvars[0]) * _size(eqn.outvars[0]) * _contracted(eqn)
 
 
-def _conv(eqn: Any) -> float:
+def _conv(eqn: JaxprEqn) -> float:
     """2 x products; those with padding or with the holes of a dilated input are not counted, as in XLA."""
     params = eqn.params
     spec = params["dimension_numbers"]
@@ -154,25 +153,25 @@ def _taps(size: int, window: int, out: int, stride: int, low: int, holes: int, s
     return int(np.count_nonzero((at >= 0) & (at <= (size - 1) * holes) & (at % holes == 0)))
 
 
-def _reduce(eqn: Any) -> float:
+def _reduce(eqn: JaxprEqn) -> float:
     return max(0, _size(eqn.invars[0]) - _size(eqn.outvars[0]))
 
 
-def _windows(eqn: Any) -> float:
+def _windows(eqn: JaxprEqn) -> float:
     window = math.prod(eqn.params.get("window_dimensions", (2,)))
     return max(0, window - 1) * max(_size(v) for v in (*eqn.outvars, eqn.invars[0]))
 
 
-def _sort(eqn: Any) -> float:
+def _sort(eqn: JaxprEqn) -> float:
     length = _shape(eqn.invars[0])[eqn.params["dimension"]]
     return _size(eqn.invars[0]) * math.ceil(math.log2(length)) if length > 1 else 0
 
 
-def _top_k(eqn: Any) -> float:
+def _top_k(eqn: JaxprEqn) -> float:
     return _size(eqn.invars[0]) * max(1, math.ceil(math.log2(max(2, eqn.params["k"]))))
 
 
-def _fft(eqn: Any) -> float:
+def _fft(eqn: JaxprEqn) -> float:
     """5 n log2 n for complex data (Cooley and Tukey, radix 2), half of it where one side is real."""
     length = math.prod(eqn.params["fft_lengths"])
     wide = max(eqn.invars[0], eqn.outvars[0], key=_size)
@@ -181,48 +180,48 @@ def _fft(eqn: Any) -> float:
     return rows * 5 * length * math.log2(max(1, length)) / (2 if real else 1)
 
 
-def _matrix(eqn: Any) -> tuple[float, int, int]:
+def _matrix(eqn: JaxprEqn) -> tuple[float, int, int]:
     """Matrices in the batch (complex ones weighted), and the longer and the shorter side."""
     *batch, rows, columns = _shape(eqn.invars[0])
     return math.prod(batch) * _complex(eqn.invars[0]), max(rows, columns), min(rows, columns)
 
 
-def _dense(terms: Callable[[int, int], float]) -> Callable[[object], float]:
+def _dense(terms: Callable[[int, int], float]) -> Callable[[JaxprEqn], float]:
     """A formula in the longer and the shorter side of a matrix, for all matrices of a batch."""
 
-    def of(eqn: object) -> float:
+    def of(eqn: JaxprEqn) -> float:
         batch, m, n = _matrix(eqn)
         return batch * terms(m, n)
 
     return of
 
 
-def _svd(eqn: Any) -> float:
+def _svd(eqn: JaxprEqn) -> float:
     batch, m, n = _matrix(eqn)
     if not eqn.params.get("compute_uv", True):
         return batch * (4 * m * n**2 - 4 * n**3 / 3)
     return batch * (14 * m * n**2 + 8 * n**3)
 
 
-def _eig(eqn: Any) -> float:
+def _eig(eqn: JaxprEqn) -> float:
     batch, n, _ = _matrix(eqn)
     vectors = any(v for k, v in eqn.params.items() if k.endswith("_eigenvectors"))
     return batch * (25 if vectors else 10) * n**3
 
 
-def _triangular(eqn: Any) -> float:
+def _triangular(eqn: JaxprEqn) -> float:
     n = _shape(eqn.invars[0])[-1]
     return n * _size(eqn.invars[1]) * _complex(eqn.invars[1])
 
 
-def _tridiagonal(eqn: Any) -> float:
+def _tridiagonal(eqn: JaxprEqn) -> float:
     return 8 * _size(eqn.outvars[0])
 
 
 _QR = _dense(lambda m, n: 2 * m * n**2 - 2 * n**3 / 3)
 _HESSENBERG = _dense(lambda n, _: 10 * n**3 / 3)
 
-_FORMULAS: dict[str, Callable[[Any], float]] = {
+_FORMULAS: dict[str, Callable[[JaxprEqn], float]] = {
     "dot_general": _dot,
     "conv_general_dilated": _conv,
     **dict.fromkeys(

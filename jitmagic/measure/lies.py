@@ -47,7 +47,7 @@ def foldable(variables: Iterable[Variable]) -> tuple[str, ...]:
     return tuple(v.path for v in found if v.shape is not None)
 
 
-def unfolded(call: Any, args: Any, kwargs: Any, budget_s: float) -> Sample | None:
+def unfolded(call: Any, args: Sequence[object], kwargs: dict[str, object], budget_s: float) -> Sample | None:
     """The time of the function compiled with its constants as inputs; None where they are folded again."""
     traced = call.trace(*args, **kwargs)
     if folding.folded(traced.jaxpr, traced.lower().compile()):
@@ -83,9 +83,9 @@ def dispatch(jit: Sample) -> Remark | None:
 
 
 def host_copies(
-    target: Callable[..., Any],
-    args: Any,
-    kwargs: Any,
+    target: Callable[..., object],
+    args: Sequence[object],
+    kwargs: dict[str, object],
     leaves: Sequence[Leaf],
     restore: Callable[[], None],
     budget_s: float,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import jaxpr_of, type_of
 
 SHOWN = 8
 
@@ -95,7 +95,7 @@ def _walk(
     return at, [held[v] if v in held else _alive(v, "value", lines[v]) for v in alive] + inside
 
 
-def _inner(eqn: Any, file: str, line: int | None) -> tuple[int | None, list[Alive]]:
+def _inner(eqn: JaxprEqn, file: str, line: int | None) -> tuple[int | None, list[Alive]]:
     """What the inner program of an equation holds at most besides its operands and results, and at which line."""
     at, best = line, list[Alive]()
     for value in eqn.params.values():
@@ -123,12 +123,11 @@ def _literals(body: Any, names: dict[int, str]) -> dict[Any, Alive]:
     return found
 
 
-def _alive(var: Any, name: str, line: int | None = None) -> Alive:
-    shape, dtype = getattr(var.aval, "shape", ()), getattr(var.aval, "dtype", None)
+def _alive(var: object, name: str, line: int | None = None) -> Alive:
+    shape, dtype = type_of(var)
     return Alive(name or "", f"{dtype}[{','.join(map(str, shape))}]", _size(var), line)
 
 
-def _size(var: Any) -> int:
-    shape: Any = getattr(var.aval, "shape", ())
-    dtype: Any = getattr(var.aval, "dtype", None)
+def _size(var: object) -> int:
+    shape, dtype = type_of(var)
     return math.prod(d for d in shape if isinstance(d, int)) * (dtype.itemsize if dtype is not None else 0)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend import source_info_util
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.source.tree import line_of
-from jitmagic.tracing.compat import eqn_frames, jaxpr_of
+from jitmagic.tracing.compat import eqn_frames, jaxpr_of, type_of
 
 CALLS = frozenset(
     "jit pjit closed_call core_call core_closed_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr "
@@ -37,7 +37,7 @@ class Operation:
     `line` is its innermost line in the file asked for (None: no line there), `times` how often it runs in
     one call (0 for the cheaper branches of a choice, one round for a while loop, which is `unbounded`)."""
 
-    eqn: Any
+    eqn: JaxprEqn
     line: int | None
     times: float = 1.0
     unbounded: bool = False
@@ -96,7 +96,7 @@ def constants_of(jaxpr: object) -> list[Any]:
     return list(getattr(jaxpr, "consts", ()))
 
 
-def called_program(eqn: Any) -> tuple[Any, list[int]] | None:
+def called_program(eqn: JaxprEqn) -> tuple[Any, list[int]] | None:
     """The inner program that an equation of `CALLS` runs and the operands it takes, by position."""
     if eqn.primitive.name not in CALLS:
         return None
@@ -113,14 +113,18 @@ def called_program(eqn: Any) -> tuple[Any, list[int]] | None:
     return None
 
 
-def scan_split(eqn: Any) -> tuple[int, int]:
+def scan_split(eqn: JaxprEqn) -> tuple[int, int]:
     """Numbers of constants and of carried values among the operands of a scan.
 
     Told by rank, which needs no name that changes between versions: rows and stacked results have one
     dimension more outside the loop than inside."""
     body = jaxpr_of(eqn.params["jaxpr"])
-    rows = sum(a.aval.ndim != b.aval.ndim for a, b in zip(eqn.invars, body.invars, strict=True))
-    carries = sum(a.aval.ndim == b.aval.ndim for a, b in zip(eqn.outvars, body.outvars, strict=True))
+
+    def same_rank(a: object, b: object) -> bool:
+        return len(type_of(a)[0]) == len(type_of(b)[0])
+
+    rows = sum(not same_rank(*pair) for pair in zip(eqn.invars, body.invars, strict=True))
+    carries = sum(same_rank(*pair) for pair in zip(eqn.outvars, body.outvars, strict=True))
     return len(eqn.invars) - rows - carries, carries
 
 
@@ -130,7 +134,7 @@ def argument_names(body: Any) -> dict[Any, str]:
     return {var: name for var, name in zip(body.invars, names, strict=False) if name}
 
 
-def inner_line(eqn: Any, file: str) -> int | None:
+def inner_line(eqn: JaxprEqn, file: str) -> int | None:
     """Innermost line of `file` that the equation comes from; None where none is known."""
     frames = eqn_frames(eqn)
     if frames:  # the traceback's own way decodes the whole function each time
@@ -157,7 +161,7 @@ def _program(jaxpr: object, inputs: Sequence[bool], at: _At, out: list[Operation
     return [read(v) for v in body.outvars]
 
 
-def _equation(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
+def _equation(eqn: JaxprEqn, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     name = eqn.primitive.name
     if name == "scan":
         return _scan(eqn, inputs, at, out)
@@ -185,7 +189,7 @@ def _settle(step: Any, carry: list[bool]) -> list[bool]:
         carry = after
 
 
-def _scan(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
+def _scan(eqn: JaxprEqn, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     body = eqn.params["jaxpr"]
     consts, carries = scan_split(eqn)
     fixed, carry, rows = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
@@ -194,7 +198,7 @@ def _scan(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[b
     return _program(body, [*fixed, *carry, *rows], inside, out)
 
 
-def _while(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
+def _while(eqn: JaxprEqn, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     test, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     split = eqn.params["cond_nconsts"]
     end = split + eqn.params["body_nconsts"]
@@ -205,7 +209,7 @@ def _while(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[
     return [value and all(verdict) for value in carry]
 
 
-def _cond(eqn: Any, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
+def _cond(eqn: JaxprEqn, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
     choice, operands = inputs[0], inputs[1:]
     branches: list[list[Operation]] = []
     results: list[list[bool]] = []

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal, jaxpr_as_fun
+from jax.extend.core import JaxprEqn, Literal, jaxpr_as_fun
 
 from jitmagic import work
 from jitmagic.measure.flops import EXACT, FREE, terms
@@ -140,7 +140,7 @@ class Evaluator:
                 values.pop(var, None)
         return [read(v) for v in body.outvars]
 
-    def equation(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def equation(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         """Results of one equation; inner programs are entered."""
         name = eqn.primitive.name
         if name in _SILENT:
@@ -157,7 +157,7 @@ class Evaluator:
             return self.run(inner[0], [args[i] for i in inner[1]])
         return self.primitive(eqn, args)
 
-    def primitive(self, eqn: Any, args: list[Any]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         """Results of an equation that is an operation by itself."""
         if any(type(e).__name__ in _WRITES for e in eqn.effects):
             raise CannotEvaluate(f"{eqn.primitive.name} changes something outside the program")
@@ -168,7 +168,7 @@ class Evaluator:
         rounds = eqn.primitive.name not in FREE and eqn.primitive.name not in EXACT
         return [self.moved(r) for r in results] if self.noisy and rounds else results
 
-    def scan(self, eqn: Any, args: list[object]) -> list[Any]:
+    def scan(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         """Results of a loop of known length."""
         params = eqn.params
         consts, carries = scan_split(eqn)
@@ -183,7 +183,7 @@ class Evaluator:
             stacked.reverse()
         return [*carry, *(_stack(column) for column in zip(*stacked, strict=True))]
 
-    def loop(self, eqn: Any, args: list[object]) -> list[Any]:
+    def loop(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         """Results of a `while`."""
         params = eqn.params
         split = params["cond_nconsts"]
@@ -217,11 +217,11 @@ class PlacedEvaluator(Evaluator):
         super().__init__(*args)
         self.places: list[Any] = [None]
 
-    def place(self, eqn: object) -> Any:
+    def place(self, eqn: JaxprEqn) -> Any:
         """The equation's own place, nothing where that is not known."""
         raise NotImplementedError
 
-    def equation(self, eqn: object, args: list[object]) -> list[Any]:
+    def equation(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         """As without places."""
         self.places.append(self.place(eqn) or self.places[-1])
         try:

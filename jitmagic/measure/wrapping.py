@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jax.extend.core import JaxprEqn
 
 from jitmagic import work
 from jitmagic.measure.program import inner_line
@@ -49,10 +50,10 @@ class _WrapWatch(PlacedEvaluator):
         self.file = file
         self.line: int | None = None
 
-    def place(self, eqn: object) -> int | None:
+    def place(self, eqn: JaxprEqn) -> int | None:
         return inner_line(eqn, self.file)
 
-    def primitive(self, eqn: object, args: list[object]) -> list[Any]:
+    def primitive(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         results = super().primitive(eqn, args)
         if _wraps(eqn, args, results[0] if results else None):
             self.line = self.places[-1]
@@ -60,7 +61,7 @@ class _WrapWatch(PlacedEvaluator):
         return results
 
 
-def _wraps(eqn: Any, args: Sequence[Any], result: Any) -> bool:
+def _wraps(eqn: JaxprEqn, args: Sequence[Any], result: Any) -> bool:
     dtype = getattr(result, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind != "i":
         return False

@@ -12,7 +12,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.core
@@ -20,6 +20,9 @@ import jax.extend.core
 from jax.extend.core import JaxprEqn
 
 from jitmagic import patches
+
+if TYPE_CHECKING:
+    import numpy as np
 
 JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
@@ -95,6 +98,12 @@ def jaxpr_of(closed: object) -> Any:
 
 _PLAIN = frozenset((type(None), bool, int, float, str, dict, set, frozenset))
 """Types of parameters that are no programs: to ask one for an attribute that it lacks takes a microsecond."""
+
+
+def type_of(atom: object) -> tuple[tuple[int, ...], np.dtype | None]:
+    """Shape and dtype of a variable or a literal of a program; `()` and None where it has none."""
+    aval = getattr(atom, "aval", None)
+    return getattr(aval, "shape", ()), getattr(aval, "dtype", None)
 
 
 def subjaxprs(eqn: JaxprEqn) -> Iterator[Any]:
