@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixes.cells import CASES, Case
 from tests.fixes.conftest import corrections
-from tests.silent.test_fixes import CELLS as SILENT
+from tests.fixes.test_silent_kinds import CELLS as SILENT
 
 SILENT_CASES = {
     f"{kind}, {number}": Case(kind, cell, tuple(calls), "", setup, static=tuple(options.values()))
