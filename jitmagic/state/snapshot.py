@@ -11,6 +11,7 @@ import collections
 import contextvars
 import functools
 import gc
+import logging
 import sys
 import types
 import weakref
@@ -135,7 +136,8 @@ class Snapshot:
             return  # libraries hold some; who takes one gives it back
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
-        if _is_foreign(type(value)) and not self._reads(place):
+        is_handler = is_a(value, logging.Handler)  # none is called in a run of ours
+        if _is_foreign(type(value)) and not is_handler and not self._reads(place):
             self._lose(place.path, f"a {type(value).__name__}", value)
         if is_a(value, _CONTAINERS) or _is_open(value):
             if depth < DEPTH:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 LIBRARIES = frozenset(
-    """flax optax equinox haiku chex jaxtyping einops brainpy brainstate brainunit brainevent numpyro distrax diffrax
-    jaxopt optimistix lineax blackjax""".split()
+    """flax flaxlib optax equinox haiku chex jaxtyping einops brainpy brainstate brainunit brainevent braintools
+    saiunit spark numpyro distrax diffrax jaxopt optimistix lineax blackjax haliax quax jraph tinygp treescope
+    tensorflow_probability""".split()
 )
 """Whose functions make values, or change state that is put back."""
 RESULTS_ALONE = frozenset(("jax", "optax", "equinox"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """A cell with its calls; `contains` is in the corrected cell or calls, `kind` the finding that is corrected."""
+    """A cell with its calls; `contains` is in the corrected magic line, cell or calls, `kind` the finding that is corrected."""
 
     kind: str
     cell: str
@@ -263,12 +263,12 @@ CASES = {
     ),
     "helper redefined": Case(
         "stale-constant", "def f(x):\n    return act(x)\n",
-        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "def f(x, act):",
+        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "--dyn act",
         setup="act = lambda x: x * 2\n",
     ),
     "helper of a helper": Case(
         "stale-constant", "def f(x):\n    return layer(x) + 1\n",
-        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "f.clear_cache()",
+        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "--dyn act",
         setup="act = lambda x: x * 2\ndef layer(x):\n    return act(x)\n",
     ),
     "branches of other dtype": Case(

@@ -81,7 +81,7 @@ def test_a_declaration_that_cannot_be_mended_has_no_fix(notebook: Notebook) -> N
 
 
 def test_calls_of_later_cells_prove_a_declaration(notebook: Notebook) -> None:
-    cell = "def loss(w, x):\n    return (w * x).sum()\nstep = jax.jit(jax.value_and_grad(loss), donate_argnums=2)\n"
+    cell = "def loss(w, x):\n    return (w * x).sum()\nstep = jax.jit(jax.value_and_grad(loss, argnums=1), donate_argnums=2)\n"
     notebook.run(f"%%jitcheck -q\n{cell}")
     notebook.run("step(2.0, jnp.ones(3))")
     (found,) = (f for f in notebook.report().findings if f.kind == "bad-static-spec")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import pathlib
 import textwrap
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ import pytest
 
 from jitmagic.fixes import families
 from jitmagic.report import Fix
-from jitmagic.trial import permission as again
 from tests.conftest import Notebook
 
 
@@ -353,25 +351,6 @@ def test_a_magic_line_of_the_cell_is_no_obstacle_unless_it_calls(notebook: Noteb
     body = "def f(x):\n    return x + np.random.normal()\n{}\ny = f(1.0)\n"
     report = notebook.ok("%%jit -o --no-time\n" + body.format("%pwd"))
     assert "%pwd\ny = f(1.0, np.random.normal())" in report.findings[0].fixes[0].cell
-
-
-NAMES = {"np": __import__("numpy"), "os": __import__("os"), "print": print, "items": []}
-
-
-@pytest.mark.parametrize(
-    ("source", "obstacle"),
-    [
-        ("os.remove('x')", "it calls `os.remove`"),
-        ("items.append(f(1))", ""),
-        ("np.save('x', f(1))", "it calls `np.save`"),
-        ("for i in range(3):\n    y = f(np.ones(i))", ""),
-        ("with open('x') as handle:\n    handle.read()", "it calls `open`"),
-        ("def g(x):\n    os.sync()\n    return f(x)", "it calls `os.sync`"),
-        ("async def g(x):\n    await x", "it waits for something"),
-    ],
-)
-def test_what_may_run_again(source: str, obstacle: str) -> None:
-    assert again.Again(NAMES, {"f", "g"}).obstacle(ast.parse(source)) == obstacle
 
 
 def test_what_later_cells_do_besides_is_done_once(notebook: Notebook, tmp_path: pathlib.Path) -> None:

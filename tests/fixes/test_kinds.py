@@ -22,7 +22,7 @@ from tests.fixes.conftest import corrections
 def _first(case: Case) -> Fix:
     for kind, fix in corrections(case.cell, case.calls, case.name, case.setup, case.static):
         if kind == case.kind and (fix.verified or not case.proved) and fix.applicability != "display":
-            if case.contains in (fix.cell or "") + "\n".join(fix.calls or ()):
+            if case.contains in "\n".join((fix.magic or "", fix.cell or "", *(fix.calls or ()))):
                 return fix
     raise AssertionError(
         [str(f) for _, f in corrections(case.cell, case.calls, case.name, case.setup, case.static)]

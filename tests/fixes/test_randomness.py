@@ -303,7 +303,7 @@ def test_random_numbers(name: str) -> None:
 def test_a_cell_that_cannot_run_again_is_tested_on_its_calls() -> None:
     cell = (
         "def f(x, s=2.0):\n    h = s * x\n    return h + np.random.normal(size=h.shape)\n"
-        "print(open('/dev/null').read())\n"
+        "__import__('os').system('true')\n"
     )
     [(kind, fix)] = corrections(cell, ("f(jnp.ones(2))",))
     assert (kind, fix.verified, fix.tested, fix.applicability) == ("hidden-rng", True, "calls", "unsafe")
