@@ -262,7 +262,8 @@ def test_a_number_that_a_module_of_flax_counts_up_compiles_anew(notebook: Any) -
         notebook.ok("encode(encoder, jnp.ones(3))")
     [found] = [f for f in notebook.report().findings if f.severity != "note"]
     assert (found.kind, found.span.line) == ("recompile-static", 9) and "encoder.seen" in found.culprits
-    assert not any(f.verified for f in found.fixes)  # the variable has no place in a module of this form yet
+    [fix] = [f for f in found.fixes if f.verified]
+    assert "self.seen = nnx.Variable(jnp.array(0))" in fix.cell and "self.seen.value += 1" in fix.cell
     notebook.ok("%config JitMagics.budget = 10")
 
 
