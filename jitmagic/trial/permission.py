@@ -153,6 +153,8 @@ class Watch:
         self.tool: int | None = None
         self.codes: dict[int, tuple[types.CodeType, bool]] = {}
         """Code that has run, by its `id`, and whether it is the user's."""
+        self.others: set[int] = set()
+        """The `id` of code in it that is not."""
         self.fine: dict[int, object] = {}
         """What may be called whatever its arguments are, by its `id`."""
         self.times: dict[tuple[int, int], tuple[object, int]] = {}
@@ -191,6 +193,8 @@ class Watch:
         known = self.codes.get(id(code))
         if known is None:
             known = self.codes[id(code)] = code, _is_users(code, frame.f_globals)
+            if not known[1]:
+                self.others.add(id(code))
         return known[1]
 
     def _look(self, called: object, first: object = None) -> None:
@@ -223,12 +227,20 @@ class Watch:
             return sys.monitoring.DISABLE if times >= self.most else None
 
     def _profile(self, frame: types.FrameType, event: str, called: object) -> None:
+        if event == "c_call":
+            caller: types.FrameType | None = frame
+        elif event == "call":
+            caller = frame.f_back
+        else:
+            return
+        # Nearly all calls are those of libraries, and the next line is all that they cost.
+        if caller is None or id(caller.f_code) in self.others or not self._is_users(caller):
+            return
         if self.familiar > _FAMILIAR:
             sys.setprofile(None)
         elif event == "c_call":
-            if self._is_users(frame):
-                self._look(called)
-        elif event == "call" and frame.f_back is not None and self._is_users(frame.f_back):
+            self._look(called)
+        else:
             code = frame.f_code
             implied = code.co_name.startswith("__") and code.co_name not in ("__init__", "__call__")
             if not implied and (name := _of_code(code, frame.f_globals)):

@@ -271,10 +271,13 @@ _HARMLESS = frozenset(
 )
 
 
-def _audit(streams: _Streams, event: str, args: tuple[object, ...]) -> None:
+def _audit(streams: _Streams, inside: set[str], event: str, args: tuple[object, ...]) -> None:
     """Python tells what a program does to the world outside; in runs of ours it is refused. Called at Python's very
-    end too, when no global is left."""
-    if not streams.holders:
+    end too, when no global is left, and thousands of times a second (`id` is told of)."""
+    if event in inside or not streams.holders:
+        return
+    if event != "open" and (event.partition(".")[0] not in _OUTSIDE or event in _HARMLESS):
+        inside.add(event)
         return
     what = _done(event, args)
     if what and streams.held():
@@ -288,8 +291,6 @@ def _done(event: str, args: tuple[object, ...]) -> str:
         if str(args[0]) == os.devnull or not (isinstance(flags, int) and flags & _OPENS):
             return ""
         return "writes to a file"
-    if event.partition(".")[0] not in _OUTSIDE or event in _HARMLESS:
-        return ""
     if event == "sqlite3.connect":
         return "" if args[0] in (":memory:", b":memory:") else "opens a database"
     return f"calls {event}"
@@ -303,7 +304,7 @@ def _listen() -> None:
     global _audited
     if not _audited:
         _audited = True
-        sys.addaudithook(functools.partial(_audit, _streams))
+        sys.addaudithook(functools.partial(_audit, _streams, set()))
 
 
 def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
