@@ -100,7 +100,7 @@ def test_the_keyboard_reaches_and_opens_everything(page):
             page.keyboard.press(" ")
     assert page.locator("details:not([open])").count() == 0
     summaries = [s[2] for s in walk(page) if s[0] == "SUMMARY"]
-    assert len(summaries) == page.locator("summary").count() > 30
+    assert len(summaries) == page.locator("summary").count() >= 30
 
 
 def test_what_a_screen_reader_reads(page):

@@ -60,7 +60,7 @@ def test_the_fix_edits_the_cell_and_the_new_run_is_clean(live, shot):
     assert "jax.lax.fori_loop(0, n" in mended and mended.startswith("%%jit\n")
     live.no_marks(FAILING)
     live.run(FAILING)
-    live.output(FAILING).filter(has_text="power ok").first.wait_for()
+    live.output(FAILING).filter(has_text="✓ power").first.wait_for()
     assert live.output(FAILING).locator("text=Traceback").count() == 0
     assert live.cell(FAILING).locator(".cm-lintRange-error").count() == 0
     shot(live.page, "lab-fixed")
@@ -77,7 +77,7 @@ def test_apply_and_run_in_the_report(live, shot):
     shot(live.page, "lab-report-buttons")
     live.select(FAILING)
     report.get_by_role("button", name="Apply and run").first.click()
-    live.output(FREE).filter(has_text="cube ok").first.wait_for()
+    live.output(FREE).filter(has_text="✓ cube").first.wait_for()
     assert live.source(FREE) != source
     assert live.js("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == FREE
 
@@ -88,7 +88,7 @@ def test_a_fix_of_the_magic_line(live):
     apply(live, FAILING, "make n static")
     assert live.source(FAILING) == cells.FAILING.replace("%%jit\n", "%%jit --static n\n")
     live.run(FAILING)
-    live.output(FAILING).filter(has_text="power ok").first.wait_for()
+    live.output(FAILING).filter(has_text="✓ power").first.wait_for()
 
 
 def test_a_fix_that_may_change_calls_says_so_on_its_button(live):
@@ -108,7 +108,7 @@ def test_a_fix_that_takes_other_functions(live):
     apply(live, FREE, "leave init out of what is compiled")
     assert live.source(FREE) == f"%%jit -f mlp --no-time\n{body}"
     live.run(FREE)
-    live.output(FREE).filter(has_text="mlp ok").first.wait_for()
+    live.output(FREE).filter(has_text="✓ mlp").first.wait_for()
 
 
 def test_the_whole_change_is_shown_with_what_hides(live):
@@ -256,7 +256,7 @@ def test_fix_puts_the_corrected_cell_below(live):
     below = live.source(AGAIN + 1)
     assert below.startswith("%%jit\n") and "fori_loop" in below
     live.run(AGAIN + 1)
-    live.output(AGAIN + 1).filter(has_text="power ok").first.wait_for()
+    live.output(AGAIN + 1).filter(has_text="✓ power").first.wait_for()
 
 
 def test_of_two_notebooks_on_one_kernel_each_has_its_own(live, write_notebook):

@@ -24,7 +24,7 @@ def test_saved_report_is_whole(lab, saved, shot, trusted, theme):
     report.wait_for()
     words = " ".join(report.inner_text().split())
     assert "error[JM102] tracer-int" in words and "power can't be compiled" in words
-    assert "tested: the cell re-run: same results and state" in words
+    assert "tested: the cell re-run, same results and state" in words
     marked = report.locator("pre b", has_text="range(n)").first
     style = "e => { const s = getComputedStyle(e); return [s.backgroundColor, s.textDecorationLine]; }"
     background, line = marked.evaluate(style)
