@@ -134,6 +134,8 @@ class Snapshot:
             self._lose(place.path, "something that another thread of yours uses", value)
         if is_a(value, outside.REENTRANT):
             return  # libraries hold some; who takes one gives it back
+        if is_a(value, logging.Manager):
+            return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
         is_handler = is_a(value, logging.Handler)  # none is called in a run of ours

@@ -197,3 +197,18 @@ def test_code_that_a_library_makes_is_not_the_users(cell, notebook):
     notebook.ok("made = lib.make()")
     sent, notes, _ = cell("%%jit -q --no-time\ndef f(x):\n    made(1)\n    return x * 2\nr = f(1.0)")
     assert sent == 1 and "calls `unknownlib.made`" in notes[0], notes
+
+
+def test_loggers_of_libraries_stand_in_nobodys_way(notebook):
+    """All loggers know their registry, and with it those of every library, of classes of its own."""
+    notebook.ok("import logging\nimport nbformat\nlogger = logging.getLogger('jm')")
+    odd = type("OddLogger", (notebook.ns["logging"].Logger,), {"__module__": "nbformat"})
+    registry = notebook.ns["logger"].manager.loggerDict
+    registry["jm.odd"] = odd("jm.odd")
+    try:
+        notebook.run("%%jit -q --no-time\ndef f(x):\n    logger.info('%s', f'{x:.1f}')\n    return x\nf(1.0)")
+    finally:
+        del registry["jm.odd"]
+    report = notebook.report()
+    assert not any("OddLogger" in note or "jm.odd" in note for f in report.functions for note in f.notes)
+    assert any(fix.verified for finding in report.findings for fix in finding.fixes)
