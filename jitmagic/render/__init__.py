@@ -48,7 +48,7 @@ def mime_bundle(report: ReportData) -> dict[str, Any]:
     width, color = _screen()
     return {
         "text/plain": text(report, width=width, color=color),
-        "text/html": html(report),
+        "text/html": _html.with_text(html(report), text(report)),
         MIME_TYPE: payload(report),
     }
 

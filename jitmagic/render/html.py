@@ -72,6 +72,9 @@ EMPTY = "<span></span>"
 GUTTER = 24
 """Pixels of a full bar before a line."""
 
+HIDING = "jp-LastModified-hidden delete-button"
+"""Classes that nbconvert's pages (`lab`, `classic`) hide, unless a style shows the element."""
+
 WIDE = 40
 """Columns of code that fit into a narrow window."""
 
@@ -90,6 +93,22 @@ def render(document: Document) -> str:
     foot = _block(_inline(document.foot), FOOT) if document.foot else ""
     style = "max-width:1000px;line-height:1.45;text-align:left;overflow-wrap:break-word"
     return _block("\n".join(filter(None, ("", verdicts, parts, foot, ""))), style)
+
+
+def with_text(fragment: str, text: str) -> str:
+    """`fragment`, and `text` in its place where a sanitizer shows tags as text.
+
+    nbconvert's does that with `details` and `table`. It takes styles away and leaves classes, which then hide the
+    fragment; elsewhere a style hides the text. Where both are taken away, the text is folded. An item of the list ends
+    where the next one begins, but not for who knows `details`.
+    """
+    fold = f'<li class="{HIDING}"><details><summary>as plain text</summary>\n'
+    lines = _pre([for_html(line) for line in text.split("\n")])
+    items = f'{fold}<li class="jp-RenderedText">{lines}</li><li class="{HIDING}"></details></li>'
+    return (
+        f'<div class="{HIDING}" style="display:block">{fragment}</div>\n'
+        f'<ul type="none" style="display:none">{items}</ul>'
+    )
 
 
 def page(fragment: str, title: str) -> str:

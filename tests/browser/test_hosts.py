@@ -10,10 +10,12 @@ import html
 import re
 
 import pytest
+from nbconvert import HTMLExporter
 
 from jitmagic import render
 from tests.browser.look import too_pale
 from tests.render import samples
+from tests.render.test_nbconvert import converted, keeps_the_meaning
 
 VSCODE = {
     "vscode-light": {"editor-background": "#ffffff", "editor-foreground": "#3b3b3b",
@@ -124,7 +126,23 @@ def test_the_panel_in_colab(page, shot, notebook, theme):
     shot(page, f"colab-panel-{theme}")
 
 
-KEPT = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
+KEPT = {
+    "div",
+    "span",
+    "b",
+    "i",
+    "code",
+    "img",
+    "pre",
+    "table",
+    "tr",
+    "th",
+    "td",
+    "details",
+    "summary",
+    "ul",
+    "li",
+}
 
 
 def stripped(source: str) -> str:
@@ -138,10 +156,13 @@ def stripped(source: str) -> str:
 @pytest.mark.parametrize("name", samples.TYPICAL)
 def test_a_code_host_that_strips_every_style(page, shot, name):
     report = samples.TYPICAL[name]()
-    page.set_content(f"<body style='font-family:sans-serif'>{stripped(render.html(report))}")
+    page.set_content(
+        f"<body style='font-family:sans-serif'>{stripped(report._repr_mimebundle_()['text/html'])}"
+    )
     body = page.locator("body")
     is_whole(body, report)
     assert body.locator("[style], [class], script, style").count() == 0
+    assert body.inner_text().count(f"Python {report.versions.python}") == 1  # the text is folded
     unfold(body)
     shot(page, f"stripped-{name}")
     lines = body.inner_text().split("\n")
@@ -152,3 +173,37 @@ def test_a_code_host_that_strips_every_style(page, shot, name):
         )
         assert "+    return x.sum()" in lines and "3 |     if train:" in lines
         assert body.locator("b", has_text="train").count() == 1
+
+
+TAG = r"</?(?:details|summary|div|span|table|tbody|th|td|tr|pre|ul|li|b|i|code)\b[^<]*>|<img src=.data|base64|style="
+
+
+@pytest.mark.parametrize("template", ["lab", "classic"])
+def test_nbconvert_sanitized_shows_the_text_and_no_tag(page, shot, template):
+    made, _ = HTMLExporter(sanitize_html=True, template_name=template).from_notebook_node(converted())
+    assert "<script>alert(1)" not in made and "<img src=x" not in made
+    page.route("**/*", lambda route: route.abort())  # nothing from outside
+    page.set_content(made, wait_until="commit")
+    page.locator("pre", has_text="alert(1)").last.wait_for()
+    shot(page, f"nbconvert-sanitized-{template}", full_page=True)
+    seen = page.locator("body").inner_text()
+    own = {*re.findall(TAG, render.text(samples.hostile())), *re.findall(TAG, samples.hostile().cell.source)}
+    assert "<details>" not in own and set(re.findall(TAG, seen)) <= own  # what the user wrote stays text
+    keeps_the_meaning(re.sub(r"[\s`]", "", seen))
+    columns = page.locator("pre", has_text="error[JM101]").first.evaluate(
+        "e => getComputedStyle(e).fontFamily"
+    )
+    assert columns.endswith("monospace")
+
+
+@pytest.mark.parametrize("sanitize", [False, True], ids=["whole", "sanitized"])
+def test_nbconvert_shows_each_report_once(page, sanitize):
+    made, _ = HTMLExporter(sanitize_html=sanitize).from_notebook_node(converted())
+    page.route("**/*", lambda route: route.abort())
+    page.set_content(made, wait_until="commit")
+    page.locator("text=alert(1) >> visible=true").last.wait_for()
+    seen = page.locator("body").inner_text().replace("`", "")
+    firsts = [render.text(make(), width=400).split("\n")[0] for make in samples.TYPICAL.values()]
+    heads = [" ".join(first.replace("`", "").split()) for first in firsts]
+    counts = {head: " ".join(seen.split()).count(head) for head in heads}
+    assert counts == dict.fromkeys(heads, 1)
