@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitmagic import units
+from jitmagic.render.causes import Cause
 from jitmagic.render.escape import brief
 from jitmagic.render.listing import cell_rows, in_cell
 from jitmagic.render.measured import weighed
 from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
-from jitmagic.report import Finding, FunctionReport, ReportData, State
+from jitmagic.report import FunctionReport, ReportData, State
 
 NAMES = 3
 """Variables that are named behind one line."""
@@ -22,15 +23,19 @@ WORTH_WORDS = 0.1
 
 
 def source_sections(
-    report: ReportData, told: Sequence[tuple[Finding, Section]], lines: Sequence[str]
+    report: ReportData, told: Sequence[tuple[Cause, Section]], lines: Sequence[str]
 ) -> list[Part]:
     """The cell, with the sections of `told` under their lines; folded away where there are none."""
     labels = line_labels(report.functions)
     shares = {line: share for line, (share, _) in _costs(report.functions).items()}
-    here = [(f, s) for f, s in told if f.span and in_cell(f.span, lines)]
+    here = [(c, s) for c, s in told if c.first.span and in_cell(c.first.span, lines)]
     if not here and not labels and not shares:
         return []
-    rows = cell_rows(lines, [f for f, _ in here], labels, shares)
+    for cause, _ in here:
+        for span in (f.span for f in cause.also if f.span):
+            same = f"the same as line {cause.first.span.line if cause.first.span else span.line}"
+            labels[span.line] = " · ".join(filter(None, (same, labels.get(span.line))))
+    rows = cell_rows(lines, [f for c, _ in here for f in c.findings], labels, shares)
     if not here:
         count = units.counted(len(lines), "line")
         words = "what it takes from outside" + (", what it costs" if shares else "")
@@ -39,11 +44,11 @@ def source_sections(
     return [Section((), tuple(_interleaved(rows, here)), medium="html")]
 
 
-def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Finding, Section]]) -> list[Part]:
+def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Cause, Section]]) -> list[Part]:
     """Listings of the rows, each ending where a finding has its line."""
     under: dict[int, list[Section]] = {}
-    for finding, section in told:
-        under.setdefault(finding.span.line if finding.span else 0, []).append(section)
+    for cause, section in told:
+        under.setdefault(cause.first.span.line if cause.first.span else 0, []).append(section)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
     bars = any(row.share is not None for row in rows)
     parts: list[Part] = []

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from jitmagic.render import timeline
 from jitmagic.render.annotated import source_sections
+from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief
 from jitmagic.render.findings import Telling, brief_note, finding_section
 from jitmagic.render.functions import elsewhere, notes, sections, verdict
@@ -63,15 +64,15 @@ def build(report: ReportData) -> Document:
 def _findings(told: Sequence[Finding], report: ReportData) -> list[Part]:
     """Each finding twice: for HTML under its line of the cell, for text with the lines around it."""
     in_text, in_html = Telling.of(report, "text"), Telling.of(report, "html")
-    grave = [f for f in told if f.severity != "note"]
+    grave = causes([f for f in told if f.severity != "note"])
     neutral = [f for f in told if f.severity == "note"]
-    sections = [(f, _folded(finding_section(f, in_html), i)) for i, f in enumerate(grave)]
-    apart = [section for f, section in sections if not (f.span and in_cell(f.span, in_html.lines))]
+    sections = [(c, _folded(finding_section(c, in_html), i)) for i, c in enumerate(grave)]
+    apart = [s for c, s in sections if not (c.first.span and in_cell(c.first.span, in_html.lines))]
     cell = source_sections(report, sections, in_html.lines)
     shown = [*apart, *cell] if apart and sections[0][1] is apart[0] else [*cell, *apart]
     return [
         *shown,
-        *(finding_section(f, in_text) for f in grave),
+        *(finding_section(cause, in_text) for cause in grave),
         *_notes(neutral, in_text),
     ]  # fmt: skip
 
@@ -132,7 +133,7 @@ def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
         return []
     title = (Phrase(counted(len(findings), "note"), "note"), Phrase(f", no action needed: {_gist(findings)}"))
     inner = tuple(
-        replace(finding_section(f, telling), medium="both") if f.fixes or f.detail else brief_note(f)
+        replace(finding_section(Cause(f), telling), medium="both") if f.fixes or f.detail else brief_note(f)
         for f in findings
     )
     return [Section(title, inner, fold=True)]

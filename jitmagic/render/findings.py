@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from jitmagic.correction import corrected
+from jitmagic.render.causes import Cause, FixKey, change_of, numbered
 from jitmagic.render.escape import brief, place, shorten
-from jitmagic.render.listing import around, in_cell, known, left_out, marked, split
+from jitmagic.render.listing import around, excerpt, in_cell, known, left_out, marked, split
 from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
 from jitmagic.render.payload import FINDINGS
 from jitmagic.report import Finding, Fix, ReportData
@@ -37,8 +38,6 @@ _STOCK = re.compile(
 TESTED = KINDS | {"unsafe": "read it first"}
 """The same of a fix that was tested."""
 
-FixKey = tuple[object, ...]
-
 
 @dataclass
 class Telling:
@@ -64,11 +63,12 @@ class Telling:
         return (Buttons(at, fix),) if self.medium == "html" and all_there and at is not None else ()
 
 
-def finding_section(finding: Finding, telling: Telling) -> Section:
-    """The finding with its place, its culprits, the help and every fix."""
+def finding_section(cause: Cause, telling: Telling) -> Section:
+    """The finding with its places, its culprits, the help and every fix."""
+    finding = cause.first
     title = (Phrase(f"{finding.severity}[{finding.code}]", finding.severity), Phrase(f" {finding.kind}: "),
              *_prose(finding.message, "strong"))  # fmt: skip
-    parts = [*_place(finding, telling)]
+    parts = [*_place(cause, telling)]
     proved = any(fix.verified for fix in finding.fixes)
     if finding.help and not proved:
         parts.append(Para(_prose(finding.help), "help"))
@@ -94,18 +94,21 @@ def brief_note(finding: Finding) -> Part:
     return Para((*title, *_prose(finding.message), Phrase(line, "dim")))
 
 
-def _place(finding: Finding, telling: Telling) -> list[Part]:
+def _place(cause: Cause, telling: Telling) -> list[Part]:
     """Where it is, unless it stands under its line anyway."""
+    finding = cause.first
     here = finding.span is not None and in_cell(finding.span, telling.lines)
     if here and telling.medium == "html" and finding.severity != "note":
-        return []
-    parts: list[Part] = [Para(where(finding))]
+        return [Para((Phrase("--> ", "dim"), *runs(_lines(cause))))] if cause.also else []
+    parts: list[Part] = [Para(where(cause))]
     if finding.span:
         span, lines = finding.span, telling.lines
         if not here and span.around:
             span, lines = replace(span, cell=None), known(span)
         rows = marked(span, lines, finding.severity)
-        if finding.severity != "note" and in_cell(span, lines):
+        if cause.also and here:
+            rows = excerpt([f.span for f in cause.findings if f.span], lines, finding.severity)
+        elif finding.severity != "note" and in_cell(span, lines):
             rows = around(rows, lines)
         if rows:
             parts.append(Listing(rows))
@@ -138,14 +141,22 @@ def _names(code: str, name: str) -> bool:
     return bool(re.match(rf"{re.escape(name)}(?!\w)", code)) or ("." in tail and code.endswith(f".{tail}"))
 
 
-def where(finding: Finding) -> Inline:
-    """The place of a finding in words: function, line, and the cell where it is another one."""
-    span = finding.span
+def where(cause: Cause) -> Inline:
+    """The places in words: function, lines, and the cell where it is another one."""
+    finding, span = cause.first, cause.first.span
     name = span.function if span is not None and span.function else finding.function
     words = f"in `{brief(name)}`" if name else "in the cell"
     if span is not None:
-        words += f", {place(span)}" + (f", called from {span.called_from}" if span.called_from else "")
+        words += f", {_lines(cause)}" + (f", called from {span.called_from}" if span.called_from else "")
     return (Phrase("--> ", "dim"), *runs(words))
+
+
+def _lines(cause: Cause) -> str:
+    lines = sorted({f.span.line for f in cause.findings if f.span})
+    span = cause.first.span
+    if span is None or len(lines) == 1:
+        return place(span) if span is not None else ""
+    return numbered(lines) + place(span).removeprefix(f"line {span.line}")
 
 
 def _prose(text: str, tone: Tone = "plain") -> Inline:
@@ -165,12 +176,13 @@ def _detail(text: str) -> Part:
 def _fix_section(fix: Fix, name: str, finding: Finding, telling: Telling) -> Section:
     title = (Phrase(f"{name}: ", "ok" if fix.verified else "strong"), *_prose(fix.title))
     proof: Part = Para(runs(_proof(fix), "dim"))
-    key = (fix.cell, fix.diff, fix.static_argnames, fix.static_argnums, fix.dyn, fix.calls)
-    earlier = telling.told.get(key) if any(part is not None for part in key) else None
+    key = change_of(fix)
+    earlier = telling.told.get(key) if key is not None else None
     if earlier:
         return Section((title[0], Phrase(f"the same change as {earlier}")))
     place = f", line {finding.span.line}" if finding.span else ""
-    telling.told[key] = f"{name} of {finding.code}{place}"
+    if key is not None:
+        telling.told[key] = f"{name} of {finding.code}{place}"
     return Section(title, (proof, *_change(fix, telling)))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from jitmagic import units
 from jitmagic.kinds import CAUSES, DEEDS
 from jitmagic.render import measured, whatif
+from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief, place, shorten
 from jitmagic.render.parts import (
     Bar,
@@ -45,8 +46,8 @@ Cells = tuple[Cell, ...]
 
 def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLine:
     """The one line about `function`, which `findings` are about."""
-    errors = [f for f in findings if f.severity == "error"]
-    warnings = [f for f in findings if f.severity == "warning"]
+    errors = causes([f for f in findings if f.severity == "error"])
+    warnings = causes([f for f in findings if f.severity == "warning"])
     grave = [*errors, *warnings]
     if function.verdict == "wrong":
         more = _difference(errors) or _causes(errors, warnings)
@@ -63,24 +64,28 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     return _verdict("ok", function.name, gain(function), "")
 
 
-def _causes(errors: Sequence[Finding], warnings: Sequence[Finding]) -> str:
+def _causes(errors: Sequence[Cause], warnings: Sequence[Cause]) -> str:
     """What is the matter first, and how much there is besides."""
     first, *_ = *errors, *warnings, None
     if first is None:
         return ""
-    words = [_cause(first)]
+    words = [_cause(first.first)]
+    if words[0]:
+        words[0] += first.other_lines()
     for noun, found in (("problem", errors), ("warning", warnings)):
-        rest = [f for f in found if f is not first]
+        rest = [c for c in found if c is not first]
         more = "more " if found and found[0] is first else ""
         words += [_at(units.counted(len(rest), more + noun), rest)] if rest else []
     return ", and ".join(filter(None, words))
 
 
-def _deed(finding: Finding, otherwise: str) -> str:
+def _deed(cause: Cause, otherwise: str) -> str:
     """What a function does that has this error."""
+    finding = cause.first
     if finding.kind not in DEEDS:
         return otherwise
-    return DEEDS[finding.kind] + (f" in {_line(finding)}" if finding.span is not None else "")
+    place = f" in {_line(finding)}" if finding.span is not None else ""
+    return DEEDS[finding.kind] + place + cause.other_lines()
 
 
 def _line(finding: Finding) -> str:
@@ -103,27 +108,28 @@ def _cause(finding: Finding) -> str:
     return f"{line} {words}" if line else words
 
 
-def _action(findings: Sequence[Finding]) -> str:
+def _action(found: Sequence[Cause]) -> str:
     """The first tested fix, in short."""
-    tested = [f for f in findings if any(x.verified for x in f.fixes)]
+    tested = [c for c in found if any(x.verified for x in c.first.fixes)]
     if not tested:
         return ""
-    fix = next((x for x in findings[0].fixes if x.verified), None)
+    fix = next((x for x in found[0].first.fixes if x.verified), None)
     if fix is None:
         return f"; {len(tested)} with a tested fix"
     title = re.sub(r" \([^()]*\)", "", fix.title.partition(";")[0].partition(":")[0]).strip()
     return f"; tested fix: {title}" if len(title) <= ACTION else "; a tested fix"
 
 
-def _difference(errors: Sequence[Finding]) -> str:
+def _difference(errors: Sequence[Cause]) -> str:
     """What the compiled calls give or leave otherwise, from the first message."""
-    message = errors[0].message if errors else ""
+    message = errors[0].first.message if errors else ""
     *_, last = message.split("; ")
     return last if "without" in last else message
 
 
-def _at(words: str, findings: Sequence[Finding]) -> str:
+def _at(words: str, found: Sequence[Cause]) -> str:
     """`words` with the lines of these findings, where they all lie in the cell."""
+    findings = [f for cause in found for f in cause.findings]
     numbers = sorted({f.span.line for f in findings if f.span and f.span.cell is None})
     if not numbers or any(f.span is None or f.span.cell for f in findings) or len(numbers) > LINES:
         return words
@@ -146,7 +152,7 @@ def elsewhere(findings: Sequence[Finding]) -> list[VerdictLine]:
         by_name.setdefault(finding.function or "the cell", []).append(finding)
     made = []
     for name, found in by_name.items():
-        errors, warnings = ([f for f in found if f.severity == s] for s in ("error", "warning"))
+        errors, warnings = (causes([f for f in found if f.severity == s]) for s in ("error", "warning"))
         grave = [*errors, *warnings]
         words = _causes(errors, warnings) + _action(grave) if grave else units.counted(len(found), "note")
         how = _deed(errors[0], "can't be compiled") if errors else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jitmagic.render.parts import Mark, Row, Tone
 from jitmagic.report import Finding, Span
@@ -63,6 +64,23 @@ def around(rows: Sequence[Row], lines: Sequence[str]) -> tuple[Row, ...]:
     head = tuple(Row(n, lines[n - 1], around=True) for n in before)
     tail = tuple(Row(n, lines[n - 1], around=True) for n in after)
     return head + tuple(rows) + tail
+
+
+def excerpt(spans: Iterable[Span], lines: Sequence[str], tone: Tone) -> tuple[Row, ...]:
+    """The marked lines of several spans of the cell, each with those around it."""
+    rows: dict[int, Row] = {}
+    for span in spans:
+        for row in around(marked(span, lines, tone), lines):
+            known = rows.get(row.number or 0)
+            if row.number and known:
+                row = replace(row, marks=known.marks + row.marks, around=known.around and row.around)
+            rows[row.number or 0] = row
+    rows.pop(0, None)  # remarks on lines that are left out
+    out: list[Row] = []
+    for number in sorted(rows):
+        gap = number - (out[-1].number or 0) - 1 if out else 0
+        out += [Row(None, left_out(gap)), rows[number]] if gap else [rows[number]]
+    return tuple(out)
 
 
 def left_out(count: int) -> str:
