@@ -86,13 +86,12 @@ def _roles(states: Sequence[State]) -> str:
     """`w f32[10,3], lr = 0.1 constant; model.b dynamic`."""
     by_role: dict[str, list[str]] = {}
     for state in states:
-        by_role.setdefault(f"{state.role}{', changed since' if state.stale else ''}", []).append(
-            _named(state)
-        )
+        by_role.setdefault(f"{state.role}{', changed since' if state.stale else ''}", []).append(named(state))
     return "; ".join(f"{units.listed(names, NAMES)} {role}" for role, names in by_role.items())
 
 
-def _named(state: State) -> str:
+def named(state: State) -> str:
+    """`w f32[10,3]`, `lr = 0.1`; of what is no constant the name alone."""
     path = brief(state.path, 40)
     if state.role != "constant" or not (state.value or state.dtype):
         return path

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jitmagic.render import timeline
-from jitmagic.render.annotated import source_sections
+from jitmagic.render.annotated import named, source_sections
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief
 from jitmagic.render.findings import Telling, brief_note, finding_section
@@ -26,7 +26,7 @@ from jitmagic.render.parts import (
     runs,
 )
 from jitmagic.render.shared import shared_state
-from jitmagic.report import Finding, FunctionReport, ReportData
+from jitmagic.report import Finding, FunctionReport, ReportData, State
 from jitmagic.units import counted, listed
 
 FULL = 20
@@ -39,6 +39,8 @@ FUNCTIONS = 8
 """Functions whose state, timing and cost are told; with shorter tables where there are several."""
 
 SHORT = 8
+
+CONSTANTS = ("captured-constant", "captured-scalar")
 
 REST: dict[Tone, str] = {
     "error": "failing",
@@ -131,7 +133,10 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
 def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     if not findings:
         return []
-    title = (Phrase(counted(len(findings), "note"), "note"), Phrase(f", no action needed: {_gist(findings)}"))
+    title = (
+        Phrase(counted(len(findings), "note"), "note"),
+        Phrase(f", no action needed: {_gist(findings, telling.report)}"),
+    )
     inner = tuple(
         replace(finding_section(Cause(f), telling), medium="both") if f.fixes or f.detail else brief_note(f)
         for f in findings
@@ -139,12 +144,18 @@ def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     return [Section(title, inner, fold=True)]
 
 
-def _gist(findings: Sequence[Finding]) -> str:
-    """The kinds of the notes and the names in them."""
+def _gist(findings: Sequence[Finding], report: ReportData) -> str:
+    """The kinds of the notes and the names in them; constants of both kinds in one, the largest first."""
     names: dict[str, list[str]] = {}
     for finding in findings:
-        names.setdefault(finding.kind, []).extend(brief(name) for name in finding.culprits[:1])
-    return "; ".join(f"{kind} {listed(list(dict.fromkeys(of)), 3)}".rstrip() for kind, of in names.items())
+        if finding.kind in CONSTANTS:
+            known = {s.path: s for f in report.functions if f.name == finding.function for s in f.state}
+            held = [known.get(path, State(path, "constant")) for path in finding.culprits]
+            ranked = sorted(held, key=lambda s: -(s.bytes or 0))
+            names.setdefault("constant", []).extend(map(named, ranked))
+        else:
+            names.setdefault(finding.kind, []).extend(brief(name) for name in finding.culprits[:1])
+    return "; ".join(f"{kind} {listed(list(dict.fromkeys(of)), 4)}".rstrip() for kind, of in names.items())
 
 
 def _functions(report: ReportData, lines: Sequence[str]) -> list[Part]:

@@ -222,7 +222,7 @@ def _state(state: Sequence[State], rows: int) -> Section | None:
         return None
     total = sum(s.bytes or 0 for s in state)
     counted = f" {units.counted(len(state), 'variable')}{f', {units.size(total)}' if total else ''}"
-    ranked = sorted(state, key=lambda s: (not s.stale, not s.written))
+    ranked = sorted(state, key=lambda s: (not s.stale, not s.written, -(s.bytes or 0)))
     shown = tuple(_state_row(s) for s in ranked[:rows])
     table = Table(("path", "role", "type", "size", "read at", "from", "marks"), shown, frozenset({3}))
     parts: tuple[Part, ...] = (table,)
