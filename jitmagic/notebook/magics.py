@@ -233,8 +233,10 @@ class JitMagics(Magics):
 
     def _known(self) -> Report:
         report = reports.of_notebook(self.session)
-        late = reports.of_error(self.session, self.session.last_error)
-        if late is not None:
+        error = self.session.last_error
+        late = reports.of_error(self.session, error)
+        if late is not None and error is not None:
+            late = reports.with_fixes_of_call(self.session, late, error)
             from jitmagic.checking.postmortem import joined
 
             report = joined(report, late)

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from jitmagic.checking.request import Request, Run
 from jitmagic.checking.watched import checker_of
 from jitmagic.notebook.running import Notebook
-from jitmagic.settings import CellSource
+from jitmagic.settings import CellSource, Settings
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -111,6 +111,30 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     checker.guarded(checker.check, args, kwargs)
     notebook.last = Run(request, checker.cell, (name,), {name: checker})
     return of_notebook(notebook, whole=False)
+
+
+def with_fixes_of_call(notebook: Notebook, late: Report, error: BaseException) -> Report:
+    """The report of an exception with the fixes that stand the test on the call that failed, made once more."""
+    from jitmagic.checking import corrections
+    from jitmagic.checking.checker import Checker
+    from jitmagic.checking.users_jit import unwrap_jitted
+    from jitmagic.source.cell import body_of
+    from jitmagic.tracing.callsite import failed_call
+
+    call = failed_call(error)
+    if call is None or any(f.fixes for f in late.findings):
+        return late
+    fn, options = unwrap_jitted(call.function)
+    source = next((s for s in reversed(notebook.sources) if late.cell.source in (s, body_of(s))), "")
+    checker = Checker(
+        fn, call.name, options=options, namespace=notebook.shell.user_ns, settings=Settings(compile=False, time=False),
+        cell=CellSource(source, body_of(source)),
+    )  # fmt: skip
+    checker.seen.count = 1
+    checker.guarded(checker.check, call.args, call.kwargs)
+    known = {(f.kind, f.culprits): f.fixes for f in corrections.report_of([checker], checker.cell).findings}
+    found = (replace(f, fixes=known.get((f.kind, f.culprits), ())) for f in late.findings)
+    return replace(late, findings=tuple(found))
 
 
 def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -31,6 +31,16 @@ class CallSite:
     """Of the definition that is decorated there."""
 
 
+@dataclass(frozen=True)
+class FailedCall:
+    """A call of the compiled `function`, by its name in the notebook, that ended in an error."""
+
+    name: str
+    function: Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+
+
 def calling_site(exc: BaseException) -> CallSite | None:
     """The innermost expression of the user's in the traceback; None where there is none."""
     found = _site(exc)
@@ -69,6 +79,21 @@ def _bound(node: ast.expr, namespace: Mapping[str, object]) -> object:
     owner = look_up(ast.unparse(node.value), namespace) if isinstance(node, ast.Attribute) else None
     plain = owner is None or isinstance(owner, (type, types.ModuleType))
     return called if plain or not isinstance(called, types.FunctionType) else types.MethodType(called, owner)
+
+
+def failed_call(exc: BaseException) -> FailedCall | None:
+    """The outermost call of a compiled function on the way to the error; None where its function has no name there."""
+    names: Mapping[str, object] = {}
+    for frame, _ in frames_of(exc):
+        if is_user_file(frame.f_code.co_filename):
+            names = namespace_of(frame)
+        elif given := compat.jitted_call(frame):
+            fun, args, kwargs = given
+            for name, value in names.items():
+                if callable(value) and compat.is_jitted(value) and vars(value).get("__wrapped__") is fun:
+                    return FailedCall(name, value, args, kwargs)
+            return None
+    return None
 
 
 def values_read(exc: BaseException) -> list[object]:

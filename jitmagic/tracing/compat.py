@@ -172,6 +172,18 @@ def is_jitted(value: object) -> bool:
     return callable(value) and hasattr(value, "lower") and hasattr(value, "clear_cache")
 
 
+def jitted_call(frame: types.FrameType) -> tuple[object, tuple[object, ...], dict[str, object]] | None:
+    """The function and the values of a call of `jax.jit`'s that was on its way in this frame; None for other frames.
+
+    Private: the name of jax's function that is called where no program is known, and of its variables."""
+    seen = frame.f_locals
+    if frame.f_code.co_name != "cache_miss" or any(name not in seen for name in ("fun", "args", "kwargs")):
+        return None
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((seen["args"], seen["kwargs"]))):
+        return None
+    return seen["fun"], tuple(seen["args"]), dict(seen["kwargs"])
+
+
 def origin_of(tracer: Any) -> str:
     """What jax says about where a traced value comes from: "depends on the value of the argument n"; else ''.
 

@@ -360,3 +360,40 @@ def test_a_cell_that_only_defines_says_what_comes(notebook):
     assert notebook.text == ""
     notebook.ok("%%jit --no-time\ndef f(x):\n    return x\n_ = f(1.0)")
     assert "at the first call" not in notebook.text
+
+
+OWN_JIT = {
+    "a decorated loop": (
+        "@jax.jit\ndef own(x, n):\n    for i in range(n):\n        x = x * 2\n    return x",
+        "own(jnp.ones(2), 3)", "own", '@functools.partial(jax.jit, static_argnames="n")',
+    ),
+    "a helper": (
+        "def helper(x):\n    if x > 1:\n        return x\n    return -x\nown = jax.jit(lambda x: helper(x) * 2)",
+        "own(2.0)", "helper", "return jnp.where(x > 1, x, -x)",
+    ),
+    "static already": (
+        "own = jax.jit(lambda x, n, flag: x + 1 if flag else x * n, static_argnames='n')",
+        "own(1.0, 2, True)", "<lambda>", "jnp.where(flag, x + 1, x * n)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN_JIT)
+def test_the_report_after_an_error_of_ones_own_jit_has_its_fix(notebook, name):
+    definition, call, failed, written = OWN_JIT[name]
+    notebook.ok(definition)
+    notebook.error(call)
+    [finding] = notebook.report().findings
+    assert finding.function == failed and any(written in (fix.cell or "") for fix in finding.fixes)
+    assert all(
+        fix.verified and fix.tested == "calls" and fix.applicability != "safe" for fix in finding.fixes[:1]
+    )
+    notebook.ok(finding.fixes[0].cell)
+    notebook.ok(call)
+
+
+def test_an_error_inside_of_another_transformation_is_told_without_its_fix(notebook):
+    notebook.ok("@jax.jit\ndef own(x):\n    return x if x > 1 else -x")
+    notebook.error("jax.grad(own)(2.0)")
+    [finding] = notebook.report().findings
+    assert finding.kind == "tracer-bool"
