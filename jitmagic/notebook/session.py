@@ -222,8 +222,6 @@ class NotebookSession(Notebook):
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
         chosen = targets.chosen(request, after, names)
-        targets.check_paths(request, after, names)
-        targets.check_names(request, after, chosen)
         if not request.quiet and (line := targets.none_taken(request, after, chosen, names)):
             print(line)
         earlier = self.earlier.of(request, running.place(chosen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from IPython.core.error import UsageError
 
@@ -13,18 +13,32 @@ from jitmagic.source import cell as cells
 
 
 def chosen(request: Request, tree: ast.Module, names: Mapping[str, object]) -> tuple[str, ...]:
-    """The functions that the magic takes of a cell, none maybe. Raises UsageError where it names others."""
-    found = cells.definitions(tree)
-    usable = [d.name for d in found if not d.is_generator and not d.is_async]
+    """The functions that the magic takes of a cell, none maybe. Raises UsageError with every name on the line that is
+    none of anything."""
+    taken_here = taken(request, tree)
+    wrong = [*_wrong_functions(request, tree, names), *_wrong_paths(request, tree, names)]
+    if arguments := _wrong_arguments(request, tree, taken_here):
+        wrong.append(f"no function of this cell has such an argument: {', '.join(arguments)}")
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    return taken_here
+
+
+def _wrong_functions(request: Request, tree: ast.Module, names: Mapping[str, object]) -> Iterator[str]:
+    """Functions that neither the cell nor the notebook has."""
+    usable = [d.name for d in cells.definitions(tree) if not d.is_generator and not d.is_async]
     bound = cells.top_level_names(tree)
     for name in request.functions:
         head, _, method = name.partition(".")
         known = name in usable or (not method and head in bound) or _is_callable(name, names)
         if not known and not (method and head in bound and not _class_in(tree, head)):
-            near = difflib.get_close_matches(name, [*usable, *bound], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it defines {_listing(usable)}"
-            raise UsageError(f"-f {name}: neither this cell nor the notebook has such a function{hint}")
-    return taken(request, tree)
+            hint = _nearest(name, [*usable, *bound]) or f" (it defines {_listing(usable)})"
+            yield f"-f {name}: neither this cell nor the notebook has such a function{hint}"
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def none_taken(
@@ -52,26 +66,26 @@ def _is_special(method: str) -> bool:
     return method.startswith("__") and method.endswith("__") and method != "__call__"
 
 
-def check_names(request: Request, tree: ast.Module, functions: Collection[str]) -> None:
-    """The name of an argument has to be one that a function of the cell has. Raises UsageError with every wrong one.
+def _wrong_arguments(request: Request, tree: ast.Module, functions: Collection[str]) -> list[str]:
+    """Names of arguments that no function of the cell has.
 
     Of functions that the line names, `jax.jit` itself is asked, and a finding tells what it says."""
     known = cells.parameter_names(tree, functions)
     every = {name for names in known.values() for name in names}
-    if request.functions or "**" in every or set(functions) - known.keys():
-        return
-    options, what_if, said = request.options, request.settings.what_if, []
+    if request.functions or "**" in every or not every or set(functions) - known.keys():
+        return []
+    options, what_if = request.options, request.settings.what_if
     dynamic = {p.strip() for p in (request.dyn or "").split(",")}
-    for flag, names in (
+    given = (
         ("--static", options.static_argnames), ("--donate", options.donate_argnames),
         ("--vmap", what_if.vmap), ("--grad", what_if.grad),
-    ):  # fmt: skip
-        for name in names:
-            if name not in every and not (flag == "--donate" and (request.dyn or name in dynamic)):
-                near = difflib.get_close_matches(name, every, 1)
-                said.append(f"{flag} {name}" + (f" (did you mean {near[0]!r}?)" if near else ""))
-    if said and every:
-        raise UsageError(f"no function of this cell has such an argument: {', '.join(said)}")
+    )  # fmt: skip
+    return [
+        f"{flag} {name}{_nearest(name, every)}"
+        for flag, names in given
+        for name in names
+        if name not in every and not (flag == "--donate" and (request.dyn or name in dynamic))
+    ]
 
 
 def _is_callable(name: str, names: Mapping[str, object]) -> bool:
@@ -88,26 +102,23 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) or "no function"
 
 
-def check_paths(request: Request, tree: ast.Module, names: Collection[str]) -> None:
-    """A dynamic variable has to start from a name that somebody binds. Raises UsageError."""
+def _wrong_paths(request: Request, tree: ast.Module, names: Collection[str]) -> Iterator[str]:
+    """Dynamic variables that start from a name that nobody binds."""
     from jitmagic.state import paths
 
-    if not request.dyn:
-        return
     bound = cells.top_level_names(tree) | set(names)
     inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     inner |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    for text in paths.split_paths(request.dyn):
+    for text in paths.split_paths(request.dyn) if request.dyn else ():
         if text == "auto":
             continue
         try:
             root = paths.parse(text).root
         except ValueError as exc:
-            raise UsageError(f"--dyn {text}: {exc}") from None
+            yield f"--dyn {text}: {exc}"
+            continue
         if root not in bound and root not in inner and not _may_close_over(request, tree):
-            near = difflib.get_close_matches(root, bound, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"--dyn {text}: neither this cell nor the notebook binds {root!r}{hint}")
+            yield f"--dyn {text}: neither this cell nor the notebook binds {root!r}{_nearest(root, bound)}"
 
 
 def _may_close_over(request: Request, tree: ast.Module) -> bool:

@@ -171,6 +171,11 @@ class TestWhichFunctions:
             "%%jit --dynamic w --statik n",
             "--dynamic (did you mean --dyn?), --statik (did you mean --static?)",
         ),
+        (
+            "%%jit --dyn rann,zzz --static zz",
+            "--dyn rann: neither this cell nor the notebook binds 'rann' (did you mean 'ran'?); --dyn zzz: neither this "
+            "cell nor the notebook binds 'zzz'; no function of this cell has such an argument: --static zz",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_runs_nothing(notebook, line, words):
