@@ -183,6 +183,10 @@ class Timing:
     """The runs, taken in turn, agree on which of the two is faster."""
 
 
+LAST_RUN = "the last run of this cell"
+"""What a run is compared with where nothing else was asked for."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """This run's compiled call beside that of an earlier one."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run
+from jitmagic.report import LAST_RUN
 
 if TYPE_CHECKING:
     from jitmagic.report import FunctionReport
@@ -33,7 +34,7 @@ class Earlier:
             else:
                 return {f.name: (f, f"the run in {path}") for f in saved.functions}
         known = self._runs.get(place)
-        return {f.name: (f, "the last run of this cell") for f in known} if known else {}
+        return {f.name: (f, LAST_RUN) for f in known} if known else {}
 
     def keep(self, run: Run, place: tuple[object, ...]) -> None:
         """Remember what a run of a cell timed."""

@@ -24,7 +24,7 @@ from jitmagic.render.parts import (
     runs,
     worst,
 )
-from jitmagic.report import Finding, FunctionReport, State
+from jitmagic.report import LAST_RUN, Finding, FunctionReport, State
 
 ROWS = 30
 """Rows of a table, where the report is about one function."""
@@ -171,6 +171,9 @@ def gain(function: FunctionReport) -> str:
         return f"{took}, not timed" if compiled else "traces, not timed"
     call = f"{units.seconds(timing.jit.median_s, timing.digits)} a call"
     took = f" (compiled in {units.seconds(function.compiling_s, 2)})" if function.compiling_s else ""
+    found = function.against
+    if found is not None and (found.earlier != LAST_RUN or found.verdict in ("faster", "slower")):
+        took += f"; {measured.in_short(found)}"
     if timing.eager is None or not timing.speedup:
         return call + took
     if not timing.clear:

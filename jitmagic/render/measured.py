@@ -67,16 +67,27 @@ def timing(function: FunctionReport) -> Section | None:
 
 def against(found: Comparison) -> str:
     """`no difference from the last run of this cell: within 4 %`."""
-    if found.verdict == "incomparable":
-        return f"not compared with {found.earlier}: {found.why}"
     noise = f"{math.ceil((found.noise or 0.0) * 100)} %"
+    match found.verdict:
+        case "incomparable":
+            more = f": {found.why}"
+        case "same":
+            more = f": within {noise}"
+        case _:
+            more = f" ({units.seconds(found.before_s)} then), where chance makes up to {noise}"
+    return in_short(found) + more
+
+
+def in_short(found: Comparison) -> str:
+    """The same without the numbers: `15× faster than the run in first.json`."""
+    if found.verdict == "incomparable":
+        return f"not compared with {found.earlier}"
     if found.verdict == "same":
-        return f"no difference from {found.earlier}: within {noise}"
+        return f"no difference from {found.earlier}"
     ratio = found.ratio or 1.0
     factor = max(ratio, 1 / ratio)
     times = units.times(factor) if factor >= 1.25 else f"{factor - 1:.0%}".replace("%", " %")
-    then = units.seconds(found.before_s)
-    return f"{times} {found.verdict} than {found.earlier} ({then} then), where chance makes up to {noise}"
+    return f"{times} {found.verdict} than {found.earlier}"
 
 
 def _unfolded_name(timed: Timing) -> str:

@@ -11,7 +11,19 @@ import pytest
 
 from jitmagic import render
 from jitmagic.render import Report
-from jitmagic.report import CellText, Finding, Fix, FunctionReport, Sample, Span, Stages, State, Timing
+from jitmagic.report import (
+    LAST_RUN,
+    CellText,
+    Comparison,
+    Finding,
+    Fix,
+    FunctionReport,
+    Sample,
+    Span,
+    Stages,
+    State,
+    Timing,
+)
 from tests.render import samples
 
 CALL = Sample(1e-3, 1e-3, 1e-5, 10, 7)
@@ -66,6 +78,18 @@ def timed(**fields):
         (timed(speedup=9.0, constant_folded=True), (),
          "✓ f  computed while compiling, so its time says nothing"),
         (timed(), (finding("warning"),), "! f  branches on a traced value; 1 ms a call (compiled in 3 s)"),
+        *(
+            (replace(timed(), against=Comparison(verdict, earlier, 1e-3, 0.5, 0.1)), (),
+             f"✓ f  1 ms a call (compiled in 3 s){told}")
+            for verdict, earlier, told in (
+                ("faster", "the run in a.json", "; 2× faster than the run in a.json"),
+                ("same", "the run in a.json", "; no difference from the run in a.json"),
+                ("incomparable", "the run in a.json", "; not compared with the run in a.json"),
+                ("faster", LAST_RUN, f"; 2× faster than {LAST_RUN}"),
+                ("same", LAST_RUN, ""),
+                ("incomparable", LAST_RUN, ""),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_verdict_in_one_line(function, findings, line):
