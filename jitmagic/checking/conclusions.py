@@ -67,7 +67,8 @@ def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Find
     loss = next((x for x in losses if x.place in finding.culprits), None)
     if loss is None:
         return finding
-    values = f"after this cell `{loss.path}` is {loss.compiled} with jit, and {loss.plain} without jit"
+    verb = "has" if loss.compiled.endswith((" item", " items")) else "is"
+    values = f"after this cell `{loss.path}` {verb} {loss.compiled} with jit, and {loss.plain} without jit"
     return replace(finding, severity="error", message=f"{finding.message}; {values}")
 
 

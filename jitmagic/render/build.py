@@ -85,14 +85,14 @@ def _folded(section: Section, number: int) -> Section:
 
 def _choose(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings to tell in full, the worst first, each severity in the order of the source; the rest."""
-
-    def rank(finding: Finding) -> tuple[int, bool, int, int]:
-        span = finding.span
-        place = (span.line, span.column) if span else (0, 0)
-        return SEVERITIES.index(finding.severity), bool(span and span.cell), *place
-
-    ordered = sorted(findings, key=rank)
+    ordered = sorted(findings, key=_rank)
     return ordered[:FULL], ordered[FULL:]
+
+
+def _rank(finding: Finding) -> tuple[int, bool, bool, int, int]:
+    span = finding.span
+    place = (span.line, span.column) if span else (0, 0)
+    return SEVERITIES.index(finding.severity), span is None, bool(span and span.cell), *place
 
 
 def _verdicts(report: ReportData) -> tuple[VerdictLine, ...]:
@@ -118,7 +118,7 @@ def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:
 
 def _about(function: FunctionReport, report: ReportData) -> list[Finding]:
     names = (function.name, "") if len(report.functions) == 1 else (function.name,)
-    return [f for f in report.findings if f.function in names]
+    return sorted((f for f in report.findings if f.function in names), key=_rank)
 
 
 def _hidden(findings: Sequence[Finding]) -> list[Part]:

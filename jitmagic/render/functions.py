@@ -141,6 +141,7 @@ def _fails(function: FunctionReport) -> str:
 
 
 def _verdict(tone: Tone, name: str, how: str, more: str, joint: str = ": ") -> VerdictLine:
+    joint = "" if more.startswith(";") else joint
     words: Inline = (*runs(how, tone), *((Phrase(joint), *runs(more)) if more else ()))
     return VerdictLine(SIGNS[tone], tone, brief(name), words)
 

@@ -55,7 +55,7 @@ def _told(evidence: Evidence, fact: KeyReuse) -> Finding:
     return RULE.finding(
         evidence,
         f"{quoted(fact.where.text or fact.where.source)} uses the key {quoted(key)} "
-        f"{'twice' if same_line else 'again'}{again if again.startswith(',') else ' ' * bool(again) + again}: "
+        f"{'a second time' if same_line else 'again'}{again if again.startswith(',') else ' ' * bool(again) + again}: "
         "the same key gives the same random numbers",
         where=fact.where,
         culprits=fact.names,

@@ -9,6 +9,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, root, traced_calls
 from jitmagic.rules.recompile import histories
 from jitmagic.rules.words import listed, quoted
+from jitmagic.units import array_type
 
 MANY = 3
 
@@ -25,7 +26,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield from _structures(evidence)
         return
     seen = shapes[many[0]]
-    shown = ", ".join(str(s) for s in seen[:3])
+    dtypes = {x.shape: x.dtype for x in histories(evidence)[many[0]]}
+    shown = ", ".join(array_type(dtypes[shape], shape) for shape in seen[:3])
     yield RULE.finding(
         evidence,
         f"{listed(many)} came in {len(seen)} shapes ({shown}, …), and `{evidence.function.name}` was "

@@ -45,7 +45,7 @@ def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variabl
     changes = [
         f"{quoted(v.path)} was {short(v.before, 40)} and is {short(v.after, 40)}"
         for v in stale
-        if v.before and v.after and v.before != v.after and not functions
+        if v.before and v.after and not v.after.startswith(v.before) and not functions
     ]
     told = f" ({'; '.join(changes[:3])})" if changes else ""
     keyword = "a static argument" if functions else agree(names, "an argument", "arguments")

@@ -8,10 +8,10 @@ import pytest
 
 CELLS = {
     "a count": ("total = 0\ndef f(x):\n    global total\n    total = total + 1\n    return x * total\n", "`total` is 1 with jit, and 3 without jit"),
-    "a list": ("log = []\ndef f(x):\n    log.append(2)\n    return x * 2\n", "`log` is 1 item with jit, and 3 items without jit"),
+    "a list": ("log = []\ndef f(x):\n    log.append(2)\n    return x * 2\n", "`log` has 1 item with jit, and 3 items without jit"),
     "an entry": ("d = {'n': 0}\ndef f(x):\n    d['n'] += 2\n    return x\n", "`d['n']` is 2 with jit, and 6 without jit"),
     "an attribute": ("class C:\n    k = 0\nc = C()\ndef f(x):\n    c.k = c.k + 1\n    return x\n", "`c.k` is 1 with jit, and 3 without jit"),
-    "a deque": ("import collections\nq = collections.deque(maxlen=2)\ndef f(x):\n    q.append(1)\n    return x\n", "`q` is 1 item with jit, and 2 items without jit"),
+    "a deque": ("import collections\nq = collections.deque(maxlen=2)\ndef f(x):\n    q.append(1)\n    return x\n", "`q` has 1 item with jit, and 2 items without jit"),
 }  # fmt: skip
 
 
