@@ -30,7 +30,6 @@ class Tag(enum.Enum):
     AS_SEEN = "writes down a size as it was in the calls seen"
     CALLBACK = "hands something to the host while the program runs"
     UNTRIED = "asks something that may wait, or change something outside: it is not run"
-    ENDS = "ends only if the plain function does, which has to run first"
 
 
 @dataclass(frozen=True)

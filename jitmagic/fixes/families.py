@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitmagic.fixes.branches import branching, callees, checks, conditional, lookup, output_types, recursion
+from jitmagic.fixes.branches import branching, callees, checks, conditional, lookup, output_types
 from jitmagic.fixes.calls import (
     callbacks,
     counterparts,
@@ -95,7 +95,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (debug_print.prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
     (callbacks.callbacks, f"{_SHOWN} frozen-side-effect"),
     (registered.rebuilt_by_attributes, "tracer-bool tracer-int tracer-array-conversion user-error"),
-    (recursion.recursion, _ASKED),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),
     (checks.checks, _ASKED),
@@ -103,7 +102,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (elements.elements, _ASKED),
     (elements.builtin_calls, _ASKED),
     (filled.selected_lists, "tracer-bool"),
-    (branching.matching, _ASKED),
     (branching.known_first, _ASKED),
     (branching.selecting, _ASKED),
     (branching.branching, _ASKED),
@@ -119,22 +117,17 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (windows.windows, _SIZED),
     (tries.tries, "jit-differs-from-eager"),
     (masked_functions.masked_selections, _SIZED),
-    (returned_arguments.returned_state, "state-write"),
     (callbacks.callbacks, f"{_CONVERTED} {_KEPT}"),
     (counterparts.counterparts, _CONVERTED),
     (inner_functions.carried_along, f"{_KEPT} {_STORED}"),
     (host.pure_callbacks, "tracer-array-conversion"),
     (discarded.discarded, "unused-result"),
-    (returned_arguments.copied_arguments, "state-write"),
     (updates.discarded_updates, _CHANGED),
     (returned_arguments.returned_arguments, f"{_CHANGED} {_STORED}"),
-    (updates.changed_views, _CHANGED),
     (updates.list_indices, _REFUSED),
     (updates.masked_updates, _REFUSED),
     (updates.updates, f"{_CHANGED} {_REFUSED}"),
     (updates.arrays_without_at, f"{_CHANGED} {_REFUSED}"),
-    (updates.rows_by_number, _STORED),
-    (starts.growing_states, "carry-mismatch"),
     (starts.loop_starts, "carry-mismatch user-error"),
     (inner_functions.escaping, _KEPT),
     (bodies.loop_functions, "carry-mismatch user-error"),
@@ -169,7 +162,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (key_arguments.captured_keys, "hidden-rng"),
     (drawn_arguments.drawn_arguments, "hidden-rng"),
     (host_draws.host_draws, "hidden-rng"),
-    (drawn_arguments.objects_made_once, "hidden-rng"),
     (static_arguments.functions_left_out, _CONCRETE),
     (
         parts_as_arguments.numbers_in_containers,

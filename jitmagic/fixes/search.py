@@ -158,7 +158,7 @@ class Search:
         if obstacle := self.verifier.obstacle():
             yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
             return
-        if attempt in self.tried or (Tag.ENDS in steps[-1].tags and self.verifier.plain().error is not None):
+        if attempt in self.tried:
             return
         self._attempts += 1
         self.progress(steps[-1].title)

@@ -362,18 +362,6 @@ CASES = {
         "def f(u):\n    return border(2 * u, 0.0)\n",
         ("f(jnp.ones(4))",), "u = u.at[0].set(v)\n    u = u.at[-1].set(v)",
     ),
-    "state and result in each other's place": Case(
-        "carry-mismatch",
-        "def f(x, ks):\n    turn = lambda s, k: (s.mean(), s + k)\n    return jax.lax.scan(turn, x, ks)[1]\n",
-        ("f(jnp.ones(2), jnp.ones((3, 2)))",), "(s + k, s.mean())",
-    ),
-    "rows added in a scan": Case(
-        "carry-mismatch",
-        "def f(x, ks):\n    def turn(state, k):\n        x, seen = state\n        x = x * k\n"
-        "        return (x, jnp.concatenate([seen, x[None]])), seen[-1]\n"
-        "    return jax.lax.scan(turn, (x, x[None]), ks)[0][1]\n",
-        ("f(jnp.ones(2), jnp.arange(3.0))",), "jnp.concatenate([jnp.zeros((ks.shape[0], 2)), x[None]])",
-    ),
     "branches of other structure": Case(
         "carry-mismatch",
         "def f(x, go):\n    def yes(x):\n        return {'a': x, 'b': x.sum()}\n    def no(x):\n        return {'a': x}\n"
@@ -440,14 +428,6 @@ CASES = {
         "class Layer:\n    dtype = None\n    def __init__(self, w):\n        self.w = w\n\n    def apply(self, x):\n"
         "        return self.w * x\n\ndef f(layer, x):\n    return layer.apply(x)\n",
         ("f(Layer(2.0), jnp.ones(2))",), "register_pytree_node_class",
-    ),
-    "view that is changed": Case(
-        "in-place-update", "def f(m, s):\n    col = m[:, 0]\n    col *= s\n    return m\n", ("f(np.ones((2, 2)), 3.0)",),
-        "    col *= s\n    m = jnp.asarray(m).at[:, 0].set(col)\n",
-    ),
-    "second name that is changed": Case(
-        "in-place-update", "def f(x, d):\n    y = x\n    y += d\n    return y - x\n", ("f(np.ones(2), 1.0)",),
-        "    y += d\n    x = y\n",
     ),
     "sorted in place": Case(
         "in-place-update", "def f(x):\n    x.sort()\n    return x[1:]\n", ("f(np.array([3.0, 1.0, 2.0]))",),
@@ -606,10 +586,6 @@ CASES = {
     "text by keyword": Case(
         "invalid-jax-type", "def f(x, **how):\n    return jnp.pad(x, 1, **how)\n", ("f(jnp.ones(2), mode='edge')",), "",
     ),
-    "row that is a view": Case(
-        "in-place-update", "def f(m, v):\n    row = m[1]\n    row[0] = v\n    return m * 2\n",
-        ("f(np.ones((2, 2)), 3.0)",), "row = jnp.asarray(row).at[0].set(v)\n    m = jnp.asarray(m).at[1].set(row)",
-    ),
     "field of a named tuple": Case(
         "in-place-update", "def f(s, v):\n    s.q[0] += v\n    return s\n", ("f(S(np.ones(2), 1), 3.0)",),
         "s = s._replace(q=jnp.asarray(s.q).at[0].add(v))",
@@ -694,17 +670,6 @@ CASES = {
     "lists in a tuple": Case(
         "unhashable-static", "def f(x, spec):\n    for n, ks in spec:\n        for k in ks:\n            x = x * k + n\n    return x\n",
         ("f(1.0, ((2, [1, 3]), (1, [3])))",), "((2, (1, 3)), (1, (3,)))", static=("spec",),
-    ),
-    "steps counted by recursion": Case(
-        "tracer-bool", "class Halving:\n    def count(self, x, scale=2.0, *, floor):\n        x = x / scale\n"
-        "        if x > floor:\n            return self.count(x, floor=floor) + 1\n        else:\n            return 0\n\n"
-        "f = Halving().count\n",
-        ("f(jnp.float32(9.0), floor=jnp.float32(1.0))",), "scale = jnp.where(found, scale, 2.0)",
-    ),
-    "several ways to call itself": Case(
-        "tracer-bool", "def f(n, turns=0):\n    if n > 1:\n        half = n // 2\n        if n % 2:\n            return f(n - 1, turns + 1)\n"
-        "        return f(half, turns + 1) if n > 9 else f(n - 1, turns + 3)\n    return n, turns\n",
-        ("f(jnp.int32(27))",), "found = jnp.logical_not(n > 1)",
     ),
     "loop left in one of its branches": Case(
         "tracer-bool", "def f(xs, v):\n    low, high = 0, len(xs)\n    while low < high:\n        at = (low + high) // 2\n"
@@ -974,11 +939,6 @@ CASES = {
         "in-place-update", "def f(m, v):\n    m.T[0] = v  # the first column\n    return m\n", ("f(np.ones((2, 3)), jnp.arange(2.0))",),
         "    m = jnp.asarray(m).T.at[0].set(v).T  # the first column\n",
     ),
-    "view of a view": Case(
-        "in-place-update", "def f(m, v):\n    top = m[:2]\n    flat = top.reshape(-1)\n    flat[1] = v\n    return m\n",
-        ("f(np.ones((3, 3)), 2.0)",), "    flat = jnp.asarray(flat).at[1].set(v)\n    top = flat.reshape(top.shape)\n"
-        "    m = jnp.asarray(m).at[:2].set(top)\n",
-    ),
     "rows by a mask, another name for jax.numpy": Case(
         "in-place-update", "def f(p, hit):\n    p[hit > 0] = 0.0\n    p[p[:, 0] > 1, 1] *= 2\n    return p\n",
         ("f(np.arange(6.0).reshape(3, 2), np.array([1, 0, 0]))",),
@@ -1000,10 +960,6 @@ CASES = {
     "value over several lines": Case(
         "in-place-update", "def f(x, y):\n    if y is not None: x[0] = (\n        y\n        + 1  # one\n    ); x[1] = y\n    return x\n",
         ("f(np.ones(3), 2.0)",), "x = x.at[0].set(\n        y\n        + 1  # one\n    ); x = x.at[1].set(y)\n",
-    ),
-    "rows that a loop goes over": Case(
-        "in-place-update", "def f(rows, v):\n    for row in rows:\n        row[0] = v\n    return rows\n",
-        ("f([np.ones(2), np.ones(2)], 3.0)",), "    for i in range(len(rows)):\n        row = rows[i]\n",
     ),
     "arrays that a helper changes": Case(
         "in-place-update", "def put(a, *, into):\n    into[0] = a[0]\n    a[0] = 0.0\n\n"

@@ -275,31 +275,6 @@ CASES = {
         """,
         ["f(jnp.float32(2.0))", "f(jnp.float32(0.5))"],
     ),
-    "match": (
-        """
-        def f(x, k):
-            match k % 4:
-                case 0:
-                    return x
-                # the odd ones
-                case 1 | 3:
-                    return x * 2
-                case other:
-                    return x - other
-        """,
-        """
-        def f(x, k):
-            subject = k % 4
-            # the odd ones
-            other = subject
-            return jnp.where(
-                subject == 0,
-                x,
-                jnp.where((subject == 1) | (subject == 3), x * 2, x - other),
-            )
-        """,
-        ["f(2.0, jnp.int32(1))", "f(2.0, jnp.int32(2))"],
-    ),
     "conditional expressions of a list": (
         "def f(x):\n    return sum([v if not (v > 1 or v < 0) else (0.0) for v in x])\n",
         "def f(x):\n    return sum([jnp.where((v > 1) | (v < 0), 0.0, v) for v in x])\n",
@@ -660,31 +635,6 @@ CASES = {
         """,
         ["f(2.0)", "f(-2.0)", "f(0.1)"],
     ),
-    "recursion": (
-        """
-        def f(a, b):
-            \"\"\"Their greatest common divisor.\"\"\"
-            return a if b == 0 else f(b, a % b)
-        """,
-        """
-        def f(a, b):
-            \"\"\"Their greatest common divisor.\"\"\"
-
-            def keep_going(state):
-                found, a, b = state
-                return ~found
-
-            def body(state):
-                found, a, b = state
-                found = b == 0
-                a, b = jnp.where(found, a, b), jnp.where(found, b, a % b)
-                return found, a, b
-
-            found, a, b = jax.lax.while_loop(keep_going, body, (jnp.array(False), a, b))
-            return a
-        """,
-        ["f(jnp.int32(18), jnp.int32(12))"],
-    ),
     "while with else": (
         """
         def f(x, limit):
@@ -780,6 +730,18 @@ UNFIXABLE = {
     "branches of other sizes": (
         "def f(i, x):\n    return jax.lax.switch(i, [lambda v: v, lambda v: v[::2, 1:]], x)\n",
         ["f(0, jnp.ones((3, 4)))"],
+    ),
+    "recursion": (
+        "def f(a, b):\n    if b == 0:\n        return a\n    return f(b, a % b)\n",
+        ["f(jnp.int32(18), jnp.int32(12))"],
+    ),
+    "view that is changed": (
+        "def f(m, s):\n    col = m[:, 0]\n    col *= s\n    return m\n",
+        ["f(np.ones((2, 2)), 3.0)"],
+    ),
+    "state and result in each other's place": (
+        "def f(x, ks):\n    turn = lambda s, k: (s.mean(), s + k)\n    return jax.lax.scan(turn, x, ks)[1]\n",
+        ["f(jnp.ones(2), jnp.ones((3, 2)))"],
     ),
     "endless recursion": ("def f(n):\n    return n if n < 2 else f(n - 1) + f(n - 2)\n", ["f(jnp.int32(3))"]),
 }

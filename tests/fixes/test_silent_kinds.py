@@ -17,7 +17,6 @@ CELLS = [
     ("hidden-rng", "def f(x):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "key = jax.random.key(0)\n", {}),
     ("hidden-rng", "def f(x, key=jax.random.key(0)):\n    return x + jax.random.normal(key)\n", ["f(1.0)"] * 2, "", {}),
     ("frozen-side-effect", "def now():\n    return time.time()\ndef g():\n    return now()\ndef f(x):\n    return x * g()\n", ["f(1.0)"] * 2, "import time\n", {}),
-    ("stale-constant", "def f(x):\n    return opt.update(x)\n", ["f(1.0)", "opt = make(0.5)", "f(1.0)"], "from typing import NamedTuple\nclass Opt(NamedTuple):\n    init: object\n    update: object\ndef make(lr):\n    return Opt(lambda x: x, lambda x: x * lr)\nopt = make(0.1)\n", {}),
     ("stale-constant", "def f(x):\n    return x / len(seen)\n", ["f(1.0)", "seen.append(2.0)", "f(1.0)"], "seen = [1.0]\n", {}),
     ("stale-constant", "def f(x):\n    return sum(x**p for p in powers)\n", ["f(2.0)", "powers = (1, 2, 3)", "f(2.0)"], "powers = (1, 2)\n", {}),
     ("stale-constant", "def f(x):\n    return act(x)\n", ["f(1.0)", "act = jnp.cos", "f(1.0)"], "act = jnp.sin\n", {}),
@@ -30,8 +29,6 @@ CELLS = [
     ("key-reuse", "def f(key):\n    def go(s):\n        return s < 3\n    def body(s):\n        return s + jax.random.uniform(key)\n    return jax.lax.while_loop(go, body, 0.0)\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    return {i: jax.random.normal(key, s) for i, s in enumerate([(2,), (3,)])}\n", ["f(jax.random.key(0))"], "", {}),
     ("key-reuse", "def f(key):\n    return [jax.random.normal(key, (m, n)) for m, n in zip((2, 3), (4, 5))]\n", ["f(jax.random.key(0))"], "", {}),
-    ("key-reuse", "def f(key, p):\n    return jax.tree.map(lambda v: v + jax.random.normal(key, v.shape), p)\n", ["f(jax.random.PRNGKey(0), [jnp.ones(2), {'b': jnp.ones(2)}])"], "", {}),
-    ("key-reuse", "def f(s):\n    k = s['key']\n    return jax.tree_util.tree_map(lambda v: v + jax.random.normal(k, v.shape), s['p'])\n", ["f({'key': jax.random.key(0), 'p': [jnp.ones(2), jnp.ones(2)]})"], "", {}),
     ("trace-time-print", "def f(x):\n    print('x', x, end=' ')\n    return x + 1\n", ["f(1.0)"], "", {}),
     ("hidden-rng", "def noise(x):\n    return jax.random.normal(jax.random.PRNGKey(3), x.shape)\ndef g(x):\n    return x + noise(x)\ndef f(x, s=2.0):\n    y = g(x)\n    return s * y + noise(y)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "class N:\n    def __call__(self, x):\n        key = jax.random.key(0)\n        return x + jax.random.normal(key)\nclass M:\n    def __init__(self):\n        self.n = N()\n    def run(self, x):\n        return self.n(x)\nm = M()\ndef f(x):\n    y = 2 * x\n    return m.run(y)\n", ["f(1.0)"] * 2, "", {}),
@@ -62,7 +59,6 @@ CELLS = [
     ("hidden-rng", "def g(h):\n    return h + np.random.normal(0, 0.1, size=h.shape)\ndef f(x):\n    h = 2 * x\n    return g(h)\n", ["f(jnp.ones(2))"] * 2, "", {}),
     ("hidden-rng", "def g(x):\n    return x * random.gauss(1.0, 0.5)\ndef f(xs):\n    return jax.vmap(g)(xs)\n", ["f(jnp.ones(2))"] * 2, "import random\n", {}),
     ("hidden-rng", "def f(x):\n    y = 2 * x\n    return y + rng.normal(1.0, size=y.shape) * rng.random(len(y))\n", ["f(jnp.ones(2))"] * 2, "rng = np.random.default_rng(0)\n", {}),
-    ("state-write", "def f(x):\n    f.n += 1\n    return x * f.n\nf.n = 0\n", ["f(1.0)"] * 2, "", {}),
     ("state-write", "def f(x):\n    seen['n'] += 1\n    return x, seen['n']\n", ["a, b = f(1.0)", "a, b = f(a)"], "from collections import Counter\nseen = Counter()\n", {}),
     ("state-write", "def f(x, s=2.0):\n    n[0] += 1\n    if s is None:\n        return x\n    return s * x\n", ["f(1.0)"] * 2, "n = np.zeros(1)\n", {}),
     ("unrolled-loop", "def f(x):\n    for t in range(50):\n        x = x + 0.01 * jnp.cos(x) * t\n    return x\n", ["f(1.0)"], "", {}),
@@ -134,7 +130,6 @@ def test_values_at_the_border_are_kept_away_and_left_to_judgement(cell: str, cal
     [
         "def f(x):\n    def step(x, _):\n        x = x + np.random.normal()\n        return x, x\n    return jax.lax.scan(step, x, None, length=3)[1]\n",
         "def f(x):\n    out = []\n    for _ in range(3):\n        x = x + np.random.normal()\n        out.append(x)\n    return jnp.stack(out)\n",
-        "def f(x):\n    return jnp.cumsum(x + jnp.stack(jax.tree.map(lambda v: v + np.random.normal(), [0.0, 0.0, 0.0])))\n",
     ],
 )
 def test_each_turn_of_a_loop_draws_other_numbers(cell: str) -> None:
@@ -157,13 +152,6 @@ def test_several_stores_are_mended_together() -> None:
     found = told(checked(cell, "f(jnp.ones(2))", setup="seen = {}\n"))
     fixes = [next(x for x in f.fixes if x.verified) for f in found if f.kind == "leaked-tracer"]
     assert len(fixes) == 2 and all(f.tested == "cell" for f in fixes)
-
-
-def test_state_that_a_call_stores() -> None:
-    cell = "def f(x, s=2.0):\n    f.n += 1\n    return s * x\nf.n = 0\n"
-    fix, *_ = finding("state-write", cell, "y = f(1.0)", "f(y)").fixes
-    assert fix.cell and "def f(x, s=2.0, *, n):\n    n += 1\n    return s * x, n\n" in fix.cell
-    assert fix.calls == ("y, f.n = f(1.0, n=f.n)", "out, f.n = f(y, n=f.n)\nout")
 
 
 def test_an_entry_that_is_not_there_yet_cannot_be_passed() -> None:

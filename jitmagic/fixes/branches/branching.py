@@ -8,19 +8,17 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.branches.choice import Choice
 from jitmagic.fixes.branches.merge import Merger, ends, only_raises, returns, sides_of
-from jitmagic.fixes.branches.recursion import ended_by
 from jitmagic.fixes.branches.truth import maybe_traced
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.stores.rebinding import rebound
 from jitmagic.source import scope
-from jitmagic.source.edits import CannotEdit, indented
-from jitmagic.source.pattern import atom, bare, call_of, stripped
+from jitmagic.source.edits import indented
+from jitmagic.source.pattern import bare, call_of, stripped
 
 WHERE = "choose with `jnp.where` in place of `if`"
 COND = "choose with `jax.lax.cond` in place of `if`"
 BOTH = "both branches are computed"
 CHECK = "check first, then go on"
-MATCH = "ask with `if` in place of `match`"
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class _If:
 def _asked(spot: Spot) -> Iterator[ast.If]:
     """The `if` whose condition stands at the place."""
     found = spot.here(ast.If)
-    if found is not None and (found is spot.node or found.test in spot.path) and not ended_by(spot):
+    if found is not None and (found is spot.node or found.test in spot.path):
         yield found
 
 
@@ -141,49 +139,3 @@ def _value(code: str, outputs: Sequence[str]) -> str | None:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if [name] == list(outputs):
             return ast.get_source_segment(code, value)
     return None
-
-
-def matching(spot: Spot) -> Iterator[Change]:
-    """A `match` of values as a chain of `if`s, for the next correction."""
-    text, statement = spot.text, spot.text.statement(spot.node)
-    if not isinstance(statement, ast.Match):
-        return
-    subject, code, start = spot.code(statement.subject), "", text.span(statement.subject)[1]
-    if not isinstance(statement.subject, ast.Name | ast.Tuple):
-        subject = spot.fresh("subject")
-        code = f"{subject} = {spot.code(statement.subject)}\n"
-    for i, case in enumerate(statement.cases):
-        tests, captured = _tests(spot, case.pattern, ast.parse(f"({subject})", mode="eval").body)
-        above = [f"{c}\n" for c in text.comments_in(start, text.span(case.pattern)[0])]
-        bound = [f"{name} = {value}\n" for name, value in captured.items()]
-        if case.guard is not None:
-            guard = spot.edits()
-            for node in text.within(case.guard, ast.Name):
-                if node.id in captured:
-                    guard.replace(node, atom(captured[node.id]))
-            tests.append(guard.code(case.guard))
-        word = ("elif" if i else "if") if tests else "else"
-        asked = " and ".join(tests if len(tests) < 2 else map(atom, tests))
-        body = "".join([*above, *bound, text.block(case.body)])
-        code, start = f"{code}{word} {asked}".rstrip() + f":\n{indented(body)}", text.span(case.body[-1])[1]
-    yield Change(MATCH, spot.edits().statements(statement, code))
-
-
-def _tests(spot: Spot, pattern: ast.pattern, subject: ast.expr) -> tuple[list[str], dict[str, str]]:
-    """What a pattern asks of a subject, and the names that it binds."""
-    match pattern, subject:
-        case ast.MatchValue(value=value), _:
-            return [f"{atom(ast.unparse(subject))} == {spot.code(value)}"], {}
-        case ast.MatchSingleton(value=value), _:
-            return [f"{atom(ast.unparse(subject))} is {value}"], {}
-        case ast.MatchOr(patterns=patterns), _:
-            asked = [_tests(spot, p, subject) for p in patterns]
-            if not any(bound for _, bound in asked) and all(tests for tests, _ in asked):
-                return [" or ".join(" and ".join(map(atom, tests)) for tests, _ in asked)], {}
-        case ast.MatchAs(pattern=inner, name=name), _:
-            tests, bound = _tests(spot, inner, subject) if inner else ([], {})
-            return tests, bound | ({name: ast.unparse(subject)} if name else {})
-        case ast.MatchSequence(patterns=patterns), ast.Tuple(elts=parts) if len(patterns) == len(parts):
-            asked = [_tests(spot, p, s) for p, s in zip(patterns, parts, strict=True)]
-            return [t for tests, _ in asked for t in tests], {n: v for _, b in asked for n, v in b.items()}
-    raise CannotEdit("the pattern asks for more than values")

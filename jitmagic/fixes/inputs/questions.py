@@ -93,13 +93,11 @@ def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.Call]:
     return [c for c in calls if isinstance(c, ast.Call)]
 
 
-def as_argument(
-    spot: Spot, main: FunctionNode, node: ast.expr, *, once: bool = False
-) -> tuple[str, Edits, tuple[str, ...]]:
+def as_argument(spot: Spot, main: FunctionNode, node: ast.expr) -> tuple[str, Edits, tuple[str, ...]]:
     """A parameter in the place of an expression that each call passes: its name, and the changes of the cell and of
-    later cells. `once`: the expression is made below the function. Raises CannotEdit."""
+    later cells. Raises CannotEdit."""
     text, edits = spot.text, spot.edits()
-    bound, code = text.bound_to(node), spot.code(node)
+    bound = text.bound_to(node)
     if bound and bound not in scope.parameters_of(main):
         name, _ = bound, edits.remove(text.statement(node))
     else:
@@ -107,7 +105,5 @@ def as_argument(
         words = [_NAMES[w] for w in called if w in _NAMES] or ["value"]
         name = spot.fresh(*words, f"new_{bound}" if bound else "value")
         edits.replace(node, name)
-    if once:
-        edits.after(text.top(main), f"{name} = {code}")
-    new = passing.Passed(name, name if once else code)
+    new = passing.Passed(name, spot.code(node))
     return name, edits, passing.pass_down(edits, spot.later, [main], [new], spot.modules)

@@ -10,12 +10,10 @@ from jitmagic.fixes.change import Change, Spot
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source import passing, scope, signature
-from jitmagic.source.edits import Text
 
 
 def read_values(spot: Spot) -> Iterator[Change]:
-    """What is told of becomes an argument; a static one where no array can stand for it. Where that is out of reach,
-    the function is compiled anew after each change."""
+    """What is told of becomes an argument; a static one where no array can stand for it."""
     known = _told(spot)
     paths = [p for p, v in known.items() if not v.written]
     for wanted in dict.fromkeys((tuple(paths), tuple(dict.fromkeys(map(root, paths))))):
@@ -24,8 +22,6 @@ def read_values(spot: Spot) -> Iterator[Change]:
             yield from _taken(spot, wanted)
         if wanted and not any(v.type == "array" for v in known.values()):
             yield from _taken(spot, wanted, static=_word(known))
-    if paths and "." not in spot.function:
-        yield from _compiled_again(spot)
 
 
 def left_out(spot: Spot) -> Iterator[Change]:
@@ -39,21 +35,6 @@ def left_out(spot: Spot) -> Iterator[Change]:
                     if signature.argument_of(call, function, name) is None:
                         signature.pass_to(there, call, name, path, keyword=True)
             yield Change.of_cells(f"pass `{path}` at each call", cells)
-
-
-def _compiled_again(spot: Spot) -> Iterator[Change]:
-    """`f.clear_cache()` after each later cell that binds what is told of, or else after each that calls something."""
-    heads = {root(p) for p in _told(spot)}
-    calling = [bool(Text(s).calls(spot.function)) for s in spot.later]
-    first = calling.index(True) if True in calling else len(calling)
-    others = [i for i in range(first + 1, len(calling)) if not calling[i]]
-    binding = [i for i in others if heads & _changed(spot.later[i])]
-    clear = f"{spot.function}.clear_cache()"
-    for places in filter(None, (binding, others)):
-        later = tuple(f"{s}\n{clear}" if i in places else s for i, s in enumerate(spot.later))
-        what = " or ".join(f"`{h}`" for h in sorted(heads))
-        title = f"compile `{spot.function}` again after {what} changes"
-        yield Change(title, later=later, sure=False)
 
 
 def is_number(variable: Variable) -> bool:
@@ -101,11 +82,3 @@ def _taken(spot: Spot, paths: Sequence[str], static: str = "") -> Iterator[Chang
         yield Change(title, edits, later, static=tuple(names), sure=False)
     else:
         yield Change(f"take {listed(names)} as an argument", edits, later, sure=False)
-
-
-def _changed(source: str) -> set[str]:
-    """Names that a source binds, or into which it stores or whose methods it calls."""
-    text = Text(source)
-    places = text.within(text.tree, ast.expr)
-    stored = {root(ast.unparse(n)) for n in places if isinstance(getattr(n, "ctx", None), ast.Store)}
-    return stored | {t for s in text.tree.body for t in scope.stores(s)}

@@ -16,7 +16,6 @@ from jitmagic.tracing.messages import loop_complaint
 
 STATE_ONLY = "return a pair from the scan's body: its state, and no result of the iteration"
 STATE_AND_REST = "return a pair from the scan's body: its state, and the rest as the result of the iteration"
-TURNED = "return the state first and the result of the iteration second"
 COMPLETED = "give back the whole state from the loop's body"
 FILLED = "start the loop with everything that its body gives, zeros at first"
 _DISPLAYS = (ast.Dict, ast.Tuple, ast.List)
@@ -34,8 +33,6 @@ def loop_functions(spot: Spot) -> Iterator[Change]:
             yield from _one_answer(loop)
         elif complaint == "structure":
             yield from _fitted(loop)
-        if loop.name == "scan":
-            yield from _turned_round(loop)
 
 
 def _paired(loop: LaxLoop) -> Iterator[Change]:
@@ -76,19 +73,6 @@ def _one_answer(loop: LaxLoop) -> Iterator[Change]:
             yield Change(
                 title, spot.edits().replace(value, spot.write(f"jnp.{word}($x)", x=value)), sure=False
             )
-
-
-def _turned_round(loop: LaxLoop) -> Iterator[Change]:
-    """`return y, carry` from the body of a scan, where the second fits what went in and the first does not."""
-    spot, values = loop.spot, returned(loop.spot, loop.body)
-    pair = values[0] if len(values) == 1 else None
-    if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
-        return
-    trees = spot.outputs(_probe(loop, parts=2))
-    if len(trees) == 3 and alike(trees[0], trees[2]) and not alike(trees[0], trees[1]):
-        first, second = map(spot.code, pair.elts)
-        edits = spot.edits().replace(pair, _as(pair, spot, f"{second}, {first}"))
-        yield Change(TURNED, edits, claim=Claim("new"))
 
 
 def alike(a: Tree, b: Tree) -> bool:
@@ -139,13 +123,12 @@ def _widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
     return OutputWriter(spot.modules).written(start, code, before, want)
 
 
-def _probe(loop: LaxLoop, parts: int = 1) -> str:
-    """The cell with the loop replaced by the question what goes into its body and what comes out; `parts` of the pair
-    that the body of a scan gives, the first or both."""
+def _probe(loop: LaxLoop) -> str:
+    """The cell with the loop replaced by the question what goes into its body and what comes out."""
     spot, given = loop.spot, loop.parts
     if loop.name == "scan":
-        outs = ", ".join(f"lambda s, x: ($body)(s, x)[{i}]" for i in range(parts))
-        question = f"__outputs([lambda s, x: s, {outs}], ($start), jax.tree.map(lambda v: v[0], $xs))"
+        functions = "[lambda s, x: s, lambda s, x: ($body)(s, x)[0]]"
+        question = f"__outputs({functions}, ($start), jax.tree.map(lambda v: v[0], $xs))"
     elif loop.name == "fori_loop":
         question = "__outputs([lambda s: s, lambda s: ($body)($low, s)], ($start))"
     else:

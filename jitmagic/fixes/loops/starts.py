@@ -6,17 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.fixes.loops.heads import minus
 from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
 from jitmagic.fixes.objects.displays import LeftOut, part_of
 from jitmagic.source.edits import Edits
 from jitmagic.tracing.messages import CarryMismatch, carry_mismatches
 
 TITLE = "start the loop with the type that its body gives"
-GROWING = "carry an array of the final length, which moves up by one row in each iteration"
 _DTYPE_AT = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "array": 1, "asarray": 1}
 """Position of the dtype in what makes an array."""
-_GROWS = ("append", "concatenate", "hstack", "vstack")
 
 
 def loop_starts(spot: Spot) -> Iterator[Change]:
@@ -33,47 +30,6 @@ def loop_starts(spot: Spot) -> Iterator[Change]:
             if edits:
                 cost = "for arrays of this size" if sized and not like else ""
                 yield Change(TITLE, edits, cost=cost, sure=not cost)
-
-
-def growing_states(spot: Spot) -> Iterator[Change]:
-    """`jnp.append(seen, x)` as `jnp.append(seen, x)[1:]`, on an array that is zeros in front."""
-    for loop in lax_loops(spot):
-        grown = [m for m in carry_mismatches(spot.message) if m.shape]
-        count, longer = _count(loop), _longer(loop)
-        start = _part(loop, grown[0].path) if len(grown) == 1 else None
-        if not count or longer is None or not isinstance(start, ast.expr) or not grown[0].shape:
-            continue
-        length, *row = grown[0].shape
-        size = ", ".join([count, *map(str, row)])
-        dtype = "" if grown[0].new_dtype == "float32" else f", jnp.{grown[0].new_dtype}"
-        first = spot.write(f"jnp.zeros($$size{dtype})", size=f"({size})" if row else size)
-        if length != 1:
-            first = spot.write("jnp.concatenate([$first, $start])", first=first, start=start)
-        yield Change(GROWING, spot.edits().replace(start, first).replace(longer, f"{spot.code(longer)}[1:]"))
-
-
-def _count(loop: LaxLoop) -> str:
-    """How often a loop runs, as source; nothing where that is not said."""
-    parts, code = loop.parts, loop.spot.code
-    if loop.name == "fori_loop":
-        return minus(code(parts["high"]), code(parts["low"]))
-    if "length" in parts:
-        return code(parts["length"])
-    xs = parts.get("xs")
-    return f"{xs.id}.shape[0]" if isinstance(xs, ast.Name) and loop.name == "scan" else ""
-
-
-def _longer(loop: LaxLoop) -> ast.Call | None:
-    """The call in the body that adds a row to a name of the state; None where there are several."""
-    spot, found = loop.spot, []
-    for call in spot.text.within(loop.body, ast.Call) if loop.body is not None else ():
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else spot.full(call).rpartition(".")[2]
-        if name in _GROWS and len(call.args) == (2 if name == "append" else 1):
-            first = call.args[0]
-            if isinstance(first, ast.List | ast.Tuple) and len(first.elts) == 2:
-                first = first.elts[0]
-            found += [call] if spot.code(first) in spot.names else []
-    return found[0] if len(found) == 1 else None
 
 
 def _part(loop: LaxLoop, path: str) -> ast.expr | LeftOut | None:

@@ -15,7 +15,6 @@ from jitmagic.source.modules import argument_at
 from jitmagic.source.tree import Function
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map")
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,6 @@ def _taken_along(spot: Spot, edits: Edits, function: Function, uses: Sequence[Ke
         return [_scanned(spot, edits, function, uses, call)]
     if full == "jax.lax.while_loop" and position == 1 and isinstance(function, FunctionNode):
         return [_carried(spot, edits, function, uses, call)]
-    if full in _MAPS and position == 0 and isinstance(function, ast.Lambda):
-        return [_over_leaves(spot, edits, function, uses, call)]
     return [KeyUse(call, of_call)]
 
 
@@ -273,24 +270,5 @@ def _carried(spot: Spot, edits: Edits, body: FunctionNode, uses: Sequence[KeyUse
         edits.replace(test, spot.write("lambda both: $test(both[0])", edits, test=test))
         edits.replace(start, f"({edits.code(start)}, {own})")
         edits.insert(edits.text.span(call)[1], "[0]")
-
-    return KeyUse(call, give)
-
-
-def _over_leaves(
-    spot: Spot, edits: Edits, function: ast.Lambda, uses: Sequence[KeyUse], call: ast.Call
-) -> KeyUse:
-    """`tree.map(lambda leaf: draw(key), tree)` with a tree of keys beside the leaves."""
-    sub, keys, tree = edits.fresh("k", "sub"), edits.fresh("keys", "subkeys"), call.args[1]
-    edits.insert(edits.text.span(function.args.args[-1])[1], f", {sub}")
-    edits.argument(call, keys)
-    _split(spot, edits, function, uses, sub)
-
-    def give(key: str) -> None:
-        made = spot.write(
-            "jax.tree.unflatten(jax.tree.structure($t), list(jax.random.split($key, len(jax.tree.leaves($t)))))",
-            edits, t=tree, key=key,
-        )  # fmt: skip
-        edits.before(edits.text.statement(call), f"{keys} = {made}")
 
     return KeyUse(call, give)

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
-from jitmagic.fixes.stores.updates import updated
 from jitmagic.rules.base import root
 from jitmagic.rules.parsed_text import only_stored, stores_into
 from jitmagic.rules.words import listed
@@ -65,57 +63,6 @@ def given_back_arguments(spot: Spot) -> Iterator[Change]:
     returned = [n.value for n in spot.text.own(function, ast.Return) if n.value is not None]
     if not any(isinstance(v, ast.Name) and v.id == name for v in returned):  # it is not given back already
         yield given_back(spot, function, [name])
-
-
-def returned_state(spot: Spot) -> Iterator[Change]:
-    """State that the function writes and `--dyn` cannot take (`f.n`, an entry that is not there yet, an array of
-    NumPy's) is an argument that it takes and returns."""
-    written = {w.path for w in spot.writes if w.origin != "argument"}
-    function = spot.text.definition(spot.function)
-    if (
-        function is None
-        or len(written) != 1
-        or function not in spot.text.tree.body
-        or function.decorator_list
-    ):
-        return
-    (place,) = written
-    new = replace(spot, text=Text(updated(spot, function, [place], [place]).result()))
-    function = new.text.definition(spot.function)
-    assert function is not None
-    name, edits = _own_name(new, function, place), new.edits()
-    for use in new.text.within(function, ast.Name, ast.Attribute, ast.Subscript, ast.Global):
-        if isinstance(use, ast.Global):
-            kept = [n for n in use.names if n != place]
-            edits.replace(use, f"global {', '.join(kept)}") if kept else edits.remove(use)
-        elif ast.unparse(use) == place != name:
-            edits.replace(use, name)
-    keyword = signature.add_parameter(edits, function, name)
-    alone, later = signature.give_back(edits, function, [name]), []
-    for inside in (edits, *(Edits(Text(source)) for source in spot.later)):
-        for call in _calls_of(inside.text, new, function):
-            signature.pass_to(inside, call, name, place, keyword=keyword)
-            signature.bind_again(inside, call, [place], alone=alone)
-        later.append(inside.result())
-    claim = Claim("new", f"`{place}` comes back from the call")
-    yield Change(f"take `{place}` as an argument and return it", edits, tuple(later[1:]), claim=claim)
-
-
-def copied_arguments(spot: Spot) -> Iterator[Change]:
-    """A function works on a copy of the dict or list that it writes into; of what that holds too, where it must."""
-    names = {root(w.path) for w in spot.writes if w.origin == "argument"}
-    function = spot.text.definition(spot.function)
-    if function is not None and len(names) == 1:
-        (name,) = names
-        kept = tuple(_bound_again(spot, function, [name]))
-        claim = Claim("same", f"what the caller passes as `{name}` stays as it is", rebinds=kept)
-        for copy in ("$name.copy()", "jax.tree.map(lambda leaf: leaf, $name)"):
-            head = spot.write(f"$$name = {copy}", name=name)
-            yield Change(
-                f"work on a copy of `{name}`",
-                spot.edits().before(signature.first_statement(function), head),
-                claim=claim,
-            )
 
 
 # --- what is changed, and where it is bound -----------------------------------------------------------
@@ -184,10 +131,3 @@ def _bound_outside(
         if places != ["_"] or not alone:
             signature.bind_again(edits, call, places, alone=alone)
     return edits.result()
-
-
-def _own_name(spot: Spot, function: FunctionNode, place: str) -> str:
-    """A parameter's name for a place: `n` for `f.n` and `seen['n']`."""
-    name = signature.name_for(place)
-    taken = {n.id for n in spot.text.within(function, ast.Name)} - {place}
-    return name if name and name not in taken else spot.fresh("state", "new_state")

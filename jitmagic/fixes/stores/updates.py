@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.stores.buffers import made_by_jax
-from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
+from jitmagic.fixes.stores.rebinding import put, stores_of
 from jitmagic.fixes.stores.selected_updates import AFTER, masked
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
@@ -32,38 +32,19 @@ def updates(spot: Spot) -> Iterator[Change]:
     buffers = [n for n in names if made_by_jax(spot, function, n)]
     for name in buffers:
         made.add(made_by_jax(spot, function, name))
-    views = [n for n in names if start_of(spot, function, n) is not None]
     others = [n for n in names if n not in buffers]
-    wholes = [line.partition(" = ")[0] for n in views for line in _put_back(spot, function, n)]
     forms: list[Sequence[str]] = [(), others] if others else [()]
-    if any(_is_numpy(spot, n) for n in (*others, *wholes)):
+    if any(_is_numpy(spot, n) for n in others):
         forms.reverse()
     title = TITLE if ".at[" in here.code else f"bind the new array to {listed(names)} again"
     for wrapped in forms:
         yield Change(title, updated(spot, function, names, wrapped).add(made))
-    if views:
-        put_back = updated(spot, function, names, forms[0], views).add(made)
-        yield Change(f"{title}, and put {listed(views)} back into {listed(wholes)}", put_back)
     for name in names:
         yield from _replaced_field(spot, function, name, title)
     outside = [n for n in names if root(n) == "self" or _declaration(spot, function, root(n)) == "global"]
     if dyn := tuple(map(spot.from_outside, outside)):
         edits = updated(spot, function, names, ()).add(made)
         yield Change(f"{title}, and {listed(dyn)} dynamic", edits, dyn=dyn, sure=False)
-
-
-def changed_views(spot: Spot) -> Iterator[Change]:
-    """`col *= s` of `col = m[:, 0]`, or of `col = m`, puts the new array into `m` too."""
-    function, statement = spot.innermost, spot.here(ast.AugAssign)
-    if function is None or statement is None or not isinstance(statement.target, ast.Name):
-        return
-    name = statement.target.id
-    start, edits = start_of(spot, function, name), spot.edits()
-    if start is not None:
-        for update in spot.text.own(function, ast.AugAssign):
-            if spot.code(update.target) == name:
-                edits.after(update, "\n".join(_put_back(spot, function, name)))
-        yield Change(f"put the new `{name}` back into `{whole_of(spot, start)}`", edits)
 
 
 def discarded_updates(spot: Spot) -> Iterator[Change]:
@@ -91,20 +72,6 @@ def _bound(spot: Spot, edits: Edits, update: ast.Expr, function: FunctionNode) -
             edits.insert(first, f"{whole} = {{**{whole}, {key!r}: ").insert(last, "}")
         case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(array)))):
             edits.insert(first, f"{spot.code(array)} = ")
-
-
-def rows_by_number(spot: Spot) -> Iterator[Change]:
-    """`for row in grid: row[0] = v` as a loop over the numbers of rows, which are then known to be parts of `grid`."""
-    statement = spot.here(ast.stmt)
-    here = stores_of(spot, statement) if statement is not None else None
-    changed = here.values.keys() if here is not None else ()
-    for loop in (n for n in spot.path if isinstance(n, ast.For)):
-        row, rows = spot.code(loop.target), spot.code(loop.iter)
-        if row in changed and whole_of(spot, loop.iter) == rows:
-            number, edits = spot.fresh("i", "j", "k", "row"), spot.edits()
-            edits.replace(loop.target, number).replace(loop.iter, spot.write("range(len($$rows))", rows=rows))
-            edits.before(loop.body[0], f"{row} = {rows}[{number}]")
-            yield Change(f"loop over the numbers of rows of `{rows}`", edits)
 
 
 def masked_updates(spot: Spot) -> Iterator[Change]:
@@ -142,20 +109,7 @@ def arrays_without_at(spot: Spot) -> Iterator[Change]:
             yield Change(TITLE, spot.edits().replace(node.value, spot.write("jnp.asarray($x)", x=name)))
 
 
-# --- where an array comes from and where its changes have to go ---------------------------------------
-
-
-def start_of(spot: Spot, function: FunctionNode, name: str) -> ast.expr | None:
-    """The name, or the part or view of one, that a function once assigns to this name."""
-    assigns = spot.text.own(function, ast.Assign)
-    starts = [a.value for a in assigns if any(spot.code(t) == name for t in a.targets)]
-    return starts[0] if len(starts) == 1 and whole_of(spot, starts[0]) else None
-
-
-def updated(
-    spot: Spot, function: FunctionNode, names: Collection[str], wrapped: Collection[str],
-    views: Collection[str] = (),
-) -> Edits:  # fmt: skip
+def updated(spot: Spot, function: FunctionNode, names: Collection[str], wrapped: Collection[str]) -> Edits:
     """The stores into these arrays as rebindings; those that are `wrapped` become arrays of jax with the first."""
     every = [(s, stores_of(spot, s)) for s in spot.text.own(function, ast.stmt)]
     stores = [
@@ -172,18 +126,8 @@ def updated(
     for statement, found in stores:
         code = (stores_of(spot, statement, left) or found).code
         left -= {n for n in found.values if n.isidentifier() and statement in function.body}
-        back = [line for n in found.values if n in views for line in _put_back(spot, function, n)]
-        put(edits, statement, "\n".join([code, *back]))
+        put(edits, statement, code)
     return edits.before(first_statement(function), "\n".join(head)) if head else edits
-
-
-def _put_back(spot: Spot, function: FunctionNode, name: str, known: Collection[str] = ()) -> Iterator[str]:
-    """What is stored into `row` is put into `grid` too, as NumPy does where one is a view of the other."""
-    start = start_of(spot, function, name)
-    if start is not None and name not in known:
-        whole = whole_of(spot, start)
-        yield " = ".join(become(spot, start, name, {whole}) or ())
-        yield from _put_back(spot, function, whole, (*known, name))
 
 
 def _replaced_field(spot: Spot, function: FunctionNode, name: str, title: str) -> Iterator[Change]:
