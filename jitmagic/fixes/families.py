@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitmagic.fixes.branches import branching, callees, checks, conditional, lookup, output_types
+from jitmagic.fixes.branches import branching, checks, conditional, lookup, output_types
 from jitmagic.fixes.calls import (
     callbacks,
     counterparts,
@@ -11,7 +11,6 @@ from jitmagic.fixes.calls import (
     host,
     inner_functions,
     memoized,
-    tries,
 )
 from jitmagic.fixes.change import Family
 from jitmagic.fixes.inputs import (
@@ -78,7 +77,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (registered.complete_layouts, "lossy-pytree"),
     (registered.arrays_as_children, "array-in-aux-data"),
     (static_arguments.static_arguments, f"{_CONCRETE} unhashable-static"),
-    (declarations.neighbouring_declarations, "unhashable-static"),
     (static_arguments.ordinary_arguments, "unhashable-static recompile-static"),
     (declarations.mended_declarations, "bad-static-spec"),
     (declarations.mended_options, "bad-static-spec"),
@@ -105,7 +103,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (branching.known_first, _ASKED),
     (branching.selecting, _ASKED),
     (branching.branching, _ASKED),
-    (callees.callees, _ASKED),
     (traced_loops.stopping_loops, _ASKED),
     (traced_loops.counted_loops, "tracer-int dynamic-shape user-error"),
     (lookup.lookups, "tracer-int tracer-array-conversion tracer-hash"),
@@ -115,7 +112,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (data_sizes.different_values, "dynamic-shape tracer-int tracer-array-conversion tracer-hash"),
     (shape_arithmetic.shape_arithmetic, _SIZED),
     (windows.windows, _SIZED),
-    (tries.tries, "jit-differs-from-eager"),
     (masked_functions.masked_selections, _SIZED),
     (callbacks.callbacks, f"{_CONVERTED} {_KEPT}"),
     (counterparts.counterparts, _CONVERTED),
@@ -142,7 +138,6 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
     (mapped.mapped_comprehensions, "unrolled-loop"),
-    (mapped.mapped_calls, "unrolled-loop"),
     (finite_formulas.finite_formulas, "nan"),
     (stated_modes.stated_modes, "out-of-bounds"),
     (declarations.kept_arguments, "unusable-donation"),

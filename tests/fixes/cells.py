@@ -84,12 +84,6 @@ CASES = {
         "tracer-array-conversion", "GRID = np.ones((3, 3))\n\ndef f(i, k):\n    return GRID[i, k] + GRID[:, k].sum()\n",
         ("f(1, 2)",), "jnp.asarray(GRID)[i, k] + jnp.asarray(GRID)[:, k].sum()",
     ),
-    "list filled by positions": Case(
-        "tracer-bool",
-        "def f(xs, ok):\n    kept = []\n    for i in range(len(xs)):\n        if ok[i]:\n            kept.append(2 * xs[i])\n"
-        "    return jnp.mean(jnp.stack(kept))\n",
-        ("f(jnp.array([1.0, -2.0, 3.0]), jnp.array([True, False, True]))",), "jnp.mean(kept, where=ok)",
-    ),
     "pixels of a mask": Case(
         "dynamic-shape", "def f(img, m):\n    p = img[m]\n    return p.mean(axis=0), len(p)\n",
         ("f(jnp.arange(24.0).reshape(2, 4, 3), jnp.arange(8).reshape(2, 4) > 3)",),
@@ -222,9 +216,9 @@ CASES = {
     ),
     "field of a loop's state": Case(
         "carry-mismatch",
-        "from typing import NamedTuple\nclass S(NamedTuple):\n    x: jax.Array\n    t: jax.Array = jnp.int32(0)\n\n"
+        "from typing import NamedTuple\nclass S(NamedTuple):\n    x: jax.Array\n    t: jax.Array\n\n"
         "def f(x):\n    def step(s, _):\n        return S(s.x * 2, s.t + 0.5), None\n"
-        "    return jax.lax.scan(step, S(x), None, length=3)[0].t\n",
+        "    return jax.lax.scan(step, S(x, t=jnp.int32(0)), None, length=3)[0].t\n",
         ("f(jnp.ones(2))",), "S(x, t=jnp.float32(0))",
     ),
     "start by keyword": Case(
@@ -372,11 +366,6 @@ CASES = {
         "recompile-shape", "def f(x):\n    return jnp.mean(x ** 2)\n",
         ("f(jnp.ones(3))", "f(jnp.ones(4))", "f(jnp.ones(5))", "f(jnp.ones(6))"), "jnp.mean(x ** 2, where=keep)",
     ),
-    "error taken for an answer": Case(
-        "jit-differs-from-eager",
-        "def f(x):\n    try:\n        n = int(x.sum())\n    except Exception:\n        n = 1\n    return x * n\n",
-        ("f(jnp.arange(3.0))",), "n = x.sum().astype(int)",
-    ),
     "64 bits": Case(
         "dtype-truncation", "def f(x):\n    return x.astype(jnp.float64).sum()\n", ("f(jnp.ones(3))",), "jnp.float32",
     ),
@@ -402,10 +391,6 @@ CASES = {
     "print under a condition": Case(
         "tracer-bool", "def f(x, i):\n    if i % 10 == 0:\n        print('step', i)\n    return x\n",
         ("f(1.0, 20)",), 'lax.cond(i % 10 == 0, lambda: jax.debug.print("step {i}", i=i), lambda: None)',
-    ),
-    "table by pairs": Case(
-        "tracer-hash", "T = {(0, 0): 1.0, (0, 1): 2.0, (1, 1): 3.0}\ndef f(i, j, x):\n    return x * T[i, j]\n",
-        ("f(0, 1, 1.0)", "f(1, 1, 1.0)"), "jnp.argmax((jnp.array(list(T)) == jnp.array((i, j))).all(-1))",
     ),
     "rows of several lengths in an array": Case(
         "invalid-jax-type", "def f(rows):\n    return sum(r.sum() for r in rows)\n", ("f(rows)",), "f(list(rows))",
@@ -451,7 +436,7 @@ CASES = {
     "rows that a helper writes into": Case(
         "in-place-update",
         "def pad(row, v):\n    row[0] = v\n\ndef f(m, v):\n    for k in range(m.shape[0]):\n        pad(m[k], v)\n    return m\n",
-        ("f(np.ones((2, 3)), 5.0)",), "        m = jnp.asarray(m).at[k].set(pad(m[k], v))\n",
+        ("f(np.ones((2, 3)), 5.0)",), "        m = m.at[k].set(pad(m[k], v))\n",
     ),
     "global that a loss keeps": Case(
         "leaked-tracer",
@@ -681,19 +666,6 @@ CASES = {
         "dynamic-shape", "def f(x, k):\n    return {c: x[jnp.flatnonzero(k == c)].mean() for c in (0, 1)}\n",
         ("f(jnp.arange(4.0), jnp.array([0, 1, 1, 1]))",), "{c: jnp.mean(x, where=k == c) for c in (0, 1)}",
     ),
-    "function chosen by a value": Case(
-        "tracer-bool", "def f(x):\n    if x[0] < 0:\n        g = jnp.sin\n    else:\n        g = lambda v: v * 2\n    return g(x) + g(x + 1)\n",
-        ("f(jnp.array([-1.0, 2.0]))", "f(jnp.array([1.0, 2.0]))"), "return jax.lax.cond(condition, jnp.sin, lambda v: v * 2, x) + ",
-    ),
-    "key chosen by a value": Case(
-        "tracer-bool", "def f(p, x):\n    return x * p['in' if x * x < 1 else 'out'] + p['at']\n",
-        ("f({'in': 0.5, 'out': 2.0, 'at': 1.0}, jnp.float32(3.0))",), "x * jnp.where(x * x < 1, p['in'], p['out']) + p['at']",
-    ),
-    "parameters chosen by a value": Case(
-        "tracer-bool", "def f(ps, x):\n    k = 'a' if x > 0 else 'b'\n    p = ps[k]\n    return p['w'] * x + p['b']\n",
-        ("f({'a': {'w': 0.5, 'b': 1.0}, 'b': {'w': 1.0, 'b': 0.0}}, jnp.float32(3.0))",),
-        "p = jax.lax.cond(condition, lambda: ps['a'], lambda: ps['b'])",
-    ),
     "index after a break": Case(
         "tracer-bool", "def f(x, t):\n    for i in range(1, 5):\n        if x * i > t:\n            break\n    return i\n",
         ("f(1.0, jnp.float32(2.5))", "f(1.0, jnp.float32(9.0))"), "i = jnp.minimum(i, 4)",
@@ -735,10 +707,6 @@ CASES = {
     ),
     "result not returned": Case(
         "unused-result", "def f(x):\n    jnp.sum(x ** 2)\n", ("f(jnp.ones(3))",), "    return jnp.sum(x ** 2)\n",
-    ),
-    "helper with two results thrown away": Case(
-        "unused-result", "def g(p, v):\n    return p + v, v * 0.5\n\ndef f(p, v):\n    g(p, v)\n    return p, v\n",
-        ("f(jnp.ones(2), jnp.float32(1.0))",), "    p, v = g(p, v)\n",
     ),
     "recurrence of two terms": Case(
         "unrolled-loop", "def f(x):\n    ps = [jnp.ones_like(x), x]\n    for n in range(1, 40):\n"
@@ -1080,12 +1048,6 @@ CASES = {
         "        return (n + self.w, s), n\n\n    def run(self, xs):\n        start = (jn.int32(0), jn.zeros(()))  # both\n"
         "        return scan(self.step, start, xs)[1]\n\nm = M(0.5)\n\ndef f(xs):\n    return m.run(xs)\n",
         ("f(jn.ones(3))",), "start = (jn.float32(0), jn.zeros(()))  # both",
-        setup="from jax import numpy as jn\nfrom jax.lax import scan\ndel jnp, jax\n", proved=False,
-    ),
-    "state that a partial gives back in part": Case(
-        "carry-mismatch", "def step(k, s, x):\n    return (s[0] * k + x,), s[1]\n\ndef f(xs):\n"
-        "    return scan(functools.partial(step, 2.0), (0.0, 3.0), xs)[1]\n",
-        ("f(jn.ones(3))",), "return (s[0] * k + x, s[1]), s[1]",
         setup="from jax import numpy as jn\nfrom jax.lax import scan\ndel jnp, jax\n", proved=False,
     ),
     "two lists that a scan fills": Case(

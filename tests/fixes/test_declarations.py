@@ -24,8 +24,10 @@ CASES = {
                            "g = jax.jit(f, static_argnames='power')"),
     "number of a call out of range": (F + "g = jax.jit(f, static_argnums=2)\n" + CALL,
                                       "g = jax.jit(f, static_argnums=1)"),
-    "number of a call off by one": (F + "g = jax.jit(f, static_argnums=0)\n" + CALL,
-                                    "g = jax.jit(f, static_argnums=1)"),
+    "number of a call off by one": (
+        "def f(x, n):\n    return jnp.tile(x, n)\ng = jax.jit(f, static_argnums=0)\n" + CALL,
+        'g = jax.jit(f, static_argnames="n")',
+    ),
     "a lambda": ("g = jax.jit(lambda x, n: jnp.tile(x, n), static_argnums=[2])\n" + CALL,
                  "g = jax.jit(lambda x, n: jnp.tile(x, n), static_argnums=[1])"),
     "a bound method": (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.fixes.branches.callees import arguments, uses
 from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source.edits import Edits
@@ -53,8 +52,8 @@ def _item(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
             return
     index = _whole(spot, node.slice)
     parent, edits = spot.text.parents[node], spot.edits()
-    found = uses(spot, parent if isinstance(parent, ast.Assign) else node)
-    given = [arguments(spot, use) for use in found]
+    found = _uses(spot, parent if isinstance(parent, ast.Assign) else node)
+    given = [_arguments(spot, use) for use in found]
     if found and None not in given:
         for use, a in zip(found, given, strict=True):
             edits.replace(spot.text.parents[use], call_of(spot.write("lax.switch"), index, table, *(a or ())))
@@ -103,7 +102,7 @@ def _whole(spot: Spot, node: ast.expr) -> str:
 def _one_of_two(spot: Spot, node: ast.Subscript, test: ast.expr, one: ast.expr, other: ast.expr) -> Change:
     """`(a, b)[int(c)]` as `jnp.where(c, b, a)`, or as `cond` where it is called."""
     sides = [stripped(truth(spot, test)), *(stripped(spot.code(n)) for n in (one, other))]
-    if (given := arguments(spot, node)) is not None:
+    if (given := _arguments(spot, node)) is not None:
         new = call_of(spot.write("lax.cond"), *sides, *given)
         edits = spot.edits().replace(spot.text.parents[node], new)
         return Change("choose the function with `jax.lax.cond`", edits)
@@ -137,17 +136,32 @@ def _entry(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
 
 
 def _place(spot: Spot, table: ast.expr, key: str) -> str:
-    """Where the traced key stands in the dict; one that is a tuple is compared item by item."""
-    shown, asked = (_assigned(spot, n) for n in (table, ast.parse(f"({key})", mode="eval").body))
+    """Where the traced key stands in the dict."""
+    shown = _assigned(spot, table)
     if isinstance(shown, ast.Dict) and [ast.unparse(k) for k in shown.keys if k] == [
         *map(str, range(len(shown.keys)))
     ]:
         return key
-    if isinstance(asked, ast.Tuple):
-        return spot.write(
-            "jnp.argmax((jnp.array(list($table)) == jnp.array($key)).all(-1))", table=table, key=key
-        )
     return spot.write("jnp.argmax(jnp.array(list($table)) == $key)", table=table, key=key)
+
+
+def _uses(spot: Spot, node: ast.AST) -> list[ast.AST]:
+    """Where the one name occurs that a statement binds; another expression itself."""
+    bound = [n for n in spot.text.within(node, ast.Name) if isinstance(n.ctx, ast.Store)]
+    if not isinstance(node, ast.stmt):
+        return [node]
+    names = spot.text.within(spot.innermost or spot.text.tree, ast.Name)
+    own = spot.text.within(node, ast.Name)
+    return [n for n in names if {b.id for b in bound} == {n.id} and n not in own]
+
+
+def _arguments(spot: Spot, function: ast.AST) -> list[str] | None:
+    """The arguments of the call of this function; None where it is no call, or not by position."""
+    match spot.text.parents[function]:
+        case ast.Call(func=func, args=given, keywords=[]) if func is function:
+            if not any(isinstance(a, ast.Starred) for a in given):
+                return [stripped(spot.code(a)) for a in given]
+    return None
 
 
 def _assigned(spot: Spot, node: ast.expr) -> ast.expr:

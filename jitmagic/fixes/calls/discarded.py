@@ -6,9 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.loops.bodies import alike
 from jitmagic.fixes.loops.lax_calls import LaxLoop
-from jitmagic.source.edits import Edits
 from jitmagic.source.tree import updated_array
 
 NEW = Claim(results="new")
@@ -33,7 +31,7 @@ def discarded(spot: Spot) -> Iterator[Change]:
 
 
 def _names(spot: Spot, call: ast.Call) -> list[str]:
-    """Names of what a loop starts with, or of arguments that are of the result's structure, shapes and dtypes."""
+    """Names of what a loop starts with, or of the only argument that is traced."""
     loop = LaxLoop.of(spot, call)
     if loop is not None:
         parts = loop.start.elts if isinstance(loop.start, ast.Tuple) else [loop.start]
@@ -43,8 +41,4 @@ def _names(spot: Spot, call: ast.Call) -> list[str]:
     if isinstance(on, ast.Name) and on.id in spot.traced:
         return [on.id]  # `x.astype(...)`, `s._replace(...)`
     given = [a.id for a in call.args if isinstance(a, ast.Name) and a.id in spot.traced]
-    runs = [given[i:j] for j in range(1, len(given) + 1) for i in range(j)]
-    shown = ", ".join(f"lambda: ({', '.join(r)})" for r in runs)
-    asked = f"__outputs([lambda: {spot.code(call)}, {shown}])"
-    trees = spot.outputs(Edits(spot.text).replace(call, asked).result()) if runs else []
-    return next((r for r, tree in zip(runs, trees[1:], strict=False) if alike(tree, trees[0])), [])
+    return given if len(given) == 1 else []

@@ -89,7 +89,7 @@ class Memo:
     """A store that a function makes where it has not made it before, and the test for that."""
 
     function: ast.FunctionDef
-    guard: ast.If | ast.Try
+    guard: ast.If
     part: list[ast.stmt]
     """What is done where nothing is known yet; empty where the guard only gives what is known."""
     store: ast.Assign
@@ -113,8 +113,7 @@ def _memos(spot: Spot) -> Iterator[Memo]:
             s for s in spot.text.own(function, ast.Assign) if len(s.targets) == 1
             and (isinstance(s.targets[0], ast.Subscript | ast.Attribute) or getattr(s.targets[0], "id", "") in outer)
         ]  # fmt: skip
-        guards: list[ast.If | ast.Try] = [*spot.text.own(function, ast.If), *spot.text.own(function, ast.Try)]
-        for guard in guards:
+        for guard in spot.text.own(function, ast.If):
             for store in stores:
                 part = _guarded(spot, guard, store)
                 memo = Memo(function, guard, part, store) if part is not None else None
@@ -122,31 +121,23 @@ def _memos(spot: Spot) -> Iterator[Memo]:
                     yield memo
 
 
-def _guarded(spot: Spot, guard: ast.If | ast.Try, store: ast.Assign) -> list[ast.stmt] | None:
+def _guarded(spot: Spot, guard: ast.If, store: ast.Assign) -> list[ast.stmt] | None:
     """The part of the guard that computes what is stored; None where that is none of its business."""
-    if isinstance(guard, ast.Try):
-        parts = [h.body for h in guard.handlers] if len(guard.handlers) == 1 and not guard.finalbody else []
-    else:
-        parts = [guard.body, guard.orelse]
-    if (inside := next((p for p in parts if store in p), None)) is not None:
-        return inside
+    for part in (guard.body, guard.orelse):
+        if store in part:
+            return part
     block, index = spot.text.siblings(guard)
     known = guard.body[-1]
     if store in block[index + 1 :] and isinstance(known, ast.Return):
-        return parts[0] if isinstance(guard, ast.Try) else [] if not guard.orelse else None
+        return [] if not guard.orelse else None
     return None
 
 
 def _asks(spot: Spot, memo: Memo) -> bool:
     """The guard asks whether the value is there."""
     target, guard = memo.store.targets[0], memo.guard
-    tested = (
-        [guard.test] if isinstance(guard, ast.If) else [*guard.body, *(h for h in guard.handlers if h.type)]
-    )
-    nodes = [n for t in tested for n in ast.walk(t)]
+    nodes = list(ast.walk(guard.test))
     texts = {ast.unparse(n) for n in nodes if isinstance(n, ast.expr)}
-    if isinstance(guard, ast.Try):
-        return memo.target in texts and bool(texts & {"KeyError", "AttributeError"})
     if (
         isinstance(target, ast.Attribute)
         and f"hasattr({ast.unparse(target.value)}, '{target.attr}')" in texts

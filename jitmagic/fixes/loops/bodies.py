@@ -75,17 +75,6 @@ def _one_answer(loop: LaxLoop) -> Iterator[Change]:
             )
 
 
-def alike(a: Tree, b: Tree) -> bool:
-    """Two trees of the same structure, shapes and dtypes."""
-    import jax
-
-    one, other = jax.tree.leaves(a), jax.tree.leaves(b)
-    structures: list[object] = [jax.tree.structure(v) for v in (a, b)]
-    return structures[0] == structures[1] and all(
-        (x.shape, x.dtype) == (y.shape, y.dtype) for x, y in zip(one, other, strict=True)
-    )
-
-
 # --- structure
 
 
@@ -159,19 +148,4 @@ def _completed(loop: LaxLoop, carry: ast.expr, before: Tree, after: Tree) -> str
             return ""
         display = f"[{', '.join(parts)}]" if type(before) is list else tuple_of(parts)
         return display if parts else f"{type(before).__name__}({code})"
-    return _lengthened(loop, parts or [code], before, after)
-
-
-def _lengthened(loop: LaxLoop, parts: list[str], before: Tree, after: Tree) -> str:
-    """`return x, v` after `x, v, t = state` as `return x, v, t`."""
-    count = len(parts)
-    if type(before) is not tuple or not alike(
-        before[:count], after if isinstance(after, tuple) else (after,)
-    ):
-        return ""
-    own = [f"{loop.state}[{i}]" for i in range(len(before))]
-    for node in loop.spot.text.own(loop.body, ast.Assign) if loop.body is not None else ():
-        target = node.targets[0]
-        if loop.spot.code(node.value) == loop.state and isinstance(target, ast.Tuple):
-            own = [loop.spot.code(e) for e in target.elts]
-    return tuple_of([*parts, *own[count:]]) if count < len(before) == len(own) else ""
+    return ""

@@ -105,30 +105,10 @@ def selected_lists(spot: Spot) -> Iterator[Change]:
     for x in filled_lists(spot, loop):
         if x.start or x.front or not isinstance(x.made.targets[0], ast.Name):
             continue
-        head, (element, asked) = _over_elements(spot, loop, x.value, test.test)
-        new = f"{x.name} = [{element} for {head} if {asked}]"
+        element, target, asked = (stripped(spot.code(n)) for n in (x.value, loop.target, test.test))
+        new = f"{x.name} = [{element} for {target} in {spot.code(loop.iter)} if {asked}]"
         edits = spot.edits().remove(x.made).statements(loop, new)
         yield Change("select what counts in one expression", edits)
-
-
-def _over_elements(spot: Spot, loop: ast.For, *parts: ast.expr) -> tuple[str, list[str]]:
-    """Head and parts of a loop as source; `for i in range(len(xs))` that asks for `xs[i]` alone is over `xs`."""
-    index = spot.code(loop.target)
-    counted = _EVERY[0].match(loop.iter, spot.modules) or _EVERY[1].match(loop.iter, spot.modules)
-    uses = [n for p in parts for n in spot.text.within(p, ast.Name) if n.id == index]
-    asked = [s for n in uses if isinstance(s := spot.text.parents[n], ast.Subscript) and s.slice is n]
-    arrays = list(dict.fromkeys(spot.code(s.value) for s in asked if isinstance(s.value, ast.Name)))
-    edits, head = spot.edits(), f"{stripped(index)} in {spot.code(loop.iter)}"
-    if counted and arrays and len(asked) == len(uses):
-        given = {a: spot.fresh(f"{a}_{index}") for a in arrays}
-        for node in asked:
-            edits.replace(node, given[spot.code(node.value)])
-        every = arrays[0] if len(arrays) == 1 else f"zip({', '.join(arrays)})"
-        head = f"{', '.join(given.values())} in {every}"
-    return head, [stripped(edits.code(p)) for p in parts]
-
-
-_EVERY = Pattern("range(len($xs))"), Pattern("range($xs.shape[0])")
 
 
 def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], edits: Edits) -> str:

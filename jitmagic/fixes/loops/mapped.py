@@ -1,4 +1,4 @@
-"""Comprehensions and `map`, which are written out while jax traces, as `vmap`."""
+"""Comprehensions, which are written out while jax traces, as `vmap`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,6 @@ def mapped_comprehensions(spot: Spot) -> Iterator[Change]:
     for node in spot.on_line(ast.ListComp, ast.GeneratorExp):
         if isinstance(node, ast.ListComp | ast.GeneratorExp) and (mapped := _as_vmap(spot, node)):
             yield from _placed(spot, node, mapped, node.elt)
-
-
-def mapped_calls(spot: Spot) -> Iterator[Change]:
-    """`list(map(f, xs))` as `jax.vmap(f)(xs)`."""
-    for call in spot.on_line(ast.Call):
-        if isinstance(call.func, ast.Name) and call.func.id == "map" and len(call.args) > 1:
-            function, *arrays = call.args
-            mapped = spot.write("jax.vmap($function)($*arrays)", function=function, arrays=arrays)
-            around = spot.text.parents[call]
-            listed = isinstance(around, ast.Call) and spot.code(around.func) in ("list", "tuple")
-            whole = around if listed and isinstance(around, ast.Call) else call
-            yield from _placed(spot, whole, mapped, function)
 
 
 def _as_vmap(spot: Spot, node: ast.ListComp | ast.GeneratorExp) -> str:

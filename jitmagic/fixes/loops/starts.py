@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
-from jitmagic.fixes.objects.displays import LeftOut, part_of
+from jitmagic.fixes.objects.displays import part_of
 from jitmagic.source.edits import Edits
 from jitmagic.tracing.messages import CarryMismatch, carry_mismatches
 
@@ -32,7 +32,7 @@ def loop_starts(spot: Spot) -> Iterator[Change]:
                 yield Change(TITLE, edits, cost=cost, sure=not cost)
 
 
-def _part(loop: LaxLoop, path: str) -> ast.expr | LeftOut | None:
+def _part(loop: LaxLoop, path: str) -> ast.expr | None:
     """The part of the start that a path names; None where it is not spelt out."""
     node = part_of(loop.spot, loop.start, path, loop.spelt_out)
     whole = loop.spelt_out(node) if isinstance(node, ast.expr) and not path else node
@@ -44,8 +44,6 @@ def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> N
     part = _part(loop, mismatch.path)
     if isinstance(part, ast.expr):
         edits.replace(part, _typed(loop.spot, part, mismatch, like))
-    elif part is not None:
-        edits.argument(part.call, f"{part.name}={_typed(loop.spot, part.default, mismatch, like)}")
 
 
 def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:

@@ -38,12 +38,9 @@ def stopping_loops(spot: Spot) -> Iterator[Change]:
 
 
 def counted_loops(spot: Spot) -> Iterator[Change]:
-    """`for` over a traced range, and `sum(f(k) for k in range(n))`."""
-    loop = spot.here(ast.For)
-    if loop is not None:
+    """`for` over a traced range."""
+    if (loop := spot.here(ast.For)) is not None:
         yield from lowered(spot, loop)
-    else:
-        yield from _generated_sums(spot)
 
 
 def lowered(spot: Spot, loop: LoopNode) -> Iterator[Change]:
@@ -173,22 +170,6 @@ def _where(spot: Spot, flag: str, found: ast.expr, other: ast.expr) -> str:
     if (a, b) == ("False", "True"):
         return f"~{flag}"
     return call_of(spot.write("jnp.where"), flag, a, b)
-
-
-def _generated_sums(spot: Spot) -> Iterator[Change]:
-    """`sum(f(k) for k in range(n))` as a loop that adds."""
-    for call in spot.on_line(ast.Call):
-        given = call.args[0] if spot.code(call.func) == "sum" and len(call.args) == 1 else None
-        if not isinstance(given, ast.GeneratorExp | ast.ListComp) or len(given.generators) != 1:
-            continue
-        head = counted(spot, Turns.of(given.generators[0]))
-        if given.generators[0].ifs or head.step != "1" or head.head:
-            continue
-        total = spot.fresh("total")
-        adding = f"lambda {head.index}, {total}: {total} + {atom(spot.code(given.elt))}"
-        for zero in ("0.0", "0"):
-            new = call_of(spot.write("lax.fori_loop"), head.start, head.stop, adding, zero)
-            yield Change(FORI, spot.edits().replace(call, new))
 
 
 # --- loops that are written out

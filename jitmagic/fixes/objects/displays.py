@@ -5,37 +5,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.objects.layouts import class_of, declared
 from jitmagic.source.modules import last_name
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """An argument that a call leaves out, by its name, and the default that stands for it."""
-
-    call: ast.Call
-    name: str
-    default: ast.expr
-
-
 def part_of(
     spot: Spot, node: ast.expr, path: str, spelt_out: Callable[[ast.expr], ast.expr] = lambda node: node
-) -> ast.expr | LeftOut | None:
+) -> ast.expr | None:
     """What stands at `[0]`, `['n']` or `.n` of an expression; None where that is not written there. `spelt_out` gives
     what a name stands for."""
     for step in re.findall(r"\[[^\]]*\]|\.\w+", path):
         key = step.strip("[].'\"")
         found = _held(spot, spelt_out(node), int(key) if key.isdigit() else key)
-        if not isinstance(found, ast.expr):
-            return found
+        if found is None:
+            return None
         node = found
     return node
 
 
-def _held(spot: Spot, node: ast.expr, key: str | int) -> ast.expr | LeftOut | None:
+def _held(spot: Spot, node: ast.expr, key: str | int) -> ast.expr | None:
     match node:
         case ast.Tuple(elts) | ast.List(elts) if isinstance(key, int):
             return elts[key] if key < len(elts) else None
@@ -47,6 +37,5 @@ def _held(spot: Spot, node: ast.expr, key: str | int) -> ast.expr | LeftOut | No
             fields = declared(kind) if kind is not None else {}
             name = [*fields][key] if isinstance(key, int) and key < len(fields) else str(key)
             given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
-            default = fields[name].value if name in fields else None
-            return given.get(name) or (LeftOut(node, name, default) if default is not None else None)
+            return given.get(name)
     return None

@@ -146,17 +146,6 @@ def mended_declarations(spot: Spot) -> Iterator[Change]:
         yield from _changes(spot, declaration, iter(empty_last))
 
 
-def neighbouring_declarations(spot: Spot) -> Iterator[Change]:
-    """Another argument static than the cell's own `jit` declares: the next one, the one before, one by name; not one
-    that was an array in a call."""
-    arrays = {x.argument for x in spot.every_leaf if x.kind in ("array", "numpy")}
-    for declaration in declarations(spot.text):
-        parameters = declaration.parameters
-        specs = neighbours(declaration.given, parameters)
-        likely = (s for s in specs if not arrays & set(parameters.chosen(s, "static")))
-        yield from _changes(spot, declaration, likely)
-
-
 def _changes(spot: Spot, declaration: Declaration, specs: Iterator[Spec]) -> Iterator[Change]:
     given, parameters = declaration.given, declaration.parameters
     for spec in others(given, specs) if any(given.values()) else ():
@@ -222,16 +211,6 @@ def corrections(given: Spec, parameters: Parameters) -> Iterator[Spec]:
         yield _valid({**given, "static_argnames": named}, parameters, guess=False)
     yield _valid(given, parameters, guess=False)
     yield _valid(_without_donated(given, parameters), parameters, guess=False)
-
-
-def neighbours(given: Spec, parameters: Parameters) -> Iterator[Spec]:
-    """Other arguments static than those declared: the next ones, the ones before, one by name."""
-    if given["static_argnums"]:
-        for step in (1, -1):
-            yield {**given, "static_argnums": [n + step for n in given["static_argnums"]]}
-    if given["static_argnames"]:
-        for name in _others(given, parameters):
-            yield {**given, "static_argnames": [name]}
 
 
 def _without_donated(given: Spec, parameters: Parameters) -> Spec:

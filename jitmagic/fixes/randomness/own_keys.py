@@ -187,8 +187,6 @@ def _taken_along(spot: Spot, edits: Edits, function: Function, uses: Sequence[Ke
         return [_folded(spot, edits, call, KeyUse(function, of_call), [number])]
     if full == "jax.lax.scan" and position == 0:
         return [_scanned(spot, edits, function, uses, call)]
-    if full == "jax.lax.while_loop" and position == 1 and isinstance(function, FunctionNode):
-        return [_carried(spot, edits, function, uses, call)]
     return [KeyUse(call, of_call)]
 
 
@@ -247,28 +245,4 @@ def _scanned(spot: Spot, edits: Edits, function: Function, uses: Sequence[KeyUse
             )
     else:
         raise CannotEdit("its rows have no place for a key")
-    return KeyUse(call, give)
-
-
-def _carried(spot: Spot, edits: Edits, body: FunctionNode, uses: Sequence[KeyUse], call: ast.Call) -> KeyUse:
-    """The key of a `while_loop` goes on beside the loop's own state."""
-    (state,), (leave,) = body.args.args, edits.text.own(body, ast.Return)
-    test, _, start = call.args
-    both, key, sub = (
-        edits.fresh("state_and_key"),
-        edits.fresh("key", "rng", "own_key"),
-        edits.fresh("sub", "subkey"),
-    )
-    lines = f"{state.arg}, {key} = {both}\n" + spot.write("$$k, $$s = jax.random.split($$k)", k=key, s=sub)
-    edits.before(signature.first_statement(body), lines)
-    edits.replace(state, both)
-    _split(spot, edits, body, uses, sub)
-    assert leave.value is not None
-    edits.replace(leave.value, spot.write("$value, $$key", edits, value=leave.value, key=key))
-
-    def give(own: str) -> None:
-        edits.replace(test, spot.write("lambda both: $test(both[0])", edits, test=test))
-        edits.replace(start, f"({edits.code(start)}, {own})")
-        edits.insert(edits.text.span(call)[1], "[0]")
-
     return KeyUse(call, give)

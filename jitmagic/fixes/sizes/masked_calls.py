@@ -250,16 +250,6 @@ class MaskedCalls(Items):
         """`jnp.dot(x, y)` and its like."""
         return self._contracted([match.expr("x"), match.expr("y")], template)
 
-    def summed(self, node: ast.Call, match: Match, template: str) -> Value:
-        """`jnp.einsum("ij,j->i", x, y)`."""
-        operands = [match.expr("x"), *(r for r in match.rest() if isinstance(r, ast.expr))]
-        letters = str(getattr(match.holes["s"], "value", "")).replace(" ", "")
-        if not any([self.masked(o) for o in operands]):
-            return self._none(node)
-        if "->" not in letters or "." in letters:
-            raise Unsupported
-        return self._contracted(operands, letters)
-
     def _contracted(self, operands: Sequence[ast.expr], letters: str) -> Value:
         """A sum of products, as `einsum` writes it: what is summed over is 0 where it does not count."""
         values = [self.masked(o) for o in operands]
@@ -335,7 +325,7 @@ _TABLES: tuple[tuple[dict[str, str], Handler], ...] = (
     (reductions.SCATTERED, MaskedCalls.scattered),
     (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made), (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
     (dict.fromkeys(reductions.TURNED, ""), MaskedCalls.turned), (reductions.DIFFERENCES, MaskedCalls.differences),
-    (reductions.FACTORS, MaskedCalls.factors), ({"einsum($s, $x, $*r)": ""}, MaskedCalls.summed),
+    (reductions.FACTORS, MaskedCalls.factors),
     ({"reshape($x, $*r)": ""}, MaskedCalls.reshaped), ({"one_hot($x, $k)": ""}, MaskedCalls.expanded),
 )  # fmt: skip
 _ROWS: dict[str, list[tuple[Pattern, str, Handler]]] = {}

@@ -121,18 +121,6 @@ def stores_of(spot: Spot, statement: ast.stmt, wrapped: Collection[str] = ()) ->
     return Stores(values, head)
 
 
-def become(spot: Spot, place: ast.expr, new: str, wrapped: Collection[str] = ()) -> tuple[str, str] | None:
-    """The name that is bound anew so that `place`, a part or view of it, becomes `new`, and the name's value; None
-    where the place is no part of a name."""
-    return _Places(spot, wrapped).become(place, new)
-
-
-def whole_of(spot: Spot, place: ast.expr) -> str:
-    """The name that `place` is, or is a part or view of; nothing for other expressions."""
-    found = become(spot, place, "")
-    return found[0] if found is not None else ""
-
-
 def is_entry(spot: Spot, node: ast.Subscript, *, ask: bool = False) -> bool:
     """`params["w"]`, and `params[name]` of a dict or list: an entry, not an element of an array. `ask`: a run without
     jit is asked where nothing else tells."""

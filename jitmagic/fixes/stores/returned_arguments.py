@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.stores.rebinding import become, put, stores_of, whole_of
+from jitmagic.fixes.stores.rebinding import stores_of
 from jitmagic.rules.base import root
 from jitmagic.rules.parsed_text import only_stored, stores_into
 from jitmagic.rules.words import listed
@@ -30,20 +30,21 @@ def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Chan
     """The function returns these parameters, beside its result where it has one; calls bind them again."""
     edits, own = spot.edits(), _is_checked(spot, function)
     alone = signature.give_back(edits, function, names)
-    for call in _calls_of(spot.text, spot, function):
-        _bind_inside(spot, edits, call, function, names, alone=alone)
+    _bound_again(spot, edits, function, names, alone=alone)
     beside = "" if alone else " beside the result"
     it, comes = ("it", "comes") if len(names) == 1 else ("them", "come")
     title = f"return {listed(names)} from `{function.name}`{beside}, and bind {it} again where that is called"
     if not own:
         return Change(title, edits)
-    later = tuple(_bound_outside(Text(s), spot, function, names, alone=alone) for s in spot.later)
+    later = tuple(
+        _bound_again(spot, Edits(Text(s)), function, names, alone=alone).result() for s in spot.later
+    )
     words = f"{listed(names)} {comes} back from the call"
-    claim = Claim("new", words, rebinds=tuple(_bound_again(spot, function, names)))
+    claim = Claim("new", words, rebinds=tuple(_variables_passed(spot, function, names)))
     return Change(title, edits, later, claim=claim, cost=COST)
 
 
-def _bound_again(spot: Spot, function: FunctionNode, names: Sequence[str]) -> set[str]:
+def _variables_passed(spot: Spot, function: FunctionNode, names: Sequence[str]) -> set[str]:
     """Variables of the notebook that are passed for these parameters."""
     texts = [spot.text, *map(Text, spot.later)]
     calls = [call for text in texts for call in _calls_of(text, spot, function)]
@@ -94,40 +95,14 @@ def _calls_of(text: Text, spot: Spot, function: FunctionNode) -> list[ast.Call]:
     return sorted(text.calls(name), key=lambda c: text.span(c)[1])
 
 
-def _bind_inside(
-    spot: Spot, edits: Edits, call: ast.Call, function: FunctionNode, names: Sequence[str], *, alone: bool
-) -> None:
-    """A call in the cell: what it gives is bound to what it was passed, of whatever that is a part."""
-    statement, places, below = spot.text.statement(call), [], []
-    for name in names:
-        node = signature.argument_of(call, function, name)
-        whole = whole_of(spot, node) if node is not None else ""
-        if node is None or whole in ("", spot.code(node)):
-            places.append(whole or "_")
-            continue
-        only = alone and len(names) == 1
-        part = edits.code(call) if only else edits.fresh("part", taken=spot.modules.names)
-        code = " = ".join(become(spot, node, part, {whole}) or ())
-        if only:
-            put(edits, statement, code)
-            return
-        places.append(part)
-        below.append(code)
-    if places != ["_"] or not alone:
-        signature.bind_again(edits, call, places, alone=alone)
-    if below:
-        edits.after(statement, "\n".join(below))
-
-
-def _bound_outside(
-    text: Text, spot: Spot, function: FunctionNode, names: Sequence[str], *, alone: bool
-) -> str:
-    """A source that calls the function, with what it gives bound to the variables that it was passed."""
-    edits = Edits(text)
-    for call in _calls_of(text, spot, function):
+def _bound_again(
+    spot: Spot, edits: Edits, function: FunctionNode, names: Sequence[str], *, alone: bool
+) -> Edits:
+    """A source that calls the function, with what it gives bound to the places that it was passed."""
+    for call in _calls_of(edits.text, spot, function):
         nodes = [signature.argument_of(call, function, name) for name in names]
         kept = (ast.Name, ast.Attribute, ast.Subscript)
-        places = [text.code(n) if isinstance(n, kept) else "_" for n in nodes]
+        places = [edits.text.code(n) if isinstance(n, kept) else "_" for n in nodes]
         if places != ["_"] or not alone:
             signature.bind_again(edits, call, places, alone=alone)
-    return edits.result()
+    return edits
