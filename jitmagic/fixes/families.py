@@ -26,7 +26,6 @@ from jitmagic.fixes.loops import bodies, elements, filled, mapped, scanned, star
 from jitmagic.fixes.numerics import finite_formulas, strong_types, type_tests, wide_types
 from jitmagic.fixes.objects import (
     forms,
-    hashes,
     parts_as_arguments,
     registered,
     returned_values,
@@ -62,7 +61,6 @@ _REFUSED_TYPE = "unregistered-pytree invalid-jax-type"
 _OBJECT = f"{_REFUSED_TYPE} unhashable-static recompile-static"
 
 TABLE: tuple[tuple[Family, str], ...] = (
-    (hashes.hashes, "unhashable-static"),
     (registered.registered_classes, _OBJECT),
     (registered.static_fields, _REFUSED_TYPE),
     (settings_objects.static_settings, "invalid-jax-type"),
