@@ -157,8 +157,7 @@ class Checker(Subject):
     def _call_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
-        self.seen.count += 1
-        run = self.guarded(self._before_plain, args, kwargs)
+        run = self.begins_plain(args, kwargs)
         failed = run is not None and bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
         try:
             # what is compiled inside of a function that is not for jit itself is watched there
@@ -176,6 +175,15 @@ class Checker(Subject):
             elif self.original is not self.fn:
                 tracebacks.shorten(exc, lambda: told_of(self), self.reported)
             raise
+
+    def begins_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> plain_runs.OwnRun | None:
+        """The user's own call begins; what looks at its result, where that is a new kind of call."""
+        self.seen.count += 1
+        return self.guarded(self._before_plain, args, kwargs)
+
+    def failed_in_trace(self, exc: Exception) -> None:
+        """A call of the user's from inside a trace that is not ours has failed."""
+        self.guarded(self._failed_inside, exc)
 
     def _before_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> plain_runs.OwnRun | None:
         """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""

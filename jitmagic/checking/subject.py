@@ -141,6 +141,11 @@ class Subject:
 
     # -- the compiled form
 
+    @property
+    def is_plain(self) -> bool:
+        """The user has not compiled it."""
+        return self.original is self.fn and not self.framework
+
     def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
         if self.framework in TAKES_OBJECTS:

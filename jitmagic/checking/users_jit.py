@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +16,15 @@ from jitmagic.options import JitOptions
 from jitmagic.tracing import foreign
 from jitmagic.tracing.compat import jit_options
 from jitmagic.tracing.locate import is_user_file
+
+MEMO = type(functools.cache(int))
+"""What `functools.cache` makes of a function."""
+
+
+def is_object(value: object) -> bool:
+    """What is called is an object with a class of its own, and no function of Python's or jax's."""
+    of_jax = type(value).__module__.startswith("jax.") and hasattr(value, "__wrapped__")
+    return not (inspect.isroutine(value) or isinstance(value, MEMO) or of_jax or compiled_already(value))
 
 
 def compiled_already(value: Any) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jitmagic.settings import CellSource
-from jitmagic.trial.whose_run import STATE
+from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
 
@@ -57,6 +57,8 @@ class Watched:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
         if STATE.plain:
             return (self._checker.original if STATE.made else self._checker.fn)(*args, **kwargs)
+        if calls_diagnosed and STATE.recorded is None and inside_diagnosed(sys._getframe(1)):
+            return self._checker.original(*args, **kwargs)
         if STATE.recorded is not None and self._checker not in STATE.recorded:
             return self._checker.unrecorded(args, kwargs)
         return self._checker.call(args, kwargs)

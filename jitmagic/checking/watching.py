@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.request import Run
-from jitmagic.checking.users_jit import compiled_parts, held_by
+from jitmagic.checking.users_jit import compiled_parts, held_by, is_object
 from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
+from jitmagic.state.wrappers import full_name
 from jitmagic.tracing import foreign
 
 
@@ -29,6 +30,8 @@ class Watching:
     prepare: Callable[[Checker], None] = lambda checker: None
     """What the surroundings add to each new checker."""
     made: Callable[..., Checker] = Checker
+    hears: Callable[[Checker], None] | None = None
+    """Hears the calls of what is not compiled, which stays where it is; without it (a run of ours) that is replaced."""
     plain: Collection[str] = ()
     """Functions that run without jit, whatever is asked for."""
     _compiling: set[str] | None = field(default=None, init=False)
@@ -68,7 +71,12 @@ class Watching:
         fn = held_by(holder).get(method) if method else holder
         if fn is None or isinstance(fn, Watched) or isinstance(fn, type) or not callable(fn):
             return
+        if target in self.run.checkers and self.run.checkers[target].original is fn:
+            return
         request, settings = self.run.request, self._settings_for(target)
+        left = request.kind == "jit" and not own and is_object(fn) and target not in request.functions
+        if left:
+            settings = replace(settings, compile=False)
         checker = self.made(
             fn, _known_as(target, fn) if own else target,
             options=None if own else self._options_for(target), dyn=None if own else request.dyn,
@@ -79,6 +87,11 @@ class Watching:
         self.prepare(checker)
         checker.seen.earlier = self.run.earlier.get(target)
         self.run.checkers[target] = checker
+        if left:
+            checker.seen.note(f"an object of `{full_name(type(fn))}` is not compiled, and stays what it is")
+        if self.hears is not None and checker.is_plain and not checker.settings.compile:
+            self.hears(checker)
+            return
         watched = Watched(fn, checker)
         if method and isinstance(holder, type):
             setattr(holder, method, watched)

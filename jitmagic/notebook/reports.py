@@ -99,7 +99,7 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
         raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
     fn, args, kwargs = _evaluate(node, notebook.shell.user_ns)
     name = ast.unparse(node.func)
-    inner = checker_of(fn)
+    inner = checker_of(fn) or next((c for c in notebook.checkers if c.original is fn), None)
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
         namespace=notebook.shell.user_ns, settings=request.settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,8 @@ class Notebook:
         self.running = Running()
         self.last: Run | None = None
         self.last_error: BaseException | None = None
+        self.checkers: weakref.WeakSet[Checker] = weakref.WeakSet()
+        """Of all the functions that are watched in this shell."""
         self.always = False
         self.sources: list[str] = []
         """Sources of the cells that ran, for what the notebook rebinds; the newest 200."""

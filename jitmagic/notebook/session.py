@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from jitmagic.source.tree import frames_for
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
+    from jitmagic.checking.hearing import Hearing
     from jitmagic.trial.verify import Verifier
 
 MOST_LATER = 40
@@ -108,8 +108,8 @@ class NotebookSession(Notebook):
         self.display = Display(self)
         self.earlier = Earlier()
         self.limit = Limit()
-        self.checkers: weakref.WeakSet[Checker] = weakref.WeakSet()
-        """Of all the functions that are watched in this shell."""
+        self.hearing: Hearing | None = None
+        """What hears the calls of those that stay as they are."""
 
     # -- the shell's events
 
@@ -130,6 +130,8 @@ class NotebookSession(Notebook):
         _forget_made()
         for checker in tuple(self.checkers):
             checker.retire()
+        if self.hearing is not None:
+            self.hearing.close()
         self.compilations.stop()
         self.shell.events.unregister("pre_run_cell", self.before_cell)
         self.shell.events.unregister("post_run_cell", self.after_cell)
@@ -156,6 +158,8 @@ class NotebookSession(Notebook):
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
         _aside("the start of the cell", self._settle_panels, True)
+        if self.hearing is not None:
+            _aside("the start of the cell", self.hearing.cell_begins, self.shell.user_ns)
 
     def after_cell(self, result: Any) -> None:
         """A cell has ended: the calls of its magic line, the report, what it returns."""
@@ -169,6 +173,8 @@ class NotebookSession(Notebook):
             _aside("the look at what the cell defines", self.names_bound, names)
         if run is not None and error is None:
             self._run_calls(run, result)
+        if self.hearing is not None:
+            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec)
         if not self.running.is_over:
             _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:
@@ -217,7 +223,7 @@ class NotebookSession(Notebook):
         _aside("the magic", self._begin, request)
 
     def _begin(self, request: Request) -> None:
-        from jitmagic.checking import tracebacks, watching
+        from jitmagic.checking import hearing, tracebacks, watching
 
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
@@ -232,7 +238,8 @@ class NotebookSession(Notebook):
         self.last_error = None  # what failed before is no news of this cell
         self.compilations.listen_anew()
         tracebacks.name_of_cell[:] = [self.cell_name]
-        running.watching = watching.Watching(running.run, names, after, self._prepare)
+        self.hearing = self.hearing or hearing.Hearing()
+        running.watching = watching.Watching(running.run, names, after, self._prepare, hears=self.hearing.add)
         running.watching.begin()
         if not self.is_live() and not request.calls:
             self._report_first(running.run)
@@ -298,6 +305,8 @@ class NotebookSession(Notebook):
         checking = sys.modules.get("jitmagic.checking.watching")
         if checking is not None:
             checking.give_back(self.shell.user_ns, tree)
+        if self.hearing is not None:
+            self.hearing.forget(cells.not_for_jit(tree))
 
 
 def _source_of(running: Running, request: Request) -> CellSource:

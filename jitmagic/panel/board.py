@@ -169,7 +169,7 @@ class Panel:
         values = list(self.checker.namespace.values())
         classes = [v for v in values if isinstance(v, type) and v.__module__ == "__main__"]
         held = [*values, *(method for c in classes for method in vars(c).values())]
-        if any(checker_of(v) is self.checker for v in held):
+        if any(v is self.checker.original or checker_of(v) is self.checker for v in held):
             return False
         return callable(self.checker.namespace.get(self.checker.name.partition(".")[0]))
 

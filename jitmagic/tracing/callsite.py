@@ -60,7 +60,7 @@ def calling_site(exc: BaseException) -> CallSite | None:
         )
     called = called_object(node, namespace)
     if declared and isinstance(node, ast.Call) and node.args:
-        called = _bound(_transformed(node.args[0]), namespace)
+        called = bound(_transformed(node.args[0]), namespace)
         return CallSite(site.where, function=called if callable(called) else None, declared=declared)
     function = called if compat.is_jitted(called) else None
     return CallSite(site.where, names_in(site, "donated", namespace), function)
@@ -73,7 +73,7 @@ def _transformed(node: ast.expr) -> ast.expr:
     return node
 
 
-def _bound(node: ast.expr, namespace: Mapping[str, object]) -> object:
+def bound(node: ast.expr, namespace: Mapping[str, object]) -> object:
     """What a name or `model.step` stands for; a method with its object, which takes one argument less."""
     called = look_up(ast.unparse(node), namespace)
     owner = look_up(ast.unparse(node.value), namespace) if isinstance(node, ast.Attribute) else None

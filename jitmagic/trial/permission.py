@@ -165,7 +165,7 @@ class Watch:
 
     def start(self) -> None:
         """Begin to look."""
-        if sys.version_info >= (3, 12) and (tool := _free_tool()) is not None:
+        if sys.version_info >= (3, 12) and (tool := free_tool()) is not None:
             self.tool, events = tool, sys.monitoring.events
             sys.monitoring.register_callback(tool, events.PY_START, self._started)
             sys.monitoring.register_callback(tool, events.CALL, self._called)
@@ -253,7 +253,8 @@ _FAMILIAR = 20_000
 """Calls in turn of what was called before, after which Python 3.11 looks at no more: each costs a microsecond there."""
 
 
-def _free_tool() -> int | None:
+def free_tool() -> int | None:
+    """A number under which Python tells of events from 3.12 on; None where others have them all."""
     if sys.version_info >= (3, 12):
         for tool in (4, 3):
             with contextlib.suppress(ValueError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Container, Iterator
+import types
+from collections.abc import Callable, Container, Iterator
 
 
 class CallMode(threading.local):
@@ -19,6 +20,19 @@ class CallMode(threading.local):
 
 
 STATE = CallMode()
+calls_diagnosed: dict[int, Callable[[types.FrameType], bool]] = {}
+"""By the `id` of the code of functions whose calls are heard while a cell runs: whether the frame is of a call that is
+looked at as a whole, inside of which all runs as the user has made it."""
+
+
+def inside_diagnosed(frame: types.FrameType | None) -> bool:
+    """The frame is one of such a call, or was called by one."""
+    while frame is not None and frame.f_code.co_name != "<module>":
+        told = calls_diagnosed.get(id(frame.f_code))
+        if told is not None and told(frame):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class plainly:  # noqa: N801  used as a function; a generator would touch the user's exception on its way out

@@ -1,0 +1,274 @@
+"""Calls of functions that stay as they are: heard while a cell runs, with nothing put in the function's place.
+
+Python tells when the code of a function begins (`sys.monitoring`; `sys.setprofile` on Python 3.11). A call that may
+show something new is looked at there, before its first line; the others are counted, and then left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import operator
+import sys
+import types
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jitmagic.checking.checker import Checker
+from jitmagic.checking.passed import arguments, by_place
+from jitmagic.checking.plain_runs import OwnRun
+from jitmagic.checking.users_jit import MEMO, held_by
+from jitmagic.tracing.compat import trace_state_clean
+from jitmagic.tracing.locate import frames_of
+from jitmagic.trial.permission import free_tool
+from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
+
+LOOKED_AT = 64
+"""Calls in turn that show nothing new, after which only the shapes of their arguments are looked at."""
+SHAPES = 1000
+"""Calls in turn that show nothing new, after which a cell's own calls are counted, and those of later cells unheard."""
+MOST_EVENTS, MOST_LATER = 500_000, 100_000
+"""Calls of whatever Python 3.11 tells in the cell that asks, and in a later one, before nothing more is heard in it."""
+_NOTHING = object()
+_PAUSING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@dataclass
+class Heard:
+    """One function whose calls are heard."""
+
+    checker: Checker
+    function: types.FunctionType
+    """Whose code runs: the function itself, that of a method, the `__call__` of an object."""
+    bound: tuple[object, ...] = ()
+    """Arguments in front of the user's: the object that a call is of, those of a partial function."""
+    is_later: bool = False
+    """The cell that asked for it has ended."""
+    asleep: bool = False
+    same: int = 0
+    """Calls in turn that showed nothing new."""
+    shapes: set[object] = field(default_factory=set)
+    under_way: tuple[types.FrameType, OwnRun] | None = None
+    """The call whose result is still to be looked at."""
+    was_traced: bool = False
+    """The trace of other code has called it in this cell."""
+
+    @property
+    def code(self) -> types.CodeType:
+        """What runs in a call."""
+        return self.function.__code__
+
+    def runs_in(self, frame: types.FrameType) -> bool:
+        """The frame runs this very function, and not the same code around other variables."""
+        if not self.bound and not self.code.co_freevars:
+            return frame.f_globals is self.function.__globals__
+        closure = zip(self.code.co_freevars, self.function.__closure__ or (), strict=True)
+        same = (frame.f_locals.get(name) is _content(cell) for name, cell in closure)
+        if frame.f_globals is not self.function.__globals__ or not all(same):
+            return False
+        given = by_place(frame)[: len(self.bound)] if self.bound else ()
+        return len(given) == len(self.bound) and all(map(operator.is_, given, self.bound))
+
+    def is_had(self, names: Mapping[str, object]) -> bool:
+        """The notebook still has it under its name."""
+        head, _, method = self.checker.bound_as.partition(".")
+        held = names.get(head)
+        return (held_by(held).get(method) if method else held) is self.checker.original
+
+    def may_show_more(self, frame: types.FrameType) -> bool:
+        """The call is worth a look: one of the first, or of other shapes than were seen."""
+        self.same += 1
+        if self.same > SHAPES:
+            self.asleep = self.is_later
+            return False
+        shapes = tuple((type(v), getattr(v, "shape", None)) for v in frame.f_locals.values())
+        known = shapes in self.shapes
+        self.shapes.add(shapes)
+        return not known or self.same <= LOOKED_AT
+
+
+def _content(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not bound yet
+        return None
+
+
+def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:
+    """The Python function that a call of this begins with, and what it is given in front of the user's arguments."""
+    found: object = fn
+    bound: tuple[object, ...] = ()
+    if isinstance(fn, types.MethodType):
+        found, bound = fn.__func__, (fn.__self__,)
+    elif isinstance(fn, functools.partial):
+        found, bound = fn.func, fn.args
+    elif isinstance(fn, MEMO):
+        found = fn.__wrapped__
+    elif not isinstance(fn, types.FunctionType):
+        found, bound = inspect.getattr_static(type(fn), "__call__", None), (fn,)
+    if isinstance(found, types.FunctionType) and not found.__code__.co_flags & _PAUSING:
+        return found, bound
+    return None
+
+
+class Hearing:
+    """Hears the calls of a notebook's functions, while a cell runs."""
+
+    def __init__(self) -> None:
+        self.heard: dict[int, list[Heard]] = {}
+        """By the `id` of their code."""
+        self.awake: set[int] = set()
+        """Of these, the code that Python tells of now."""
+        self.tool: int | None = None
+        self.left = 0
+        """How much Python 3.11 may still tell in this cell."""
+        self.listens = False
+
+    def add(self, checker: Checker) -> None:
+        """Hear the calls of this function from now on, where Python can tell of them."""
+        if (found := _entry(checker.original)) is not None:
+            same_code = self.heard.setdefault(id(found[0].__code__), [])
+            same_code[:] = [h for h in same_code if h.checker.original is not checker.original]
+            same_code.append(Heard(checker, *found))
+            self._begin()
+
+    # -- the shell's events
+
+    def cell_begins(self, names: Mapping[str, object]) -> None:
+        """Hear what the notebook still has."""
+        kept = [h for h in self._all() if h.is_had(names)]
+        self.heard = {}
+        for one in kept:
+            one.is_later, one.asleep, one.same = True, False, min(one.same, LOOKED_AT)
+            self.heard.setdefault(id(one.code), []).append(one)
+        if kept:
+            self._begin()
+
+    def cell_ends(self, error: BaseException | None) -> None:
+        """Hear nothing until the next cell. What has failed in the trace of other code is told now."""
+        self.close()
+        for one in self._all():
+            traced, one.was_traced, one.under_way = one.was_traced, False, None
+            if traced and isinstance(error, Exception):
+                if one.code in (frame.f_code for frame, _ in frames_of(error)):
+                    one.checker.failed_in_trace(error)
+
+    def forget(self, names: Collection[str]) -> None:
+        """The notebook hands these functions to others than its own calls."""
+        for code, same_code in list(self.heard.items()):
+            self.heard[code] = [h for h in same_code if h.checker.bound_as not in names]
+
+    def _all(self) -> list[Heard]:
+        return [one for same_code in self.heard.values() for one in same_code]
+
+    def _is_diagnosed(self, frame: types.FrameType) -> bool:
+        same_code = self.heard.get(id(frame.f_code), ())
+        return any(h.checker.settings.diagnose and h.runs_in(frame) for h in same_code)
+
+    def _begin(self) -> None:
+        """Have Python tell of calls."""
+        self.listens = True
+        self.left = MOST_LATER if all(h.is_later for h in self._all()) else MOST_EVENTS
+        calls_diagnosed.update(dict.fromkeys(self.heard, self._is_diagnosed))
+        if sys.version_info >= (3, 12) and self.tool is None and (tool := free_tool()) is not None:
+            self.tool, events = tool, sys.monitoring.events
+            sys.monitoring.register_callback(tool, events.PY_START, self._started)
+            sys.monitoring.register_callback(tool, events.PY_RETURN, self._returned)
+        for one in self._all():
+            self._tell_of(one.code)
+        if self.tool is None and sys.getprofile() is None:
+            sys.setprofile(self._profile)
+
+    def close(self) -> None:
+        """Have Python tell of none."""
+        self.listens = False
+        calls_diagnosed.clear()
+        if sys.version_info >= (3, 12) and self.tool is not None:
+            for one in self._all():
+                self._tell_of(one.code, starts=False)
+            for event in (sys.monitoring.events.PY_START, sys.monitoring.events.PY_RETURN):
+                sys.monitoring.register_callback(self.tool, event, None)
+            sys.monitoring.free_tool_id(self.tool)
+            self.tool = None
+        elif sys.getprofile() == self._profile:
+            sys.setprofile(None)
+
+    # -- what Python tells
+
+    def _tell_of(self, code: types.CodeType, *, starts: bool = True, returns: bool = False) -> None:
+        (self.awake.add if starts else self.awake.discard)(id(code))
+        if sys.version_info >= (3, 12) and self.tool is not None:
+            events = sys.monitoring.events
+            wanted = events.PY_START * starts | events.PY_RETURN * returns
+            sys.monitoring.set_local_events(self.tool, code, wanted)
+
+    def _started(self, code: types.CodeType, offset: int) -> None:
+        self._begins(sys._getframe(1))
+
+    def _returned(self, code: types.CodeType, offset: int, value: object) -> None:
+        self._ends(sys._getframe(1), value)
+
+    def _profile(self, frame: types.FrameType, event: str, value: object) -> None:
+        self.left -= 1
+        if id(frame.f_code) in self.awake:
+            if event == "call":
+                self._begins(frame)
+            elif event == "return":
+                self._ends(frame, value)
+        elif self.left < 0 or not self.awake:
+            if not any(h.under_way for h in self._all()):
+                sys.setprofile(None)
+            self.left = MOST_LATER
+
+    def _begins(self, frame: types.FrameType) -> None:
+        """A call begins: the user's own, or one of ours, or one inside of another that is looked at as a whole."""
+        if not self.listens or STATE.plain or STATE.recorded is not None:
+            return
+        same_code = self.heard.get(id(frame.f_code), ())
+        for one in same_code:
+            if one.runs_in(frame):
+                break
+        else:
+            return
+        if inside_diagnosed(frame.f_back):
+            return
+        if one.may_show_more(frame):
+            with self._unheard():
+                sys.call_tracing(self._look, (one, frame))
+        else:
+            one.checker.seen.count += 1
+        if one.asleep and all(h.asleep for h in same_code):
+            self._tell_of(one.code, starts=False)
+
+    def _look(self, one: Heard, frame: types.FrameType) -> None:
+        args, kwargs = arguments(frame, one.function, one.checker.original, one.checker.cell.calls)
+        kept = getattr(one.checker.original, "keywords", {}) if one.bound else {}
+        kwargs = {name: value for name, value in kwargs.items() if kept.get(name, _NOTHING) is not value}
+        run = one.checker.begins_plain(args[len(one.bound) :], kwargs)
+        one.was_traced = one.was_traced or not trace_state_clean()
+        if run is not None:
+            one.same, one.under_way = 0, (frame, run)
+            self._tell_of(frame.f_code, returns=True)
+
+    def _ends(self, frame: types.FrameType, value: object) -> None:
+        for one in self.heard.get(id(frame.f_code), ()):
+            if one.under_way is not None and one.under_way[0] is frame:
+                run, one.under_way = one.under_way[1], None
+                self._tell_of(one.code)
+                with self._unheard():
+                    sys.call_tracing(one.checker.guarded, (run.look_at, value))
+
+    @contextlib.contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """While a call is looked at, nothing is heard of what is called for that."""
+        by_profile = sys.getprofile() == self._profile
+        self.listens = False
+        if by_profile:
+            sys.setprofile(None)
+        try:
+            yield
+        finally:
+            self.listens = True
+            if by_profile:
+                sys.setprofile(self._profile)

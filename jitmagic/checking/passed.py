@@ -1,0 +1,73 @@
+"""What a call was given, read from the frame in which it begins and from the place where it is written."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Iterable
+
+from jitmagic.tracing.callsite import bound
+from jitmagic.tracing.locate import namespace_of
+from jitmagic.tracing.sites import site_of
+
+
+def arguments(
+    frame: types.FrameType, fn: types.FunctionType, called: object, lines: Iterable[str] = ()
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The arguments of a call of `called`, which runs the code of `fn`. What has its default's value was left out, and
+    is a constant under jit, unless the text of the call says otherwise; `lines`: calls that stand in no file."""
+    code, values = frame.f_code, frame.f_locals
+    places, others = code.co_varnames[: code.co_argcount], list(code.co_varnames[code.co_argcount :])
+    named = [others.pop(0) for _ in range(code.co_kwonlyargcount)]
+    rest = values[others.pop(0)] if code.co_flags & inspect.CO_VARARGS else ()
+    more = values[others.pop(0)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
+    by_place = fn.__defaults__ or ()
+    defaults = dict(zip(places[len(places) - len(by_place) :], by_place, strict=True)) | (
+        fn.__kwdefaults__ or {}
+    )
+    left_out = {name for name, value in defaults.items() if values[name] is value}
+    if left_out:
+        left_out -= _written(frame.f_back, places, called, lines)
+    if rest:
+        left_out -= set(places)
+    first = next((i for i, name in enumerate(places) if name in left_out), len(places))
+    args = [values[name] for name in places[:first]]
+    kwargs = {name: values[name] for name in (*places[first:], *named) if name not in left_out}
+    return (*args, *rest), kwargs | more
+
+
+def by_place(frame: types.FrameType) -> tuple[object, ...]:
+    """All that a call which begins can have been given by place."""
+    code, values = frame.f_code, frame.f_locals
+    rest = code.co_argcount + code.co_kwonlyargcount
+    more = values[code.co_varnames[rest]] if code.co_flags & inspect.CO_VARARGS else ()
+    return (*(values[name] for name in code.co_varnames[: code.co_argcount]), *more)
+
+
+def _written(
+    caller: types.FrameType | None, places: tuple[str, ...], called: object, lines: Iterable[str]
+) -> set[str]:
+    """The parameters that the call under way in this frame names or fills by place; none where it is another call."""
+    node = _call_in(caller, lines) if caller is not None else None
+    if caller is None or node is None:
+        return set()
+    callee = bound(node.func, namespace_of(caller))
+    method = callee if isinstance(callee, types.MethodType) else None
+    if called not in (callee, method and method.__func__):
+        return set()
+    count = next((i for i, a in enumerate(node.args) if isinstance(a, ast.Starred)), len(node.args))
+    skipped = method is not None or not isinstance(called, types.FunctionType)
+    return {*places[: count + skipped], *(k.arg for k in node.keywords if k.arg)}
+
+
+def _call_in(frame: types.FrameType, lines: Iterable[str]) -> ast.Call | None:
+    """The call that the frame is making."""
+    code = frame.f_code
+    site = site_of(code, frame.f_lasti)
+    node = site.node if site is not None else None
+    for line in lines if node is None else ():
+        if compile(line, code.co_filename, "exec") == code:
+            statement = ast.parse(line).body[0]
+            node = statement.value if isinstance(statement, ast.Expr) else None
+    return node if isinstance(node, ast.Call) else None
