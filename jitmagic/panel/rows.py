@@ -18,7 +18,7 @@ from jitmagic.state import paths
 from jitmagic.state.values import short
 from jitmagic.tracing import leaves
 from jitmagic.tracing import minimal_static as search
-from jitmagic.units import counted
+from jitmagic.units import array_type, counted
 
 ROWS = 16
 """Arguments, and variables, that get a row; the others stay as they are."""
@@ -88,7 +88,7 @@ class Rows:
         new = [v for v in found if not ({v.path} & {*self.state, *self.roles, *self.apart})]
         room = max(ROWS - len(self.state), 0)
         self._add(
-            self._variable(v.path, v.role, v.value or f"{v.dtype or ''}{list(v.shape or ())}")
+            self._variable(v.path, v.role, v.value or (array_type(v.dtype, v.shape) if v.dtype else ""))
             for v in new[:room]
         )
         self.apart |= {v.path: v.role for v in new[room:]}
@@ -124,7 +124,7 @@ class Rows:
         switch = widgets.ToggleButtons(
             options=options, value=value, tooltips=[f"{path}: {option}" for option in options]
         )
-        switch.style.button_width = "6em"
+        switch.style.button_width = "7.5em"
         switch.observe(self.changed, "value")
         return switch
 

@@ -190,8 +190,7 @@ def _proof(fix: Fix) -> str:
     """What proves the fix, and how far it may be trusted."""
     evidence = shorten(fix.evidence.strip(), MESSAGE)
     if fix.verified:
-        said = "" if evidence.startswith("tested ") else "tested: "
-        proof = f"{said}{evidence.replace(': ', ', ', 1)}" if evidence else "tested by a new run"
+        proof = f"tested: {evidence.replace(': ', ', ', 1)}" if evidence else "tested by a new run"
     else:
         proof = f"the test failed: {evidence}" if evidence else "not tried"
     return f"{TESTED[fix.applicability] if fix.verified else KINDS[fix.applicability]}; {proof}"

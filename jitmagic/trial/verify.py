@@ -319,7 +319,7 @@ def name_one_place(culprit: str, path: str) -> bool:
 
 
 def _words(claim: Claim, plain: Ran, tested: str) -> str:
-    what = "the cell re-run" if tested == "cell" else "tested on the calls alone"
+    what = "the cell re-run" if tested == "cell" else "on the calls alone"
     if claim.words:
         return f"{what}: {claim.words}"
     if _cannot_run(plain):

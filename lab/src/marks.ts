@@ -142,9 +142,10 @@ function noteAt(line: number, notes: Map<number, EndNote>): EndNote {
   return note;
 }
 
+/** Which constants each line reads; of numbers like `eps = 1e-8` only those that have changed since. */
 function addConstants(fn: FunctionReport, count: number, notes: Map<number, EndNote>): void {
   for (const state of fn.state) {
-    if (state.role !== 'constant') {
+    if (state.role !== 'constant' || (state.type === 'scalar' && !state.stale)) {
       continue;
     }
     for (const line of state.lines) {

@@ -92,7 +92,8 @@ def server(root: Path, app: str = "jupyterlab", timeout_s: float = 90) -> Iterat
 
 
 def _environment(state: Path) -> dict[str, str]:
-    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=str(ROOT))
+    # Without the last, an older bundle that is installed beside this Python comes first.
+    env = dict(os.environ, JAX_PLATFORMS="cpu", PYTHONPATH=str(ROOT), JUPYTER_PREFER_ENV_PATH="0")
     for key in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
                 "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR"):  # fmt: skip
         (state / key.lower()).mkdir()

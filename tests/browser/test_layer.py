@@ -26,6 +26,22 @@ def test_a_saved_notebook_is_marked_without_a_kernel(lab, saved, shot):
     shot(lab.page, "lab-marks-dark")
 
 
+def test_a_number_that_stays_what_it_is_has_no_words_at_the_line_end(lab, server, executed):
+    made = nbformat.from_dict({**copy.deepcopy(executed), "metadata": METADATA})
+    bundle = made.cells[cells.GOOD_AT].outputs[0].data
+    (state,) = bundle["application/vnd.jitmagic.v1+json"]["functions"][0]["state"]
+    number = {**state, "type": "scalar", "shape": None, "dtype": "float"}
+    eps, old = (
+        {**number, "path": "eps", "value": "1e-08"},
+        {**number, "path": "old", "value": "3", "stale": True},
+    )
+    bundle["application/vnd.jitmagic.v1+json"]["functions"][0]["state"] = [eps, state, old]
+    nbformat.write(made, server.root / "numbers.ipynb")
+    lab.open("numbers.ipynb", kernel=False)
+    note = lab.cell(cells.GOOD_AT).locator(".cm-line", has_text="jnp.tanh(x @ w)").locator(".jm-note")
+    assert note.text_content().startswith("w f32[10,3], old = 3 frozen here, and changed since · ")
+
+
 def test_the_cell_that_defines_is_marked_when_another_calls(lab, saved):
     lab.open(saved(), kernel=False)
     assert lab.squiggles(cells.DEFINES_AT) == ["bool(y.sum() > 3)"]
