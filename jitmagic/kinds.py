@@ -5,6 +5,9 @@ from __future__ import annotations
 OWN_ERROR = "user-error"
 """The function itself raises, with and without jit."""
 
+CAPTURED = frozenset({"captured-constant", "captured-scalar"})
+"""What a program holds as constants."""
+
 DEEDS = {
     OWN_ERROR: "raises an error of its own",
     "leaked-tracer": "lets a traced value escape",

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from jitmagic.kinds import CAPTURED
 from jitmagic.render import timeline
 from jitmagic.render.annotated import named, source_sections
 from jitmagic.render.causes import Cause, causes
@@ -39,8 +40,6 @@ FUNCTIONS = 8
 """Functions whose state, timing and cost are told; with shorter tables where there are several."""
 
 SHORT = 8
-
-CONSTANTS = ("captured-constant", "captured-scalar")
 
 REST: dict[Tone, str] = {
     "error": "failing",
@@ -148,7 +147,7 @@ def _gist(findings: Sequence[Finding], report: ReportData) -> str:
     """The kinds of the notes and the names in them; constants of both kinds in one, the largest first."""
     names: dict[str, list[str]] = {}
     for finding in findings:
-        if finding.kind in CONSTANTS:
+        if finding.kind in CAPTURED:
             known = {s.path: s for f in report.functions if f.name == finding.function for s in f.state}
             held = [known.get(path, State(path, "constant")) for path in finding.culprits]
             ranked = sorted(held, key=lambda s: -(s.bytes or 0))

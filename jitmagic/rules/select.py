@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from jitmagic.kinds import CAPTURED
 from jitmagic.report import Finding
 from jitmagic.rules.base import covers, root
 
 RANK = {"error": 0, "warning": 1, "note": 2}
 
-CAPTURED = frozenset({"captured-constant", "captured-scalar"})
 CAUSES: dict[str, frozenset[str]] = {
     "captured-constant": frozenset(
         "stale-constant large-constant hidden-rng state-write leaked-tracer frozen-side-effect".split()
