@@ -116,6 +116,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (inner_functions.carried_along, f"{_KEPT} {_STORED}"),
     (host.pure_callbacks, "tracer-array-conversion"),
     (discarded.discarded, "unused-result"),
+    (returned_arguments.copied_arguments, "state-write"),
     (updates.discarded_updates, _CHANGED),
     (returned_arguments.returned_arguments, f"{_CHANGED} {_STORED}"),
     (updates.list_indices, _REFUSED),

@@ -66,6 +66,23 @@ def given_back_arguments(spot: Spot) -> Iterator[Change]:
         yield given_back(spot, function, [name])
 
 
+def copied_arguments(spot: Spot) -> Iterator[Change]:
+    """A function works on a copy of the dict or list that it writes into; of what that holds too, where it must."""
+    names = {root(w.path) for w in spot.writes if w.origin == "argument"}
+    function = spot.text.definition(spot.function)
+    if function is not None and len(names) == 1:
+        (name,) = names
+        kept = tuple(_variables_passed(spot, function, [name]))
+        claim = Claim("same", f"what the caller passes as `{name}` stays as it is", rebinds=kept)
+        for copy in ("$name.copy()", "jax.tree.map(lambda leaf: leaf, $name)"):
+            head = spot.write(f"$$name = {copy}", name=name)
+            yield Change(
+                f"work on a copy of `{name}`",
+                spot.edits().before(signature.first_statement(function), head),
+                claim=claim,
+            )
+
+
 # --- what is changed, and where it is bound -----------------------------------------------------------
 
 
