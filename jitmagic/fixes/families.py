@@ -156,6 +156,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (key_arguments.captured_keys, "hidden-rng"),
     (drawn_arguments.drawn_arguments, "hidden-rng"),
     (host_draws.host_draws, "hidden-rng"),
+    (drawn_arguments.objects_made_once, "hidden-rng"),
     (static_arguments.functions_left_out, _CONCRETE),
     (
         parts_as_arguments.numbers_in_containers,

@@ -93,11 +93,13 @@ def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.Call]:
     return [c for c in calls if isinstance(c, ast.Call)]
 
 
-def as_argument(spot: Spot, main: FunctionNode, node: ast.expr) -> tuple[str, Edits, tuple[str, ...]]:
+def as_argument(
+    spot: Spot, main: FunctionNode, node: ast.expr, *, once: bool = False
+) -> tuple[str, Edits, tuple[str, ...]]:
     """A parameter in the place of an expression that each call passes: its name, and the changes of the cell and of
-    later cells. Raises CannotEdit."""
+    later cells. `once`: the expression is made below the function. Raises CannotEdit."""
     text, edits = spot.text, spot.edits()
-    bound = text.bound_to(node)
+    bound, code = text.bound_to(node), spot.code(node)
     if bound and bound not in scope.parameters_of(main):
         name, _ = bound, edits.remove(text.statement(node))
     else:
@@ -105,5 +107,7 @@ def as_argument(spot: Spot, main: FunctionNode, node: ast.expr) -> tuple[str, Ed
         words = [_NAMES[w] for w in called if w in _NAMES] or ["value"]
         name = spot.fresh(*words, f"new_{bound}" if bound else "value")
         edits.replace(node, name)
-    new = passing.Passed(name, spot.code(node))
+    if once:
+        edits.after(text.top(main), f"{name} = {code}")
+    new = passing.Passed(name, name if once else code)
     return name, edits, passing.pass_down(edits, spot.later, [main], [new], spot.modules)
