@@ -15,6 +15,9 @@ import types
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import jax
+import numpy as np
+
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place
 from jitmagic.checking.plain_runs import OwnRun
@@ -82,7 +85,8 @@ class Heard:
         if self.same > SHAPES:
             self.asleep = self.is_later
             return False
-        shapes = tuple((type(v), getattr(v, "shape", None)) for v in frame.f_locals.values())
+        values = frame.f_locals.values()
+        shapes = tuple((type(v), v.shape if isinstance(v, np.ndarray | jax.Array) else None) for v in values)
         known = shapes in self.shapes
         self.shapes.add(shapes)
         return not known or self.same <= LOOKED_AT
@@ -235,7 +239,7 @@ class Hearing:
             return
         if one.may_show_more(frame):
             with self._unheard():
-                sys.call_tracing(self._look, (one, frame))
+                sys.call_tracing(one.checker.guarded, (self._look, one, frame))
         else:
             one.checker.seen.count += 1
         if one.asleep and all(h.asleep for h in same_code):

@@ -37,8 +37,16 @@ def to_line_magic(lines: list[str]) -> list[str]:
             call = (
                 f"get_ipython().run_line_magic({name!r}, {f'--cell{rest}'.strip()!r})"  # as IPython writes it
             )
-            return [f"{call}\n", *lines[1:]]
+            return [f"{call}\n", *_inner_magic(lines[1:])]
     return lines
+
+
+def _inner_magic(lines: list[str]) -> list[str]:
+    """A body that begins with another cell magic, as IPython writes the call of that."""
+    if not lines[0].startswith("%%"):
+        return lines
+    name, _, rest = lines[0][2:].rstrip().partition(" ")
+    return [f"get_ipython().run_cell_magic({name!r}, {rest!r}, {''.join(lines[1:])!r})\n"]
 
 
 # IPython's check for a complete input must still see the `%%`, or Enter would run the magic line alone.
@@ -133,7 +141,7 @@ def bound_names(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [a.asname or a.name.partition(".")[0] for a in node.names]
+        return [a.asname or a.name.partition(".")[0] for a in node.names if a.name != "*"]
     if isinstance(node, _BLOCKS):
         return []  # the statements inside report for themselves
     stores = (n for n in in_order(node, own=True) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import itertools
 import linecache
 import types
@@ -90,10 +91,31 @@ def bound_anywhere(tree: ast.Module) -> set[str]:
     return top_level_names(tree) | shared
 
 
+class _OfFunctions(ast.NodeTransformer):
+    """What may not stand in a function: `x: int = 3` of a global name becomes `x = 3`, and `import *` goes."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
+        return ast.copy_location(ast.Pass(), node) if node.names[0].name == "*" else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        if not isinstance(node.target, ast.Name):
+            return node
+        plain = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        return ast.copy_location(plain, node)
+
+    def leave(self, node: ast.stmt) -> ast.stmt:
+        """What has names of its own stays as it is."""
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = leave  # noqa: N815
+
+
 def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.FunctionType:
     """The cell as one function without arguments, never called, so that one can ask what it reaches."""
     body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)] or [ast.Pass()]
     waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))
+    if any(isinstance(n, ast.AnnAssign | ast.ImportFrom) for n in nodes_of(tree)):
+        body = [_OfFunctions().visit(copy.deepcopy(s)) for s in body]
     lines = [f"    {line}" for s in body for line in ast.unparse(s).splitlines()]
     shared = f"    global {', '.join(sorted(top_level_names(tree)))}" if top_level_names(tree) else "    pass"
     source = "\n".join([f"{'async ' if waits else ''}def program():", shared, *lines])
