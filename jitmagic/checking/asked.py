@@ -31,7 +31,7 @@ class _Check:
             fn, options=self._options, dyn=self._dyn, settings=self._settings or Settings(compile=False)
         )
         checker.seen.count = 1
-        checker.diagnose(args, kwargs)
+        checker.guarded(checker.diagnose, args, kwargs)
         return report_of([checker])
 
     def options(

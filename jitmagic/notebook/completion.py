@@ -28,7 +28,10 @@ def offer(magics: Any) -> Callable[[], None]:
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
     def complete(context: CompletionContext) -> dict[str, Any]:
         body = "\n".join(context.full_text.split("\n")[context.cursor_line + 1 :])
-        found = candidates(magics, context.text_until_cursor, body)
+        try:
+            found = candidates(magics, context.text_until_cursor, body)
+        except Exception:  # IPython would write the traceback between the user's keys
+            found = {}
         return {
             "completions": [SimpleCompletion(text=text, type=what) for text, what in found.items()],
             "suppress": bool(found),

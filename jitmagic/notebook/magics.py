@@ -17,7 +17,7 @@ from traitlets import Bool, Float, Int, List, Unicode
 
 from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, options_at_end, reports
-from jitmagic.notebook.session import NotebookSession
+from jitmagic.notebook.session import NotebookSession, asked
 from jitmagic.options import JitOptions, find_device
 from jitmagic.settings import Settings, WhatIfs
 from jitmagic.source import cell as cells
@@ -153,7 +153,7 @@ class JitMagics(Magics):
         if args.explain:
             return self._explain(args.explain)
         if args.session:
-            return self._finish(self.session.compilations.timeline(), request)
+            return self._answer(lambda: self.session.compilations.timeline(), request)
         if cell is not None or args.cell:
             return self._begin("jitcheck", line, cell, request)
         text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]
@@ -161,10 +161,10 @@ class JitMagics(Magics):
             self.session.always = text.strip() == "on"
             return None
         if text.strip():
-            return self._finish(reports.of_call(self.session, text, request), request)
+            return self._answer(lambda: reports.of_call(self.session, text, request), request)
         if cells.definitions(cells.after_magic(self.session.running.tree)):
             return self._begin("jitcheck", line, cell, request)
-        return self._finish(self._known(), request)
+        return self._answer(self._known, request)
 
     # -- from flags to a request
 
@@ -241,6 +241,9 @@ class JitMagics(Magics):
 
             report = joined(report, late)
         return report
+
+    def _answer(self, report: Callable[[], Report], request: Request) -> Report | None:
+        return asked("the report", lambda: self._finish(report(), request))
 
     def _finish(self, report: Report, request: Request) -> Report | None:
         options_at_end.keep(self.shell, report, request)

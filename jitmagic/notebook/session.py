@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
 
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from jitmagic.checking.hearing import Hearing
     from jitmagic.trial.verify import Verifier
 
+T = TypeVar("T")
 MOST_LATER = 40
 """Cells behind one with a magic that are run again with it."""
 
 _sessions: list[NotebookSession] = []
+_said: set[str] = set()
+"""What has failed in the running cell, and was told."""
 
 
 def current() -> NotebookSession:
@@ -52,13 +55,34 @@ def _aside(what: str, step: Callable[..., object], *args: object) -> None:
     except UsageError:
         raise
     except Exception as exc:
-        from jitmagic.checking import subject
-        from jitmagic.render import escape
+        _say(what, exc)
 
-        if subject.RAISE:
+
+def asked(what: str, step: Callable[[], T]) -> T | None:
+    """What the user has asked us for; where we fail ourselves, one line says so. Errors of the user's are raised."""
+    try:
+        return step()
+    except UsageError:
+        raise
+    except Exception as exc:
+        from jitmagic.checking import tracebacks
+
+        if not tracebacks.is_ours(exc):
             raise
-        text = escape.one_line(f"{type(exc).__name__}: {_text_of(exc)[:300]}")
+        _say(what, exc)
+        return None
+
+
+def _say(what: str, exc: Exception) -> None:
+    from jitmagic.checking import subject
+    from jitmagic.render import escape
+
+    if subject.RAISE:
+        raise exc
+    text = escape.one_line(f"{type(exc).__name__}: {_text_of(exc)[:300]}")
+    if text not in _said:
         print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
+    _said.add(text)
 
 
 def _afterwards(what: str, step: Callable[..., object], *args: object) -> None:
@@ -154,6 +178,7 @@ class NotebookSession(Notebook):
     def before_cell(self, info: object) -> None:
         """A cell begins."""
         _settled()
+        _said.clear()
         source = getattr(info, "raw_cell", "") or ""
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
@@ -169,8 +194,7 @@ class NotebookSession(Notebook):
         if error is not None and not isinstance(error, UsageError):
             _afterwards("the look at the error", self._failed_with, error)
         if run is not None and tree is not None and tree.body:
-            names = cells.bound_names(tree.body[-1])
-            _aside("the look at what the cell defines", self.names_bound, names)
+            _aside("the look at what the cell defines", self._bound_last, tree.body[-1])
         if run is not None and error is None:
             self._run_calls(run, result)
         if self.hearing is not None:
@@ -255,6 +279,9 @@ class NotebookSession(Notebook):
             show(value)
 
         sys.displayhook = report_and_show
+
+    def _bound_last(self, statement: ast.stmt) -> None:
+        self.names_bound(cells.bound_names(statement))
 
     def names_bound(self, names: Sequence[str]) -> None:
         """The running cell has bound these names."""
