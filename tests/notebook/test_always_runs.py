@@ -49,3 +49,54 @@ def test_what_is_said_of_a_cell_without_a_function_is_one_line(notebook, cell):
             if x not in plain.splitlines() and "Out[" not in x and x.strip()
         ]
         assert said.startswith("nothing is compiled: the cell defines no function, and runs as it is")
+
+
+UNDER_JIT = [
+    ("500 terms", "def f(x):\n    return " + " + ".join(["x"] * 500) + "\nfloat(f(1.0))", 500.0),
+    ("an exception that is no Exception", "class Stop(BaseException): pass\ntimes = []\ndef f(x):\n    times.append(1)\n    raise Stop\ntry:\n    f(1.0)\nexcept Stop:\n    got = 'mine'\ngot", "mine"),
+    ("an iterator given to map", "def f(x):\n    return x\nit = iter([1, 2, 3])\nlen(list(map(f, it))), list(it)", (3, [])),
+    ("half an iterator", "def f(x):\n    return x\nit = iter([1, 2, 3])\nint(next(map(f, it))), list(it)", (1, [2, 3])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "value"), [row[1:] for row in UNDER_JIT], ids=[row[0] for row in UNDER_JIT])
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
+def test_what_was_in_the_way_once(notebook, magic, cell, value):
+    assert notebook.ok(f"{magic} -q\n{cell}") == value
+    assert "itself failed" not in notebook.text
+
+
+@pytest.mark.parametrize(("magic", "raised"), [("%%jit", "ValueError"), ("%%jitcheck", "")])
+def test_keys_that_jax_cannot_sort_raise_what_jax_raises(notebook, magic, raised):
+    cell = "raised = ''\ntry:\n    f({1: 2.0, 'a': 3.0})\nexcept Exception as e:\n    raised = type(e).__name__\nraised"
+    assert notebook.ok(f"{magic} -q\ndef f(x):\n    return x\n{cell}") == raised
+    assert "itself failed" not in str(notebook.report())
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
+def test_after_unloading_nothing_is_told(notebook, magic):
+    notebook.ok(f"{magic}\ndef f(x):\n    return x + 1\nf(1.0)")
+    notebook.ok("%unload_ext jitmagic")
+    assert notebook.ok("float(sum(f(jnp.ones(n)).sum() for n in (2, 3)))") == 10.0
+    assert notebook.text.split() == ["Out[0]:", "10.0"] and not notebook.outputs
+
+
+def test_an_interrupt_of_the_report_is_one_line(notebook, monkeypatch):
+    from jitmagic.checking import conclusions
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conclusions, "assemble", interrupted)
+    assert notebook.ok("%%jitcheck\ndef f(x):\n    return x + 1\nf(1.0)") == 2.0
+    assert "jitmagic: the report was interrupted" in notebook.text and "Traceback" not in notebook.text
+
+
+ENDLESS = "def f(x):\n    while not isinstance(x, jax.core.Tracer): pass\n    return x + 1\n"
+
+
+def test_the_run_without_jit_ends_with_its_time(notebook):
+    notebook.ok("%config JitMagics.budget = 0.3")
+    assert float(notebook.ok(f"%%jit -q --no-time\n{ENDLESS}f(1.0)")) == 2.0
+    [f] = notebook.report().functions
+    assert f.notes == ("the run without jit was left out: it took more than 300 ms",)
