@@ -23,6 +23,11 @@ CELLS = {
         "def fit(w, x):\n    loss = jax.jit(lambda w: jnp.sum(w * x))\n    return jax.grad(loss)(w)\n", 2,
         "compiled = jax.jit(lambda w, x: jnp.sum(w * x))\n\n\ndef fit(w, x):\n    return jax.grad(compiled)(w, x)\n",
     ),
+    "a lambda with a name, mapped": (
+        "def fit(w, xs):\n    g = lambda x: x @ w\n    h = jax.jit(jax.vmap(g))\n    return h(xs)\n", 3,
+        "compiled = jax.jit(jax.vmap(lambda x, w: x @ w, in_axes=(0, None)))\n\n\n"
+        "def fit(w, xs):\n    return compiled(xs, w)\n",
+    ),
     "decorated, in a method": (
         "class A:\n    def act(self, x):\n        @jax.jit\n        def go(x):\n            y = self.w * x\n"
         "            return y\n        return go(x)\n", 3,
@@ -53,7 +58,7 @@ def test_hoisted(name: str) -> None:
     "source",
     [
         "def fit(xs, w):\n    h = jax.jit(lambda x: x @ w)\n    return list(map(h, xs))\n",
-        "def fit(xs, w):\n    h = jax.jit(jax.vmap(lambda x: x @ w))\n    return h(xs)\n",
+        "def fit(xs, w):\n    h = jax.jit(jax.vmap(lambda x: x @ w, in_axes=1))\n    return h(xs)\n",
         "class A:\n    def act(self, x):\n        @jax.jit\n        def go(x):\n            return self.net(x)\n"
         "        return go(x)\n",
         "class A:\n    def act(self, x):\n        return jax.jit(lambda v: forward(self, v))(x)\n",

@@ -134,8 +134,7 @@ def _closed(spot: Spot, edits: Edits, jit: ast.Call, top: ast.stmt) -> tuple[str
             code, by_name = _with_parameters(spot, made, captured)
             if isinstance(made, ast.Lambda):
                 edits.replace(node, code)
-            if captured and any(spot.full(c) == "jax.vmap" for c in spot.text.within(jit, ast.Call)):
-                raise CannotEdit("it would map over what is captured too")
+            _map_over_own(spot, edits, jit, node, len(scope.parameters_of(made)), len(captured))
             if made is not node:
                 edits.remove(spot.text.statement(made))
             return "" if isinstance(made, ast.Lambda) else f"{code}\n\n\n", captured, by_name
@@ -220,6 +219,17 @@ def _with_parameters(spot: Spot, definition: Definition, captured: Sequence[Capt
         raise CannotEdit("parameters with defaults")
     arguments = ", ".join([*scope.parameters_of(definition), *names])
     return f"lambda {arguments}: {edits.code(definition.body)}", False
+
+
+def _map_over_own(spot: Spot, edits: Edits, jit: ast.Call, function: ast.AST, own: int, more: int) -> None:
+    """A `vmap` in the `jit` maps over the function's own arguments, not over the new ones."""
+    for node in spot.text.ancestors(function) if more else ():
+        if node is jit:
+            return
+        if isinstance(node, ast.Call) and spot.full(node) == "jax.vmap":
+            if len(node.args) > 1 or any(k.arg != "out_axes" for k in node.keywords):
+                raise CannotEdit("a vmap over chosen axes")
+            edits.argument(node, f"in_axes=({', '.join(['0'] * own + ['None'] * more)})")
 
 
 def _applied(spot: Spot, jit: ast.Call, top: ast.stmt) -> list[tuple[ast.Call, ast.expr]]:
