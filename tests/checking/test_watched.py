@@ -127,3 +127,23 @@ def test_a_report_of_a_failure_keeps_no_array_tracer_or_frame(notebook):
     gc.collect()
     assert notebook.ns["mark"]() is None and notebook.ns["array"]() is None
     assert [f.kind for f in notebook.ns["report"].findings if f.severity == "error"]
+
+
+ALIKE = [
+    "f.__name__, f.__qualname__, f.__module__, f.__doc__, f.__annotations__", "str(inspect.signature(f))", "f.__wrapped__ is plain, inspect.unwrap(f) is plain",
+    "inspect.isfunction(f), inspect.isroutine(f), callable(f), inspect.iscoroutinefunction(f)", "hash(f) == hash(f), f == f, f != plain, {f: 1}[f]",
+    "weakref.ref(f)() is f", "[hasattr(f, n) for n in ('lower', 'trace', 'eval_shape', 'clear_cache', '__get__', '__len__', '__getitem__', '__enter__', '__iter__')]",
+    "type('C', (), {'m': f})().m.__func__ is f", "jax.vmap(f)(jnp.ones(3)).tolist(), float(jax.grad(f)(2.0)), jax.jit(f)(1.0).shape",
+    "jax.lax.scan(lambda c, x: (f(c), x), 1.0, jnp.ones(2))[0].tolist()", "f.eval_shape(1.0).shape, f.lower(1.0).compile()(1.0).tolist()", "inspect.getsource(f).count('def f')",
+    "functools.wraps(f)(lambda x: x).__name__, functools.partial(f, y=1.0)(2.0).tolist()", "jax.tree.leaves(f) == [f]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seen", ALIKE)
+def test_what_is_compiled_is_as_like_a_function_as_what_jax_makes(notebook, seen):
+    notebook.ok("import functools, inspect, weakref")
+    cell = "def f(x: float, y: float = 2.0):\n    'says'\n    return x * y\nplain = inspect.unwrap(f)"
+    notebook.ok(f"{cell}\nf = jax.jit(f)")
+    expected = notebook.ok(f"({seen},)")
+    notebook.ok(f"%%jit -q --no-time -f f\n{cell}")
+    assert notebook.ok(f"({seen},)") == expected
