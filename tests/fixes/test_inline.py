@@ -155,6 +155,18 @@ CASES = {
         ("def f(x, act):", "a = f(jnp.ones(2), act)", "b = f(jnp.ones(2), act)"),
         setup="act = 'sin'",
     ),
+    "a helper that is redefined": Case(
+        "stale-constant",
+        """
+        def f(x):
+            return act(x)
+        a = f(jnp.ones(2))
+        act = lambda x: x * 3
+        b = f(jnp.ones(2))
+        """,
+        ("def f(x, act):", "a = f(jnp.ones(2), act)", "b = f(jnp.ones(2), act)"),
+        setup="act = lambda x: x * 2",
+    ),
     "a global that changes": Case(
         "stale-constant",
         """
