@@ -257,7 +257,7 @@ CASES = {
     ),
     "helper redefined": Case(
         "stale-constant", "def f(x):\n    return act(x)\n",
-        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "--dyn act",
+        ("f(jnp.ones(2))", "act = lambda x: x * 3", "f(jnp.ones(2))"), "def f(x, act):",
         setup="act = lambda x: x * 2\n",
     ),
     "helper of a helper": Case(

@@ -13,10 +13,12 @@ from jitmagic.rules.words import listed
 
 def dynamic_constants(spot: Spot) -> Iterator[Change]:
     """What is told of and whatever else changes, functions beside numbers too; then what is told of alone, or the
-    variables that hold it. Functions alone are no variables of a program: they are passed as arguments."""
+    variables that hold it. Functions alone are passed as arguments, where the cell itself calls them."""
     constants = [v for v in spot.evidence.variables if v.role == "constant"]
     known = {v.path: v for v in constants if is_number(v) or v.type == "function" and v.stale}
-    if not any(is_number(v) for v in constants if v.path in spot.names or v.stale or v.rebound):
+    changed = [v for v in constants if v.path in known and (v.path in spot.names or v.stale or v.rebound)]
+    read = {n.id for n in spot.text.within(spot.text.tree, ast.Name)}
+    if not any(is_number(v) or root(v.path) not in read for v in changed):
         return
     told = [n for n in spot.names if n in known]
     changing = [p for p, v in known.items() if p not in told and (v.stale or v.rebound)]
