@@ -28,10 +28,7 @@ def offer(magics: Any) -> Callable[[], None]:
     @context_matcher(identifier="jitmagic")  # type: ignore[misc]
     def complete(context: CompletionContext) -> dict[str, Any]:
         body = "\n".join(context.full_text.split("\n")[context.cursor_line + 1 :])
-        try:
-            found = candidates(magics, context.text_until_cursor, body)
-        except Exception:  # IPython would write the traceback between the user's keys
-            found = {}
+        found = _offered(magics, context.text_until_cursor, body)
         return {
             "completions": [SimpleCompletion(text=text, type=what) for text, what in found.items()],
             "suppress": bool(found),
@@ -49,7 +46,7 @@ def _offer_for_line(magics: Any) -> Callable[[], None]:
     def complete(shell: object, event: Any) -> list[str]:
         line = event.text_until_cursor
         kept = max(len(_fragment(line)) - len(event.symbol), 0)  # IPython replaces a part of our word
-        return [found[kept:] for found in candidates(magics, line, "")]
+        return [found[kept:] for found in _offered(magics, line, "")]
 
     commands = [percent + name for name in cells.MAGICS for percent in ("%", "%%")]
     for command in commands:
@@ -61,6 +58,13 @@ def _offer_for_line(magics: Any) -> Callable[[], None]:
             known.pop(command)
 
     return end
+
+
+def _offered(magics: Any, line: str, body: str) -> dict[str, str]:
+    try:
+        return candidates(magics, line, body)
+    except Exception:  # IPython would write the traceback between the user's keys
+        return {}
 
 
 def _fragment(line: str) -> str:
