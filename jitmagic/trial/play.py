@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import parsed
-from jitmagic.trial import quiet
+from jitmagic.trial import budget, quiet
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.picture import Node, Painter
 
@@ -75,8 +75,12 @@ def play(
                 ran.shown += map(painter.draw, last())
                 _settle()
                 quiet.heed()
-            except Exception as exc:
-                ran.error = exc
+            except (KeyboardInterrupt, budget.OutOfTime):
+                raise
+            except BaseException as exc:
+                ran.error = (
+                    exc if isinstance(exc, Exception) else quiet.Ended(f"it raises {type(exc).__name__}")
+                )
             ran.printed = printed()
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
     return ran

@@ -230,7 +230,7 @@ class Refused(RuntimeError):
     """A run that the user did not ask for was about to do what cannot be undone."""
 
 
-class Ended(RuntimeError):
+class Ended(Refused):
     """A run that the user did not ask for has raised what no handler of the user's may catch."""
 
 

@@ -101,3 +101,11 @@ def test_the_run_without_jit_ends_with_its_time(notebook):
     assert float(notebook.ok(f"%%jit -q --no-time\n{ENDLESS}f(1.0)")) == 2.0
     [f] = notebook.report().functions
     assert f.notes == ("the run without jit was left out: it took more than 300 ms",)
+
+
+def test_runs_that_the_users_code_ends_are_left_out(notebook):
+    notebook.run(
+        "%%jitcheck -q\ndef f(x):\n    if float(x) > 0:\n        raise SystemExit(3)\n    return x\nf(1.0)"
+    )
+    notes = [n for f in notebook.report().functions for n in f.notes]
+    assert notes and all(n.endswith(": it raises SystemExit") for n in notes)
