@@ -158,7 +158,6 @@ class Checker(Subject):
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         run = self.begins_plain(args, kwargs)
-        failed = run is not None and bool(self.seen.calls) and self.seen.calls[-1].outcome == "failed"
         try:
             # what is compiled inside of a function that is not for jit itself is watched there
             with plainly(made=True) if self.settings.diagnose else contextlib.nullcontext():
@@ -168,18 +167,31 @@ class Checker(Subject):
             return out
         except Exception as exc:
             # what the trace alone does not show: a donated array, a tracer left by an earlier call
-            if not trace_state_clean():
-                self.guarded(self._failed_inside, exc)
-            elif self.original is not self.fn and not failed:
-                self.guarded(self._failed, exc, args, kwargs)
-            elif self.original is not self.fn:
-                tracebacks.shorten(exc, lambda: told_of(self), self.reported)
+            if self.original is not self.fn or not trace_state_clean():
+                self.failed_apart(exc, args, kwargs)
             raise
 
     def begins_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> plain_runs.OwnRun | None:
         """The user's own call begins; what looks at its result, where that is a new kind of call."""
         self.seen.count += 1
         return self.guarded(self._before_plain, args, kwargs)
+
+    def tell_stale(self, first: Sequence[object] = ()) -> None:
+        """Tell what has changed of the values that the newest program goes on with, or the one for this argument."""
+        newest = self.variants.newest
+        frozen = self.variants.begun_with(self.kind_of_call(tuple(first), {})) if first else newest
+        if frozen is not None and (changed := frozen.changed()):
+            self._stale(frozen, changed)
+            self.on_news(self)
+
+    def failed_apart(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """A call of the user's own compiled function has failed, maybe with what its trace has shown already."""
+        if not trace_state_clean():
+            self.guarded(self._failed_inside, exc)
+        elif not (self.seen.calls and self.seen.calls[-1].outcome == "failed"):
+            self.guarded(self._failed, exc, args, kwargs)
+        elif self.original is not self.fn:
+            tracebacks.shorten(exc, lambda: told_of(self), self.reported)
 
     def failed_in_trace(self, exc: Exception) -> None:
         """A call of the user's from inside a trace that is not ours has failed."""
@@ -353,7 +365,8 @@ class Checker(Subject):
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
-        self.variants.add(self.kind_of_call(args, kwargs), frozen.freeze(reach, baked, dyn))
+        kind, first = self.kind_of_call(args, kwargs), self.kind_of_call(tuple(args[:1]), {})
+        self.variants.add(kind, frozen.freeze(reach, baked, dyn), first)
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(

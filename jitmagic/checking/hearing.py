@@ -1,7 +1,8 @@
 """Calls of functions that stay as they are: heard while a cell runs, with nothing put in the function's place.
 
 Python tells when the code of a function begins (`sys.monitoring`; `sys.setprofile` on Python 3.11). A call that may
-show something new is looked at there, before its first line; the others are counted, and then left alone.
+show something new is looked at there, before its first line; the others are counted, and then left alone. Of what the
+user has compiled with `jax.jit`, the calls are heard that jax has no program for.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import jax
 import numpy as np
 
 from jitmagic.checking.checker import Checker
-from jitmagic.checking.passed import arguments, by_place
+from jitmagic.checking.passed import arguments, by_place, given
 from jitmagic.checking.plain_runs import OwnRun
 from jitmagic.checking.users_jit import MEMO, held_by
-from jitmagic.tracing.compat import trace_state_clean
+from jitmagic.tracing.callsite import failed_call
+from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
@@ -56,11 +58,18 @@ class Heard:
     """The call whose result is still to be looked at."""
     was_traced: bool = False
     """The trace of other code has called it in this cell."""
+    counted: bool = False
+    """The call that is about to begin is counted already."""
 
     @property
     def code(self) -> types.CodeType:
         """What runs in a call."""
         return self.function.__code__
+
+    @property
+    def is_jitted(self) -> bool:
+        """Of a call that jax has a program for, Python tells nothing."""
+        return begins_with(self.checker.original) is self.function
 
     def runs_in(self, frame: types.FrameType) -> bool:
         """The frame runs this very function, and not the same code around other variables."""
@@ -85,7 +94,7 @@ class Heard:
         if self.same > SHAPES:
             self.asleep = self.is_later
             return False
-        values = frame.f_locals.values()
+        values = given(frame)
         shapes = tuple((type(v), v.shape if isinstance(v, np.ndarray | jax.Array) else None) for v in values)
         known = shapes in self.shapes
         self.shapes.add(shapes)
@@ -103,6 +112,8 @@ def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:
     """The Python function that a call of this begins with, and what it is given in front of the user's arguments."""
     found: object = fn
     bound: tuple[object, ...] = ()
+    if (compiled := begins_with(fn)) is not None:
+        return compiled, ()
     if isinstance(fn, types.MethodType):
         found, bound = fn.__func__, (fn.__self__,)
     elif isinstance(fn, functools.partial):
@@ -128,14 +139,18 @@ class Hearing:
         self.left = 0
         """How much Python 3.11 may still tell in this cell."""
         self.listens = False
+        self.jitted: dict[int, Heard] = {}
+        """By the `id` of the function: what jax runs by itself, and the cell that asks calls."""
 
-    def add(self, checker: Checker) -> None:
-        """Hear the calls of this function from now on, where Python can tell of them."""
-        if (found := _entry(checker.original)) is not None:
-            same_code = self.heard.setdefault(id(found[0].__code__), [])
-            same_code[:] = [h for h in same_code if h.checker.original is not checker.original]
-            same_code.append(Heard(checker, *found))
-            self._begin()
+    def add(self, checker: Checker) -> bool:
+        """Hear the calls of this function from now on; False where Python can't tell of them."""
+        if (found := _entry(checker.original)) is None:
+            return False
+        same_code = self.heard.setdefault(id(found[0].__code__), [])
+        same_code[:] = [h for h in same_code if h.checker.original is not checker.original]
+        same_code.append(Heard(checker, *found))
+        self._begin()
+        return True
 
     # -- the shell's events
 
@@ -149,11 +164,18 @@ class Hearing:
         if kept:
             self._begin()
 
-    def cell_ends(self, error: BaseException | None) -> None:
-        """Hear nothing until the next cell. What has failed in the trace of other code is told now."""
+    def cell_ends(self, error: BaseException | None, read: Collection[str] = ()) -> None:
+        """Hear nothing until the next cell, which has read these names. What has failed, or has gone stale in what
+        jax ran by itself, is told now."""
         self.close()
         for one in self._all():
             traced, one.was_traced, one.under_way = one.was_traced, False, None
+            if one.is_jitted and one.checker.bound_as.partition(".")[0] in read:
+                one.checker.guarded(one.checker.tell_stale)
+        if isinstance(error, Exception) and (call := failed_call(error)) is not None:
+            for one in self._all():
+                if one.checker.original is call.function:
+                    one.checker.failed_apart(error, call.args, call.kwargs)
             if traced and isinstance(error, Exception):
                 if one.code in (frame.f_code for frame, _ in frames_of(error)):
                     one.checker.failed_in_trace(error)
@@ -179,19 +201,24 @@ class Hearing:
             self.tool, events = tool, sys.monitoring.events
             sys.monitoring.register_callback(tool, events.PY_START, self._started)
             sys.monitoring.register_callback(tool, events.PY_RETURN, self._returned)
+            sys.monitoring.register_callback(tool, events.CALL, self._called)
+            sys.monitoring.register_callback(tool, events.PY_UNWIND, self._unwound)
         for one in self._all():
             self._tell_of(one.code)
+        self._count_calls()
         if self.tool is None and sys.getprofile() is None:
             sys.setprofile(self._profile)
 
     def close(self) -> None:
         """Have Python tell of none."""
-        self.listens = False
+        self.listens, self.jitted = False, {}
         calls_diagnosed.clear()
         if sys.version_info >= (3, 12) and self.tool is not None:
             for one in self._all():
                 self._tell_of(one.code, starts=False)
-            for event in (sys.monitoring.events.PY_START, sys.monitoring.events.PY_RETURN):
+            events = sys.monitoring.events
+            sys.monitoring.set_events(self.tool, events.NO_EVENTS)
+            for event in (events.PY_START, events.PY_RETURN, events.CALL, events.PY_UNWIND):
                 sys.monitoring.register_callback(self.tool, event, None)
             sys.monitoring.free_tool_id(self.tool)
             self.tool = None
@@ -199,6 +226,42 @@ class Hearing:
             sys.setprofile(None)
 
     # -- what Python tells
+
+    def _count_calls(self) -> None:
+        """Have Python tell where something that the user has compiled is called: in the cell that asks, and where
+        its programs hold different values."""
+        told = (h for h in self._all() if h.is_jitted and (not h.is_later or h.checker.variants.differ))
+        jitted = {id(h.checker.original): h for h in told}
+        if sys.version_info >= (3, 12) and self.tool is not None and jitted.keys() != self.jitted.keys():
+            if not self.jitted:
+                sys.monitoring.restart_events()
+            self.jitted = jitted
+            self._tell_everywhere()
+
+    def _tell_everywhere(self, *, errors: bool = False) -> None:
+        if sys.version_info >= (3, 12) and self.tool is not None:
+            events = sys.monitoring.events
+            wanted = events.CALL * bool(self.jitted) | events.PY_UNWIND * errors
+            sys.monitoring.set_events(self.tool, wanted)
+
+    def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
+        one = self.jitted.get(id(getattr(called, "__func__", called)))
+        if one is None and sys.version_info >= (3, 12):
+            return sys.monitoring.DISABLE  # this place is not asked about again
+        if (
+            one is not None
+            and self.listens
+            and not STATE.plain
+            and STATE.recorded is None
+            and trace_state_clean()
+        ):
+            if not inside_diagnosed(sys._getframe(1)):
+                one.checker.seen.count += 1
+                one.counted = True
+                if one.checker.variants.differ and one.checker.original is called:
+                    with self._unheard():
+                        one.checker.guarded(one.checker.tell_stale, (first,))
+        return None
 
     def _tell_of(self, code: types.CodeType, *, starts: bool = True, returns: bool = False) -> None:
         (self.awake.add if starts else self.awake.discard)(id(code))
@@ -212,6 +275,15 @@ class Hearing:
 
     def _returned(self, code: types.CodeType, offset: int, value: object) -> None:
         self._ends(sys._getframe(1), value)
+
+    def _unwound(self, code: types.CodeType, offset: int, error: BaseException) -> None:
+        for one in self.heard.get(id(code), ()):
+            if one.under_way is not None and one.under_way[0] is sys._getframe(1):
+                run, one.under_way = one.under_way[1], None
+                self._tell_everywhere()
+                if isinstance(error, Exception):
+                    with self._unheard():
+                        sys.call_tracing(one.checker.failed_apart, (error, run.args, run.kwargs))
 
     def _profile(self, frame: types.FrameType, event: str, value: object) -> None:
         self.left -= 1
@@ -237,6 +309,7 @@ class Hearing:
             return
         if inside_diagnosed(frame.f_back):
             return
+        one.checker.seen.count, one.counted = one.checker.seen.count - one.counted, False
         if one.may_show_more(frame):
             with self._unheard():
                 sys.call_tracing(one.checker.guarded, (self._look, one, frame))
@@ -254,12 +327,17 @@ class Hearing:
         if run is not None:
             one.same, one.under_way = 0, (frame, run)
             self._tell_of(frame.f_code, returns=True)
+            if one.is_jitted:
+                self._tell_everywhere(errors=True)
 
     def _ends(self, frame: types.FrameType, value: object) -> None:
         for one in self.heard.get(id(frame.f_code), ()):
             if one.under_way is not None and one.under_way[0] is frame:
                 run, one.under_way = one.under_way[1], None
                 self._tell_of(one.code)
+                if one.is_jitted:
+                    self._tell_everywhere()
+                    value = value[0] if isinstance(value, tuple) else None
                 with self._unheard():
                     sys.call_tracing(one.checker.guarded, (run.look_at, value))
 

@@ -45,6 +45,18 @@ def by_place(frame: types.FrameType) -> tuple[object, ...]:
     return (*(values[name] for name in code.co_varnames[: code.co_argcount]), *more)
 
 
+def given(frame: types.FrameType) -> list[object]:
+    """The values of a call which begins, those behind its stars one by one."""
+    code, values = frame.f_code, frame.f_locals
+    names = list(code.co_varnames)
+    found = [values[names.pop(0)] for _ in range(code.co_argcount + code.co_kwonlyargcount)]
+    if code.co_flags & inspect.CO_VARARGS:
+        found += values[names.pop(0)]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        found += values[names.pop(0)].values()
+    return found
+
+
 def _written(
     caller: types.FrameType | None, places: tuple[str, ...], called: object, lines: Iterable[str]
 ) -> set[str]:

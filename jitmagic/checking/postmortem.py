@@ -116,7 +116,7 @@ def _evidence(
     """The function is that which the call names, where its object can be had; else what the message tells."""
     where = problem.where
     cell = next((s for s in reversed(sources) if where is not None and where.source in s), "")
-    fn = site.function if site is not None else None
+    fn = inner = site.function if site is not None else None
     own = JitOptions.of(**site.declared) if site is not None and (fn is None or site.declared) else None
     if fn is not None:
         checker = checker_of(fn)
@@ -133,13 +133,19 @@ def _evidence(
         function=replace(function, cell=cells.body_of(cell)),
         options=conclusions.options_of(own or JitOptions()),
         problems=(problem,),
-        calls=(ev.Call(_told_leaves(error, problem), "failed"),),
+        calls=(ev.Call(_told_leaves(error, problem, inner, own or JitOptions()), "failed"),),
     )
 
 
-def _told_leaves(error: BaseException, problem: ev.Problem) -> tuple[ev.Leaf, ...]:
-    """The argument that jax refused, as far as its message describes it."""
+def _told_leaves(
+    error: BaseException, problem: ev.Problem, fn: Callable[..., object] | None, options: JitOptions
+) -> tuple[ev.Leaf, ...]:
+    """The argument that jax refused, as far as its message and what the function was made with describe it."""
     kind = refused_type(str(error))
+    static = _declared_names("static", fn, options) if fn is not None and problem.op == "unhashable" else []
+    if len(static) == 1:
+        name = kind.rpartition(".")[2]
+        return (ev.Leaf(static[0], static[0], "other", name, static=True, hashable=False),)
     if not kind or len(problem.leaves) != 1:
         return ()
     path, name = problem.leaves[0], kind.rpartition(".")[2]
@@ -165,14 +171,18 @@ def _donor(error: BaseException, subjects: Iterable[Subject]) -> tuple[Subject, 
             if given:
                 return subject, given
     called = [s for s in donors if s.seen.samples]  # of later calls none is kept
-    return (called[0], _donated_names(called[0])) if len(donors) == len(called) == 1 else None
+    return (
+        (called[0], _declared_names("donate", called[0].fn, called[0].options))
+        if len(donors) == len(called) == 1
+        else None
+    )
 
 
-def _donated_names(subject: Subject) -> list[str]:
-    """Parameters whose memory a function was given."""
-    order, options = list(inspect.signature(subject.fn).parameters), subject.options
-    numbered = [order[n] for n in options.donate_argnums if -len(order) <= n < len(order)]
-    return list(dict.fromkeys([*options.donate_argnames, *numbered]))
+def _declared_names(kind: str, fn: Callable[..., object], options: JitOptions) -> list[str]:
+    """The parameters that a function was compiled with as `static`, or as those to `donate`."""
+    order = list(inspect.signature(fn).parameters)
+    named, numbers = getattr(options, f"{kind}_argnames"), getattr(options, f"{kind}_argnums")
+    return list(dict.fromkeys([*named, *(order[n] for n in numbers if -len(order) <= n < len(order))]))
 
 
 def _donated(subject: Subject, problem: ev.Problem, given: list[str]) -> ev.Evidence:

@@ -14,14 +14,23 @@ class Variants:
 
     def __init__(self) -> None:
         self.newest: Frozen | None = None
+        self.differ = False
+        """Two of the traces hold different values."""
         self._by_kind: dict[Hashable, Frozen] = {}
-        self._part = False
+        self._by_first: dict[Hashable, list[Frozen]] = {}
 
-    def add(self, kind: Hashable, frozen: Frozen) -> None:
-        """A call of this kind was traced, with these values."""
-        self._part = self._part or (self.newest is not None and bool(self.newest.changed()))
+    def add(self, kind: Hashable, frozen: Frozen, first: Hashable = None) -> None:
+        """A call of this kind was traced, with these values; `first`: the kind of its first argument."""
+        self.differ = self.differ or (self.newest is not None and bool(self.newest.changed()))
         self._by_kind[kind] = self.newest = frozen
+        self._by_first.setdefault(first, []).append(frozen)
 
     def of(self, kind: Callable[[], Hashable]) -> Frozen | None:
         """What a call goes on with that jax does not trace anew; `kind` tells which one it is, where that matters."""
-        return self._by_kind.get(kind(), self.newest) if self._part else self.newest
+        return self._by_kind.get(kind(), self.newest) if self.differ else self.newest
+
+    def begun_with(self, first: Hashable) -> Frozen | None:
+        """What a call goes on with of which only the kind of the first argument is known; None where that may be
+        the one or the other."""
+        found = self._by_first.get(first, ())
+        return found[0] if len(found) == 1 else None

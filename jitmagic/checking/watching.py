@@ -30,7 +30,7 @@ class Watching:
     prepare: Callable[[Checker], None] = lambda checker: None
     """What the surroundings add to each new checker."""
     made: Callable[..., Checker] = Checker
-    hears: Callable[[Checker], None] | None = None
+    hears: Callable[[Checker], bool] | None = None
     """Hears the calls of what is not compiled, which stays where it is; without it (a run of ours) that is replaced."""
     plain: Collection[str] = ()
     """Functions that run without jit, whatever is asked for."""
@@ -89,9 +89,9 @@ class Watching:
         self.run.checkers[target] = checker
         if left:
             checker.seen.note(f"an object of `{full_name(type(fn))}` is not compiled, and stays what it is")
-        if self.hears is not None and checker.is_plain and not checker.settings.compile:
-            self.hears(checker)
-            return
+        if self.hears is not None and not checker.settings.compile:
+            if self.hears(checker) or checker.is_plain:
+                return
         watched = Watched(fn, checker)
         if method and isinstance(holder, type):
             setattr(holder, method, watched)

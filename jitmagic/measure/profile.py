@@ -21,6 +21,7 @@ from jitmagic.measure.lowered import TRIVIAL
 from jitmagic.report import LineTime
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
+from jitmagic.work import clock
 
 if TYPE_CHECKING:
     from jax.profiler import ProfileData
@@ -31,6 +32,8 @@ LEAST_S = 50e-6
 WANTED_S = 0.02
 MOST_CALLS = 20
 """Calls that are traced: as many as last `WANTED_S` together, up to `MOST_CALLS`."""
+LONGER_S, LONGER_CALLS, LONGEST_S = 1.0, 1000, 5.0
+"""The same for a longer look; and how long that goes on, as a trace of the shortest call takes a tenth of a second."""
 
 NEAR = 4
 """How far the readers of an operation are followed to one that has a line."""
@@ -74,10 +77,13 @@ def line_times(
         raise NotProfiled("the compiled program is too long, or shows no text")
     if (events := expected_events(program)) > MOST_EVENTS and not longer:
         raise NotProfiled(f"its loops run about {events:,.0f} operations")
-    wanted, most = (1.0, 1000) if longer else (WANTED_S, MOST_CALLS)
+    wanted, most = (LONGER_S, LONGER_CALLS) if longer else (WANTED_S, MOST_CALLS)
     calls = max(1, min(most, math.ceil(wanted / max(call_s, 1e-6))))
+    until = clock() + LONGEST_S
     # the fastest call: what held up the others, another program or the machine, is no part of it
-    each = [operation_times(_traced(call), program) for _ in range(calls)]
+    each = [operation_times(_traced(call), program)]
+    while len(each) < calls and clock() < until:
+        each.append(operation_times(_traced(call), program))
     spent = min(each, key=lambda one: sum(one.values()))
     total = sum(spent.values())
     if total < LEAST_S and not longer:

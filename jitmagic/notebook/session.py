@@ -198,7 +198,8 @@ class NotebookSession(Notebook):
         if run is not None and error is None:
             self._run_calls(run, result)
         if self.hearing is not None:
-            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec)
+            read = {n.id for n in ast.walk(tree or ast.parse("")) if isinstance(n, ast.Name)}
+            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec, read)
         if not self.running.is_over:
             _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:

@@ -184,6 +184,14 @@ def jitted_call(frame: types.FrameType) -> tuple[object, tuple[object, ...], dic
     return seen["fun"], tuple(seen["args"]), dict(seen["kwargs"])
 
 
+def begins_with(jitted: object) -> types.FunctionType | None:
+    """What Python runs of a call of `jax.jit`'s that jax has no program for; None of other functions.
+
+    Private: `_cache_miss` of jaxlib's object, whose result is a tuple with the user's result in front."""
+    found = getattr(jitted, "_cache_miss", None) if type(jitted).__name__ == "PjitFunction" else None
+    return found if isinstance(found, types.FunctionType) else None
+
+
 def origin_of(tracer: Any) -> str:
     """What jax says about where a traced value comes from: "depends on the value of the argument n"; else ''.
 

@@ -11,11 +11,11 @@ import site
 import sysconfig
 import types
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 
-from jitmagic.evidence import Op, Problem, Where
+from jitmagic.evidence import Op, Problem, Where, root
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import walk
 from jitmagic.tracing import compat, messages
@@ -227,20 +227,47 @@ def _inside(frames: list[tuple[types.FrameType, int]], user: types.FrameType) ->
 def _leaves(text: str, frames: list[tuple[types.FrameType, int]], op: Op) -> tuple[str, ...]:
     if op in _BINDING or op == "other":
         return messages.binding_leaves(text)
-    traced = messages.traced_function(text)
-    if traced is not None and not _is_outermost(traced, frames):
+    traced, named = messages.traced_function(text), messages.arguments_named(text)
+    if traced is None:
+        return named
+    if handed := _handed_in(named, traced, frames):
+        return handed
+    return named if _is_outermost(traced, frames) else ()
+
+
+def _handed_in(
+    named: Sequence[str], traced: messages.TracedFunction, frames: list[tuple[types.FrameType, int]]
+) -> tuple[str, ...]:
+    """The leaves behind these arguments of a compiled function that is called in the trace of another one."""
+    users = [(i, f) for i, (f, _) in enumerate(frames) if is_user_file(f.f_code.co_filename)]
+    inner = next((n for n, (_, f) in enumerate(users) if _runs(f.f_code, traced)), 0)
+    if not inner:
         return ()
-    return messages.arguments_named(text)
+    at, code = users[inner - 1][0], users[inner][1].f_code
+    found, namespace = site_of(frames[at][0].f_code, frames[at][1]), namespace_of(frames[at][0])
+    call = found.node if found is not None else None
+    if not isinstance(call, ast.Call):
+        return ()
+    given = dict(zip(code.co_varnames[: code.co_argcount], call.args, strict=False))
+    given |= {k.arg: k.value for k in call.keywords if k.arg}
+    wanted = [given[root(name)] for name in named if root(name) in given]
+    read = [n.id for expr in wanted for n in ast.walk(expr) if isinstance(n, ast.Name)]
+    values = [v for name in read if compat.is_tracer(v := look_up(name, namespace))]
+    told = [leaf for v in values for leaf in _leaves(compat.origin_of(v), frames[: at + 1], "index")]
+    return tuple(dict.fromkeys(told))
 
 
-def _is_outermost(traced: tuple[str, str, int, str], frames: list[tuple[types.FrameType, int]]) -> bool:
+def _runs(code: types.CodeType, traced: messages.TracedFunction) -> bool:
+    name, file, line, _ = traced
+    return (code.co_name, code.co_filename, code.co_firstlineno) == (name, file, line)
+
+
+def _is_outermost(traced: messages.TracedFunction, frames: list[tuple[types.FrameType, int]]) -> bool:
     """Whether a message names the function that the trace began with; inner parameters are no leaves."""
-    name, file, line, transformation = traced
     entered = list(_entered_from_jax(frames))
-    if not entered or transformation not in _TOP_LEVEL:
-        return transformation in _TOP_LEVEL
-    matching = [f for f in entered if f.f_code.co_name == name and f.f_code.co_filename == file
-                and f.f_code.co_firstlineno == line]  # fmt: skip
+    if not entered or traced[-1] not in _TOP_LEVEL:
+        return traced[-1] in _TOP_LEVEL
+    matching = [f for f in entered if _runs(f.f_code, traced)]
     if not matching:
         return True
     return matching[0] is entered[0]

@@ -176,8 +176,12 @@ def classes_named(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(c.rpartition(".")[2] for c in re.findall(r"<class '([\w.<>]+)'>", text)))
 
 
-def traced_function(text: str) -> tuple[str, str, int, str] | None:
-    """(name, file, line, transformation) of the function a message says was traced, or None."""
+TracedFunction = tuple[str, str, int, str]
+"""Name, file, line and transformation."""
+
+
+def traced_function(text: str) -> TracedFunction | None:
+    """The function a message says was traced, or None."""
     match = _TRACED.search(text)
     if match is None:
         return None
@@ -195,7 +199,7 @@ def binding_leaves(text: str) -> tuple[str, ...]:
 
 def refused_type(text: str) -> str:
     """The full name of the class of a value that is no argument for a compiled function."""
-    found = re.search(r"problematic value is of type <class '([^']+)'>", text)
+    found = re.search(r"(?:problematic value is|to hash an object) of type <class '([^']+)'>", text)
     return found[1] if found else ""
 
 

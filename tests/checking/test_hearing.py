@@ -26,6 +26,12 @@ STAYS = [
     ("a partial that is a tree", "@jax.tree_util.Partial\ndef f(x):\n    return x * 2", "jax.tree.leaves(f), isinstance(f, jax.tree_util.Partial), f(2.0)"),
     ("a context manager", "class M:\n    def __init__(self, f): self.f = f\n    def __call__(self, x): return self.f(x)\n    def __enter__(self): return 5\n    def __exit__(self, *e): return None\n@M\ndef f(x):\n    return x\nwith f as five: pass", "five, type(f).__name__, f(1.0)"),
     ("a table", "class T:\n    def __init__(self, f): self.f = f\n    def __call__(self, x): return self.f(x)\n    def __len__(self): return 7\n    def __getitem__(self, k): return k\n    def __eq__(self, o): return True\n    __hash__ = None\n@T\ndef f(x):\n    return x", "len(f), f[3], f == 4, f(1.0), list(zip(f, range(2)))"),
+    ("what jax compiles", "f = jax.jit(lambda x: x + 1)", "type(f).__name__, f(1.0), f.lower(1.0).as_text()[:6], isinstance(f, type(jax.jit(abs)))"),
+    ("a compiled method", "class C:\n    @functools.partial(jax.jit, static_argnums=0)\n    def step(self, x):\n        return x * 2\nc = C()", "type(vars(C)['step']).__name__, c.step(1.0)"),
+    ("an attribute that is compiled", "class C:\n    def __init__(self):\n        self.g = jax.jit(self.f)\n    def f(self, x):\n        return x\nc = C()", "type(vars(c)['g']).__name__, c.g(1.0)"),
+    ("what nnx compiles", "from flax import nnx\n@nnx.jit\ndef f(x):\n    return x * 2", "type(f).__name__, f(1.0)"),
+    ("what BrainPy compiles", "import brainpy.math as bm\n@bm.jit\ndef f(x):\n    return x * 2", "type(f).__name__, f(1.0)"),
+    ("what Equinox compiles", "import equinox as eqx\n@eqx.filter_jit\ndef f(x):\n    return x * 2", "type(f).__name__, f(1.0)"),
     ("a rule of a derivative", "@jax.custom_jvp\ndef f(x):\n    return x * 3\n@f.defjvp\ndef rule(p, t):\n    return f(p[0]), t[0]", "type(f).__name__, float(f(2.0)), inspect.isfunction(rule)"),
 ]  # fmt: skip
 IMPORTS = "import functools, inspect, types\n"
@@ -107,7 +113,7 @@ LATER = [
 )
 def test_later_calls_are_heard(notebook, first, later, calls):
     if "thread" in later and sys.version_info < (3, 12):
-        pytest.skip("Python 3.11 tells of the calls of one thread")
+        pytest.skip("needs Python 3.12: 3.11 tells of the calls of one thread")
     notebook.ok(f"{CHECK}def f(x):\n    return x * 2\n{first}")
     notebook.ok(later)
     [f] = notebook.report().functions
@@ -156,6 +162,34 @@ def test_calls_inside_of_a_call_are_looked_at_with_it(notebook):
     assert {f.name: f.calls for f in notebook.report().functions if f.calls} == {"outer": 3, "inner": 1}
 
 
+JITTED = [
+    ("called again", "f(1.0); f(2.0)\nfor _ in range(3): f(3.0)", (5, 1), []),
+    ("with other shapes", "for n in (3, 4, 3, 4, 5): f(jnp.ones(n))", (5, 3), []),
+    ("from a function of the cell", "def g(x):\n    return f(x)\nn = [g(1.0) for _ in range(4)]", (4, 1), []),
+    ("by what is no Python, of which the first is told", "list(map(f, [1.0, 2.0]))", (1, 1), []),
+    ("an array that was given away", "d = jax.jit(lambda x: x + 1, donate_argnums=0)\na = jnp.ones(3)\nb = d(a)\nd(a)", (0, 0), ["donated-reuse"]),
+    ("an error that is caught", "b = jax.jit(lambda x: x if x > 0 else -x)\ntry: b(1.0)\nexcept Exception: pass", (0, 0), ["tracer-bool"]),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of every call")
+@pytest.mark.parametrize(
+    ("calls", "counted", "kinds"), [row[1:] for row in JITTED], ids=[row[0] for row in JITTED]
+)
+def test_calls_of_what_jax_runs_by_itself_are_counted(notebook, calls, counted, kinds):
+    notebook.run(f"{CHECK}f = jax.jit(lambda x: x + 1)\n{calls}")
+    told = {f.name: (f.calls, f.traces) for f in notebook.report().functions}
+    assert told.get("f", (0, 0)) == counted and notebook.kinds("error") == kinds
+
+
+def test_a_value_that_a_later_cell_changes_is_told_of_what_jax_runs_by_itself(notebook):
+    notebook.ok(f"{CHECK}gain = 2.0\nf = jax.jit(lambda x: x * gain)\nf(1.0)")
+    notebook.ok("other = 1")
+    assert "stale-constant" not in notebook.kinds("error", "warning")
+    notebook.ok("gain = 5.0\nf(1.0)")
+    assert "stale-constant" in notebook.kinds("error", "warning")
+
+
 def test_an_error_of_the_users_has_no_frame_of_ours(notebook):
     """Compared with the plain cell: what the frame of a cell is called depends on the IPython."""
 
@@ -177,7 +211,7 @@ def test_what_fails_in_the_trace_of_other_code_is_told(notebook):
     assert "tracer-bool" in notebook.kinds("error")
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="events of Python 3.12")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12: its events")
 def test_between_cells_nothing_is_listened_to(notebook):
     notebook.ok(f"{CHECK}def f(x):\n    return x\nf(1.0)")
     assert (

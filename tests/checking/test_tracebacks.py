@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+
+import pytest
 
 POWER = """\
 %%jit{flags}
@@ -84,9 +87,19 @@ def test_the_finding_of_the_expression_that_raised_is_named(notebook):
     assert told.index("error[JM103]") < told.index("error[JM102]")  # as they stand in the line
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of exceptions")
 def test_a_failing_call_of_the_cells_own_jit_is_shown_in_a_few_lines_too(notebook):
+    notebook.run("%%jitcheck\ng = jax.jit(lambda x: x if x > 0 else -x)\ng(1.0)")
+    assert "Traceback (your own frames" in notebook.text and "hearing.py" not in notebook.text
+    assert "error[JM101]" in notebook.text
+
+
+def test_what_jax_refuses_before_it_traces_is_told_behind_its_own_words(notebook):
     notebook.run(
         "%%jit --no-time\ndef f(x, w):\n    return x @ w\ng = jax.jit(f, static_argnums=1)\ng(jnp.ones(2), jnp.ones(2))"
     )
-    assert "Traceback (your own frames" in notebook.text and "checker.py" not in notebook.text
-    assert "error[JM109]" in notebook.text
+    assert "Non-hashable static arguments" in notebook.text and "hearing.py" not in notebook.text
+    (shown,) = notebook.outputs
+    told = shown.data["text/plain"]
+    assert "error[JM109]" in told and "`w` (`ArrayImpl`) is declared static" in told
+    assert "+g = jax.jit(f)" in told

@@ -94,7 +94,9 @@ CASES = [
     ("def f(x):\n    def g(c, v):\n        if c > 0:\n            c = c + v\n        return c, v\n"
      "    return jax.lax.scan(g, 0.0, x)", (X,), "bool", "c > 0", "if", "", ("c",), ()),
     ("def f(x):\n    @jax.jit\n    def g(y):\n        return 1 if y > 0 else 2\n    return g(x)", (2.0,), "bool", "y > 0",
-     "ifexp", "", ("y",), ()),
+     "ifexp", "", ("y",), ("x",)),
+    ("def f(x):\n    @jax.jit\n    def g(y, k):\n        return 1 if y['a'] > k else 2\n    def h(z):\n        return g({'a': z}, k=1)\n    return h(x + 1)", (2.0,), "bool", "y['a'] > k",
+     "ifexp", "", ("y",), ("x",)),
     ("def f(x):\n    return jax.vmap(lambda t: t if t > 0 else -t)(x)", (X,), "bool", "t > 0", "ifexp", "", ("t",), ()),
     ("def f(x):\n    def go(v):\n        return not jnp.allclose(v, 1.0)\n    return jax.lax.while_loop(go, jnp.sqrt, x)",
      (9.0,), "bool", "jnp.allclose(v, 1.0)", "not", "jnp.allclose", ("v",), ()),
