@@ -116,12 +116,12 @@ class Spot:
     from_outside: Callable[[str], str] = lambda path: path
     """The notebook's name for `self.x` of a bound method."""
     probe: Callable[[str], Sequence[Shape]] = lambda cell: ()
-    """Runs a cell in which expressions are wrapped in `__seen(...)` without jit; what they were."""
+    """Runs a cell in which expressions are wrapped in `__seen__(...)` without jit; what they were."""
     outputs: Callable[[str], Sequence[Any]] = lambda cell: ()
-    """Runs a cell in which `__outputs([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
+    """Runs a cell in which `__outputs__([f, g], *operands)` stands; shapes and dtypes of what the functions return."""
     made: Callable[[str], dict[str, dict[str, AttributeTypes]]] = lambda cell: {}
-    """Runs a cell in which classes are decorated with `__made` without jit; what the attributes of their objects were,
-    by class."""
+    """Runs a cell in which classes are decorated with `__made__` without jit; what the attributes of their objects
+    were, by class."""
     attempt: Attempt = Attempt("", "")
     """The cell with its magic line, and the cells after it."""
     evidence: Evidence = NOTHING
@@ -291,10 +291,10 @@ class Spot:
 
     def seen(self, node: ast.AST) -> list[Shape]:
         """What an expression was, each time that it was reached in runs without jit."""
-        return self.probed(Edits(self.text).replace(node, f"__seen({self.code(node)})"))
+        return self.probed(Edits(self.text).replace(node, f"__seen__({self.code(node)})"))
 
     def probed(self, edits: Edits) -> list[Shape]:
-        """What went through `__seen(...)` in runs of a changed cell without jit; each is asked once."""
+        """What went through `__seen__(...)` in runs of a changed cell without jit; each is asked once."""
         cell = edits.result()
         if cell not in self.asked:
             self.asked[cell] = list(self.probe(cell))

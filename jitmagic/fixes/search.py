@@ -318,7 +318,7 @@ class Search:
         found: list[Shape] = []
         if self.verifier.obstacle():
             return found
-        self.verifier.reruns.observe(cell, {"__seen": lambda value: _noted(value, found)})
+        self.verifier.reruns.observe(cell, {"__seen__": lambda value: _noted(value, found)})
         return found
 
     def _outputs(self, cell: str) -> list[Any]:
@@ -331,7 +331,7 @@ class Search:
             raise StopIteration  # what comes after needs the result
 
         if not self.verifier.obstacle():
-            self.verifier.reruns.observe(cell, {"__outputs": ask})
+            self.verifier.reruns.observe(cell, {"__outputs__": ask})
         return found
 
     def _made(self, cell: str) -> dict[str, dict[str, AttributeTypes]]:
@@ -350,7 +350,7 @@ class Search:
             kind.__init__ = noting  # type: ignore[misc]
             return kind
 
-        self.verifier.reruns.observe(cell, {"__made": note})
+        self.verifier.reruns.observe(cell, {"__made__": note})
         return _attributes(found)
 
 

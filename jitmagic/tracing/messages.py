@@ -272,7 +272,8 @@ def is_of_jax(error: BaseException) -> bool:
     """The exception says that jax, not the user's arithmetic, could not go on."""
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
-    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable") or refuses_stores(error)
+    refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable", *_NEEDS_A_VALUE)
+    refused = refused or refuses_stores(error)
     overflow = "An overflow was encountered while parsing an argument" in text
     return refused or overflow or _refusal(text) is not None or type(error).__name__.startswith(tracing)
 

@@ -119,6 +119,18 @@ CASES = {
         "dynamic-shape", "def f(x, n):\n    v = x[:n]\n    d = v[:, None] - v[None, :]\n    return jnp.sum(d ** 2) + v @ v\n",
         ("f(jnp.arange(5.0), jnp.int32(3))",), "jnp.sum(d ** 2, where=live[:, None] & live) + jnp.where(live, x, 0) @",
     ),
+    "prefix in a method, in a scan": Case(
+        "dynamic-shape",
+        "class Past:\n    def __init__(self, x):\n        self.x = x\n\n    def mean(self, i):\n        return self.x[:i].mean()\n\n"
+        "past = Past(jnp.arange(4.0))\n\ndef f(n):\n    return jax.lax.scan(lambda c, i: (c + past.mean(i), c), n, jnp.arange(1, 4))\n",
+        ("f(0.0)",), "jnp.mean(self.x, where=live)",
+    ),
+    "rows that a helper cuts off": Case(
+        "dynamic-shape",
+        "def leading(x, n):\n    w, v = x[0], x.T\n    return w[:n], v[:n]\n\n"
+        "def f(x, n):\n    s, v = leading(x, n[0])\n    return (s[:, None] * v).sum(), x @ v.T @ v\n",
+        ("f(jnp.arange(9.0).reshape(3, 3), jnp.array([2]))",), "return jnp.where(live, w, 0), jnp.where(live[:, None], v, 0)",
+    ),
     "prefix in a lambda": Case(
         "dynamic-shape", "def f(x, t):\n    return jax.vmap(lambda row: row[:t].mean())(x)\n", ("f(jnp.arange(12.0).reshape(3, 4), jnp.int32(2))",),
         "lambda row: jnp.mean(row, where=jnp.arange(row.shape[0]) < t)",
@@ -283,11 +295,38 @@ CASES = {
         "def f(layer, x):\n    return getattr(jnp, layer.act)(layer.w * x)\n",
         ("f(Layer(2.0, 'tanh'), jnp.ones(3))",), "return (self.w,), (self.act,)",
     ),
+    "entry of a dict in a loop of jax's": Case(
+        "tracer-hash", "RATE = {0: 0.5, 1: 2.0}\n\ndef f(x):\n    return jax.lax.fori_loop(0, 4, lambda i, x: x * RATE[i % 2], x)\n",
+        ("f(3.0)",), "jnp.array(list(RATE.values()))[jnp.argmax(jnp.array(list(RATE)) == (i % 2))]",
+    ),
     "branches by name": Case(
         "carry-mismatch",
         "TABLE = (jnp.sum, jnp.count_nonzero, lambda v: v[0])\n\n"
         "def f(i, x):\n    return jax.lax.switch(i, TABLE, x + 1.0)\n",
         ("f(1, jnp.ones(3))",), "lambda x0: jnp.count_nonzero(x0).astype(jnp.float32)",
+    ),
+    "branch that returns what a helper makes": Case(
+        "carry-mismatch",
+        "from typing import NamedTuple\nclass S(NamedTuple):\n    x: jax.Array\n    n: jax.Array\n\n"
+        "def grow(s):\n    return s._replace(x=s.x * 2)\n\n"
+        "def f(s):\n    late = lambda s: grow(s)._replace(n=s.n / 2)\n    return jax.lax.cond(s.x > 0, late, lambda s: grow(s), s)\n",
+        ("f(S(1.0, jnp.int32(3)))",), "(result := grow(s))._replace(n=result.n.astype(jnp.float32))",
+    ),
+    "branches of a class that jax takes apart": Case(
+        "carry-mismatch",
+        "@jax.tree_util.register_dataclass\n@dataclass\nclass S:\n    x: float\n    n: int\n\n"
+        "class M:\n    def up(self, s):\n        return {'s': replace(s, n=s.n / 2)}\n\n    def stay(self, s):\n        return dict(s=s)\n\n"
+        "    def step(self, s):\n        return jax.lax.cond(s.x > 0, self.up, self.stay, s)\n\n"
+        "m = M()\n\ndef f(s):\n    return m.step(s)['s'].n\n",
+        ("f(S(1.0, jnp.int32(3)))",), "return {**(result := dict(s=s)), \"s\": replace(result[\"s\"], n=result[\"s\"].n.astype(jnp.float32))}",
+        setup="from dataclasses import dataclass, replace\n",
+    ),
+    "start of a loop that a function makes": Case(
+        "carry-mismatch",
+        "def begin(k):\n    return {'x': jnp.zeros(k), 'n': jnp.int32(0)}\n\n"
+        "def f(xs):\n    def step(s, x):\n        return {'x': s['x'] + x, 'n': s['n'] + 0.5}, x\n"
+        "    return jax.lax.scan(step, begin(2), xs)[0]['n']\n",
+        ("f(jnp.ones(3))",), "{**(result := begin(2)), \"n\": result[\"n\"].astype(jnp.float32)}",
     ),
     "count of Python's in a branch": Case(
         "carry-mismatch",

@@ -70,6 +70,13 @@ def test_part_of_an_image_is_counted_by_the_mask_of_each_axis() -> None:
     assert fix.verified and f"return {rows} + jnp.sum(live)\n" in (fix.cell or "")
 
 
+@pytest.mark.parametrize("asked", ["max()", "mean()", "shape[0]", "sum() + jnp.sort(x)[0]"])
+def test_zeros_stand_for_what_is_cut_off_where_they_change_nothing_for_any_data(asked: str) -> None:
+    cell = f"def head(x, n):\n    return x[:n]\n\ndef f(x, n):\n    return head(x, n[0]).{asked}\n"
+    fixes = corrections(cell, ("f(jnp.arange(4.0), jnp.array([2]))",))
+    assert [fix.title for _, fix in fixes] == ["none"]
+
+
 def test_no_rewrite_stands_beside_the_static_argument_that_it_needs() -> None:
     cell = "def f(x, ratio):\n    k = int(x.size * ratio)\n    return jax.lax.top_k(x, k)[0]\n"
     fixes = corrections(cell, ("f(jnp.arange(8.0), 0.25)",))

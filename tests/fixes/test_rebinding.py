@@ -48,7 +48,7 @@ def probe(cell: str) -> list[Shape]:
         seen.append(shape_of(value))
         return value
 
-    exec(cell, {**names(np), "__seen": note})
+    exec(cell, {**names(np), "__seen__": note})
     return seen
 
 

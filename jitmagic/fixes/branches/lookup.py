@@ -115,7 +115,7 @@ def _one_of_two(spot: Spot, node: ast.Subscript, test: ast.expr, one: ast.expr, 
 
 
 def _is_dict(spot: Spot, table: ast.expr) -> bool:
-    asked = f"(__seen(int(isinstance({spot.code(table)}, dict))), {spot.code(table)})[1]"
+    asked = f"(__seen__(int(isinstance({spot.code(table)}, dict))), {spot.code(table)})[1]"
     shown = isinstance(_assigned(spot, table), ast.Dict)
     return shown or any(s.value for s in spot.probe(spot.edits().replace(table, asked).result()))
 

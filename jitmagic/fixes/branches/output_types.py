@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of
+from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of, taken_apart
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.loops.lax_calls import definition, returned, spelt_out
 from jitmagic.source.modules import last_name
@@ -41,7 +41,7 @@ def _equal(spot: Spot, call: ast.Call, given: Sequence[ast.expr]) -> Iterator[Ch
     operands = call.args[1 + len(given) :]
     branches = _branches(spot, given, [spot.code(o) for o in operands])
     asked = spot.write(
-        "__outputs([$*given], $*operands)" if len(given) > 1 else "__outputs($*given, $*operands)",
+        "__outputs__([$*given], $*operands)" if len(given) > 1 else "__outputs__($*given, $*operands)",
         given=given, operands=operands,
     )  # fmt: skip
     trees = spot.outputs(spot.edits().replace(call, asked).result())
@@ -50,7 +50,7 @@ def _equal(spot: Spot, call: ast.Call, given: Sequence[ast.expr]) -> Iterator[Ch
     want = joined(trees, [expression(b.source) for b in branches])
     if want is None:
         return
-    writer, edits = OutputWriter(spot.modules), spot.edits()
+    writer, edits = OutputWriter(spot), spot.edits()
     for branch, tree in zip(branches, trees, strict=True):
         writer.spare = branch.parameters
         node = ast.parse(branch.source, mode="eval").body
@@ -106,7 +106,7 @@ def joined(trees: Sequence[Any], nodes: Sequence[ast.expr | None]) -> Any:
         return None
     if any(isinstance(t, tuple | list) for t, _ in present):
         return _joined_sequences(present)
-    return _leaf(present)
+    return _leaf(present) if all(hasattr(t, "dtype") for t, _ in present) else _joined_objects(present)
 
 
 def _joined_sequences(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
@@ -116,13 +116,24 @@ def _joined_sequences(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
     if not set(kinds) <= ({kind, tuple} if named else {kind}) or not named and kind not in (tuple, list):
         return None
     rows = [
-        [*zip(t, items_of(n, len(t)), strict=True)] if isinstance(t, tuple | list) else [(t, n)]
+        [*zip(t, items_of(n, t), strict=True)] if isinstance(t, tuple | list) else [(t, n)]
         for t, n in present
     ]
     parts = [
         joined(*zip(*(r[i] for r in rows if i < len(r)), strict=True)) for i in range(max(map(len, rows)))
     ]
     return kind(*parts) if named else kind(parts)
+
+
+def _joined_objects(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
+    """Objects of one class that jax takes apart, leaf by leaf; None where their structures differ."""
+    import jax
+
+    rows, structures = zip(*(taken_apart(t) for t, _ in present), strict=True)
+    if len(set(structures)) > 1:
+        return None
+    wanted = [_leaf([(x, None) for x in column]) for column in zip(*rows, strict=True)]
+    return jax.tree.unflatten(structures[0], wanted)
 
 
 def _leaf(present: Sequence[tuple[Any, ast.expr | None]]) -> Want | None:

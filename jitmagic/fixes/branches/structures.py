@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from jitmagic.source.modules import Modules
-from jitmagic.source.pattern import Filling, Template, tuple_of
+from jitmagic.fixes.change import Spot
+from jitmagic.fixes.sizes.masked_expressions import is_constant
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import Filling, tuple_of
 
 Tree: TypeAlias = Any
-"""What `jax.eval_shape` gives: dicts, lists and tuples of what has a shape and a dtype."""
+"""What `jax.eval_shape` gives: dicts, lists, tuples and objects of what has a shape and a dtype."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +36,30 @@ def item_of(node: ast.expr | None, key: object) -> ast.expr | None:
     return None
 
 
-def items_of(node: ast.expr | None, count: int) -> list[ast.expr | None]:
-    """The elements of a tuple or list display of that length; Nones for other expressions."""
-    if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == count:
+def items_of(node: ast.expr | None, tree: Sequence[Tree]) -> list[ast.expr | None]:
+    """The elements of a tuple or list display, or what a call of the class of a named tuple is given; Nones for other
+    expressions."""
+    if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == len(tree):
         return list(node.elts)
-    return [None] * count
+    fields = getattr(tree, "_fields", ())
+    if isinstance(node, ast.Call) and fields and last_name(node.func) == type(tree).__name__:
+        given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+        if set(given) == set(fields) and not any(isinstance(a, ast.Starred) for a in node.args):
+            return [given[name] for name in fields]
+    return [None] * len(tree)
 
 
 class OutputWriter:
     """Writes returned expressions anew; `filled` where something had to be made up, `formed` where a result has
     another shape, or is in a list or tuple that it was not in."""
 
-    def __init__(self, modules: Modules) -> None:
-        self.modules = modules
+    def __init__(self, spot: Spot) -> None:
+        self.spot = spot
         self.filled = self.formed = False
         self.spare: tuple[str, ...] = ()
         """Parameters of the branch: what it takes and does not give back goes on as it is."""
+        self._names: list[str] = []
+        """What results are bound to on their way."""
 
     def written(self, node: ast.expr, whole: str, tree: Tree, want: Tree) -> str | None:
         """The expression so that it gives `want`; as it is where it does. None where it cannot be written."""
@@ -62,7 +74,9 @@ class OutputWriter:
             return self._leaf(node, source, tree, want) if hasattr(tree, "dtype") else None
         if isinstance(want, dict):
             return self._dict(node, whole, source, tree, want) if isinstance(tree, dict) else None
-        return self._sequence(node, whole, tree, want) if isinstance(want, tuple | list) else None
+        if isinstance(want, tuple | list):
+            return self._sequence(node, whole, source, tree, want)
+        return self._object(node, source, tree, want)
 
     def zeros(self, want: Tree) -> str:
         """Source of zeros of this structure."""
@@ -105,29 +119,36 @@ class OutputWriter:
             [k.value for k in node.keys if isinstance(k, ast.Constant)] if isinstance(node, ast.Dict) else []
         )
         if set(keys) != set(tree):
-            if not all(_same(tree[k], want[k]) for k in tree):
+            first, name = self._named(node, source)
+            other = {k: f"{name}[{key_of(k)}]" for k in tree if not _same(tree[k], want[k])}
+            new = {k: self._part(other[k], tree[k], want[k]) for k in other}
+            if None in new.values():
                 return None
-            return (
-                f"{{{', '.join([f'**{source}', *(f'{key_of(k)}: {self.zeros(want[k])}' for k in missing)])}}}"
-            )
+            new |= {k: self.zeros(want[k]) for k in missing}
+            return f"{{{', '.join([f'**{first}', *(f'{key_of(k)}: {v}' for k, v in new.items())])}}}"
         parts = []
         for k in (*keys, *missing):
             value = item_of(node, k)
-            new = self.written(value, whole, tree[k], want[k]) if value is not None else self.zeros(want[k])
-            if new is None:
+            part = self.written(value, whole, tree[k], want[k]) if value is not None else self.zeros(want[k])
+            if part is None:
                 return None
-            parts.append(f"{key_of(k)}: {new}")
+            parts.append(f"{key_of(k)}: {part}")
         return f"{{{', '.join(parts)}}}"
 
-    def _sequence(self, node: ast.expr, whole: str, tree: Tree, want: Sequence[Tree]) -> str | None:
+    def _sequence(self, node: ast.expr, whole: str, source: str, tree: Tree, want: Tree) -> str | None:
         listed = isinstance(tree, tuple | list)
         own = list(tree) if listed else [tree]
-        nodes = items_of(node, len(own)) if listed else [node]
+        nodes = items_of(node, own if type(own) is type(tree) else tree) if listed else [node]
         self.formed |= not listed
-        parts: list[str | None] = [
-            self.written(n, whole, t, w) if n is not None else None
-            for n, t, w in zip(nodes, own, want, strict=False)
-        ]
+        written_out = [n for n in nodes if n is not None]
+        if not written_out and own and type(tree) is type(want) and hasattr(want, "_asdict"):
+            return self._replaced("$first._replace($$fields)", node, source, tree._asdict(), want._asdict())
+        if not written_out:
+            first, name = self._named(node, source)
+            codes = [f"{name if i else first}[{i}]" for i in range(len(own))]
+            parts = [self._part(*part) for part in zip(codes, own, want, strict=False)]
+        else:
+            parts = [self.written(n, whole, t, w) for n, t, w in zip(written_out, own, want, strict=False)]
         kept = len(self.spare) == len(want) and list(self.spare[: len(own)]) == parts
         for i, w in enumerate(want[len(own) :], len(own)):
             parts.append(self.spare[i] if kept else self.zeros(w))
@@ -136,6 +157,48 @@ class OutputWriter:
             return None
         bare = type(want) is tuple and isinstance(node, ast.Tuple) and not whole.startswith("(")
         return ", ".join(found) if bare and node.col_offset == 0 and len(found) > 1 else _listed(want, found)
+
+    def _object(self, node: ast.expr, source: str, tree: Tree, want: Tree) -> str | None:
+        """An object of a class that jax takes apart: its fields anew, or all of its leaves."""
+        leaves, structure = taken_apart(tree)
+        wanted, other = taken_apart(want)
+        if structure != other:
+            return None
+        kind = type(tree)
+        fields = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+        if fields and [*inspect.signature(kind).parameters] == fields:
+            parts = ({name: getattr(t, name) for name in fields} for t in (tree, want))
+            return self._replaced("dataclasses.replace($first, $$fields)", node, source, *parts)
+        if any(x.shape != w.shape for x, w in zip(leaves, wanted, strict=True)):
+            return None
+        first, name = self._named(node, source)
+        types = ", ".join(map(_type, wanted))
+        return self._write(
+            f"jax.tree.map(jnp.asarray, $first, jax.tree.unflatten(jax.tree.structure($$name), [{types}]))",
+            first=first, name=name,
+        )  # fmt: skip
+
+    def _replaced(
+        self, template: str, node: ast.expr, source: str, tree: Mapping[str, Tree], want: Mapping[str, Tree]
+    ) -> str | None:
+        """An object of which some fields are replaced."""
+        first, name = self._named(node, source)
+        other = [k for k in tree if not _same(tree[k], want[k])]
+        new = [self._part(f"{name}.{k}", tree[k], want[k]) for k in other]
+        fields = ", ".join(f"{k}={v}" for k, v in zip(other, new, strict=True))
+        return None if None in new else self._write(template, first=first, fields=fields)
+
+    def _named(self, node: ast.expr, source: str) -> tuple[str, str]:
+        """The expression, and how its value is called behind it."""
+        if is_constant(node):
+            return source, source
+        name = self.spot.text.fresh("result", "out", taken=[*self.spot.modules.names, *self._names])
+        self._names.append(name)
+        return f"({name} := {source})", name
+
+    def _part(self, code: str, tree: Tree, want: Tree) -> str | None:
+        """A part of a result, by its code."""
+        return self.written(ast.parse(code, mode="eval").body, code, tree, want)
 
     def _number(self, number: float, want: Want) -> str:
         """A Python number of a dtype, where there is one: weak types give way."""
@@ -148,7 +211,14 @@ class OutputWriter:
         return self._write(f"{_type(want)}({number})")
 
     def _write(self, template: str, **holes: Filling) -> str:
-        return Template(template).fill(self.modules, **holes)
+        return self.spot.write(template, **holes)
+
+
+def taken_apart(tree: Tree) -> tuple[list[Tree], object]:
+    """The leaves of a tree, and its structure."""
+    import jax
+
+    return jax.tree.flatten(tree)
 
 
 def _same(tree: Tree, want: Tree) -> bool:
@@ -160,7 +230,11 @@ def _same(tree: Tree, want: Tree) -> bool:
         )
     if isinstance(want, tuple | list):
         return type(tree) is type(want) and len(tree) == len(want) and all(map(_same, tree, want))
-    return tree is None and want is None
+    leaves, structure = taken_apart(tree)
+    wanted, other = taken_apart(want)
+    if structure != other or len(leaves) == 1 and leaves[0] is tree:
+        return bool(structure == other and tree == want)
+    return all(map(_same, leaves, wanted))
 
 
 def _number(node: ast.expr) -> float | None:

@@ -84,7 +84,7 @@ def _fitted(loop: LaxLoop) -> Iterator[Change]:
     carry = values[0] if len(values) == 1 else None
     if loop.name == "scan" and isinstance(carry, ast.Tuple) and len(carry.elts) == 2:
         carry = carry.elts[0]
-    trees = spot.outputs(_probe(loop))
+    trees = spot.outputs(state_probe(loop))
     if carry is None or loop.body is None or len(trees) != 2:
         return
     before, after = trees
@@ -96,12 +96,12 @@ def _fitted(loop: LaxLoop) -> Iterator[Change]:
         return
     named = loop.spelt_out(loop.start)
     start = named if isinstance(named, _DISPLAYS) else loop.start
-    new = _widened(spot, spot.code(start), before, after)
+    new = widened(spot, spot.code(start), before, after)
     if new and new != spot.code(start):
         yield Change(FILLED, spot.edits().replace(start, new), sure=False)
 
 
-def _widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
+def widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
     """A start value with zeros for what it lacks, like an array in it where one has that form."""
     import jax
 
@@ -109,19 +109,19 @@ def _widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
     want = joined([before, after], [start, None])
     named = {(w.shape, w.dtype): w.name for w in jax.tree.leaves(want) if w.name and w.shape}
     want = jax.tree.map(lambda w: replace(w, name=w.name or named.get((w.shape, w.dtype), "")), want)
-    return OutputWriter(spot.modules).written(start, code, before, want)
+    return OutputWriter(spot).written(start, code, before, want)
 
 
-def _probe(loop: LaxLoop) -> str:
+def state_probe(loop: LaxLoop) -> str:
     """The cell with the loop replaced by the question what goes into its body and what comes out."""
     spot, given = loop.spot, loop.parts
     if loop.name == "scan":
         functions = "[lambda s, x: s, lambda s, x: ($body)(s, x)[0]]"
-        question = f"__outputs({functions}, ($start), jax.tree.map(lambda v: v[0], $xs))"
+        question = f"__outputs__({functions}, ($start), jax.tree.map(lambda v: v[0], $xs))"
     elif loop.name == "fori_loop":
-        question = "__outputs([lambda s: s, lambda s: ($body)($low, s)], ($start))"
+        question = "__outputs__([lambda s: s, lambda s: ($body)($low, s)], ($start))"
     else:
-        question = "__outputs([lambda s: s, ($body)], ($start))"
+        question = "__outputs__([lambda s: s, ($body)], ($start))"
     holes = {"xs": ast.Constant(None), **given}
     cell = spot.edits().replace(loop.call, spot.write(question, **holes)).result()
     return "".join(f"{line}\n" for line in spot.modules.imports_for(cell)) + cell

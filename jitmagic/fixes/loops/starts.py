@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.bodies import state_probe, widened
 from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops
 from jitmagic.fixes.objects.displays import part_of
 from jitmagic.source.edits import Edits
@@ -30,6 +31,8 @@ def loop_starts(spot: Spot) -> Iterator[Change]:
             if edits:
                 cost = "for arrays of this size" if sized and not like else ""
                 yield Change(TITLE, edits, cost=cost, sure=not cost)
+            elif found and not sized:
+                yield from _cast(loop)
 
 
 def _part(loop: LaxLoop, path: str) -> ast.expr | None:
@@ -44,6 +47,14 @@ def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> N
     part = _part(loop, mismatch.path)
     if isinstance(part, ast.expr):
         edits.replace(part, _typed(loop.spot, part, mismatch, like))
+
+
+def _cast(loop: LaxLoop) -> Iterator[Change]:
+    """A start that is not spelt out, cast where it does not fit."""
+    spot, trees = loop.spot, loop.spot.outputs(state_probe(loop))
+    new = widened(spot, spot.code(loop.start), *trees) if len(trees) == 2 else None
+    if new and new != spot.code(loop.start):
+        yield Change(TITLE, spot.edits().replace(loop.start, new))
 
 
 def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:

@@ -34,7 +34,7 @@ def texts_of(spot: Spot, code: str) -> list[str]:
 def asked(spot: Spot, code: str) -> Sequence[Shape]:
     """What an expression is when the function begins."""
     first = signature.first_statement(spot.definition)
-    return spot.probed(spot.edits().before(first, f"__seen({code})"))
+    return spot.probed(spot.edits().before(first, f"__seen__({code})"))
 
 
 def refused_besides(spot: Spot, names: Collection[str]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def made_of(spot: Spot, kinds: Sequence[ast.ClassDef]) -> dict[str, dict[str, At
     """What the attributes of the objects of these classes were."""
     edits = spot.edits()
     for kind in kinds:
-        edits.before(kind, "@__made")
+        edits.before(kind, "@__made__")
     return spot.made(edits.result()) if kinds else {}
 
 

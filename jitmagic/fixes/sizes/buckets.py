@@ -119,7 +119,7 @@ def _size(spot: Spot, name: str, axis: int, ranks: Mapping[str, int]) -> str:
 
 def _on_entry(spot: Spot, function: FunctionNode, expression: str) -> Sequence[Shape]:
     """What an expression is when the function is called, in each call."""
-    first, code = function.body[0], f"__seen({expression})"
+    first, code = function.body[0], f"__seen__({expression})"
     edits = spot.edits()
     if hasattr(first, "body"):
         edits.before(first, f"{code}\nreturn")

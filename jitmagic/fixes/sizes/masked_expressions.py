@@ -106,7 +106,7 @@ class Expressions:
         shapes = self.spot.seen(node)
         if not shapes:
             now = Edits(self.spot.text, dict(self.edits.changes))
-            shapes = list(self.spot.probe(now.replace(node, f"__seen({self.edits.code(node)})").result()))
+            shapes = list(self.spot.probe(now.replace(node, f"__seen__({self.edits.code(node)})").result()))
         ranks = {len(s.shape) for s in shapes}
         if len(ranks) != 1:
             raise Unsupported

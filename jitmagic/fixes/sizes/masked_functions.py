@@ -13,6 +13,14 @@ from jitmagic.fixes.sizes.masks import Mask, Masked, Unsupported
 from jitmagic.fixes.sizes.statements import Known, Results, Statements, first_of
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
+from jitmagic.source.modules import last_name
+
+FILLED = "keep the whole array, with zeros in place of what was cut off"
+BY_SIZE = frozenset(
+    "max min amax amin maximum minimum argmax argmin top_k sort argsort median percentile quantile "
+    "searchsorted clip relu".split()
+)
+"""Functions that compare numbers by their size."""
 
 
 @dataclass
@@ -85,6 +93,18 @@ class Bodies(Statements):
         found.results = self.body(signature.body_of(function), known, {})
         return found
 
+    def fill(self) -> None:
+        """What is returned has zeros where it does not count. Raises Unsupported where what counts is not in front, and
+        where the cell compares numbers by size: that zero is not among them then would be luck."""
+        first = [m.leading for v in self.returned.values() for _, m in v.axes]
+        calls = self.spot.text.within(self.spot.text.tree, ast.Call)
+        if self._followed or not all(first) or any(last_name(c.func) in BY_SIZE for c in calls):
+            raise Unsupported
+        for node, value in self.returned.items():
+            x = self.edits.code(node)
+            mask = value.spread(range(value.rank))
+            self.edits.replace(node, self.spot.write("jnp.where($mask, $x, 0)", mask=mask, x=x))
+
     def finished(self) -> Edits:
         """The changes, with parameters for the masks that functions need."""
         edits = super().finished()
@@ -116,8 +136,8 @@ def masked_selections(spot: Spot) -> Iterator[Change]:
         return
     block, index = spot.text.siblings(statement)
     lower = Bodies(spot)
-    results = lower.body(block[index:], {}, {})
-    if any(results):
-        raise Unsupported
-    if edits := lower.finished():
+    if any(lower.body(block[index:], {}, {})):
+        lower.fill()
+        yield Change(FILLED, lower.finished(), sure=False)
+    elif edits := lower.finished():
         yield Change("keep the whole array, and mask where it is reduced", edits)

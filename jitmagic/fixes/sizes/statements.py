@@ -32,6 +32,8 @@ class Statements(MaskedCalls):
         self.sized = set()
         self._at: ast.stmt | None = None
         self._results: set[Results] = set()
+        self.returned: dict[ast.expr, Masked] = {}
+        """Expressions that functions return, of which a part counts."""
         self._named: list[tuple[ast.stmt, Mask, bool]] = []
         """Masks that get a name, in front of a statement or behind it."""
         self._lengths: list[tuple[str, ast.stmt]] = []
@@ -92,7 +94,9 @@ class Statements(MaskedCalls):
                 self._changed(name, self.masked(value))
             case ast.Return(value=ast.expr() as value):
                 parts = value.elts if isinstance(value, ast.Tuple) else [value]
-                self._results.add(tuple([self.masked(p) for p in parts]))
+                found = [self.masked(p) for p in parts]
+                self._results.add(tuple(found))
+                self.returned |= {p: v for p, v in zip(parts, found, strict=True) if v is not None}
             case ast.If(test=test, body=body, orelse=orelse):
                 self.dense(test)
                 self._branches(body, orelse)

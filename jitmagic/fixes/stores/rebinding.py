@@ -139,7 +139,7 @@ def is_entry(spot: Spot, node: ast.Subscript, *, ask: bool = False) -> bool:
         return True
     if not ask or path in spot.numpy_arguments or made is not None and spot.full(made):
         return False
-    asked = f"[{code}, __seen(int(isinstance({code}, (list, dict))))][0]"
+    asked = f"[{code}, __seen__(int(isinstance({code}, (list, dict))))][0]"
     return any(s.value for s in spot.probed(spot.edits().replace(node.value, asked)))
 
 
