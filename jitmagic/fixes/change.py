@@ -29,6 +29,7 @@ class Tag(enum.Enum):
 
     AS_SEEN = "writes down a size as it was in the calls seen"
     CALLBACK = "hands something to the host while the program runs"
+    VARIABLE = "puts a framework's variable where an array or a number was"
     UNTRIED = "asks something that may wait, or change something outside: it is not run"
 
 

@@ -98,6 +98,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (elements.elements, _ASKED),
     (elements.builtin_calls, _ASKED),
     (filled.selected_lists, "tracer-bool"),
+    (filled.inlined_selections, _ASKED),
     (branching.known_first, _ASKED),
     (branching.selecting, _ASKED),
     (branching.branching, _ASKED),

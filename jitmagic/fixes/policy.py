@@ -41,9 +41,10 @@ def graded(
 
 
 def _without_guesses(found: Sequence[Proved]) -> list[Proved]:
-    """No size written down as seen where a static argument says it, no rewrite of what options alone do, and nothing
-    static that can do without."""
+    """No size written down as seen where a static argument says it, no rewrite of what options alone do, nothing
+    static that can do without, and no variable where an array can stay one."""
     whole = [p for p in found if p.verdict.holds]
+    plain = any(Tag.VARIABLE not in p.tags for p in whole)
     options = [p for p in whole if all(s.edits is None for s in p.steps)]
     alone = [set(p.static) for p in options if p.static]
     static = [set(p.static) for p in whole if p.static]
@@ -51,6 +52,8 @@ def _without_guesses(found: Sequence[Proved]) -> list[Proved]:
     def is_kept(proved: Proved) -> bool:
         mine, rewrites = set(proved.static), any(s.edits for s in proved.steps)
         if alone and Tag.AS_SEEN in proved.tags or any(other < mine for other in static):
+            return False
+        if plain and Tag.VARIABLE in proved.tags:
             return False
         unstatic = any(s.unstatic is not None for s in proved.steps)
         return not (rewrites and (mine in alone or unstatic and options))

@@ -158,6 +158,12 @@ CASES = {
         "tracer-bool", "def f(xs):\n    kept = [x for x in xs if x > 0]\n    return sum(kept) / len(kept)\n",
         ("f(jnp.array([1.0, -2.0, 3.0]))",), "jnp.sum(xs, where=mask) / jnp.sum(mask)",
     ),
+    "selection that is used by its name": Case(
+        "tracer-bool",
+        "STEPS = (1, 2, 5)\n\ndef f(x):\n    fits = [2 * s for s in STEPS if 2 * s < x]\n    total = x\n    for n in fits:\n        total = total + n\n"
+        "    return total * sum(n * x for n in fits) + max(fits, default=0)\n",
+        ("f(5.0)", "f(50.0)", "f(1.0)"), "    for s in STEPS:\n        total = jnp.where(2 * s < x, total + (2 * s), total)\n",
+    ),
     "list filled with what counts": Case(
         "tracer-bool",
         "def f(xs):\n    kept = []\n    for x in xs:\n        if x > 0:\n            kept.append(2 * x)\n    return jnp.mean(jnp.array(kept))\n",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.change import Change, Spot, Tag
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source import passing, scope
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.state.adapters import FOLLOWING_ARGUMENTS, OWN_JITS, VARIABLES
+from jitmagic.trial.claims import Claim
 
 
 def followed_arguments(spot: Spot) -> Iterator[Change]:
@@ -46,8 +47,8 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
         if isinstance(n.func, ast.Attribute) and spot.code(n.func.value) == m.args.args[0].arg
     }  # fmt: skip
     written = [a for m in methods if m.name not in making for a in _attributes(spot, m) if _is_stored(a)]
-    told = {n.rpartition(".")[2] for n in spot.names}
-    names = [n for n in dict.fromkeys(a.attr for a in written) if n in told]
+    known = {n.rpartition(".")[2] for n in spot.names}
+    names = [n for n in dict.fromkeys(a.attr for a in written) if n in known]
     edits = spot.edits()
     for method in methods:
         for attribute in (a for a in _attributes(spot, method) if a.attr in names):
@@ -61,11 +62,11 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
             elif _is_stored(attribute) or isinstance(parent, ast.Return | ast.Tuple):
                 edits.replace(attribute, f"{code}.value")
     if edits:
+        told = listed(f"self.{n}" for n in names)
         yield Change(
-            f"make {listed(f'self.{n}' for n in names)} a `{made}`, whose value is followed",
-            edits,
-            sure=False,
-        )
+            f"make {told} a `{made}`, whose value is followed", edits, sure=False,
+            claim=Claim(words=f"the same results, and {told} is a `{made}` then"), tags=frozenset((Tag.VARIABLE,)),
+        )  # fmt: skip
 
 
 def own_jits(spot: Spot) -> Iterator[Change]:

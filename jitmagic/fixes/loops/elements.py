@@ -54,9 +54,10 @@ def elements(spot: Spot) -> Iterator[Change]:
             edits.replace(given, f"{atom(element)}[{test}]")
             yield Change("select with a mask, not element by element", edits)
     name = _python(spot, call, FILTERED) if call is not None else ""
-    if call is None or not name or len(call.args) > 1 + (name == "next"):
+    said = {k.arg: k.value for k in call.keywords} if call is not None else {}
+    if call is None or not name or len(call.args) > 1 + (name == "next") or said.keys() - {"default"}:
         return
-    default = spot.code(call.args[1]) if call.args[1:] else ""
+    default = "".join(map(spot.code, (*call.args[1:], *said.values()))) if found.test else ""
     _, words, cost = FILTERED[name]
     title = f"keep all elements, and {words}" if found.test else _title(spot, name, spot.write(f"jnp.{name}"))
     cost = cost if found.test and not default else ""

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.loops.elements import FILTERED
 from jitmagic.fixes.loops.heads import fresh, plus
 from jitmagic.source import scope
-from jitmagic.source.edits import CannotEdit, Edits
+from jitmagic.source.edits import CannotEdit, Edits, indented
 from jitmagic.source.loops import Turns
-from jitmagic.source.pattern import Pattern, stripped
+from jitmagic.source.pattern import Pattern, atom, stripped
 
 
 @dataclass
@@ -109,6 +110,59 @@ def selected_lists(spot: Spot) -> Iterator[Change]:
         new = f"{x.name} = [{element} for {target} in {spot.code(loop.iter)} if {asked}]"
         edits = spot.edits().remove(x.made).statements(loop, new)
         yield Change("select what counts in one expression", edits)
+
+
+def inlined_selections(spot: Spot) -> Iterator[Change]:
+    """`kept = [e for x in xs if c]`, of which what follows goes over the elements: the selection where that is done."""
+    made = spot.here(ast.Assign)
+    if made is None or spot.innermost is None or not isinstance(made.value, ast.ListComp):
+        return
+    inner, names = made.value, [t.id for t in made.targets if isinstance(t, ast.Name)]
+    if len(names) != 1 or len(inner.generators) != 1 or spot.assigned(names[0]) is not inner:
+        return
+    below = [n for n in spot.text.own(spot.innermost, ast.stmt) if n.lineno > made.lineno]
+    uses = [
+        n for n in spot.text.own(spot.innermost, ast.Name) if n.id == names[0] and n is not made.targets[0]
+    ]
+    edits = spot.edits().remove(made)
+    if uses and not scope.loads(inner) & {n for s in below for n in scope.stores(s)}:
+        for use in uses:
+            _inlined(spot, edits, inner, use)
+        yield Change("select where the selection is used", edits)
+
+
+def _inlined(spot: Spot, edits: Edits, inner: ast.ListComp, use: ast.Name) -> None:
+    """One use of a selection. Raises CannotEdit where that is more than going over the elements."""
+    loop = spot.text.parents[use]
+    if isinstance(loop, ast.Call) and loop.args == [use] and spot.code(loop.func) in FILTERED:
+        edits.replace(use, spot.code(inner))
+        return
+    if not isinstance(loop, ast.comprehension | ast.For) or loop.iter is not use:
+        raise CannotEdit("the selection is used otherwise")
+    whole = loop if isinstance(loop, ast.For) else spot.text.parents[loop]
+    (of,) = inner.generators
+    if not isinstance(loop.target, ast.Name) and spot.code(loop.target) != spot.code(inner.elt):
+        raise CannotEdit("its elements are unpacked")
+    taken = scope.all_names(whole) - scope.loads(inner.elt) - set(scope.stores(loop.target))
+    if taken & set(scope.stores(of.target)) or isinstance(loop, ast.For) and loop.orelse:
+        raise CannotEdit("names of the selection mean something else there")
+    if isinstance(loop.target, ast.Name):
+        for read in (
+            n for n in spot.text.within(whole, ast.Name) if n.id == loop.target.id and n is not loop.target
+        ):
+            edits.replace(read, atom(spot.code(inner.elt)))
+    head = f"for {stripped(spot.code(of.target))} in {spot.code(of.iter)}"
+    tests = [spot.code(t) for t in of.ifs]
+    if isinstance(loop, ast.For):
+        asked = " and ".join(map(atom, tests)) if len(tests) > 1 else tests[0]
+        edits.statements(
+            loop, f"{head}:\n    if {asked}:\n" + indented(indented(edits.block(loop.body))), loop
+        )
+    else:
+        more = [*tests, *map(edits.code, loop.ifs)]
+        opened = spot.code(whole)[0]
+        code = f"{edits.code(whole.elt)} {head} {' '.join(f'if {t}' for t in more)}"  # type: ignore[attr-defined]
+        edits.replace(whole, opened + code + {"(": ")", "[": "]", "{": "}"}[opened])
 
 
 def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], edits: Edits) -> str:
