@@ -69,7 +69,7 @@ class CellReruns:
         """What the plain run was refused."""
         self.original = Attempt(run.source.magic, run.source.body, (*run.source.calls, *run.later))
         self.plain_in_time = in_time
-        """The same for the cell as it is without jit: the rest is there to try corrections in."""
+        """The same for runs without jit: the rest is there to try corrections in."""
         self._too_slow = False
 
     def obstacle(self) -> str:
@@ -84,13 +84,11 @@ class CellReruns:
 
     def plain(self, attempt: Attempt) -> Ran:
         """Without the magic, and without jit. Raises OutOfTime."""
-        if attempt != self.original:
-            return self._as_it_can(attempt)
         try:
             with self.plain_in_time():
                 return self._as_it_can(attempt)
         except budget.OutOfTime:
-            self._too_slow = True
+            self._too_slow |= attempt == self.original
             raise
 
     def _as_it_can(self, attempt: Attempt) -> Ran:

@@ -160,7 +160,7 @@ class Below:
                 _function(value.__func__, _FUNCTIONS_WITHIN),
             )
         container = is_a(value, dict | list | tuple | collections.deque)
-        if not container and not values.is_walkable(value):
+        if not container and (not values.is_walkable(value) or values.is_memory(value)):
             return Same(value)
         own = numbers and (container or _is_users_own(value))
         fields = None if container or not own else _fields(value)

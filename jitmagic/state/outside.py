@@ -24,12 +24,10 @@ import numpy as np
 from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import iterators
 from jitmagic.state.entries import MEGABYTE, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
-from jitmagic.state.values import MISSING, is_a, is_user_file, module_of, mro, own_dict
+from jitmagic.state.values import LOCK, MISSING, is_a, is_user_file, module_of, mro, own_dict
 
 LARGEST = 64 * MEGABYTE
 """Bytes up to which a buffer is copied that may be written."""
-_LOCK = type(threading.Lock())
-REENTRANT = type(threading.RLock())
 _CDATA: Any = ctypes.c_int.__mro__[-2]
 READING = frozenset("read readline readlines tell seek readable writable seekable fileno isatty".split())
 """Methods of files after which they can be put back."""
@@ -63,7 +61,7 @@ def lost(cls: type) -> str:
 
 def is_locked(value: Any) -> bool:
     """A lock that somebody holds."""
-    return is_a(value, _LOCK) and bool(value.locked())
+    return is_a(value, LOCK) and bool(value.locked())
 
 
 def is_file(value: object) -> bool:
@@ -137,8 +135,8 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         return None if value.closed else kept(lambda v: v.__getstate__(), lambda v, old: v.__setstate__(old))
     if is_a(value, threading.local):
         return Local(value, path, "attribute", "attribute")
-    if is_a(value, _LOCK):
-        return kept(_LOCK.locked, lambda v, old: v.acquire(blocking=False) if old else v.release())
+    if is_a(value, LOCK):
+        return kept(LOCK.locked, lambda v, old: v.acquire(blocking=False) if old else v.release())
     if is_a(value, bytearray):
         return kept(bytes, lambda v, old: v.__setitem__(slice(None), old)) if len(value) <= LARGEST else None
     if is_a(value, array.array):

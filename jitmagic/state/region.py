@@ -253,7 +253,7 @@ def _is_container(value: object, node: PathNode | None) -> bool:
         return False
     if node is not None and node.children:
         return True
-    if is_ref(value):  # which jax follows by itself
+    if is_ref(value) or values.is_memory(value):  # jax follows the one, and its library the other
         return False
     atoms = (type, types.ModuleType, types.CodeType, types.MethodType, *values.FUNCTIONS)
     return not is_a(value, atoms)

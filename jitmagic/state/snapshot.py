@@ -132,7 +132,7 @@ class Snapshot:
             if self._reads(place):
                 return  # what changes it is the other thread
             self._lose(place.path, "something that another thread of yours uses", value)
-        if is_a(value, outside.REENTRANT):
+        if is_a(value, values.REENTRANT):
             return  # libraries hold some; who takes one gives it back
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import functools
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +44,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<nothing>", "__slo
 
 T = TypeVar("T")
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
+LOCK, REENTRANT = type(threading.Lock()), type(threading.RLock())
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
 _OPAQUE = frozenset(
     "jitmagic IPython ipykernel traitlets matplotlib jax jaxlib numpy pandas polars threading logging asyncio io "
@@ -217,6 +219,12 @@ def is_walkable(value: object) -> bool:
     ):
         return True
     return root not in _OPAQUE and root not in sys.stdlib_module_names
+
+
+def is_memory(value: object) -> bool:
+    """An object of a library that guards what it holds by a lock: a cache of its own, and no state of the program."""
+    held = own_dict(value) or {}
+    return any(type(v) in (LOCK, REENTRANT) for v in held.values()) and not is_user_class(type(value))
 
 
 def raw_attributes(value: object) -> dict[str, Any]:

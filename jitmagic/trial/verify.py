@@ -181,10 +181,13 @@ class Verifier:
         return f"`{'`, `'.join(dict.fromkeys(places or claim.forgets))}` stays as it was"
 
     def _differs_without_jit(self, attempt: Attempt, ran: Ran, claim: Claim) -> bool:
-        """Where the corrected cell can run without jit too, it gives the same then."""
+        """Where the corrected cell can run without jit too, in time, it gives the same then."""
         if claim.results in ("new", "other random") or attempt.cell == self.reruns.original.cell:
             return False
-        plain = self.reruns.plain(attempt)
+        try:
+            plain = self.reruns.plain(attempt)
+        except OutOfTime:  # `jax.disable_jit` is slow; with jit it gives what the cell does
+            return False
         return plain.error is None and bool(_results(plain, ran, SAME))
 
     def keeps(self, attempt: Attempt, claim: Claim = SAME) -> bool:

@@ -180,6 +180,7 @@ def test_what_a_library_keeps_of_its_first_trace_is_no_leak(layer: Any) -> None:
     layer.ok(TRAINING)
     layer.ok("%%jit -f step\nlosses = [float(step(A, B)) for _ in range(4)]")
     assert [f.kind for f in layer.report().findings if f.severity != "note"] == []
+    assert layer.report().functions[0].traces == 1
     assert layer.ns["losses"][-1] < layer.ns["losses"][0]
     layer.ok("after = float(step.__wrapped__(A, B))")
     assert layer.ns["after"] < layer.ns["losses"][-1]
