@@ -68,7 +68,7 @@ class CellReruns:
         self.refused = ""
         """What the plain run was refused."""
         self.original = Attempt(run.source.magic, run.source.body, (*run.source.calls, *run.later))
-        self.plain_in_time = in_time
+        self.half_the_time = in_time
         """The same for runs without jit: the rest is there to try corrections in."""
         self._too_slow = False
 
@@ -82,10 +82,11 @@ class CellReruns:
         with allowing(self.run.request.settings.rerun):
             return beginning.obstacle or self.refused
 
-    def plain(self, attempt: Attempt) -> Ran:
-        """Without the magic, and without jit. Raises OutOfTime."""
+    def plain(self, attempt: Attempt, *, briefly: bool = False) -> Ran:
+        """Without the magic, and without jit; `briefly`: it may take half of the time. Raises OutOfTime."""
+        briefly |= attempt == self.original
         try:
-            with self.plain_in_time():
+            with self.half_the_time() if briefly else contextlib.nullcontext():
                 return self._as_it_can(attempt)
         except budget.OutOfTime:
             self._too_slow |= attempt == self.original
@@ -142,6 +143,10 @@ class CellReruns:
         with contextlib.suppress(SyntaxError):
             self._plain(attempt, self._unjitted(attempt), more=names)
 
+    def equations(self) -> int:
+        """How many the functions have, as the user has run them."""
+        return _equations(self.run.checkers.values())
+
     def left_plain(self, function: str) -> frozenset[str]:
         """Functions that run without jit where a correction for this one is tried: under `%%jitcheck` those that can't
         be compiled as they are, or would be wrong."""
@@ -165,7 +170,7 @@ class CellReruns:
             found = [f for c in checkers for f in rules.run(evidence_of(c), large)]
         return Examined(
             ran, rules.select(found), sum(c.seen.traces for c in checkers),
-            sum(c.seen.equations or 0 for c in checkers), sum(e[0] == stages.COMPILE for e in counted.events),
+            _equations(checkers), sum(e[0] == stages.COMPILE for e in counted.events),
         )  # fmt: skip
 
     def _play(self, attempt: Attempt, **how: Any) -> Ran:
@@ -188,6 +193,10 @@ class CellReruns:
         compiled = request.settings.compile or not _compiles(attempt)
         settings = replace(request.settings, time=False, measure=False, rehearse=False, compile=compiled)
         return replace(request, settings=settings)
+
+
+def _equations(subjects: Iterable[Subject]) -> int:
+    return sum(s.seen.equations or 0 for s in subjects)
 
 
 def _compiles(attempt: Attempt) -> bool:
@@ -215,13 +224,17 @@ class CallReruns(CellReruns):
         later = (*run.source.calls, *run.later)  # corrected too, but not run
         run = Run(run.request, source, run.targets)
         super().__init__(run, names, request_of, in_time)
-        self.function, self.samples = subject.bound_as, subject.seen.samples
+        self.subject, self.function, self.samples = subject, subject.bound_as, subject.seen.samples
         self.original = Attempt(source.magic, source.body, later)
         self.values: dict[tuple[int, str], object] = {}
         """What calls pass for new parameters, by the number of the call."""
         run.beginning = Beginning(names, self._definitions(source.body))
         for sample in self.samples:
             run.beginning.reached(subject.reach(sample.args, sample.kwargs))
+
+    def equations(self) -> int:
+        """Those of the one function."""
+        return _equations((self.subject,))
 
     def obstacle(self) -> str:
         """Why the calls cannot be made again; empty where they can."""
@@ -331,7 +344,7 @@ def verifier_of(
     """What proves corrections of a cell until a deadline (by `prove.clock`)."""
     told = [f for c in run.checkers.values() for f in told_of(c)]
     reruns = CellReruns(run, names, request_of, _until(deadline), earlier)
-    reruns.plain_in_time = lambda: within(max(0.0, deadline - budget.clock()) / 2)
+    reruns.half_the_time = lambda: within(max(0.0, deadline - budget.clock()) / 2)
     return Verifier(reruns, told)
 
 

@@ -70,8 +70,11 @@ class Reruns(Protocol):
     def obstacle(self) -> str:
         """Why the cell cannot be run again; empty where it can."""
 
-    def plain(self, attempt: Attempt) -> Ran:
-        """Without the magic and without jit. Raises OutOfTime."""
+    def plain(self, attempt: Attempt, *, briefly: bool = False) -> Ran:
+        """Without the magic and without jit; `briefly`: in half of the time. Raises OutOfTime."""
+
+    def equations(self) -> int:
+        """How many the functions have as they are."""
 
     def left_plain(self, function: str) -> frozenset[str]:
         """Functions that run without jit where a correction for this one is tried."""
@@ -185,7 +188,7 @@ class Verifier:
         if claim.results in ("new", "other random") or attempt.cell == self.reruns.original.cell:
             return False
         try:
-            plain = self.reruns.plain(attempt)
+            plain = self.reruns.plain(attempt, briefly=True)
         except OutOfTime:  # `jax.disable_jit` is slow; with jit it gives what the cell does
             return False
         return plain.error is None and bool(_results(plain, ran, SAME))
@@ -245,6 +248,8 @@ class Verifier:
         return {name for s in new for name in cells.bound_names(s)}
 
     def _fewer(self, found: Examined, attempt: Attempt, claim: Claim) -> bool:
+        if claim.fewer == "equations" and (known := self.reruns.equations()):
+            return found.equations * 2 < known  # to compile them once more may take long
         if self._before is None:
             self._before = self.reruns.under_magic(self.reruns.original)
         if claim.fewer == "traces":

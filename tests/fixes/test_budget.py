@@ -12,7 +12,9 @@ import pytest
 
 from jitmagic.checking import corrections
 from jitmagic.checking.conclusions import evidence_of, told_of
+from jitmagic.checking.rerun import CellReruns
 from jitmagic.trial import budget
+from jitmagic.trial.play import Ran
 from jitmagic.trial.verify import Attempt, Verdict, Verifier
 from tests.conftest import Notebook
 from tests.fixes.conftest import watched
@@ -77,6 +79,36 @@ def test_a_run_that_does_not_end_is_ended() -> None:
         (False, "not tried: without jit it takes too long")
     ]
     assert len(fixed) == len(found) and any("without jit it takes too long" in n for n in checker.seen.notes)
+
+
+def test_what_is_slow_to_compile_is_not_compiled_again_to_be_compared_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[Attempt] = []
+    under_magic = CellReruns.under_magic
+    note = lambda self, attempt, *others: (compiled.append(attempt), under_magic(self, attempt, *others))[1]  # noqa: E731
+    monkeypatch.setattr(CellReruns, "under_magic", note)
+    checker, _ = watched(
+        "def f(x):\n    for t in np.linspace(0.0, 1.0, 50):\n        x = x + jnp.sin(t) * x\n    return x\n",
+        ("f(jnp.ones(2))",),
+    )
+    found = told(checker)[0]
+    verifier = checker.verifier(budget.clock() + 10)
+    assert found.kind == "unrolled-loop" and verifier is not None
+    assert compiled and verifier.reruns.original not in compiled
+
+
+def test_a_correction_whose_cell_is_slow_without_jit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker, _ = watched("def f(x):\n    return x if x > 0 else -x\n", ("f(-2.0)",))
+    plain = CellReruns.plain
+
+    def slow(self: CellReruns, attempt: Attempt, *, briefly: bool = False) -> Ran:
+        if briefly:
+            raise budget.OutOfTime
+        return plain(self, attempt)
+
+    monkeypatch.setattr(CellReruns, "plain", slow)
+    assert [(x.verified, x.applicability) for f in told(checker) for x in f.fixes][0] == (True, "safe")
 
 
 def test_functions_of_one_report_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
