@@ -470,6 +470,22 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class Wait:
+    """A place in a loop at which the host waited for the device, measured while a cell ran."""
+
+    where: Where
+    names: tuple[str, ...]
+    times: int
+    seconds: float
+    """All of these times together."""
+    idle_s: float
+    """How long the device had nothing to do after that, at most: what the host did until it waited again, of each time
+    no more than it waited. So much can be saved."""
+    cell_s: float
+    """Of the whole cell."""
+
+
+@dataclass(frozen=True)
 class Silent:
     """What goes wrong without an error, as far as one traced call shows it."""
 
@@ -520,6 +536,8 @@ class Evidence:
     """The user's own `jax.jit` compiles it, which knows no variables of frameworks."""
     framework: str = ""
     """The framework whose own `jit` compiles it: `equinox`, `flax` or `brainstate`."""
+    waits: tuple[Wait, ...] = ()
+    """In cells that call it."""
     notes: tuple[str, ...] = field(default=())
 
 

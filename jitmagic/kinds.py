@@ -8,6 +8,9 @@ OWN_ERROR = "user-error"
 CAPTURED = frozenset({"captured-constant", "captured-scalar"})
 """What a program holds as constants."""
 
+ADVICE = frozenset({"device-wait", "missing-donation"})
+"""Notes whose corrections are looked for: nothing is wrong, and the cell could cost less."""
+
 DEEDS = {
     OWN_ERROR: "raises an error of its own",
     "leaked-tracer": "lets a traced value escape",
@@ -49,6 +52,7 @@ CAUSES = {
     "recompile-weak-type": "compiles again for a Python number",
     "recompile-new-function": "makes a new compiled function each time",
     "unrolled-loop": "is written out iteration by iteration",
+    "device-wait": "waits for the device in each iteration",
     "nan": "gives NaN or infinity",
     "dtype-truncation": "loses precision",
     "out-of-bounds": "takes an index out of bounds",

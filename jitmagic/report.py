@@ -17,6 +17,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeVar
 
+from jitmagic.kinds import ADVICE
+
 SCHEMA = 1
 
 Severity = Literal["error", "warning", "note"]
@@ -98,6 +100,11 @@ class Finding:
     """What to do next, in one or two sentences, for when no fix could be proved."""
     detail: str = ""
     """For those who know JAX: the exception's own first line, or the equations of the line."""
+
+    @property
+    def wants_fixes(self) -> bool:
+        """Corrections are looked for: it is no note, or one that says what to do."""
+        return self.severity != "note" or self.kind in ADVICE
 
 
 @dataclass(frozen=True)

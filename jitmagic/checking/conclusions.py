@@ -37,7 +37,7 @@ def evidence_of(subject: Subject) -> ev.Evidence:
         writes=tuple(s.writes.values()), differences=tuple(s.differences), lost=tuple(s.lost),
         traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
-        static_verified=s.static_verified, silent=subject.silent(), notes=tuple(s.notes),
+        static_verified=s.static_verified, silent=subject.silent(), waits=s.waits, notes=tuple(s.notes),
     )  # fmt: skip
 
 

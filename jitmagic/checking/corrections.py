@@ -79,7 +79,7 @@ def proposed(
     if search is not None:
         search.progress, search.otherwise = say or search.progress, otherwise
     found, cut = fixes.propose(findings, evidence, search, late, on_fix)
-    wanted = search is not None and any(f.severity != "note" for f in findings)
+    wanted = search is not None and any(f.wants_fixes for f in findings)
     if wanted and verifier is not None and (obstacle := verifier.reruns.obstacle()):
         subject.seen.note(f"fixes were not tested on the whole cell: {obstacle}")
     if cut:
@@ -105,11 +105,16 @@ def report_of(
     cell: CellSource | None = None,
     notes: Sequence[str] = (),
     on_fix: Callable[[Report], object] | None = None,
+    advice_s: float | None = None,
 ) -> Report:
-    """One report about several functions, with corrections; `on_fix` is given the report as it is at each fix."""
-    deadline = budget.clock() + max((s.settings.budget for s in subjects), default=0.0)
+    """One report about several functions, with corrections; `on_fix` is given the report as it is at each fix.
+
+    `advice_s` is the time for them where nothing is wrong and nobody has asked."""
+    known = {id(s): told_of(s) for s in subjects}
+    wrong = any(f.severity != "note" for found in known.values() for f in found)
+    most = max((s.settings.budget for s in subjects), default=0.0)
+    deadline = budget.clock() + (most if wrong or advice_s is None else min(most, advice_s))
     verifier = next((v for s in subjects if (v := s.verifier(deadline)) is not None), None)
-    known = {id(s): told_of(s) for s in subjects} if on_fix is not None else {}
 
     def findings(subject: Subject) -> tuple[report.Finding, ...]:
         def told(found: tuple[report.Finding, ...]) -> None:

@@ -27,6 +27,7 @@ from jitmagic.checking.watching import Watching
 from jitmagic.correction import functions_of, option_of, with_option
 from jitmagic.options import JitOptions
 from jitmagic.settings import CellSource
+from jitmagic.silent.waiting import Waits
 from jitmagic.source.cell import definitions, uses_jit
 from jitmagic.source.edits import Text, masked
 from jitmagic.source.tree import parsed
@@ -163,9 +164,15 @@ class CellReruns:
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)
         run = Run(request, source, taken(request, tree), later=list(attempt.later))
         watching = Watching(run, self.names, tree, plain=plain)
+        waits = Waits(unasked=True)
         with self.in_time(), recording(run.checkers.values()), stages.counted() as counted:
-            ran = self._play(attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run))
+            with waits if any(c.seen.waits for c in self.run.checkers.values()) else contextlib.nullcontext():
+                ran = self._play(
+                    attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run)
+                )
             checkers = list(run.checkers.values())
+            for checker in checkers[:1]:
+                checker.seen.waits = waits.facts()
             large = rules.Thresholds(large_constant=request.settings.large_constant)
             found = [f for c in checkers for f in rules.run(evidence_of(c), large)]
         return Examined(

@@ -34,6 +34,7 @@ class Seen:
     writes: dict[str, ev.Write] = field(default_factory=dict)
     differences: list[ev.Difference] = field(default_factory=list)
     lost: list[ev.Loss] = field(default_factory=list)
+    waits: tuple[ev.Wait, ...] = ()
     notes: list[str] = field(default_factory=list)
     traces: int = 0
     compiles: int = 0

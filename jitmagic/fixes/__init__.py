@@ -20,7 +20,7 @@ def propose(
     on_fix: Callable[[tuple[Finding, ...]], object] = lambda findings: None,
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """The findings with the fixes that stood the test, the best first, and those for which time ran out, or an
-    interrupt came; notes get no fixes. `on_fix` is given the findings as they are at each fix."""
+    interrupt came; notes get none but where they are advice. `on_fix` is given the findings as they are at each fix."""
     found, cut = list(findings), []
 
     def put(finding: Finding, fixes: Iterable[Fix]) -> None:
@@ -33,13 +33,13 @@ def propose(
     if search is not None:
         search.on_held = held
     for at, finding in enumerate(findings):
-        if finding.severity == "note":
+        if not finding.wants_fixes:
             continue
         try:
             if not late() and (fixes := _fixes(finding, evidence, search)):
                 put(finding, fixes)
         except KeyboardInterrupt:  # what is known stays
-            return tuple(found), tuple(f for f in findings[at:] if f.severity != "note")
+            return tuple(found), tuple(f for f in findings[at:] if f.wants_fixes)
         if late():
             cut.append(finding)
     return tuple(found), tuple(cut)

@@ -17,7 +17,7 @@ from jitmagic.trial.verify import Attempt
 
 def shown(finding: Finding, evidence: Evidence, search: Search | None) -> Iterator[Fix]:
     """The first change for the place in its own file, as words and a diff, where the finding is not in the cell."""
-    if not families.of(finding.kind) or finding.severity == "note":
+    if not families.of(finding.kind) or not finding.wants_fixes:
         return
     where = _where(finding, evidence)
     found = _function_at(where) if where is not None else None

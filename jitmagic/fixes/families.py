@@ -22,7 +22,7 @@ from jitmagic.fixes.inputs import (
     read_values,
     split_functions,
 )
-from jitmagic.fixes.loops import bodies, elements, filled, mapped, scanned, starts, traced_loops
+from jitmagic.fixes.loops import bodies, elements, fetched, filled, mapped, scanned, starts, traced_loops
 from jitmagic.fixes.numerics import finite_formulas, strong_types, type_tests, wide_types
 from jitmagic.fixes.objects import (
     forms,
@@ -138,6 +138,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
     (mapped.mapped_comprehensions, "unrolled-loop"),
+    (fetched.fetched_behind, "device-wait"),
     (finite_formulas.finite_formulas, "nan"),
     (stated_modes.stated_modes, "out-of-bounds"),
     (declarations.kept_arguments, "unusable-donation"),

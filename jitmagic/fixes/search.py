@@ -17,6 +17,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.fixes import families
 from jitmagic.fixes.change import AttributeTypes, Change, Shape, Spot, Tag
 from jitmagic.fixes.options import declarations
+from jitmagic.kinds import ADVICE
 from jitmagic.report import Finding, Fix
 from jitmagic.rules.classify import kind_of
 from jitmagic.source import cell as cells
@@ -99,8 +100,11 @@ class Search:
 
     def corrections(self, finding: Finding) -> list[Proved]:
         """What mends a finding, in the order in which it is offered; first steps where nothing mends it whole."""
-        if self.otherwise is not None and self.verifier.obstacle():
+        advised = finding.kind in ADVICE  # what the calls alone would not show
+        if self.otherwise is not None and not advised and self.verifier.obstacle():
             self.verifier, self.otherwise = self.otherwise(), None
+        if advised and self.verifier.reruns.tested == "calls":
+            return []
         self._attempts, self._limit = 0, ATTEMPTS
         self.tried.clear()
         whole: list[Proved] = []
@@ -126,7 +130,15 @@ class Search:
                 others = [p for p in self.held if p not in whole]
                 whole += [p for p in others if self.verifier.verify(p.attempt, finding, p.claim).holds]
         self.held += whole
-        return whole or steps[:1]
+        return whole or steps[:1] or (self._untried(finding.kind, spot) if advised else [])
+
+    def _untried(self, kind: str, spot: Spot) -> list[Proved]:
+        """The first change for a place, where there was no time to try it."""
+        verdict = Verdict(False, "not tried: there was no time (`--search` looks longer)")
+        for change in (c for family in families.of(kind) for c in offered(family, spot)):
+            with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
+                return [Proved((change,), self._applied(change, spot), verdict)]
+        return []
 
     @staticmethod
     def _asked(kind: str, found: Sequence[Proved]) -> Iterator[families.Family]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.request import Run
     from jitmagic.render import Report
+    from jitmagic.silent.waiting import Waits
 
 
 Shown = AbstractContextManager[Callable[[str], None]]
@@ -57,10 +58,11 @@ class Display:
         from jitmagic.checking import conclusions
 
         report = conclusions.assemble(news)
-        if search and any(f.severity != "note" for f in report.findings):
+        if search and any(f.wants_fixes for f in report.findings):
             from jitmagic.checking import corrections
 
-            report = corrections.report_of(news, on_fix=self._replace if self.notebook.is_live() else None)
+            on_fix = self._replace if self.notebook.is_live() else None
+            report = corrections.report_of(news, on_fix=on_fix, advice_s=running.compare_s)
         if self.notebook.is_live() and running.shown is not None:
             self._replace(report)
         else:
@@ -96,6 +98,8 @@ class Display:
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
         """What is left to show: an error that no report has told of, the last news; no progress stays behind."""
         running = self.notebook.running
+        if run is not None and running.waits is not None:
+            self._note_waits(running.waits, run)
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         compared = self._catch_up("comparing", "counting costs", "asking what if")
@@ -108,6 +112,17 @@ class Display:
             self._say_what_comes(run)
         if running.shown is not None and running.report is None:
             running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _note_waits(self, waits: Waits, run: Run) -> None:
+        """Where the cell waited for the device, as seen of the function that it stands in, else of the one that was
+        called most."""
+        waits.stop()
+        called = [c for c in run.checkers.values() if c.seen.count]
+        for wait in waits.facts() if called else ():
+            own = (c for c in called if c.name == wait.where.function)
+            checker = next(own, None) or max(called, key=lambda c: c.seen.count)
+            checker.seen.waits += (wait,)
+            self.notebook.running.news += [checker] if checker not in self.notebook.running.news else []
 
     def _say_what_comes(self, run: Run) -> None:
         """One line for a cell that has only defined functions."""
@@ -135,6 +150,7 @@ class Display:
                 reason = "it was interrupted"
             if stage == "comparing":
                 spent += clock() - start
+                self.notebook.running.compare_s = max(0.0, seconds - spent)
             if reason:
                 _left_out(checker, stage, reason)
         return bool(todo)

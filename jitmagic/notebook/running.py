@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.notebook.compilations import Compilations
-from jitmagic.settings import Stage
+from jitmagic.settings import Settings, Stage
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jitmagic.checking.watching import Watching
     from jitmagic.panel import Panel
     from jitmagic.render import Report
+    from jitmagic.silent.waiting import Waits
     from jitmagic.trial.verify import Verifier
 
 
@@ -41,6 +42,10 @@ class Running:
     news: list[Checker] = field(default_factory=list)
     postponed: list[tuple[Checker, Stage, Callable[[float], object]]] = field(default_factory=list)
     """What is to be compared and measured when the cell has ended; each step is given its seconds."""
+    waits: Waits | None = None
+    """Where the cell waits for the device."""
+    compare_s: float = Settings.compare_budget
+    """What is left of the time for runs of ours in a cell that works."""
     watching: Watching | None = None
     """What takes the functions of this cell as it binds them."""
 

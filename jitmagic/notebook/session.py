@@ -179,6 +179,8 @@ class NotebookSession(Notebook):
         """A cell begins."""
         _settled()
         _said.clear()
+        if self.running.waits is not None:
+            self.running.waits.stop()
         source = getattr(info, "raw_cell", "") or ""
         self.running = Running(source, getattr(info, "cell_id", None))
         self.sources = [*self.sources[-199:], source]
@@ -249,6 +251,7 @@ class NotebookSession(Notebook):
 
     def _begin(self, request: Request) -> None:
         from jitmagic.checking import hearing, tracebacks, watching
+        from jitmagic.silent.waiting import Waits
 
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
@@ -262,10 +265,12 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell starts from", self._take_beginning, running.run, after)
         self.last_error = None  # what failed before is no news of this cell
         self.compilations.listen_anew()
+        running.waits = Waits()
         tracebacks.name_of_cell[:] = [self.cell_name]
         self.hearing = self.hearing or hearing.Hearing()
         running.watching = watching.Watching(running.run, names, after, self._prepare, hears=self.hearing.add)
         running.watching.begin()
+        running.waits.start()
         if not self.is_live() and not request.calls:
             self._report_first(running.run)
 

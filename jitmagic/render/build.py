@@ -132,9 +132,10 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
 def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
     if not findings:
         return []
+    need = ", no action needed" if not any(f.wants_fixes for f in findings) else ""
     title = (
         Phrase(counted(len(findings), "note"), "note"),
-        Phrase(f", no action needed: {_gist(findings, telling.report)}"),
+        Phrase(f"{need}: {_gist(findings, telling.report)}"),
     )
     inner = tuple(
         replace(finding_section(Cause(f), telling), medium="both") if f.fixes or f.detail else brief_note(f)

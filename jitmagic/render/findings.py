@@ -192,7 +192,8 @@ def _proof(fix: Fix) -> str:
     if fix.verified:
         proof = f"tested: {evidence.replace(': ', ', ', 1)}" if evidence else "tested by a new run"
     else:
-        proof = f"the test failed: {evidence}" if evidence else "not tried"
+        left = not evidence or evidence.startswith("not tried")
+        proof = evidence or "not tried" if left else f"the test failed: {evidence}"
     return f"{TESTED[fix.applicability] if fix.verified else KINDS[fix.applicability]}; {proof}"
 
 

@@ -15,6 +15,7 @@ from jitmagic.rules import (
     captured_constant,
     captured_scalar,
     carry_mismatch,
+    device_wait,
     donated_reuse,
     dtype_truncation,
     dynamic_shape,
@@ -62,7 +63,7 @@ RULES: tuple[Rule, ...] = tuple(
         array_in_aux_data,
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
-        size_argument,
+        size_argument, device_wait,
         nan, jit_differs_from_eager, dtype_truncation, out_of_bounds, unusable_donation,
         user_error, unused_result,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import inspect
 import os
 import sys
 import types
@@ -55,6 +56,18 @@ class TypedTracer(Tracer):  # type: ignore[misc, valid-type]
 def is_tracer(value: object) -> bool:
     """`value` stands for a traced value."""
     return isinstance(value, Tracer)
+
+
+def code_that_fetches() -> tuple[types.CodeType, ...]:
+    """The Python code by which the value of an array comes to the host: that of `x.item()`, and of what `float(x)`,
+    `print(x)` and the like all ask for. Its first argument is the array.
+
+    Private: the latter is `_value`. Without the name nothing of it is heard.
+    """
+    array: Any = getattr(importlib.import_module("jax._src.array"), "ArrayImpl", None)
+    asked = (getattr(vars(array).get("_value"), "fget", None), getattr(array, "item", None)) if array else ()
+    plain = (inspect.unwrap(function) for function in asked if callable(function))
+    return tuple(f.__code__ for f in plain if isinstance(f, types.FunctionType))
 
 
 def is_ref(value: object) -> bool:

@@ -253,10 +253,10 @@ _FAMILIAR = 20_000
 """Calls in turn of what was called before, after which Python 3.11 looks at no more: each costs a microsecond there."""
 
 
-def free_tool() -> int | None:
+def free_tool(*wanted: int) -> int | None:
     """A number under which Python tells of events from 3.12 on; None where others have them all."""
     if sys.version_info >= (3, 12):
-        for tool in (4, 3):
+        for tool in wanted or (4, 3):
             with contextlib.suppress(ValueError):
                 sys.monitoring.use_tool_id(tool, "jitmagic")
                 return tool

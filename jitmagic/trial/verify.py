@@ -156,7 +156,8 @@ class Verifier:
             words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
             left = () if found.ran.error else self._told_elsewhere(gaps, finding, found.findings)
             return Verdict(False, words, tested, left, error=found.ran.error, file=found.ran.file)
-        if any(is_same(f, finding) for f in found.findings if f.severity in GRAVE):
+        told = [f for f in found.findings if f.severity in GRAVE or finding.severity not in GRAVE]
+        if any(is_same(f, finding) for f in told):
             return Verdict(False, "it is still told", tested)
         if claim.fewer and not self._fewer(found, attempt, claim):
             return Verdict(False, f"there are no fewer {claim.fewer}", tested)
