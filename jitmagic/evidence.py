@@ -458,6 +458,24 @@ class UnusableDonation:
 
 
 @dataclass(frozen=True)
+class MissingDonation:
+    """Arguments that a loop binds anew to results of their types, and that are not donated."""
+
+    names: tuple[str, ...]
+    bytes: int
+    call: str
+    """The statement of the loop."""
+    inputs: tuple[int, ...] = ()
+    """Their numbers among the inputs of the program."""
+    before: int | None = None
+    """What a call holds at most, as the compiler reports it, and"""
+    after: int | None = None
+    """with these arguments donated; None where it was not asked."""
+    free: int | None = None
+    """Bytes of the device that nothing takes."""
+
+
+@dataclass(frozen=True)
 class Dropped:
     """A call that is a statement by itself, whose results are thrown away: the program holds nothing of it."""
 
@@ -502,6 +520,7 @@ class Silent:
     not_finite: tuple[NotFinite, ...] = ()
     out_of_bounds: tuple[OutOfBounds, ...] = ()
     donations: tuple[UnusableDonation, ...] = ()
+    not_donated: tuple[MissingDonation, ...] = ()
     truncated: tuple[Truncation, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     refs: tuple[str, ...] = ()

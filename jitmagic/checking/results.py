@@ -29,11 +29,13 @@ from jitmagic.measure import (
     program,
     timing,
 )
+from jitmagic.rules.missing_donation import LARGE
 from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
 from jitmagic.state import snapshot
 from jitmagic.state.definition import source_file
 from jitmagic.state.entries import sample
+from jitmagic.state.held import held_arrays
 from jitmagic.tracing import compat, stages
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
@@ -297,8 +299,33 @@ def price(subject: Subject, staged: stages.Staged) -> None:
     seen.folded = staged.compiled is not None and folding.folded(jaxpr, staged.compiled)
     if seen.folded:
         seen.remark(lies.folded(jaxpr, lies.foldable(seen.variables.values())))
+    subject.guarded(_price_donation, subject, jaxpr)
     for remark in lies.dead(jaxpr, file):
         seen.remark(remark)
+
+
+MOST_RECOMPILED = 2000
+"""Equations of the longest program that is compiled once more to learn what a donation saves."""
+
+
+def _price_donation(subject: Subject, jaxpr: object) -> None:
+    """What the arguments that could be donated would save; nothing where the notebook still has the old ones."""
+    silent = subject.seen.silent
+    if silent is None or not (facts := silent.not_donated):
+        return
+    priced = []
+    for fact in facts if not _still_held(subject) else ():
+        if fact.bytes >= LARGE and stages.equation_count(jaxpr) <= MOST_RECOMPILED:
+            before, after = peak.donated_peaks(jaxpr, fact.inputs)
+            fact = replace(fact, before=before, after=after, free=peak.free_bytes())
+        priced.append(fact)
+    subject.seen.silent = replace(silent, not_donated=tuple(priced))
+
+
+def _still_held(subject: Subject) -> bool:
+    """A name of the notebook leads to an array of the first call."""
+    given = {id(array) for known in subject.first_given if (array := known()) is not None}
+    return bool(given) and any(id(array) in given for _, array in held_arrays(subject.namespace))
 
 
 def find_peak(subject: Subject, staged: stages.Staged, args: Any) -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import types
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -23,8 +24,9 @@ from jitmagic.checking.users_jit import of_custom_derivative, unwrap_jitted
 from jitmagic.checking.variants import Variants
 from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
-from jitmagic.options import JitOptions
+from jitmagic.options import JitOptions, parameters_of
 from jitmagic.settings import CellSource, Settings, Stage
+from jitmagic.silent import donations
 from jitmagic.silent.collect import CallInView, before_calls, collect, indices_outside, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
@@ -39,7 +41,7 @@ from jitmagic.state.values import contains_tracer
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
-from jitmagic.tracing.leaves import call_leaves, signature_key
+from jitmagic.tracing.leaves import bound_arguments, call_leaves, signature_key
 from jitmagic.trial import quiet
 from jitmagic.trial.permission import allowing
 from jitmagic.trial.verify import Verifier
@@ -96,6 +98,8 @@ class Subject:
         self.looked: Any = None
         """The trace of the last diagnosis, until the result of that call is there."""
         self.shim = Shim(inner, self._trace_begins)
+        self.first_given: list[weakref.ref[object]] = []
+        """Arrays of the first call that a donation would take away."""
         self.before_traces: list[snapshot.Snapshot] | None = None
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
@@ -287,14 +291,27 @@ class Subject:
     ) -> None:
         """Add the silent facts of a traced call (`traced` None: of one that failed) to what was seen."""
         objects, plain, named = self.lifted(args, kwargs)
+        rebound = self._rebound() if traced is not None else {}
+        if rebound and not self.first_given:
+            given = bound_arguments(self.fn, args, kwargs)
+            arrays = (v for name, _, value in given if name in rebound for v in jax.tree.leaves(value))
+            self.first_given = [weakref.ref(v) for v in arrays if isinstance(v, jax.Array)]
         call = CallInView(
             self.fn, args, kwargs, reach, (plain, named), tuple(str(at[0]) for at in objects),
             self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn),
-            self.options.donated_parameters(self.fn), self.taken_as_static(),
+            self.options.donated_parameters(self.fn), rebound, self.taken_as_static(),
             traced, self.dynamic_paths(args) if traced is not None else (),
         )  # fmt: skip
         with uncollected():
             self.seen.add(collect(call))
+
+    def _rebound(self) -> dict[str, str]:
+        """What a loop of the cell could donate, as its text tells."""
+        compiled = self.settings.compile or self.jitted_by_user
+        if not compiled or self.framework or self.options.donates or "." in self.bound_as:
+            return {}
+        names = [p.name for p in parameters_of(self.fn) or ()]
+        return donations.rebound(self.call_source()[0] or self.cell.text, self.bound_as, names)
 
     def silent(self) -> ev.Silent:
         """The silent facts of the calls seen; before the first, those that the source tells."""

@@ -142,6 +142,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (finite_formulas.finite_formulas, "nan"),
     (stated_modes.stated_modes, "out-of-bounds"),
     (declarations.kept_arguments, "unusable-donation"),
+    (declarations.given_away, "missing-donation"),
     (type_tests.type_tests, "jit-differs-from-eager user-error"),
     (wide_types.narrow_types, _CUT),
     (wide_types.float_literals, _CUT),

@@ -130,7 +130,8 @@ class Search:
                 others = [p for p in self.held if p not in whole]
                 whole += [p for p in others if self.verifier.verify(p.attempt, finding, p.claim).holds]
         self.held += whole
-        return whole or steps[:1] or (self._untried(finding.kind, spot) if advised else [])
+        late = advised and not self.tried and self.out_of_time()
+        return whole or steps[:1] or (self._untried(finding.kind, spot) if late else [])
 
     def _untried(self, kind: str, spot: Spot) -> list[Proved]:
         """The first change for a place, where there was no time to try it."""

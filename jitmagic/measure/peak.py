@@ -14,9 +14,10 @@ from typing import Any
 import jax
 from jax.extend.core import JaxprEqn, Literal
 
+from jitmagic.measure.cost import peak_bytes
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
-from jitmagic.tracing.compat import jaxpr_of, type_of
+from jitmagic.tracing.compat import jaxpr_of, program_of, type_of
 
 SHOWN = 8
 
@@ -53,6 +54,17 @@ def too_large(closed_jaxpr: object) -> str:
     if most is None or free is None or most.bytes <= free / 2:
         return ""
     return f"it would hold {most.bytes / 1e9:.1f} GB at once, and {free / 1e9:.1f} GB are free"
+
+
+def donated_peaks(closed: object, inputs: Sequence[int]) -> tuple[int | None, int | None]:
+    """What a call of the program holds at most, as the compiler reports it, and with these inputs donated. Nothing of
+    the user's runs: the traced program is compiled, twice."""
+    shapes = [jax.ShapeDtypeStruct(*type_of(v)) for v in jaxpr_of(closed).invars]
+    options: tuple[dict[str, Any], ...] = ({}, {"donate_argnums": tuple(inputs)})
+    before, after = (
+        peak_bytes(jax.jit(program_of(closed), **more).lower(*shapes).compile()) for more in options
+    )
+    return before, after
 
 
 def free_bytes() -> int | None:

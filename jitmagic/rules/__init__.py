@@ -28,6 +28,7 @@ from jitmagic.rules import (
     large_constant,
     leaked_tracer,
     lossy_pytree,
+    missing_donation,
     nan,
     out_of_bounds,
     recompile_new_function,
@@ -64,7 +65,7 @@ RULES: tuple[Rule, ...] = tuple(
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
         size_argument, device_wait,
-        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds, unusable_donation,
+        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds, unusable_donation, missing_donation,
         user_error, unused_result,
     )
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, TypeVar
@@ -56,6 +56,8 @@ class CallInView:
     """Names of the static parameters."""
     donated: frozenset[str]
     """Names of the donated ones."""
+    rebound: Mapping[str, str]
+    """Parameters that a loop of the cell binds anew to results, with the statement that does so."""
     static_as: dict[str, Any]
     """The same, as keywords of `call_leaves`."""
     traced: Any = None
@@ -150,6 +152,9 @@ def _of_program(call: CallInView, every: Sequence[Code], found: Silent) -> Silen
         dropped=_tried(lambda: dropped.dropped(closed, every)),
         donations=_tried(
             lambda: donations.unusable(closed, paths, call.donated) if call.donated and paths else ()
+        ),
+        not_donated=_tried(
+            lambda: donations.not_donated(closed, paths, call.rebound) if call.rebound and paths else ()
         ),
     )
 

@@ -52,3 +52,53 @@ def test_the_magic_line_donates_what_can_be_used(notebook):
     )
     (finding,) = [f for f in notebook.report().findings if f.kind == "unusable-donation"]
     assert finding.culprits[0] == "y" and "--donate x" in (finding.fixes[0].magic or "")
+
+
+LOOP = "w, v = jnp.ones((600, 600)), jnp.zeros((600, 600))\nfor i in range(3):\n    "
+COULD_BE_DONATED = {
+    "a compiled function": (
+        "@jax.jit\ndef f(w):\n    return w * 2\n", LOOP + "w = f(w)", "`w` (1.4 MB) could be donated: `w = f(w)`",
+        "@functools.partial(jax.jit, donate_argnums=0)",
+    ),
+    "the magic's own": ("def f(w):\n    return w * 2\n", LOOP + "w = f(w)", "2.9 MB at most, and 1.4 MB with", "--donate w"),
+    "two of three, by name": (
+        "@jax.jit\ndef f(w, v, x):\n    return w + x, v - x, x.sum()\n", LOOP + "w, v, loss = f(w, x=jnp.float32(1), v=v)",
+        "`w` and `v` (2.9 MB)", "donate_argnums=(0, 1)",
+    ),
+    "in a function, beside a reading": (
+        "@jax.jit\ndef f(p):\n    return {'w': p['w'] + 1}\n",
+        "def train(p):\n    for i in range(3):\n        p = f(p)\n        print(p['w'].sum())\n    return p\n"
+        "p = train({'w': jnp.ones((600, 600))})", "`p = f(p)`", "donate_argnums=0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "call", "told", "wanted"), COULD_BE_DONATED.values(), ids=COULD_BE_DONATED)
+def test_what_a_loop_binds_anew_could_be_donated(notebook, cell, call, told, wanted):
+    notebook.ok(f"%%jit -q --no-time -f f\n{cell}{call}")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "missing-donation"]
+    assert told in finding.message and finding.severity == "note"
+    assert any(x.verified and wanted in f"{x.magic}{x.cell}" for x in finding.fixes), finding.fixes
+
+
+NOTHING_TO_DONATE = {
+    "small arrays": "w = jnp.ones(10)\nfor i in range(3):\n    w = f(w)",
+    "no loop": "w = jnp.ones((600, 600))\nw = f(w)\nw = f(w)",
+    "another name": LOOP + "v = f(w)",
+    "the loop keeps them in a list": "kept = []\n" + LOOP + "kept.append(w); w = f(w)",
+    "the loop keeps one": "best = None\n" + LOOP + "best = w if i == 1 else best; w = f(w)",
+    "the notebook has the first": "first = jnp.ones((600, 600))\nw = first\nfor i in range(3):\n    w = f(w)",
+    "a dict of the notebook has it": "d = {'w': jnp.ones((600, 600))}\nw = d['w']\nfor i in range(3):\n    w = f(w)",
+    "of another type": LOOP + "w = g(w).astype(jnp.float32)\n    w = g(w)",
+    "the compiler needs as much": LOOP + "w, s = h(w)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("calls", NOTHING_TO_DONATE.values(), ids=NOTHING_TO_DONATE)
+def test_what_is_small_kept_or_of_no_use_is_not_told(notebook, calls):
+    functions = (
+        "@jax.jit\ndef f(w):\n    return w * 2\n@jax.jit\ndef g(w):\n    return w.astype(jnp.int16)\n"
+        "@jax.jit\ndef h(w):\n    return jnp.outer(w[0], w[1]), (w ** 2).sum()\n"
+    )
+    notebook.ok(f"%%jit -q --no-time\n{functions}{calls}")
+    assert "missing-donation" not in notebook.kinds()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -180,16 +180,34 @@ def mended_options(spot: Spot) -> Iterator[Change]:
 
 def kept_arguments(spot: Spot) -> Iterator[Change]:
     """The donated argument that the finding names is kept."""
+    yield from _declared_anew(spot, _kept)
+
+
+def given_away(spot: Spot) -> Iterator[Change]:
+    """The arguments that the finding names are donated."""
+    yield from _declared_anew(spot, _given_away)
+
+
+def _declared_anew(
+    spot: Spot, changed: Callable[[Spec, Parameters, Sequence[str]], Spec]
+) -> Iterator[Change]:
+    """In the cell's own `jit` or on the magic line, for the arguments that the finding names."""
     found = next((d for d in declarations(spot.text) if spot.function in d.names), None)
     if found is not None:
-        spec = _kept(found.given, found.parameters, spot.names)
+        spec = changed(found.given, found.parameters, spot.names)
         heading = title(found.parameters, found.given, spec)
         yield Change(heading, written(spot.text, spot.modules, found, spec))
     elif (function := spot.text.definition(spot.function)) is not None:
         given = {field: list(getattr(spot.evidence.options, field)) for field in FIELDS}
         parameters = parameters_of(function)
-        spec = _kept(given, parameters, spot.names)
+        spec = changed(given, parameters, spot.names)
         yield Change(title(parameters, given, spec), donated=tuple(parameters.chosen(spec, "donate")))
+
+
+def _given_away(given: Spec, parameters: Parameters, names: Sequence[str]) -> Spec:
+    numbers = [i for i, name in enumerate(parameters.plain) if name in names]
+    by_name = [name for name in parameters.keyword if name in names]
+    return {**given, "donate_argnums": numbers, "donate_argnames": by_name}
 
 
 def _kept(given: Spec, parameters: Parameters, names: Sequence[str]) -> Spec:
