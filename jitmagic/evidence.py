@@ -504,6 +504,40 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class HeldArray:
+    """An array that takes memory, by its name or the notebook's path to it."""
+
+    name: str
+    bytes: int
+    type: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What would take less memory, in words, with the peak that the compiler reports for it."""
+
+    words: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """A call that did not fit into memory."""
+
+    asked: int | None
+    """Bytes that could not be had, where the error says it."""
+    free: int | None
+    line: int | None
+    """Where the program as written holds most."""
+    held: tuple[HeldArray, ...]
+    """What it holds there, the largest first."""
+    others: tuple[HeldArray, ...]
+    """What the notebook holds besides."""
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True)
 class Silent:
     """What goes wrong without an error, as far as one traced call shows it."""
 
@@ -557,6 +591,7 @@ class Evidence:
     """The framework whose own `jit` compiles it: `equinox`, `flax` or `brainstate`."""
     waits: tuple[Wait, ...] = ()
     """In cells that call it."""
+    exhausted: Exhausted | None = None
     notes: tuple[str, ...] = field(default=())
 
 

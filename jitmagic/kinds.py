@@ -15,6 +15,7 @@ DEEDS = {
     OWN_ERROR: "raises an error of its own",
     "leaked-tracer": "lets a traced value escape",
     "donated-reuse": "uses a donated array again",
+    "out-of-memory": "does not fit into memory",
     "nan": "gives NaN or infinity",
     "jit-differs-from-eager": "gives other results than without jit",
     "dtype-truncation": "loses precision",
@@ -57,6 +58,7 @@ CAUSES = {
     "dtype-truncation": "loses precision",
     "out-of-bounds": "takes an index out of bounds",
     "unusable-donation": "gives away what can't be used again",
+    "out-of-memory": "holds more than there is",
     "missing-donation": "could give {name} away",
     "unused-result": "throws a result away",
 }

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
-from jitmagic.checking import failures, plain_runs, results, tracebacks
+from jitmagic.checking import exhausted, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
 from jitmagic.state import constants, frozen, names, snapshot
@@ -28,6 +28,7 @@ from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.state_program import StateProgram
 from jitmagic.tracing import compat, stages
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
+from jitmagic.tracing.messages import is_out_of_memory
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
 
@@ -319,7 +320,7 @@ class Checker(Subject):
         self.seen.stages, self._spent_before = staged.stages, None
         self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
-            self.postpone("counting costs", lambda seconds: results.price(self, staged))
+            self.postpone("counting costs", lambda seconds: results.price(self, staged, args, kwargs))
         self._what_if(args, kwargs)
         staged.before = before
         return staged
@@ -427,10 +428,25 @@ class Checker(Subject):
         self.remember(args, kwargs, traced=False, outcome="failed")
         if not self.settings.measure:
             return
+        if is_out_of_memory(exc):
+            self.seen.exhausted_by = exc
+            self._explain_later(args, kwargs)
+            self.on_news(self)
+            return
         self.keep(args, kwargs)
         self._look_into(exc, args, kwargs)
         self.seen.traces = self.shim.traced
         self.on_news(self)
+
+    def _explain_later(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Where a call of another form than the first did not fit, that form is looked at."""
+
+        def explain(seconds: float) -> None:
+            if self.seen.exhausted is None:
+                traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+                exhausted.explain(self, traced, args, kwargs)
+
+        self.postpone("counting costs", explain)
 
     def _look_into(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         failures.diagnose_failure(self, exc, args, kwargs)

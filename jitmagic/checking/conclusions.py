@@ -37,7 +37,8 @@ def evidence_of(subject: Subject) -> ev.Evidence:
         writes=tuple(s.writes.values()), differences=tuple(s.differences), lost=tuple(s.lost),
         traces=s.traces,
         compiles=s.compiles, equations=s.equations, dynamic_inputs=s.dynamic_inputs, printed=s.printed,
-        static_verified=s.static_verified, silent=subject.silent(), waits=s.waits, notes=tuple(s.notes),
+        static_verified=s.static_verified, silent=subject.silent(), waits=s.waits, exhausted=s.exhausted,
+        notes=tuple(s.notes),
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def function_report(subject: Subject) -> report.FunctionReport:
     s = subject.seen
     verdict: report.Verdict = "untraced"
     if s.calls:
-        failed = any(c.outcome == "failed" for c in s.calls)
+        failed = s.exhausted is not None or any(c.outcome == "failed" for c in s.calls)
         verdict = "fails" if failed else "wrong" if s.is_wrong else "ok"
     return report.FunctionReport(
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jitmagic import report, units, work
-from jitmagic.checking import plain_runs
+from jitmagic.checking import exhausted, plain_runs
 from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Variable
@@ -287,8 +287,8 @@ def _time_unfolded(subject: Subject, args: Any, kwargs: Any, seconds: float) -> 
     )
 
 
-def price(subject: Subject, staged: stages.Staged) -> None:
-    """What the traced program costs, in all and line by line."""
+def price(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> None:
+    """What the traced program costs, in all and line by line; of one that did not fit, what takes the memory."""
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
     with uncollected():
@@ -299,13 +299,12 @@ def price(subject: Subject, staged: stages.Staged) -> None:
     seen.folded = staged.compiled is not None and folding.folded(jaxpr, staged.compiled)
     if seen.folded:
         seen.remark(lies.folded(jaxpr, lies.foldable(seen.variables.values())))
-    subject.guarded(_price_donation, subject, jaxpr)
+    if seen.exhausted_by is not None:
+        subject.guarded(exhausted.explain, subject, staged.traced, args, kwargs)
+    else:
+        subject.guarded(_price_donation, subject, jaxpr)
     for remark in lies.dead(jaxpr, file):
         seen.remark(remark)
-
-
-MOST_RECOMPILED = 2000
-"""Equations of the longest program that is compiled once more to learn what a donation saves."""
 
 
 def _price_donation(subject: Subject, jaxpr: object) -> None:
@@ -315,7 +314,7 @@ def _price_donation(subject: Subject, jaxpr: object) -> None:
         return
     priced = []
     for fact in facts if not _still_held(subject) else ():
-        if fact.bytes >= LARGE and stages.equation_count(jaxpr) <= MOST_RECOMPILED:
+        if fact.bytes >= LARGE and stages.equation_count(jaxpr) <= exhausted.MOST_RECOMPILED:
             before, after = peak.donated_peaks(jaxpr, fact.inputs)
             fact = replace(fact, before=before, after=after, free=peak.free_bytes())
         priced.append(fact)

@@ -35,6 +35,9 @@ class Seen:
     differences: list[ev.Difference] = field(default_factory=list)
     lost: list[ev.Loss] = field(default_factory=list)
     waits: tuple[ev.Wait, ...] = ()
+    exhausted: ev.Exhausted | None = None
+    exhausted_by: BaseException | None = None
+    """What said that there was no memory left."""
     notes: list[str] = field(default_factory=list)
     traces: int = 0
     compiles: int = 0

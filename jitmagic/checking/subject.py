@@ -42,6 +42,7 @@ from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, signature_key
+from jitmagic.tracing.messages import is_out_of_memory
 from jitmagic.trial import quiet
 from jitmagic.trial.permission import allowing
 from jitmagic.trial.verify import Verifier
@@ -397,6 +398,9 @@ class Subject:
 
     def failed_inside(self, what: str, exc: Exception) -> None:
         """Note a failure of our own in one line."""
+        if is_out_of_memory(exc):
+            self.seen.exhausted_by = exc
+            return
         refused = quiet.refusal(exc)
         if refused is not None:
             self.seen.note(f"{what} was left out: {refused}")

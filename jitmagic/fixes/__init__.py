@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jitmagic.evidence import Evidence
-from jitmagic.fixes import elsewhere, policy
+from jitmagic.fixes import elsewhere, families, policy
 from jitmagic.fixes.search import Proved, Search, fix_of
 from jitmagic.report import Finding, Fix
 from jitmagic.trial.budget import OutOfTime
@@ -33,7 +33,7 @@ def propose(
     if search is not None:
         search.on_held = held
     for at, finding in enumerate(findings):
-        if not finding.wants_fixes:
+        if not finding.wants_fixes or not families.of(finding.kind):
             continue
         try:
             if not late() and (fixes := _fixes(finding, evidence, search)):

@@ -57,14 +57,14 @@ def too_large(closed_jaxpr: object) -> str:
 
 
 def donated_peaks(closed: object, inputs: Sequence[int]) -> tuple[int | None, int | None]:
-    """What a call of the program holds at most, as the compiler reports it, and with these inputs donated. Nothing of
-    the user's runs: the traced program is compiled, twice."""
+    """What a call of the program holds at most, as the compiler reports it, and with these inputs donated."""
+    return peak_bytes(compiled_alone(closed)), peak_bytes(compiled_alone(closed, inputs))
+
+
+def compiled_alone(closed: object, donated: Sequence[int] = ()) -> object:
+    """The traced program, compiled by itself; nothing of the user's runs."""
     shapes = [jax.ShapeDtypeStruct(*type_of(v)) for v in jaxpr_of(closed).invars]
-    options: tuple[dict[str, Any], ...] = ({}, {"donate_argnums": tuple(inputs)})
-    before, after = (
-        peak_bytes(jax.jit(program_of(closed), **more).lower(*shapes).compile()) for more in options
-    )
-    return before, after
+    return jax.jit(program_of(closed), donate_argnums=tuple(donated)).lower(*shapes).compile()
 
 
 def free_bytes() -> int | None:

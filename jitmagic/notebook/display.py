@@ -85,7 +85,11 @@ class Display:
 
         checkers = list(run.checkers.values())
         counts = tuple(c.seen.count for c in checkers)
-        if run.looked_at == counts or not run.request.settings.rehearse:
+        if (
+            any(c.seen.exhausted_by for c in checkers)
+            or run.looked_at == counts
+            or not run.request.settings.rehearse
+        ):
             return []
         run.looked_at = counts
         notebook = self.notebook
@@ -98,6 +102,8 @@ class Display:
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
         """What is left to show: an error that no report has told of, the last news; no progress stays behind."""
         running = self.notebook.running
+        if error is not None and run is not None:
+            self._note_exhausted(error, run)
         if run is not None and running.waits is not None:
             self._note_waits(running.waits, run)
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
@@ -112,6 +118,14 @@ class Display:
             self._say_what_comes(run)
         if running.shown is not None and running.report is None:
             running.shown.update({"text/plain": "", "text/html": ""}, raw=True)
+
+    def _note_exhausted(self, error: BaseException, run: Run) -> None:
+        """The device tells that it has no memory left when a result is read, after the call."""
+        from jitmagic.tracing.messages import is_out_of_memory
+
+        if is_out_of_memory(error):
+            for checker in run.checkers.values():
+                checker.seen.exhausted_by = checker.seen.exhausted_by or error
 
     def _note_waits(self, waits: Waits, run: Run) -> None:
         """Where the cell waited for the device, as seen of the function that it stands in, else of the one that was

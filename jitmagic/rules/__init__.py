@@ -31,6 +31,7 @@ from jitmagic.rules import (
     missing_donation,
     nan,
     out_of_bounds,
+    out_of_memory,
     recompile_new_function,
     recompile_shape,
     recompile_static,
@@ -65,7 +66,8 @@ RULES: tuple[Rule, ...] = tuple(
         hidden_rng, frozen_side_effect, trace_time_print, key_reuse,
         recompile_static, recompile_shape, recompile_weak_type, recompile_new_function, unrolled_loop,
         size_argument, device_wait,
-        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds, unusable_donation, missing_donation,
+        nan, jit_differs_from_eager, dtype_truncation, out_of_bounds,
+        unusable_donation, missing_donation, out_of_memory,
         user_error, unused_result,
     )
 )  # fmt: skip

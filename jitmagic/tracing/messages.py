@@ -278,6 +278,20 @@ def is_of_jax(error: BaseException) -> bool:
     return refused or overflow or _refusal(text) is not None or type(error).__name__.startswith(tracing)
 
 
+_EXHAUSTED = re.compile(r"RESOURCE_EXHAUSTED|[Oo]ut of memory (?:allocating|while trying to allocate)")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """The device, or XLA on the host, had no memory left."""
+    return _EXHAUSTED.search(str(error)) is not None and type(error).__name__.endswith("RuntimeError")
+
+
+def bytes_asked(error: BaseException) -> int | None:
+    """How much could not be had, where the text says it."""
+    found = re.search(r"allocat\w+ (\d+)(?: bytes|\b)", str(error))
+    return int(found[1]) if found else None
+
+
 def refuses_stores(error: BaseException) -> bool:
     """jax has refused to store into an array."""
     return "JAX arrays are immutable" in str(error)

@@ -1,0 +1,69 @@
+"""Calls that do not fit into memory: which arrays, whose, and what would fit."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jitmagic.checking import exhausted
+from jitmagic.checking.checker import Checker
+from jitmagic.measure import peak
+
+GB = 10**9
+GRAM = "def gram(x):\n    k = jnp.outer(x, x)\n    return k.sum() + (k * 2).max()\n"
+GRADIENT = """\
+def loss(w, x):
+    def body(h, _):
+        return jnp.tanh(h @ w), None
+    h, _ = jax.lax.scan(body, x, length=4_000_000)
+    return h.sum()
+def step(w, x):
+    return w - jax.grad(loss)(w, x)
+"""
+CELLS = {
+    "without jit": (
+        f"%%jitcheck -q\n{GRAM}gram(jnp.ones(4_000_000)).block_until_ready()", "gram",
+        ["`gram` does not fit into memory", "20 GB are free", "line 4 holds most", "a value of line 3 float32[4000000,4000000], 64 TB"],
+        "31,250 rows instead of 4,000,000 in `x`",
+    ),
+    "a gradient through a scan": (
+        f"%%jit -q -f step\n{GRADIENT}float(step(jnp.ones((8, 8)), jnp.ones((20000, 8))).sum())", "step",
+        ["line 5 holds most", "float32[4000000,20000,8], 2.6 TB"], "`jax.checkpoint` around the body of `jax.lax.scan`: 2.6 TB",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def twenty_gb(monkeypatch):
+    monkeypatch.setattr(peak, "free_bytes", lambda: 20 * GB)
+
+
+@pytest.mark.parametrize(("cell", "name", "told", "way"), CELLS.values(), ids=CELLS)
+def test_the_arrays_are_named_with_what_would_take_less(notebook, twenty_gb, cell, name, told, way):
+    notebook.error(cell)
+    report = notebook.report()
+    (finding,) = [f for f in report.findings if f.kind == "out-of-memory"]
+    assert [part for part in told if part not in finding.message] == [], finding.message
+    assert way in finding.help, finding.help
+    assert [f.verdict for f in report.functions if f.name == name] == ["fails"]
+
+
+def explained(fn, *args, names):
+    checker = Checker(fn, "f", namespace=names)
+    checker.seen.exhausted_by = RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 24000 bytes.")
+    exhausted.explain(checker, jax.jit(fn).trace(*args), args, {})
+    return checker.seen.exhausted
+
+
+def test_what_else_the_notebook_holds_and_what_a_donation_saves(monkeypatch):
+    monkeypatch.setattr(peak, "free_bytes", lambda: 20_000)
+    kept = {"cache": [jnp.ones(9000)], "tiny": jnp.ones(3)}
+    found = explained(lambda x: x * 2, jnp.ones(6000), names=kept)
+    assert found.asked == 24000 and [(a.name, a.bytes) for a in found.others] == [("cache[0]", 36000)]
+    assert [(r.words, r.bytes) for r in found.remedies][0] == ("`x` donated", 24000)
+
+
+def test_a_program_that_is_not_the_cause_is_not_blamed(monkeypatch):
+    monkeypatch.setattr(peak, "free_bytes", lambda: 10**7)
+    assert explained(lambda x: x * 2, jnp.ones(6000), names={}) is None
