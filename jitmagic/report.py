@@ -423,6 +423,32 @@ class Versions:
     python: str = ""
 
 
+KeptBy = Literal["name", "output", "traceback", "check", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class LiveArray:
+    """An array in the memory of a device."""
+
+    path: str
+    """How the notebook gets at it: `params['w']`, `Out[3]`, `h in step`; empty where it does not."""
+    type: str
+    bytes: int
+    kept_by: KeptBy
+    """The first of these that leads to it: a name, an output, the last error, a call that we keep to try fixes on."""
+    devices: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The arrays that are alive, the largest first."""
+
+    arrays: tuple[LiveArray, ...] = ()
+    used: int | None = None
+    """Bytes in use on all devices, and those that there are; None where a device does not tell."""
+    limit: int | None = None
+
+
 @dataclass(frozen=True)
 class CellText:
     """The checked cell as the user sees it, the magic line included."""
@@ -445,6 +471,8 @@ class ReportData:
     notes: tuple[str, ...] = ()
     session: Session | None = None
     """The timeline of `%jitcheck --session`."""
+    memory: Memory | None = None
+    """The arrays of `%jitcheck --memory`."""
     schema: int = field(default=SCHEMA)
 
     @property

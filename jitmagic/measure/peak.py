@@ -67,6 +67,15 @@ def compiled_alone(closed: object, donated: Sequence[int] = ()) -> object:
     return jax.jit(program_of(closed), donate_argnums=tuple(donated)).lower(*shapes).compile()
 
 
+def told_by_devices() -> tuple[int | None, int | None]:
+    """Bytes in use and bytes that there are, of all devices together; None where one does not tell."""
+    told = [device.memory_stats() for device in jax.local_devices()]
+    known = [t for t in told if t and "bytes_in_use" in t and "bytes_limit" in t]
+    if len(known) < len(told):
+        return None, None
+    return sum(int(t["bytes_in_use"]) for t in known), sum(int(t["bytes_limit"]) for t in known)
+
+
 def free_bytes() -> int | None:
     """What is free of the memory that arrays are put into; None where that is not told."""
     stats = jax.devices()[0].memory_stats() or {}

@@ -16,7 +16,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from traitlets import Bool, Float, Int, List, Unicode
 
 from jitmagic.checking.request import Request
-from jitmagic.notebook import completion, options_at_end, reports
+from jitmagic.notebook import completion, live_arrays, options_at_end, reports
 from jitmagic.notebook.session import NotebookSession, asked
 from jitmagic.options import JitOptions, find_device
 from jitmagic.settings import Settings, WhatIfs
@@ -73,6 +73,8 @@ _ARGUMENTS = [
     argument("-w", "--widget", action="store_const", const=True, help="the interactive panel"),
     argument("--session", action="store_true",
              help="the timeline of every trace and compilation of the session, by cell, with the reason"),
+    argument("--memory", action="store_true",
+             help="every array that is alive, what keeps it, and what to delete"),
     argument("--explain", metavar="CODE", help="the page of one rule"),
     argument("--cell", action="store_true", help=argparse.SUPPRESS),
     argument("call", nargs="...", metavar="CALL", help="calls to make after the cell, separated by semicolons"),
@@ -133,8 +135,9 @@ class JitMagics(Magics):
         args, request = self._request("jit", line)
         if args.explain:
             return self._explain(args.explain)
-        if args.session:
-            raise UsageError("--session belongs to %jitcheck: %jitcheck --session")
+        for page in ("session", "memory"):
+            if getattr(args, page):
+                raise UsageError(f"--{page} belongs to %jitcheck: %jitcheck --{page}")
         return self._begin("jit", line, cell, request)
 
     @no_var_expand
@@ -146,14 +149,16 @@ class JitMagics(Magics):
         `%%jitcheck` runs the cell and diagnoses its functions; `%jitcheck f(x)` diagnoses one call;
         `%jitcheck` alone reports everything known since the last such cell, and the last exception where
         jax raised it; `%jitcheck on` and `%jitcheck off` do so for every later cell;
-        `%jitcheck --session` shows where the time for compiling went; `%jitcheck --explain JM101` shows the
-        page of one rule.
+        `%jitcheck --session` shows where the time for compiling went, `%jitcheck --memory` what keeps which
+        array; `%jitcheck --explain JM101` shows the page of one rule.
         """
         args, request = self._request("jitcheck", line)
         if args.explain:
             return self._explain(args.explain)
         if args.session:
             return self._answer(lambda: self.session.compilations.timeline(), request)
+        if args.memory:
+            return self._answer(lambda: live_arrays.report_of_memory(self.session), request)
         if cell is not None or args.cell:
             return self._begin("jitcheck", line, cell, request)
         text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]

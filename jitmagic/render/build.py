@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jitmagic.kinds import CAPTURED
-from jitmagic.render import timeline
+from jitmagic.render import memory, timeline
 from jitmagic.render.annotated import named, source_sections
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief
@@ -53,6 +53,8 @@ def build(report: ReportData) -> Document:
     """The whole report: verdicts, the cell, findings, functions, what was left out."""
     if report.session is not None and not report.functions:
         return Document((timeline.verdict(report.session),), timeline.parts(report.session), _foot(report))
+    if report.memory is not None and not report.functions:
+        return Document((memory.verdict(report.memory),), memory.parts(report.memory), _foot(report))
     told, hidden = _choose(report.findings)
     parts = [*_findings(told, report), *_hidden(hidden)]
     lines = split(report.cell.source)
