@@ -34,11 +34,11 @@ from jitmagic.fixes.objects import (
 from jitmagic.fixes.options import declarations, static_arguments
 from jitmagic.fixes.randomness import drawn_arguments, host_draws, key_arguments, reused_keys
 from jitmagic.fixes.sizes import (
+    bounds,
     buckets,
     data_sizes,
     masked_functions,
     shape_arithmetic,
-    stated_modes,
     windows,
 )
 from jitmagic.fixes.stores import returned_arguments, updates
@@ -140,7 +140,9 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (mapped.mapped_comprehensions, "unrolled-loop"),
     (fetched.fetched_behind, "device-wait"),
     (finite_formulas.finite_formulas, "nan"),
-    (stated_modes.stated_modes, "out-of-bounds"),
+    (bounds.right_bounds, "out-of-bounds"),
+    (bounds.stated_modes, "out-of-bounds"),
+    (bounds.masked_reads, "out-of-bounds"),
     (declarations.kept_arguments, "unusable-donation"),
     (declarations.given_away, "missing-donation"),
     (type_tests.type_tests, "jit-differs-from-eager user-error"),

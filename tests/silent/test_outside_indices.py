@@ -81,3 +81,46 @@ def test_told(f, args, wanted):
 @pytest.mark.parametrize(("f", "args"), INSIDE.values(), ids=INSIDE)
 def test_not_told(f, args):
     assert facts(f, *args) == []
+
+
+MENDED = {
+    "an array of indices": (
+        "def f(x):\n    i = jnp.arange(x.size)\n    return x[i + 1] - x[i]\n", "y = f(jnp.array([1.0, 4.0, 9.0]))",
+        ["jnp.arange(x.size - 1)", 'x.at[i + 1].get(mode="fill", fill_value=0)', "jnp.where(i + 1 < x.shape[0], x[i + 1], 0)"],
+    ),
+    "a loop of jax's": (
+        "def f(x):\n    return jax.lax.fori_loop(0, x.shape[0] + 1, lambda n, c: c + x[n], 0.0)\n", "y = f(jnp.ones(3))",
+        ["fori_loop(0, x.shape[0], lambda", 'mode="fill"'],
+    ),
+    "a body with a name": (
+        "def f(x):\n    def body(n, c):\n        return c + x[n + 1]\n    return jax.lax.fori_loop(0, 4, body, 0.0)\n",
+        "f(jnp.ones(4))", ["fori_loop(0, 3, body", 'mode="fill"'],
+    ),
+    "a loop in Python that writes": (
+        "def f(x):\n    for k in range(5):\n        x = x.at[k + 1].set(k)\n    return x\n", "f(jnp.zeros(5))",
+        ["range(4)", 'mode="drop"'],
+    ),
+    "one index": (
+        "def f(x):\n    n = x.shape[0]\n    return x[n] * 2\n", "f(jnp.arange(4.0))",
+        ["x[n - 1] * 2", 'mode="fill"', "jnp.where(n < x.shape[0], x[n], 0)"],
+    ),
+    "rows, given from outside": (
+        "def f(m, i):\n    return m[i].sum()\n", "y = f(jnp.ones((3, 2)), jnp.array([1, 3]))",
+        ['mode="fill"', "jnp.where((i < m.shape[0])[..., None], m[i], 0)"],
+    ),
+    "the second axis": (
+        "def f(m):\n    return m[0, jnp.arange(m.shape[1]) + 1]\n", "f(jnp.ones((2, 3)))",
+        ["jnp.arange(m.shape[1] - 1)", 'mode="fill"'],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "call", "wanted"), MENDED.values(), ids=MENDED)
+def test_the_bound_a_fill_value_or_a_mask_mend_it(notebook, cell, call, wanted):
+    notebook.ok(f"%%jit -q --no-time\n{cell}{call}")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "out-of-bounds"]
+    fixes = [x for x in finding.fixes if x.verified]
+    assert [any(text in x.cell for x in fixes) for text in wanted] == [True] * len(wanted), [
+        x.diff for x in fixes
+    ]
+    assert wanted[0] in fixes[0].cell and all(x.applicability == "unsafe" for x in fixes)

@@ -1,0 +1,156 @@
+"""Indices outside of their array: the bound that fits, or what is to happen there in words, or a mask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from jitmagic.evidence import OutOfBounds
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.source import scope
+from jitmagic.source.pattern import atom
+
+DROPPED = Claim(words="the write outside of the array stays dropped")
+_RANGES = frozenset(("range", "jax.numpy.arange", "numpy.arange"))
+
+
+def right_bounds(spot: Spot) -> Iterator[Change]:
+    """`jnp.arange(n - 1)` for `jnp.arange(n)`, where `i + 1` is the index; `range(n)` for `range(n + 1)`; `x[n - 1]`
+    for `x[n]`."""
+    subscript, fact = _indexed(spot)
+    index = _index_of(subscript, fact.axis) if subscript is not None and fact is not None else None
+    if index is None or fact is None:
+        return
+    over = fact.index - (fact.size - fact.window)
+    ends = list(dict.fromkeys(_ends(spot, index)))
+    if not ends and over == 1 and not _holds_arrays(spot, index):
+        ends = [index]
+    for end in ends if over > 0 else ():
+        new = _less(spot, end, over)
+        edits = spot.edits().replace(end, new)
+        claim = Claim("new", "nothing is read or written outside of the array", rebinds=_results(spot))
+        yield Change(f"end at `{new}`", edits, claim=claim)
+
+
+def stated_modes(spot: Spot) -> Iterator[Change]:
+    """`x[i]` as `x.at[i].get(mode="fill", fill_value=0)`, `x.at[i].set(y)` with `mode="drop"`."""
+    node = spot.here(ast.Subscript, ast.Call)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "get":
+            edits = spot.edits().argument(node, 'mode="fill", fill_value=0')
+            yield Change("read 0 outside of the array", edits, claim=_filled(spot))
+        elif isinstance(node.func.value, ast.Subscript):
+            edits = spot.edits().argument(node, 'mode="drop"')
+            yield Change("say that writes outside of the array are dropped", edits, claim=DROPPED)
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        array, index = spot.code(node.value), spot.code(node.slice)
+        new = f'{array}.at[{index}].get(mode="fill", fill_value=0)'
+        yield Change("read 0 outside of the array", spot.edits().replace(node, new), claim=_filled(spot))
+
+
+def masked_reads(spot: Spot) -> Iterator[Change]:
+    """`jnp.where(i < x.shape[0], x[i], 0)` for `x[i]`."""
+    subscript, fact = _indexed(spot)
+    if fact is None or fact.writes or subscript is None or spot.here(ast.Subscript) is not subscript:
+        return
+    index = _index_of(subscript, fact.axis)
+    if index is None or fact.index < 0:
+        return
+    seen, given = spot.seen(subscript), spot.seen(index)
+    ranks = {(len(whole.shape), len(at.shape)) for whole, at in zip(seen, given, strict=False)}
+    if len(ranks) != 1:
+        return
+    rank, own = ranks.pop()
+    more = "" if rank == own else f"[{', '.join(['...', *['None'] * (rank - own)])}]"
+    array = spot.code(subscript.value)
+    mask = f"{spot.code(index)} < {array}.shape[{fact.axis}]"
+    new = spot.write("jnp.where($$m, $x, 0)", m=f"({mask}){more}" if more else mask, x=subscript)
+    yield Change("choose 0 outside of the array", spot.edits().replace(subscript, new), claim=_filled(spot))
+
+
+def _filled(spot: Spot) -> Claim:
+    return Claim("new", "0 in place of what was read from outside of the array", rebinds=_results(spot))
+
+
+def _indexed(spot: Spot) -> tuple[ast.Subscript | None, OutOfBounds | None]:
+    """The subscript that the finding is about, and what was seen of its index."""
+    node = spot.here(ast.Subscript, ast.Call)
+    text = spot.code(node) if node is not None else ""
+    fact = next((f for f in spot.silent.out_of_bounds if f.where.text == text), None)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # `x.at[i].set(y)`
+        return node.func.value if isinstance(node.func.value, ast.Subscript) else None, fact
+    return node if isinstance(node, ast.Subscript) else None, fact
+
+
+def _index_of(subscript: ast.Subscript, axis: int) -> ast.expr | None:
+    """The index of this axis, where the text shows which it is."""
+    parts = subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
+    plain = all(not isinstance(p, ast.Constant) or isinstance(p.value, int) for p in parts[: axis + 1])
+    return parts[axis] if axis < len(parts) and plain and not isinstance(parts[axis], ast.Slice) else None
+
+
+def _ends(spot: Spot, index: ast.expr) -> Iterator[ast.expr]:
+    """Where the ranges end that the index counts through."""
+    names = scope.loads(index)
+    counted: list[ast.AST] = list(ast.walk(index))
+    for name in names:
+        if (value := spot.assigned(name)) is not None:
+            counted += ast.walk(value)
+    for loop in spot.text.ancestors(index):
+        if isinstance(loop, ast.For) and set(scope.stores(loop.target)) & names:
+            counted += ast.walk(loop.iter)
+        if isinstance(loop, ast.ListComp | ast.GeneratorExp):
+            counted += [
+                n for g in loop.generators if set(scope.stores(g.target)) & names for n in ast.walk(g.iter)
+            ]
+        if (
+            isinstance(loop, ast.FunctionDef | ast.Lambda)
+            and loop.args.args
+            and loop.args.args[0].arg in names
+        ):
+            yield from _ends_of_loops(spot, loop)
+    for call in counted:
+        if isinstance(call, ast.Call) and (spot.full(call) or spot.code(call.func)) in _RANGES:
+            yield from call.args[: 2 if len(call.args) > 1 else 1][-1:]
+
+
+def _ends_of_loops(spot: Spot, body: ast.FunctionDef | ast.Lambda) -> Iterator[ast.expr]:
+    """Of the loops of jax's whose body this function is."""
+    for call in spot.text.within(spot.text.tree, ast.Call):
+        if spot.full(call) == "jax.lax.fori_loop" and len(call.args) > 2:
+            given = call.args[2]
+            named = (
+                isinstance(given, ast.Name) and isinstance(body, ast.FunctionDef) and given.id == body.name
+            )
+            if given is body or named:
+                yield call.args[1]
+
+
+def _holds_arrays(spot: Spot, index: ast.expr) -> bool:
+    """It has been an array of indices in the calls seen."""
+    return any(shape.shape for shape in spot.seen(index))
+
+
+def _less(spot: Spot, end: ast.expr, over: int) -> str:
+    """The end without so many."""
+    match end:
+        case ast.Constant(int(value)):
+            return str(value - over)
+        case ast.BinOp(left, ast.Add(), ast.Constant(value)) if value == over:
+            return spot.code(left)
+        case ast.BinOp(ast.Constant(value), ast.Add(), right) if value == over:
+            return spot.code(right)
+    return f"{atom(spot.code(end))} - {over}"
+
+
+def _results(spot: Spot) -> tuple[str, ...]:
+    """Names of the cell that what the function returns may flow into."""
+    reached, found = {spot.function.partition(".")[0]}, dict[str, None]()
+    for statement in spot.text.tree.body:
+        if scope.loads(statement) & reached:
+            names = scope.stores(statement)
+            reached |= set(names)
+            found |= dict.fromkeys(
+                n for n in names if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+            )
+    return tuple(found)
