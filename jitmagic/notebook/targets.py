@@ -47,17 +47,19 @@ def none_taken(
     """One line for a cell without a function to take, which runs as it is; empty where there is one to look at."""
     if functions or request.calls or cells.uses_jit(tree):
         return ""
-    done, found = "compiled" if request.kind == "jit" else "checked", cells.definitions(tree)
+    verb, found = "compile" if request.kind == "jit" else "check", cells.definitions(tree)
+    done = f"{verb.removesuffix('e')}ed"
     if makers := sorted(cells.factories(tree) & {d.name for d in found}):
         how = f"bind one of them, and name it: %%{request.kind} -f NAME"
         return f"nothing is {done}: {makers[0]} gives functions; {how}"
     from jitmagic.checking.users_jit import compiled_in_use
 
-    usable = [d.name for d in found if not d.is_generator and not d.is_async]
-    if not cells.not_for_jit(tree).isdisjoint(usable) or compiled_in_use(names, tree):
+    usable = [d for d in found if not d.is_generator and not d.is_async]
+    if not cells.not_for_jit(tree).isdisjoint(d.name for d in usable) or compiled_in_use(names, tree):
         return ""
-    methods = [n for n in usable if "." in n and not _is_special(n.rpartition(".")[2])]
-    hint = f"; a method is {done} by its name, %%{request.kind} -f {methods[0]}" if methods else ""
+    methods = [d for d in usable if "." in d.name and not _is_special(d.name.rpartition(".")[2])]
+    methods.sort(key=lambda d: len(d.parameters or ()) < 2)  # what is given something computes
+    hint = f"; to {verb} a method, name it: %%{request.kind} -f {methods[0].name}" if methods else ""
     return f"nothing is {done}: the cell defines no function, and runs as it is{hint}"
 
 
