@@ -100,6 +100,8 @@ class Finding:
     """What to do next, in one or two sentences, for when no fix could be proved."""
     detail: str = ""
     """For those who know JAX: the exception's own first line, or the equations of the line."""
+    shows: Span | None = None
+    """Where it comes to light, if that is elsewhere: the expression that reads an array which was given away."""
 
     @property
     def wants_fixes(self) -> bool:

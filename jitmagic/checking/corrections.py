@@ -12,6 +12,7 @@ from jitmagic.checking.rerun import verifier_of_function
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.search import Search
+from jitmagic.kinds import CAPTURED
 from jitmagic.render import Report
 from jitmagic.settings import CellSource
 from jitmagic.source.cell import uses_jit
@@ -21,6 +22,8 @@ from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
 LOOKING = "looking for corrections"
+CHOOSING_S = 0.3
+"""Seconds of work for what a note leaves to choose."""
 
 
 def findings_of(
@@ -126,3 +129,19 @@ def report_of(
         return known[id(subject)]
 
     return assemble(subjects, cell, notes, findings=findings)
+
+
+def with_choices(known: Report, subjects: Sequence[Subject]) -> Report:
+    """The report with a tested fix for each constant that could be a dynamic variable too, as far as time allows."""
+    end = budget.clock() + CHOOSING_S
+    by_name = {s.name: s for s in subjects if s.settings.compile and s.cell.magic}
+
+    def chosen(finding: report.Finding) -> report.Finding:
+        subject = by_name.get(finding.function)
+        if finding.kind not in CAPTURED or finding.severity != "note" or subject is None:
+            return finding
+        evidence = evidence_of(subject)
+        search = _search(evidence, subject, subject.verifier(end), lambda: budget.clock() > end)
+        return finding if search is None else replace(finding, fixes=fixes.choices(finding, evidence, search))
+
+    return replace(known, findings=tuple(map(chosen, known.findings)))

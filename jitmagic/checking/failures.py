@@ -18,7 +18,7 @@ from jitmagic.rules.base import covers
 from jitmagic.state import iterators
 from jitmagic.state.reached import Reach
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing import leaks, leaves, locate, minimal_static, recording
+from jitmagic.tracing import callsite, leaks, leaves, locate, minimal_static, recording
 from jitmagic.tracing.foreign import leaf_names
 from jitmagic.tracing.leaves import by_keyword, signature_key
 from jitmagic.tracing.messages import is_of_keys, suggests_a_name, with_facts
@@ -43,6 +43,7 @@ UNASKED = (
 
 UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "aux-data")
 """Where static arguments are no answer."""
+LOOKING = "looking into the error"
 
 
 def diagnose_failure(
@@ -51,11 +52,22 @@ def diagnose_failure(
     """Add what can be known about a failed call to what the checker has seen."""
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
     first = _taken_for_an_array(checker, args, kwargs, first)
+    if first.op == "donated" and first.where is None:
+        first = replace(first, where=callsite.call_under_way(exc))
     if first.op == "leak":
         first = _put_away(checker, first)
     checker.seen.problems = _joined(checker.seen.problems, [first])
     if iterators.among((args, kwargs)) or is_of_keys(str(exc)) or not _is_new(checker, first, args, kwargs):
         return
+    checker.guarded(checker.on_news, checker)  # what follows takes longer
+    with checker.progress(LOOKING) if checker.progress is not None else contextlib.nullcontext():
+        _look_further(checker, first, args, kwargs)
+
+
+def _look_further(
+    checker: Subject, first: ev.Problem, args: tuple[object, ...], kwargs: dict[str, object]
+) -> None:
+    """What else would stop the trace, whose values they are, and which arguments could be static."""
     if first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the recording run"):
             recorded = _recorded(checker, args, kwargs)

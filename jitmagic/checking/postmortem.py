@@ -17,7 +17,7 @@ from jitmagic.checking.users_jit import unwrap_jitted
 from jitmagic.checking.watched import Watched, checker_of
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
-from jitmagic.report import CellText, Finding
+from jitmagic.report import CellText, Finding, Span
 from jitmagic.rules.base import covers, root
 from jitmagic.settings import CellSource, Settings
 from jitmagic.source import cell as cells
@@ -30,7 +30,7 @@ from jitmagic.trial.verify import Verifier
 
 VerifierUntil = Callable[[float], Verifier | None]
 CELL = "the cell"
-LATER = "<the cell that failed>"
+EARLIER = "<the cell before it>"
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -80,7 +80,8 @@ def report_of(
 
 
 def joined(report: Report, late: Report) -> Report:
-    """A report with the findings of an exception that came later; what it knew already becomes more severe."""
+    """A report with the findings of an exception that came later, which it then is about; what it knew already becomes
+    more severe."""
     known, new = list(report.findings), []
     for finding in late.findings:
         same = [i for i, f in enumerate(known) if _is_same(f, finding)]
@@ -88,23 +89,38 @@ def joined(report: Report, late: Report) -> Report:
             severity = min(known[i].severity, finding.severity, key=lambda s: _RANK[s])
             known[i] = replace(known[i], severity=severity, detail=known[i].detail or finding.detail)
         if not same:
-            new.append(_elsewhere(finding, late.cell.source) if report.functions else finding)
+            new.append(finding)
     if new and any(f.severity == "error" for f in known):
         new = []  # the first error is the cause
-    return replace(report, findings=(*known, *new), cell=report.cell if report.functions else late.cell)
+    if not report.functions:
+        return replace(report, findings=(*known, *new), cell=late.cell)
+    if not new or report.cell.source == late.cell.source:
+        return replace(report, findings=(*known, *new))
+    functions = tuple(
+        replace(f, lines=(), line_times=(), state=tuple(replace(s, lines=()) for s in f.state))
+        for f in report.functions
+    )
+    before = (_elsewhere(f, report.cell.source) for f in known)
+    return replace(report, functions=functions, findings=(*before, *new), cell=late.cell)
 
 
 def _elsewhere(finding: Finding, cell: str) -> Finding:
-    """The finding in a report about another cell, with its own lines."""
-    span = finding.span
-    if span is None or span.cell is not None:
-        return finding
-    lines = cell.split("\n")[max(1, span.line - conclusions.AROUND) - 1 : span.end_line + conclusions.AROUND]
-    return replace(finding, span=replace(span, cell=LATER, around=tuple(lines)))
+    """The finding in a report about another cell, with its own lines; its fixes are shown there, and change nothing."""
+    fixes = tuple(replace(fix, cell=None, magic=None, applicability="display") for fix in finding.fixes)
+
+    def there(span: Span | None) -> Span | None:
+        if span is None or span.cell is not None:
+            return span
+        first = max(1, span.line - conclusions.AROUND) - 1
+        lines = cell.split("\n")[first : span.end_line + conclusions.AROUND]
+        return replace(span, cell=EARLIER, around=tuple(lines))
+
+    return replace(finding, span=there(finding.span), shows=there(finding.shows), fixes=fixes)
 
 
 def _is_same(one: Finding, other: Finding) -> bool:
-    line = one.span is not None and other.span is not None and one.span.line == other.span.line
+    places = [(f.span.line, f.span.source) for f in (one, other) if f.span is not None]
+    line = len(places) == 2 and places[0] == places[1]
     return one.kind == other.kind and (
         line or any(covers(a, b) or covers(b, a) for a in one.culprits for b in other.culprits)
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from jitmagic.evidence import Evidence
 from jitmagic.fixes import elsewhere, families, policy
+from jitmagic.fixes.inputs import dynamic_variables
 from jitmagic.fixes.search import Proved, Search, fix_of
 from jitmagic.report import Finding, Fix
 from jitmagic.trial.budget import OutOfTime
+
+CHOICES = 3
+"""Constants for which it is tried to make them dynamic, the largest first."""
 
 
 def propose(
@@ -43,6 +48,13 @@ def propose(
         if late():
             cut.append(finding)
     return tuple(found), tuple(cut)
+
+
+def choices(finding: Finding, evidence: Evidence, search: Search) -> tuple[Fix, ...]:
+    """What a note on constants leaves to choose: each as a dynamic variable, where that stood the test."""
+    held = search.choices(dynamic_variables.dynamic_by_itself, finding)
+    original = search.verifier.reruns.original
+    return tuple(fix_of(p, original, evidence.function.name) for p in itertools.islice(held, CHOICES))
 
 
 def _fixes(finding: Finding, evidence: Evidence, search: Search | None) -> list[Fix]:

@@ -141,6 +141,18 @@ class Search:
                 return [Proved((change,), self._applied(change, spot), verdict)]
         return []
 
+    def choices(self, family: families.Family, finding: Finding) -> Iterator[Proved]:
+        """The changes of a family which hold, each by itself: one may be wanted where nothing has to be done."""
+        original = self.verifier.reruns.original
+        spot = self._spot_of(finding, original)
+        with contextlib.suppress(OutOfTime):
+            for change in offered(family, spot):
+                with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
+                    attempt = self._applied(change, spot)
+                    verdict = self.verifier.verify(attempt, finding, change.claim)
+                    if verdict.holds:
+                        yield Proved((change,), attempt, verdict)
+
     @staticmethod
     def _asked(kind: str, found: Sequence[Proved]) -> Iterator[families.Family]:
         """The families for a kind; the last ones only where nothing is found until then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
-from jitmagic.render import mime_bundle
+from jitmagic.render import in_terminal, mime_bundle, on_screen
 from jitmagic.settings import Stage
 from jitmagic.units import listed
 from jitmagic.work import clock
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from jitmagic.silent.waiting import Waits
 
 
+QUICK_S = 1.0
+"""A cell that has taken so long is not run again where no action is needed."""
 Shown = AbstractContextManager[Callable[[str], None]]
 Progress = Callable[[str], Shown]
 
@@ -57,26 +60,49 @@ class Display:
 
         from jitmagic.checking import conclusions
 
-        report = conclusions.assemble(news)
+        report = self._with_late(conclusions.assemble(news))
+        said = False
         if search and any(f.wants_fixes for f in report.findings):
             from jitmagic.checking import corrections
 
-            on_fix = self._replace if self.notebook.is_live() else None
-            report = corrections.report_of(news, on_fix=on_fix, advice_s=running.compare_s)
+            if said := not self.notebook.is_live() and in_terminal():
+                print(on_screen(report, "verdicts"), flush=True)
+            told = (lambda found: self._replace(self._with_late(found))) if self.notebook.is_live() else None
+            found = corrections.report_of(news, on_fix=told, advice_s=running.compare_s)
+            report = self._with_late(found)
         if self.notebook.is_live() and running.shown is not None:
             self._replace(report)
+        elif said:
+            running.report = report
+            print(f"\n{on_screen(report, 'rest')}")
         else:
             running.report = report
             running.shown = display(report, display_id=True)
         if not self.notebook.is_live():
             news.clear()
 
+    def _with_late(self, report: Report) -> Report:
+        """The report with the error of this cell that came from outside of the functions."""
+        from jitmagic.checking.postmortem import joined
+
+        late = self.notebook.running.late
+        return joined(report, late) if late is not None else report
+
     def _replace(self, report: Report) -> None:
         """Put this report in the place of what the running cell shows."""
         running = self.notebook.running
-        if running.shown is not None:
+        if running.shown is not None and running.report != report:
             running.report = report
             running.shown.update(report)
+
+    def _offer_choices(self, run: Run, report: Report) -> None:
+        """Last of all, buttons for what needs no action."""
+        from jitmagic.checking import corrections
+
+        with contextlib.suppress(KeyboardInterrupt):
+            offered = corrections.with_choices(report, list(run.checkers.values()))
+            if offered != report:
+                self._replace(offered)
 
     def _wrong(self, run: Run) -> list[Checker]:
         """The functions of the newest cell with a magic whose calls left something else than plain ones would."""
@@ -102,6 +128,7 @@ class Display:
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:
         """What is left to show: an error that no report has told of, the last news; no progress stays behind."""
         running = self.notebook.running
+        quick = clock() - running.began < QUICK_S
         if error is not None and run is not None:
             self._note_exhausted(error, run)
         if run is not None and running.waits is not None:
@@ -114,6 +141,8 @@ class Display:
         reason = "the cell ended in an error" if error is not None else ""
         if self._catch_up("timing", reason=reason) or compared or not self.notebook.is_live():
             self.show_pending(search=True)
+        if run is not None and quick and self.notebook.is_live() and running.report is not None:
+            self._offer_choices(run, running.report)
         if error is None and run is not None and _shows(run) and running.shown is None:
             self._say_what_comes(run)
         if running.shown is not None and running.report is None:
@@ -179,9 +208,15 @@ class Display:
     def _show_error(self, error: BaseException) -> None:
         from IPython.display import display
 
-        report = reports.of_error(self.notebook, error)
-        if report is not None:
-            display(report)
+        running = self.notebook.running
+        late = reports.of_error(self.notebook, error)
+        if late is None:
+            return
+        if running.news and _shows(running.run) and late.cell.source == running.source:
+            running.late = late
+            self.show_pending()
+        else:
+            display(late)
 
     def progress(self, name: str) -> Progress:
         """Makes the context that shows a stage of this function while it takes long."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jitmagic.checking.request import Request, Run
 from jitmagic.notebook.compilations import Compilations
 from jitmagic.settings import Settings, Stage
+from jitmagic.work import clock
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
@@ -30,6 +31,8 @@ class Running:
 
     source: str = ""
     id: str | None = None
+    began: float = field(default_factory=clock)
+    """By the clock of work."""
     tree: ast.Module | None = None
     run: Run | None = None
     """Set by the magic in this cell."""
@@ -39,6 +42,8 @@ class Running:
     """Its report was made when its last value was about to be shown."""
     report: Report | None = None
     """What that display shows; None while there is only progress."""
+    late: Report | None = None
+    """About an error of this cell, to be told with what its functions have shown."""
     news: list[Checker] = field(default_factory=list)
     postponed: list[tuple[Checker, Stage, Callable[[float], object]]] = field(default_factory=list)
     """What is to be compared and measured when the cell has ended; each step is given its seconds."""

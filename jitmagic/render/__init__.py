@@ -8,17 +8,29 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jitmagic.render import html as _html
 from jitmagic.render import text as _text
 from jitmagic.render.build import build
+from jitmagic.render.parts import Document
 from jitmagic.render.payload import payload
 from jitmagic.report import ReportData
 
-__all__ = ["MIME_TYPE", "Report", "html", "load", "mime_bundle", "payload", "save", "text"]
+__all__ = [
+    "MIME_TYPE",
+    "Report",
+    "html",
+    "in_terminal",
+    "load",
+    "mime_bundle",
+    "on_screen",
+    "payload",
+    "save",
+    "text",
+]
 
 MIME_TYPE = "application/vnd.jitmagic.v1+json"
 
@@ -33,9 +45,14 @@ def html(report: ReportData) -> str:
     return _html.render(build(report))
 
 
+def in_terminal() -> bool:
+    """What is printed is seen at once, and stays."""
+    return sys.stdout.isatty()
+
+
 def _screen() -> tuple[int, bool]:
     """Columns for text, and whether it may have colours: of the terminal, where IPython shows it in one."""
-    if not sys.stdout.isatty():
+    if not in_terminal():
         return 88, False
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
@@ -43,11 +60,21 @@ def _screen() -> tuple[int, bool]:
     return shutil.get_terminal_size().columns, not plain
 
 
+def on_screen(report: ReportData, part: Literal["all", "verdicts", "rest"] = "all") -> str:
+    """The report as text for the terminal, or a part of it."""
+    width, color = _screen()
+    document = build(report)
+    if part == "verdicts":
+        document = Document(document.verdicts, ())
+    elif part == "rest":
+        document = replace(document, verdicts=())
+    return _text.render(document, width=width, color=color)
+
+
 def mime_bundle(report: ReportData) -> dict[str, Any]:
     """The report in all forms that a front end may show."""
-    width, color = _screen()
     return {
-        "text/plain": text(report, width=width, color=color),
+        "text/plain": on_screen(report),
         "text/html": _html.with_text(html(report), text(report)),
         MIME_TYPE: payload(report),
     }
@@ -69,8 +96,7 @@ class Report(ReportData):
         return text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        width, color = _screen()
-        printer.text(text(self, width=width, color=color))
+        printer.text(on_screen(self))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return mime_bundle(self)

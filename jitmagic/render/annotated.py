@@ -56,9 +56,9 @@ def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Cause, Section]]) -> 
     for row in rows:
         block.append(row)
         if found := under.get(row.number or 0):
-            parts += [Listing(tuple(block), digits=digits, bars=bars), *found]
+            parts += [Listing(tuple(block), digits=digits, bars=bars, own=True), *found]
             block = []
-    return [*parts, Listing(tuple(block), digits=digits, bars=bars)] if block else parts
+    return [*parts, Listing(tuple(block), digits=digits, bars=bars, own=True)] if block else parts
 
 
 def line_labels(functions: Sequence[FunctionReport]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from jitmagic.render import memory, timeline
 from jitmagic.render.annotated import named, source_sections
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief
-from jitmagic.render.findings import Telling, brief_note, finding_section
+from jitmagic.render.findings import Telling, brief_note, finding_section, fix_sections
 from jitmagic.render.functions import elsewhere, notes, sections, verdict
 from jitmagic.render.listing import in_cell, split
 from jitmagic.render.parts import (
@@ -76,7 +76,7 @@ def _findings(told: Sequence[Finding], report: ReportData) -> list[Part]:
     return [
         *shown,
         *(finding_section(cause, in_text) for cause in grave),
-        *_notes(neutral, in_text),
+        *_notes(neutral, in_text, in_html),
     ]  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _hidden(findings: Sequence[Finding]) -> list[Part]:
     return [Para((Phrase(text),), "left out")]
 
 
-def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
+def _notes(findings: Sequence[Finding], telling: Telling, in_html: Telling) -> list[Part]:
     if not findings:
         return []
     need = ", no action needed" if not any(f.wants_fixes for f in findings) else ""
@@ -139,11 +139,12 @@ def _notes(findings: Sequence[Finding], telling: Telling) -> list[Part]:
         Phrase(counted(len(findings), "note"), "note"),
         Phrase(f"{need}: {_gist(findings, telling.report)}"),
     )
-    inner = tuple(
-        replace(finding_section(Cause(f), telling), medium="both") if f.fixes or f.detail else brief_note(f)
-        for f in findings
-    )
-    return [Section(title, inner, fold=True)]
+    inner: list[Part] = []
+    for f in findings:
+        whole = f.detail or (f.fixes and f.kind not in CAPTURED)
+        inner.append(replace(finding_section(Cause(f), telling), medium="both") if whole else brief_note(f))
+        inner += [] if whole else [replace(s, medium="html") for s in fix_sections(f, in_html)]
+    return [Section(title, tuple(inner), fold=True)]
 
 
 def _gist(findings: Sequence[Finding], report: ReportData) -> str:

@@ -72,12 +72,7 @@ def finding_section(cause: Cause, telling: Telling) -> Section:
     proved = any(fix.verified for fix in finding.fixes)
     if finding.help and not proved:
         parts.append(Para(_prose(finding.help), "help"))
-    for number, fix in enumerate(finding.fixes, 1):
-        name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
-        section = _fix_section(fix, name, finding, telling)
-        if fix.verified and fix.applicability != "display" and section.parts:
-            section = replace(section, parts=(*section.parts, *telling.buttons(finding, number - 1)))
-        parts.append(replace(section, fold=number > 1 and bool(section.parts)))
+    parts += fix_sections(finding, telling)
     more = _more(finding, proved)
     if more and telling.medium == "html":
         parts.append(Section((Phrase("more about it", "dim"),), more, fold=True))
@@ -85,6 +80,18 @@ def finding_section(cause: Cause, telling: Telling) -> Section:
         parts += more
     fold = finding.severity == "note"
     return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
+
+
+def fix_sections(finding: Finding, telling: Telling) -> list[Section]:
+    """Every fix of a finding, all but the first folded."""
+    made = []
+    for number, fix in enumerate(finding.fixes, 1):
+        name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
+        section = _fix_section(fix, name, finding, telling)
+        if fix.verified and fix.applicability != "display" and section.parts:
+            section = replace(section, parts=(*section.parts, *telling.buttons(finding, number - 1)))
+        made.append(replace(section, fold=number > 1 and bool(section.parts)))
+    return made
 
 
 def brief_note(finding: Finding) -> Part:
@@ -95,19 +102,18 @@ def brief_note(finding: Finding) -> Part:
 
 
 def _place(cause: Cause, telling: Telling) -> list[Part]:
-    """Where it is, unless it stands under its line anyway."""
+    """Where it is, with its lines unless it stands under them anyway."""
     finding = cause.first
     here = finding.span is not None and in_cell(finding.span, telling.lines)
-    if here and telling.medium == "html" and finding.severity != "note":
-        return [Para((Phrase("--> ", "dim"), *runs(_lines(cause))))] if cause.also else []
-    parts: list[Part] = [Para(where(cause))]
-    if finding.span:
+    parts: list[Part] = [Para(where(cause, here=here))]
+    if finding.span and not (here and telling.medium == "html" and finding.severity != "note"):
         span, lines = finding.span, telling.lines
         if not here and span.around:
             span, lines = replace(span, cell=None), known(span)
         rows = marked(span, lines, finding.severity)
-        if cause.also and here:
-            rows = excerpt([f.span for f in cause.findings if f.span], lines, finding.severity)
+        if here and (cause.also or finding.shows):
+            spans = [s for f in cause.findings for s in (f.span, f.shows) if s]
+            rows = excerpt([s for s in spans if in_cell(s, lines)], lines, finding.severity)
         elif finding.severity != "note" and in_cell(span, lines):
             rows = around(rows, lines)
         if rows:
@@ -141,14 +147,17 @@ def _names(code: str, name: str) -> bool:
     return bool(re.match(rf"{re.escape(name)}(?!\w)", code)) or ("." in tail and code.endswith(f".{tail}"))
 
 
-def where(cause: Cause) -> Inline:
-    """The places in words: function, lines, and the cell where it is another one."""
+def where(cause: Cause, *, here: bool = False) -> Inline:
+    """The places in words: function, lines (`here`: of the report's own cell), and the cell where it is another one."""
     finding, span = cause.first, cause.first.span
     name = span.function if span is not None and span.function else finding.function
-    words = f"in `{brief(name)}`" if name else "in the cell"
-    if span is not None:
-        words += f", {_lines(cause)}" + (f", called from {span.called_from}" if span.called_from else "")
-    return (Phrase("--> ", "dim"), *runs(words))
+    words: Inline = (Phrase("--> ", "dim"), *runs(f"in `{brief(name)}`" if name else "in the cell"))
+    if span is None:
+        return words
+    lines = (Phrase(_lines(cause), "place"),) if here else runs(_lines(cause))
+    called = runs(f", called from {span.called_from}") if span.called_from else ()
+    seen = runs(f", seen in {place(finding.shows)}") if finding.shows else ()
+    return (*words, Phrase(", "), *lines, *called, *seen)
 
 
 def _lines(cause: Cause) -> str:

@@ -89,11 +89,12 @@ def _deed(cause: Cause, otherwise: str) -> str:
 
 
 def _line(finding: Finding) -> str:
-    """Where it is: `line 3`; `clip`, line 3 of another cell."""
-    if finding.span is None:
+    """Where it comes to light: `line 3`; `clip`, line 3 of another cell."""
+    span = finding.shows or finding.span
+    if span is None:
         return ""
-    line = place(finding.span)
-    return f"`{finding.span.function}` ({line})" if finding.span.function else line
+    line = place(span)
+    return f"`{span.function}` ({line})" if span.function else line
 
 
 def _cause(finding: Finding) -> str:

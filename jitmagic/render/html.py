@@ -204,14 +204,17 @@ def _run(run: Phrase) -> str:
             words = f'<code style="{_tint("plain")};color:inherit;padding:0 3px">{words}</code>'
         case "dim":
             words = f'<span style="{color("dim")}">{words}</span>'
+        case "place":
+            words = f'<span class="jm-place">{words}</span>'
         case tone:
             words = f'<b style="{color(tone)}">{words}</b>'
     return head + words + tail
 
 
-def _pre(lines: list[str], width: int = 0) -> str:
+def _pre(lines: list[str], width: int = 0, *, own: bool = False) -> str:
     """Lines that keep their columns; where they may be wider than the page, scrolled by the keyboard too."""
-    focus = ' tabindex="0"' if width > WIDE else ""
+    focus = ' class="jm-source"' if own else ""
+    focus += ' tabindex="0"' if width > WIDE else ""
     text = "\n".join(line if line.strip() else EMPTY for line in lines)
     return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">{text}</pre>'
 
@@ -229,7 +232,7 @@ def _listing(part: Listing) -> str:
         return _pre([for_html(row.text) for row in rows], width)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
     bars = part.bars or any(row.share is not None for row in rows)
-    return _pre([_row(row, max(digits, part.digits), bars) for row in rows], width)
+    return _pre([_row(row, max(digits, part.digits), bars) for row in rows], width, own=part.own)
 
 
 def _row(row: Row, digits: int, bars: bool) -> str:

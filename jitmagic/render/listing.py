@@ -100,8 +100,8 @@ def cell_rows(
     labels, shares = labels or {}, shares or {}
     marks: dict[int, list[Mark]] = {}
     for finding in findings:
-        if finding.span and in_cell(finding.span, lines):
-            row = marked(finding.span, lines, finding.severity)[0]
+        for span in (s for s in (finding.span, finding.shows) if s and in_cell(s, lines)):
+            row = marked(span, lines, finding.severity)[0]
             marks.setdefault(row.number or 0, []).extend(row.marks)
     near = _near(marks, len(lines)) if marks else _near({**labels, **shares}, len(lines))
     chosen = list(range(1, len(lines) + 1)) if len(lines) <= WHOLE else near

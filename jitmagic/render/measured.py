@@ -178,10 +178,10 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
 def _bound(bound: Bound, timed: Timing) -> str:
     rates = f"{units.scaled(bound.flops_per_s, 'flop/s')}, {units.size(bound.bytes_per_s)}/s"
     text = (
-        f"bound by {bound.by}: {units.plain(bound.intensity)} flop for each byte moved, where this machine does "
-        f"{units.plain(bound.balance)} in the time of one ({rates})"
+        f"limited by {bound.by}: {units.plain(bound.intensity)} flop for each byte moved, and this machine does "
+        f"{units.plain(bound.balance)} flop in the time that it moves one ({rates})"
     )
-    least = f"{text}; at least {units.seconds(bound.least_s)}"
+    least = f"{text}; at least {units.seconds(bound.least_s)} a call"
     if timed.jit is None or timed.constant_folded or timed.jit.median_s <= 0:
         return least
     share, measured = bound.least_s / timed.jit.median_s, units.seconds(timed.jit.median_s)
@@ -193,16 +193,17 @@ def _bound(bound: Bound, timed: Timing) -> str:
     return f"{least}, measured {measured}, {reached}".replace("%", " %")
 
 
-def _holder(alive: Alive) -> str:
-    if alive.name not in ("value", ""):
-        return f"`{brief(alive.name, 30)}`"
-    return "a value," if alive.line is None else f"a value of line {alive.line},"
+def _alive(alive: Alive) -> str:
+    named = alive.name not in ("value", "")
+    name = f"`{brief(alive.name, 30)}` " if named else ""
+    line = f" from line {alive.line}" if alive.line is not None and not named else ""
+    return f"{name}{units.short_dtype(alive.type)}{line} ({units.size(alive.bytes)})"
 
 
 def _peak(peak: Peak) -> str:
-    held = [f"{_holder(a)} {units.short_dtype(a.type)} {units.size(a.bytes)}" for a in peak.alive]
-    place = f"line {peak.line}" if peak.line else "the program"
-    return f"as written, {place} holds most, {units.size(peak.bytes)}: {units.listed(held, 4)}"
+    place = f" at line {peak.line}" if peak.line else ""
+    held = units.listed(list(map(_alive, peak.alive)), 4)
+    return f"before XLA fuses anything, most memory is in use{place}, {units.size(peak.bytes)}: {held}"
 
 
 @dataclass(frozen=True)

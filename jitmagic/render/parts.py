@@ -14,7 +14,7 @@ from typing import Literal
 from jitmagic.render.escape import columns, fit, visible
 from jitmagic.render.strips import Strip
 
-Tone = Literal["plain", "strong", "dim", "code", "ok", "error", "warning", "note"]
+Tone = Literal["plain", "strong", "dim", "code", "place", "ok", "error", "warning", "note"]
 Medium = Literal["both", "text", "html"]
 SEVERITIES: tuple[Tone, ...] = ("error", "warning", "note")
 """The worst first."""
@@ -25,7 +25,7 @@ BEFORE = 16
 
 @dataclass(frozen=True)
 class Phrase:
-    """A run of text in one tone. Line breaks in it count as spaces."""
+    """A run of text in one tone; `place` names lines of the report's own cell. Line breaks in it count as spaces."""
 
     text: str
     tone: Tone = "plain"
@@ -77,12 +77,14 @@ class Row:
 class Listing:
     """Source lines with their numbers, or, with `gutter` off, any text that must keep its columns.
 
-    For listings that follow each other: the least width of their numbers, and whether room is kept for bars."""
+    For listings that follow each other: the least width of their numbers, and whether room is kept for bars. `own`:
+    lines of the report's own cell, which an editor hides where it has marked the cell itself."""
 
     rows: tuple[Row, ...]
     gutter: bool = True
     digits: int = 1
     bars: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Rule:
         severity: Severity | None = None,
         help: str = "",
         detail: str = "",
+        shows: Where | None = None,
     ) -> Finding:
         """A finding of this kind about the function of `evidence`."""
         return Finding(
@@ -51,6 +52,7 @@ class Rule:
             function=evidence.function.name,
             message=message,
             span=span(where, evidence.function),
+            shows=span(shows, evidence.function),
             culprits=tuple(dict.fromkeys(c for c in culprits if c)),
             help=help,
             detail=detail,

@@ -25,11 +25,14 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         head = f"{listed(names[:3])} are the same array in one call" if twice and len(names) > 1 else (
             f"the array passed as {given} is used again after the call"
         )  # fmt: skip
-        read = f" by {quoted(problem.where.text)}" if problem.where is not None and problem.where.text else ""
+        text = problem.where.text if problem.where is not None and not twice else ""
+        read = f" by {quoted(text)}" if text else ""
+        place = binding_place(evidence, problem)
         yield RULE.finding(
             evidence,
             f"{head}{read}, but {given} is donated: `{evidence.function.name}` writes its result into that memory",
-            where=binding_place(evidence, problem),
+            where=place,
+            shows=problem.where if problem.where != place else None,
             culprits=names,
             help=f"pass `jnp.copy(...)` for {given}, bind the result to the old name, or do not donate "
             f"{given}",

@@ -66,6 +66,15 @@ def calling_site(exc: BaseException) -> CallSite | None:
     return CallSite(site.where, names_in(site, "donated", namespace), function)
 
 
+def call_under_way(exc: BaseException) -> Where | None:
+    """The user's expression that is calling what has just raised."""
+    frame = exc.__traceback__.tb_frame if exc.__traceback__ is not None else None
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    site = site_of(frame.f_code, frame.f_lasti) if frame is not None else None
+    return site.where if site is not None else None
+
+
 def _transformed(node: ast.expr) -> ast.expr:
     """The function in `jax.vmap(jax.grad(loss))`, which takes the arguments of the whole."""
     while isinstance(node, ast.Call) and node.args:

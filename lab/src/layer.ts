@@ -83,6 +83,16 @@ export function apply(view: EditorView, fix: Fix): void {
   }
 }
 
+/** Put the cursor at the first finding of a line, or at the line. */
+export function goTo(view: EditorView, number: number): void {
+  if (number <= view.state.doc.lines) {
+    const line = view.state.doc.line(number);
+    const found = marksOf(view.state).squiggles.find(s => line.from <= s.from && s.from <= line.to);
+    view.focus();
+    view.dispatch({ selection: { anchor: found?.from ?? line.from }, scrollIntoView: true });
+  }
+}
+
 const LAYER: Layer = { squiggles: state => marksOf(state).squiggles, apply };
 
 /** A stretch of several lines as one for each, without their indentation. */

@@ -59,9 +59,9 @@ export function marksFor(text: string, sources: Source[], isHere: (name: string)
   const seen = new Set<string>();
   for (const { report, own, trusted } of sources) {
     if (wanted.squiggles) {
-      for (const finding of report.findings) {
-        const here = finding.span && (finding.span.cell === null ? own : isHere(finding.span.cell));
-        const mark = here ? squiggle(withoutFixes(finding, own, trusted), finding.span!, lines) : null;
+      for (const [finding, span] of report.findings.flatMap(places)) {
+        const here = span.cell === null ? own : isHere(span.cell);
+        const mark = here ? squiggle(withoutFixes(finding, own, trusted), span, lines) : null;
         const key = mark && `${mark.from} ${mark.to} ${finding.code} ${finding.function}`;
         const shown = mark?.severity !== 'note' || (wanted.notes && !(wanted.constants && TOLD_BEHIND.has(finding.kind)));
         if (mark && key && shown && !seen.has(key)) {
@@ -85,6 +85,11 @@ export function marksFor(text: string, sources: Source[], isHere: (name: string)
   marks.heat.sort((a, b) => a.line - b.line);
   marks.notes = [...notes.values()].sort((a, b) => a.line - b.line);
   return marks;
+}
+
+/** A finding with each stretch to be marked for it. */
+function places(finding: Finding): [Finding, Span][] {
+  return [finding.shows, finding.span].filter(span => span !== null).map(span => [finding, span]);
 }
 
 /** The finding without what can't be applied here: fixes are whole texts of the report's own cell. */
@@ -166,8 +171,8 @@ export function noteWords(note: EndNote): string {
   const shown = note.constants.slice(0, NAMES_IN_A_NOTE);
   const more = note.constants.length - shown.length;
   const list = shown.join(', ') + (more > 0 ? ` and ${more} more` : '');
-  const frozen = list && `${list} frozen here${note.stale ? ', and changed since' : ''}`;
-  return [frozen, note.cost].filter(Boolean).join(' · ');
+  const constants = list && `${list} constant${note.stale ? ', changed since' : ''}`;
+  return [constants, note.cost].filter(Boolean).join(' · ');
 }
 
 function described(state: State): string {

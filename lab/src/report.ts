@@ -37,6 +37,8 @@ export interface Finding {
   function: string;
   message: string;
   span: Span | null;
+  /** Where it comes to light, if that is elsewhere. */
+  shows: Span | null;
   culprits: string[];
   fixes: Fix[];
   help: string;
@@ -121,6 +123,7 @@ function readFinding(raw: Raw): Finding {
     function: text(raw.function),
     message: text(raw.message),
     span: readSpan(record(raw.span)),
+    shows: readSpan(record(raw.shows)),
     culprits: strings(raw.culprits) ?? [],
     fixes: records(raw.fixes, MOST.fixes).map(readFix),
     help: text(raw.help)

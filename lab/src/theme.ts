@@ -109,7 +109,13 @@ export const PAGE = `
   margin: 2px 0 2px 8px; padding: 2px 10px; cursor: pointer; border: none; border-radius: 3px;
   font-family: var(--jp-ui-font-family); font-size: var(--jp-ui-font-size1); background-color: #1a5fb4; color: #ffffff;
 }
-.jm-action:focus-visible { outline: 2px solid var(--jp-brand-color1); outline-offset: 2px; }
+.jm-action:focus-visible, .jm-place:focus-visible { outline: 2px solid var(--jp-brand-color1); outline-offset: 2px; }
+.jm-place[role='link'] { color: var(--jp-content-link-color); text-decoration: underline; cursor: pointer; }
+.jm-marked { position: relative; }
+.jm-marked .jm-source {
+  position: absolute; width: 1px; height: 1px; margin: 0 !important; padding: 0 !important; overflow: hidden !important;
+  clip-path: inset(50%);
+}
 .jm-report-note {
   padding: 2px 8px; font-family: var(--jp-ui-font-family); font-size: var(--jp-ui-font-size1); font-style: italic;
   color: var(--jp-ui-font-color1); background-color: var(--jp-layout-color2);

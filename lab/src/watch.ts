@@ -17,6 +17,8 @@ export interface Options extends Wanted {
 }
 
 const AFTER_MS = 80;
+/** What a report has for us to work on. */
+const SERVED = '.jm-fix, .jm-place';
 const NOTHING: Marks = { squiggles: [], heat: [], notes: [] };
 
 export class NotebookWatch {
@@ -25,11 +27,15 @@ export class NotebookWatch {
   private last = new WeakMap<ICellModel, { key: string; view: EditorView; doc: unknown }>();
   private awaited = new WeakSet<Cell>();
 
-  /** A report's HTML is drawn some time after its output has come. */
+  /** A report's HTML is drawn some time after its output has come; it is served before it can be seen. */
   private reports = new MutationObserver(changes => {
-    const come = changes.flatMap(change => [...change.addedNodes]);
-    if (come.some(node => node instanceof Element && (node.matches('.jm-fix') || node.querySelector('.jm-fix')))) {
-      this.schedule();
+    const come = changes.flatMap(change => [...change.addedNodes]).filter(node => node instanceof Element);
+    const found = come.filter(node => node.matches(SERVED) || node.querySelector(SERVED));
+    if (found.length && !this.panel.isDisposed) {
+      const texts = this.texts();
+      [...texts.keys()]
+        .filter(cell => found.some(node => cell.node.contains(node)))
+        .forEach(cell => reportsIn(cell, texts).forEach(lying => this.serve(lying)));
     }
   });
 
@@ -61,17 +67,26 @@ export class NotebookWatch {
       return;
     }
     const options = this.options();
-    const cells = this.panel.content.widgets.filter(cell => cell.model.type === 'code');
-    const texts = new Map(cells.map(cell => [cell, cell.model.sharedModel.getSource()]));
-    const found = cells.flatMap(cell => reportsIn(cell, texts));
+    const texts = this.texts();
+    const found = [...texts.keys()].flatMap(cell => reportsIn(cell, texts));
     const shown = options.enabled ? found : [];
-    for (const cell of cells) {
-      const text = texts.get(cell)!;
+    for (const [cell, text] of texts) {
       const sources: Source[] = shown.map(({ report, owner, trusted }) => ({ report, own: owner === cell, trusted }));
       const marks = shown.length ? marksFor(text, sources, name => isNameOf(name, text), options) : NOTHING;
       this.drawCell(cell, marks, options.gutter);
     }
-    found.forEach(lying => serve(this.panel, lying, viewOf));
+    found.forEach(lying => this.serve(lying));
+  }
+
+  private serve(lying: Lying): void {
+    const { enabled, squiggles } = this.options();
+    serve(this.panel, lying, viewOf, enabled && squiggles);
+  }
+
+  /** The texts of all code cells. */
+  private texts(): Map<Cell, string> {
+    const cells = this.panel.content.widgets.filter(cell => cell.model.type === 'code');
+    return new Map(cells.map(cell => [cell, cell.model.sharedModel.getSource()]));
   }
 
   private drawCell(cell: Cell, marks: Marks, gutter: boolean): void {

@@ -17,7 +17,7 @@ def test_a_saved_notebook_is_marked_without_a_kernel(lab, saved, shot):
     good = lab.cell(cells.GOOD_AT)
     assert good.locator(".cm-lintRange-error, .cm-lintRange-warning").count() == 0
     note = good.locator(".cm-line", has_text="jnp.tanh(x @ w)").locator(".jm-note")
-    assert note.text_content().startswith("w f32[10,3] frozen here · ")
+    assert note.text_content().startswith("w f32[10,3] constant · ")
     heat = good.locator(".jm-heat")
     assert heat.count() == 2
     assert all("% of the flop of predict" in bar.get_attribute("title") for bar in heat.all())
@@ -39,7 +39,7 @@ def test_a_number_that_stays_what_it_is_has_no_words_at_the_line_end(lab, server
     nbformat.write(made, server.root / "numbers.ipynb")
     lab.open("numbers.ipynb", kernel=False)
     note = lab.cell(cells.GOOD_AT).locator(".cm-line", has_text="jnp.tanh(x @ w)").locator(".jm-note")
-    assert note.text_content().startswith("w f32[10,3], old = 3 frozen here, and changed since · ")
+    assert note.text_content().startswith("w f32[10,3], old = 3 constant, changed since · ")
 
 
 def test_the_cell_that_defines_is_marked_when_another_calls(lab, saved):
@@ -182,7 +182,7 @@ def test_buttons_in_the_report_write_the_fix_and_the_report_says_that_it_is_old(
     report.get_by_role("note").wait_for()
     assert "edited after this report" in report.inner_text()
     assert lab.source(cells.FAILING_AT) != before
-    assert report.get_by_role("button").count() == 0
+    assert report.get_by_role("button", name="Apply").count() == 0
     active = "() => window.jupyterapp.shell.currentWidget.content.activeCellIndex"
     assert lab.js(active) == cells.FAILING_AT
     undo = f"() => window.jupyterapp.shell.currentWidget.content.widgets[{cells.FAILING_AT}].editor.undo()"
@@ -190,6 +190,69 @@ def test_buttons_in_the_report_write_the_fix_and_the_report_says_that_it_is_old(
     assert lab.source(cells.FAILING_AT) == before
     report.get_by_role("note").wait_for(state="detached")
     report.get_by_role("button", name="Apply", exact=True).first.wait_for()
+
+
+def shown(element):
+    """Whether somebody who looks can see it."""
+    return all(element.evaluate("e => [e.offsetWidth > 1, e.offsetHeight > 1]"))
+
+
+def test_below_a_marked_cell_its_lines_are_there_to_be_read_out_and_copied_alone(lab, saved, shot):
+    lab.open(saved(), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    report = lab.output(cells.FAILING_AT).first
+    lines = report.locator(".jm-source")
+    assert lines.count() == 2 and not any(map(shown, lines.all()))
+    copied = report.evaluate(
+        "e => { getSelection().selectAllChildren(e); return getSelection().toString(); }"
+    )
+    assert "3 |     y = jnp.ones_like(x)\n" in copied and "8 | power(jnp.arange(3.0), 4)" in copied
+    assert "for _ in range(n)" in report.aria_snapshot()
+    assert report.locator("[tabindex='0'].jm-source").count() == 0  # the keyboard goes to nothing unseen
+    shot(lab.page, "lab-marked-light")
+    lab.theme("JupyterLab Dark")
+    shot(lab.page, "lab-marked-dark")
+    # where the cell's text is another one, the report keeps its form, and the lines can be had
+    text = lab.source(cells.FAILING_AT)
+    lab.set_source(cells.FAILING_AT, text + "\n# edited")
+    lab.no_marks(cells.FAILING_AT)
+    assert not any(map(shown, lines.all()))
+    report.get_by_role("button", name="Show its code").click()
+    assert all(map(shown, lines.all()))
+    lab.set_source(cells.FAILING_AT, text)
+    lab.squiggles(cells.FAILING_AT)
+    assert not any(map(shown, lines.all()))
+    lab.command("jitmagic:toggle-marks")
+    lab.no_marks(cells.FAILING_AT)
+    assert all(map(shown, lines.all()))
+    lab.command("jitmagic:toggle-marks")
+    lab.squiggles(cells.FAILING_AT)
+    assert not any(map(shown, lines.all()))
+
+
+def test_a_report_without_its_cell_shows_the_lines(lab, server, executed):
+    made = nbformat.from_dict({**copy.deepcopy(executed), "metadata": METADATA})
+    made.cells[cells.FAILING_AT].source += "\n# edited"
+    nbformat.write(made, server.root / "edited.ipynb")
+    lab.open("edited.ipynb", kernel=False)
+    report = lab.output(cells.FAILING_AT).first
+    report.get_by_role("note").wait_for()
+    assert all(map(shown, report.locator(".jm-source").all()))
+    assert report.get_by_role("button").count() == report.get_by_role("link").count() == 0
+
+
+def test_the_place_of_a_finding_leads_to_its_line(lab, saved):
+    lab.open(saved(), kernel=False)
+    lab.squiggles(cells.FAILING_AT)
+    for press in (lambda link: link.click(), lambda link: link.press("Enter")):
+        lab.select(cells.GOOD_AT)
+        press(lab.output(cells.FAILING_AT).first.get_by_role("link", name="line 4"))
+        widget = "window.jupyterapp.shell.currentWidget.content"
+        lab.page.wait_for_function(f"() => {widget}.activeCellIndex === {cells.FAILING_AT}")
+        lab.page.wait_for_function(
+            f"() => {{ const e = {widget}.widgets[{cells.FAILING_AT}].editor; return e.hasFocus() && e.getCursorPosition().line === 3; }}"
+        )
+        lab.page.keyboard.press("Escape")
 
 
 def test_the_fix_by_command_for_those_without_a_mouse(lab, saved):
@@ -240,7 +303,7 @@ def test_toggle_in_menu_and_palette(lab, saved):
 def test_settings_are_followed(lab, saved):
     lab.open(saved(), kernel=False)
     good = lab.cell(cells.GOOD_AT)
-    heat, frozen = good.locator(".jm-heat"), good.locator(".jm-note >> text=frozen")
+    heat, frozen = good.locator(".jm-heat"), good.locator(".jm-note >> text=constant")
     heat.first.wait_for()
     frozen.first.wait_for()
     try:

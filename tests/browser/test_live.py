@@ -82,6 +82,36 @@ def test_apply_and_run_in_the_report(live, shot):
     assert live.js("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") == FREE
 
 
+def test_a_report_that_comes_in_steps_never_shows_the_marked_cell_again(live):
+    source = cells.FAILING.replace("power", "steps")
+    live.set_source(FREE, source)
+    live.js(
+        """([panel, index]) => { window.seen = []; const look = () => {
+             const cell = document.querySelectorAll(`${panel} .jp-Notebook-cell`)[index];
+             window.seen.push(...[...cell.querySelectorAll('.jm-source')].map(e => e.offsetHeight));
+             window.looking = requestAnimationFrame(look); }; look(); }""",
+        [driver.PANEL, FREE],
+    )
+    live.run(FREE)
+    live.output(FREE).get_by_role("button", name="Apply and run").first.wait_for()
+    heights = live.js("() => { cancelAnimationFrame(window.looking); return window.seen; }")
+    assert heights and max(heights) <= 1
+
+
+def test_a_constant_is_made_dynamic_by_a_button(live, shot):
+    live.set_source(
+        FREE, "%%jit --no-time\nw, b = jnp.ones(3), 2.0\ndef line(x):\n    return x * w + b\nline(1.0)"
+    )
+    live.run(FREE)
+    report = live.output(FREE).filter(has_text="✓ line").first
+    report.locator("summary", has_text="no action needed").click()
+    choice = report.get_by_role("button", name="Apply", exact=True).first
+    choice.wait_for()
+    shot(live.page, "lab-constants")
+    choice.click()
+    assert live.source(FREE).startswith("%%jit --dyn w --no-time\n")
+
+
 def test_a_fix_of_the_magic_line(live):
     live.set_source(FAILING, cells.FAILING)
     live.run(FAILING)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from jitmagic.checking import corrections
+from jitmagic.notebook.session import current
 from jitmagic.trial.verify import Verifier
 
 TWO = """\
@@ -53,3 +57,34 @@ def test_a_cell_that_takes_too_long_without_jit_is_tested_on_its_calls(
     assert [(x.verified, x.tested, x.applicability) for x in found.fixes[:1]] == [(True, "calls", "unsafe")]
     assert "without jit it takes too long" in str(notebook.report().functions[0].notes)
     notebook.ok("%config JitMagics.budget = 10.0")
+
+
+CHOICES = {
+    # cell: the magic lines that are offered, the largest constant first
+    "w, b = jnp.ones((3, 2)), jnp.ones(2)\ndef f(x):\n    return x @ w + b\nf(jnp.ones(3))":
+        ["%%jit --dyn w --no-time", "%%jit --dyn b --no-time"],
+    "p = {'w': jnp.ones((3, 2)), 'b': [jnp.ones(2)]}\ndef f(x):\n    return x @ p['w'] + p['b'][0]\nf(jnp.ones(3))":
+        ["%%jit --dyn p --no-time"],
+    "w, n = jnp.ones(3), jnp.array(3)\ndef f(x):\n    return (x * w).reshape(int(n))\nf(jnp.ones(3))":
+        ["%%jit --dyn w --no-time"],  # `n` decides a shape
+    "import numpy as np\nw = np.ones(3)\ndef f(x):\n    return x * w\nf(1.0)\nw = w + 1\nf(1.0)": [],  # a warning
+    "rate = 0.1\ndef f(x):\n    return x * rate\nf(1.0)": ["%%jit --dyn rate --no-time"],
+    "w = jnp.ones(3)\ndef f(x):\n    return x * w\nf(1.0)\nimport socket; socket.socket().close()": [],  # can't be run again
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", CHOICES)
+def test_a_note_on_constants_offers_each_as_a_dynamic_variable(
+    cell: str, notebook: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corrections, "CHOOSING_S", 60.0)
+    notebook.ok(f"%%jit --no-time\n{cell}")
+    session = current()
+    known = corrections.with_choices(notebook.report(), list(session.last.checkers.values()))
+    offered = [fix for f in known.findings if f.severity == "note" for fix in f.fixes]
+    assert [fix.magic for fix in offered] == CHOICES[cell]
+    assert all(fix.verified and fix.applicability == "safe" and fix.cell is None for fix in offered)
+    for fix in offered:
+        notebook.ok(f"{fix.magic}\n{cell}")
+        dynamic = {s.path for s in notebook.report().functions[0].state if s.role == "dynamic"}
+        assert dynamic and not notebook.kinds("error", "warning")

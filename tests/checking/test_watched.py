@@ -100,6 +100,49 @@ def test_an_array_read_after_it_was_given_away_names_the_function_and_its_argume
     assert found.culprits[:2] == ("p", "w") and "`w.sum()`" in found.message
 
 
+DONATES = "%%jit -q --no-time --donate p\ndef step(p, g):\n    return p - g\nw = jnp.ones(3)\n"
+READS = [
+    # behind the definition; the line that comes to light: as the cell's author counts
+    ("step(w, 1.0)\nw.sum()", "line 6", "w.sum()"),
+    ("for i in range(2):\n    step(w,\n         1.0)", "line 6", "step(w,"),
+]
+
+
+@pytest.mark.parametrize(("cell", "place", "source"), READS)
+def test_the_headline_names_the_line_that_uses_a_donated_array_again(notebook, cell, place, source):
+    notebook.error(f"{DONATES}{cell}")
+    report = notebook.report()
+    [found] = [f for f in report.findings if f.kind == "donated-reuse"]
+    assert found.shows is not None and found.shows.source == source and found.span.line == 2
+    assert f"uses a donated array again in {place}" in report.to_text().split("\n")[0]
+
+
+CHECKED = "%%jitcheck -q --no-time\ndef double(x):\n    return x * 2\ndouble(1.0)"
+FAILS = "@jax.jit\ndef make(x, n):\n    return x + jnp.zeros(n)\nmake(1.0, 3)"
+
+
+BEFORE = {
+    "nothing to do": (CHECKED, True),
+    "a warning": (CHECKED.replace("return", "print(x)\n    return"), True),
+    "an error": (CHECKED.replace("x * 2", "-x if x > 2 else x"), False),
+}
+
+
+@pytest.mark.parametrize(("before", "about_the_later"), BEFORE.values(), ids=BEFORE)
+def test_after_an_error_of_another_cell_the_report_is_about_one_cell(notebook, before, about_the_later):
+    notebook.ok(before)
+    notebook.error(FAILS)
+    report = notebook.report()
+    assert report.cell.source == (FAILS if about_the_later else before)
+    for finding in report.findings:
+        there = finding.span.source in report.cell.source
+        assert (finding.span.cell is None) == there
+        assert there or not any(fix.cell or fix.applicability != "display" for fix in finding.fixes)
+    if about_the_later:
+        [fix] = [x for f in report.findings if f.severity == "error" for x in f.fixes]
+        assert fix.verified and '+@functools.partial(jax.jit, static_argnames="n")' in report.to_text()
+
+
 def test_an_exception_of_the_users_own_has_no_post_mortem(notebook):
     notebook.error("1 / 0")
     assert notebook.report().findings == ()

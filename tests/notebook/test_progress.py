@@ -63,3 +63,42 @@ def test_one_thread_for_all_of_them(terminal):
         with progress.shown("f", *LOUD):
             threads.add(progress._ticker.thread)
     assert len(threads) == 1
+
+
+FAILING = "%%jit --no-time\ndef f(x, n):\n    return -x if x > 0 else x + n\nf(1.0, 3)"
+
+
+def test_the_first_word_comes_before_anything_is_looked_for(notebook, monkeypatch):
+    from jitmagic.checking import failures
+    from jitmagic.notebook.display import Display
+
+    order = []
+    steps = ((Display, "news"), (failures, "_look_further"), (Display, "show_pending"))
+    for holder, name in steps:
+        step = getattr(holder, name)
+
+        def noted(*args, name=name, step=step, **kwargs):
+            order.append(name)
+            return step(*args, **kwargs)
+
+        monkeypatch.setattr(holder, name, noted)
+    notebook.error(FAILING)
+    assert order == ["news", "_look_further", "news", "show_pending"]
+
+
+def test_in_a_terminal_the_verdict_stands_there_before_the_search(notebook, monkeypatch):
+    from jitmagic.checking import corrections
+    from jitmagic.notebook import display
+
+    monkeypatch.setattr(display, "in_terminal", lambda: True)
+    report_of = corrections.report_of
+
+    def searched(*args, **kwargs):
+        print("-- the search --")
+        return report_of(*args, **kwargs)
+
+    monkeypatch.setattr(corrections, "report_of", searched)
+    notebook.error(FAILING)
+    before, after = notebook.text.split("-- the search --")
+    assert "✗ f  can't be compiled: line 3 branches on a traced value\n" in before and "--> in" not in before
+    assert "✗ f" not in after and "error[JM101]" in after and "fix:" in after

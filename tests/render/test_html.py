@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as html_module
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -12,7 +13,7 @@ from nbconvert.filters import strings
 from jitmagic import render
 from jitmagic.render import Report
 from jitmagic.render.html import COLORS, EDGES, MIXED, TINTS
-from jitmagic.report import CellText, Finding, Span
+from jitmagic.report import CellText, Finding, Fix, Span
 from tests.render import samples
 
 EVERY = {
@@ -24,10 +25,13 @@ EVERY = {
 TAGS = {"div", "span", "b", "i", "code", "img", "pre", "table", "tr", "th", "td", "details", "summary"}
 EXTRA = {
     "th": {"scope"},
-    "pre": {"tabindex"},
+    "span": {"class"},
+    "pre": {"tabindex", "class"},
     "div": {"tabindex", "class", "data-fix"},
     "img": {"src", "alt"},
 }
+SERVED = dict.fromkeys(TAGS, None) | {"div": "jm-fix", "span": "jm-place", "pre": "jm-source"}
+"""Classes of what the in-editor layer works on."""
 PICTURE = "data:image/svg+xml;base64,"
 PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
@@ -71,9 +75,8 @@ def test_only_known_tags_attributes_and_styles(name):
         assert tag in TAGS
         assert set(attributes) <= {"style"} | EXTRA.get(tag, set())
         assert attributes.get("src", PICTURE).startswith(PICTURE)
-        assert attributes.get("class", "jm-fix") == "jm-fix" and ("class" in attributes) == (
-            "data-fix" in attributes
-        )
+        assert attributes.get("class", SERVED[tag]) == SERVED[tag]
+        assert "data-fix" not in attributes or attributes["class"] == "jm-fix"
         for rule in filter(None, (attributes.get("style") or "").split(";")):
             property_, _, value = rule.partition(":")
             assert property_ in PROPERTIES, rule
@@ -114,6 +117,16 @@ def test_the_span_is_bold_and_underlined_and_the_finding_stands_under_it():
     assert following.startswith("error[JM101] tracer-bool: the condition of this if")
 
 
+def test_the_editor_is_told_what_is_the_cells_own_and_which_line_a_finding_is_about():
+    source = render.html(samples.failing())
+    own = re.findall(r'<pre class="jm-source"[^>]*>(.*?)</pre>', source, re.DOTALL)
+    numbered = re.findall(r"^\s*(\d+) \| ", re.sub(r"<[^>]*>", "", "\n".join(own)), re.MULTILINE)
+    assert numbered == [str(n) for n in range(1, 10)]
+    assert re.findall(r'<span class="jm-place">([^<]*)</span>', source) == ["line 3", "line 7"]
+    elsewhere = replace(samples.failing().findings[0], span=Span(3, 0, 3, 1, "x = 1", "/m/helpers.py"))
+    assert "jm-place" not in render.html(Report(findings=(elsewhere,)))
+
+
 def test_every_line_of_the_cell_is_shown_once():
     words = "".join(Page(render.html(samples.failing())).words)
     assert words.count("| def dropout(x, rate, train):") == 1 and words.count("|     if train:") == 1
@@ -143,7 +156,7 @@ def test_a_long_line_can_be_scrolled_by_the_keyboard():
     short = render.html(
         Report((), (Finding("JM101", "k", "error", "f", "m", Span(1, 0, 1, 1, "")),), cell=CellText("f(x)"))
     )
-    assert "<pre style" in short and "tabindex" not in short
+    assert '<pre class="jm-source" style' in short and "tabindex" not in short
 
 
 def test_beyond_the_first_glance_all_is_folded():
@@ -263,3 +276,14 @@ def test_the_themes_own_text_contrasts_on_every_tint(page):
 @pytest.mark.parametrize("tone", EDGES)
 def test_bars_and_borders_contrast_in_both_themes(tone):
     assert min(contrast(parse(EDGES[tone]), ground) for ground in (LIGHT, DARK)) >= 3
+
+
+def test_a_note_on_constants_has_a_button_for_each_and_the_text_none():
+    fixes = [Fix(f"make `{n}` dynamic", "safe", True, "the cell re-run", dyn=(n,), magic=f"%%jit --dyn {n}") for n in "wb"]  # fmt: skip
+    note = Finding("JM201", "captured-constant", "note", "f", "`w` and `b` are constant", culprits=("w", "b"), fixes=tuple(fixes))  # fmt: skip
+    report = Report(findings=(note,), cell=CellText("%%jit\nf(x)", magic="%%jit"))
+    source = render.html(report)
+    assert re.findall(r'data-fix="([^"]*)"', source) == ["0.0", "0.1"]
+    words = "".join(Page(source).words)
+    assert "+%%jit --dyn w" in words and "1 note, no action needed" in words
+    assert "make" not in render.text(report) and "--dyn" not in render.text(report)

@@ -28,6 +28,12 @@ def dynamic_constants(spot: Spot) -> Iterator[Change]:
     yield from _declared(spot, every + arrays if alone else every, every, told, [root(p) for p in every])
 
 
+def dynamic_by_itself(spot: Spot) -> Iterator[Change]:
+    """Each constant that is told of by itself, as the list or dict that holds it."""
+    numbers = {v.path for v in spot.evidence.variables if v.role == "constant" and is_number(v)}
+    yield from _declared(spot, *([n.partition("[")[0]] for n in spot.names if n in numbers))
+
+
 def dynamic_state(spot: Spot) -> Iterator[Change]:
     """All that the function writes, with the numbers that it reads beside it in the same objects, which later calls
     may find changed; then what it writes alone, and what is told of alone."""
