@@ -59,6 +59,8 @@ class Span:
     """The line that called that one, in words: `line 3 of update`."""
     around: tuple[str, ...] = ()
     """Source from two lines before it to two after it, where it lies in another cell."""
+    cell_name: str = ""
+    """What the notebook calls that cell: `Cell In[2]`."""
 
 
 @dataclass(frozen=True)

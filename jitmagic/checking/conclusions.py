@@ -12,6 +12,7 @@ import jax
 
 from jitmagic import evidence as ev
 from jitmagic import report, rules
+from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import Seen
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import noise
@@ -92,7 +93,14 @@ def placed(finding: report.Finding, problems: Sequence[ev.Problem]) -> report.Fi
             linecache.getline(span.cell, n).rstrip("\n") for n in range(first, span.end_line + AROUND + 1)
         ]
         span = replace(span, around=tuple(lines) if any(lines) else ())
-    return replace(finding, span=span)
+    return replace(finding, span=_named(span), shows=_named(finding.shows) if finding.shows else None)
+
+
+def _named(span: report.Span) -> report.Span:
+    """With the name that the notebook has for the cell where it lies."""
+    cell = span.cell
+    names = [name_of(cell) for name_of in tracebacks.name_of_cell] if cell is not None else []
+    return replace(span, cell_name=next(filter(None, names), ""))
 
 
 def function_report(subject: Subject) -> report.FunctionReport:

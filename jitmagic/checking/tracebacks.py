@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dis
+import functools
 import os
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ FRAMES = 16
 name_of_cell: list[Callable[[str], str]] = []
 """How the notebook names the cell of this file, `Cell In[3]`; empty for other files."""
 
+_shortened: list[BaseException] = []
+"""The last one in the cell that runs."""
+
 OF_JAX = "JAX has removed its internal frames"
 """In the note that jax adds to what it shortened itself."""
 
@@ -28,14 +32,14 @@ def shorten(
     findings: Callable[[], Sequence[Finding]],
     reported: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Have IPython show this exception in a few lines, once; `%tb` then shows the whole traceback.
+    """Have IPython show this exception in a few lines, until the cell has ended.
 
     The finding of the expression that raised it speaks for it. Where the report is shown too (`reported`), the
     words are the exception's own, as those of the finding stand there.
     """
 
+    @functools.cache  # IPython 9 asks twice: to show it, and to keep it
     def render() -> list[str]:
-        del exc._render_traceback_  # type: ignore[attr-defined]
         told: Sequence[Finding] = ()
         with contextlib.suppress(Exception):  # the error itself is shown in any case
             told = findings()
@@ -43,6 +47,14 @@ def shorten(
 
     with contextlib.suppress(Exception):  # an exception that refuses attributes is shown as it is
         exc._render_traceback_ = render  # type: ignore[attr-defined]
+        _shortened[:] = [exc]  # those before were caught
+
+
+def end_of_cell() -> None:
+    """From now on `%tb` shows whole tracebacks."""
+    while _shortened:
+        with contextlib.suppress(AttributeError):
+            del _shortened.pop()._render_traceback_  # type: ignore[attr-defined]
 
 
 def is_ours(exc: BaseException) -> bool:

@@ -135,13 +135,14 @@ class Display:
             self._note_waits(running.waits, run)
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
-        compared = self._catch_up("comparing", "counting costs", "asking what if")
+        cut = "it was interrupted" if isinstance(error, KeyboardInterrupt) else ""
+        compared = self._catch_up("comparing", "counting costs", "asking what if", reason=cut)
         if self.notebook.is_live():
-            self.show_pending(search=True)
-        reason = "the cell ended in an error" if error is not None else ""
+            self.show_pending(search=not cut)
+        reason = cut or ("the cell ended in an error" if error is not None else "")
         if self._catch_up("timing", reason=reason) or compared or not self.notebook.is_live():
-            self.show_pending(search=True)
-        if run is not None and quick and self.notebook.is_live() and running.report is not None:
+            self.show_pending(search=not cut)
+        if run is not None and quick and not cut and self.notebook.is_live() and running.report is not None:
             self._offer_choices(run, running.report)
         if error is None and run is not None and _shows(run) and running.shown is None:
             self._say_what_comes(run)

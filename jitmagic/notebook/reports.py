@@ -154,7 +154,7 @@ def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...],
 
 def of_error(notebook: Notebook, error: BaseException | None) -> Report | None:
     """The report of an exception, where jax raised it while tracing."""
-    if error is None:
+    if not isinstance(error, Exception):  # an interrupt waits for nothing
         return None
     from jitmagic.checking.postmortem import report_of
 

@@ -209,6 +209,8 @@ class NotebookSession(Notebook):
             _afterwards("the report", options_at_end.hand_out, self, run, result)
             _afterwards("the report", options_at_end.show_panels, self, run)
         self.running.run = None
+        if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
+            tracebacks.end_of_cell()
         self.limit.put_back()
 
     def _settle_panels(self, busy: bool) -> None:

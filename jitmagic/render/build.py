@@ -141,9 +141,11 @@ def _notes(findings: Sequence[Finding], telling: Telling, in_html: Telling) -> l
     )
     inner: list[Part] = []
     for f in findings:
-        whole = f.detail or (f.fixes and f.kind not in CAPTURED)
-        inner.append(replace(finding_section(Cause(f), telling), medium="both") if whole else brief_note(f))
-        inner += [] if whole else [replace(s, medium="html") for s in fix_sections(f, in_html)]
+        if f.detail or (f.fixes and f.kind not in CAPTURED):
+            inner.append(replace(finding_section(Cause(f), telling), medium="both"))
+            continue
+        choices = fix_sections(f, in_html, "to change it later")
+        inner += [brief_note(f), *(replace(choice, medium="html") for choice in choices)]
     return [Section(title, tuple(inner), fold=True)]
 
 

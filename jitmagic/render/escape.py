@@ -91,12 +91,12 @@ _SLASH = re.compile(r"[/\\]")
 
 def place(span: Span) -> str:
     """`line 3`, `line 3 of cell [2]`."""
-    return f"line {span.line}{other_cell(span.cell) if span.cell is not None else ''}"
+    return f"line {span.line}{other_cell(span.cell_name or span.cell) if span.cell is not None else ''}"
 
 
 def other_cell(name: str) -> str:
     r"""Where a line lies, by the name of its code object: ` of cell [3]`, ` of \`helpers.py\``."""
-    if match := re.match(r"<ipython-input-(\d+)-", name):
+    if match := re.match(r"(?:<ipython-input-|Cell In ?\[)(\d+)", name):
         return f" of cell [{match.group(1)}]"
     if name.startswith("<the "):
         return f" of {name[1:-1]}"

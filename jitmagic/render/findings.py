@@ -30,7 +30,7 @@ KINDS = {
 }
 
 _STOCK = re.compile(
-    r"\s*The error occurred while tracing the function .*? for \w+\."
+    r"\.?\s*The error occurred while tracing the function .*? for \w+\."
     r"(?:\s*This concrete value was not available in Python because [^;]*)?(?=;|$)"
 )
 """What jax adds to its messages: the report tells place and argument in its own words."""
@@ -82,11 +82,11 @@ def finding_section(cause: Cause, telling: Telling) -> Section:
     return Section(title, tuple(parts), fold=fold, tone=finding.severity, medium=telling.medium)
 
 
-def fix_sections(finding: Finding, telling: Telling) -> list[Section]:
-    """Every fix of a finding, all but the first folded."""
+def fix_sections(finding: Finding, telling: Telling, what: str = "") -> list[Section]:
+    """Every fix of a finding, all but the first folded; `what` it is, if not a fix."""
     made = []
     for number, fix in enumerate(finding.fixes, 1):
-        name = f"fix {number}" if len(finding.fixes) > 1 else "fix"
+        name = what or (f"fix {number}" if len(finding.fixes) > 1 else "fix")
         section = _fix_section(fix, name, finding, telling)
         if fix.verified and fix.applicability != "display" and section.parts:
             section = replace(section, parts=(*section.parts, *telling.buttons(finding, number - 1)))
@@ -156,7 +156,9 @@ def where(cause: Cause, *, here: bool = False) -> Inline:
         return words
     lines = (Phrase(_lines(cause), "place"),) if here else runs(_lines(cause))
     called = runs(f", called from {span.called_from}") if span.called_from else ()
-    seen = runs(f", seen in {place(finding.shows)}") if finding.shows else ()
+    seen: Inline = ()
+    if shows := finding.shows:
+        seen = (Phrase(", seen in "), Phrase(place(shows), "place" if shows.cell is None else "plain"))
     return (*words, Phrase(", "), *lines, *called, *seen)
 
 

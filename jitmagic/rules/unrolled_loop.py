@@ -24,10 +24,11 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 def _told(evidence: Evidence, fact: Unrolled) -> Finding:
     index = quoted(fact.names[0]) if fact.names else "the index"
     long = fact.turns >= TURNS or fact.equations >= LARGE
+    total = evidence.equations or fact.equations
+    part = f"all {total:,}" if fact.equations == total else f"{fact.equations:,} of the {total:,}"
     return RULE.finding(
         evidence,
-        f"the body of this loop is traced {fact.turns} times, which makes {fact.equations} of the "
-        f"{evidence.equations or fact.equations} operations of the program"
+        f"the body of this loop is traced {fact.turns:,} times, which makes {part} operations of the program"
         + (": compiling takes long" if long else ""),
         severity="warning" if long else "note",
         where=fact.where,

@@ -78,6 +78,20 @@ def test_the_whole_traceback_is_one_command_away(notebook):
     assert "site-packages" in notebook.text and "Traceback (your own frames" not in notebook.text
 
 
+def test_it_is_not_made_unasked(notebook, monkeypatch):
+    made = []
+    whole = notebook.shell.InteractiveTB.structured_traceback
+    monkeypatch.setattr(
+        notebook.shell.InteractiveTB,
+        "structured_traceback",
+        lambda *a, **k: made.append(a[0]) or whole(*a, **k),
+    )  # a second or more for an error of jax's, before the prompt comes back
+    notebook.error(POWER.format(flags=""))
+    assert made == []
+    notebook.run("%tb")
+    assert len(made) == 1
+
+
 def test_the_finding_of_the_expression_that_raised_is_named(notebook):
     notebook.error("%%jit\ndef f(x):\n    return int(x[0]) + float(x.sum())\n\nf(jnp.ones(2))")
     first = traceback_of(notebook)

@@ -102,3 +102,27 @@ def test_in_a_terminal_the_verdict_stands_there_before_the_search(notebook, monk
     before, after = notebook.text.split("-- the search --")
     assert "✗ f  can't be compiled: line 3 branches on a traced value\n" in before and "--> in" not in before
     assert "✗ f" not in after and "error[JM101]" in after and "fix:" in after
+
+
+INTERRUPTED = """%%jit
+def f(x):
+    return x + 1
+def g(x):
+    return -x if x > 0 else x
+f(1.0)
+try: g(1.0)
+except TypeError: pass
+raise KeyboardInterrupt"""
+
+
+def test_a_cell_that_is_interrupted_waits_for_nothing_and_keeps_what_is_known(notebook, monkeypatch):
+    from jitmagic.checking import corrections, left_behind
+
+    monkeypatch.setattr(corrections, "report_of", None)  # neither the search, nor a run of the cell
+    monkeypatch.setattr(left_behind, "look", None)
+    notebook.error(INTERRUPTED)
+    shown = notebook.outputs[-1].data["text/plain"]
+    assert "✓ f  compiled in" in shown
+    assert "✗ g  can't be compiled: line 5 branches on a traced value\n" in shown
+    assert "not timed: it was interrupted" in shown
+    assert "the run without jit was left out: it was interrupted" in shown

@@ -192,16 +192,18 @@ def test_the_same_change_is_shown_once():
 
 
 @pytest.mark.parametrize(
-    ("cell", "words"),
+    ("cell", "name", "words"),
     [
-        ("<ipython-input-12-abc>", "line 3 of cell [12]"),
-        ("/tmp/ipykernel_77/123456.py", "line 3 of another cell"),
-        ("/home/somebody/helpers.py", "line 3 of `helpers.py`"),
-        ("C:\\code\\helpers.py", "line 3 of `helpers.py`"),
+        ("<ipython-input-12-abc>", "", "line 3 of cell [12]"),
+        ("/tmp/ipykernel_77/123456.py", "", "line 3 of another cell"),
+        ("/tmp/ipykernel_77/123456.py", "Cell In[2]", "line 3 of cell [2]"),
+        ("/home/somebody/helpers.py", "", "line 3 of `helpers.py`"),
+        ("C:\\code\\helpers.py", "", "line 3 of `helpers.py`"),
     ],
 )
-def test_a_place_in_another_cell_is_named_and_shown_alone(cell, words):
-    report = Report((), (finding(span=Span(3, 4, 3, 9, "y = other", cell)),), cell=CellText("a\nb\nc\nd"))
+def test_a_place_in_another_cell_is_named_and_shown_alone(cell, name, words):
+    span = Span(3, 4, 3, 9, "y = other", cell, cell_name=name)
+    report = Report((), (finding(span=span),), cell=CellText("a\nb\nc\nd"))
     text = render.text(report)
     assert words in text and "3 | y = other" in text and "2 | b" not in text
 

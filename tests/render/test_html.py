@@ -285,5 +285,9 @@ def test_a_note_on_constants_has_a_button_for_each_and_the_text_none():
     source = render.html(report)
     assert re.findall(r'data-fix="([^"]*)"', source) == ["0.0", "0.1"]
     words = "".join(Page(source).words)
-    assert "+%%jit --dyn w" in words and "1 note, no action needed" in words
+    assert (
+        "to change it later: make w dynamic" in words
+        and "+%%jit --dyn w" in words
+        and "1 note, no action needed" in words
+    )
     assert "make" not in render.text(report) and "--dyn" not in render.text(report)
