@@ -20,6 +20,8 @@ from typing import Any, Literal, Self, TypeVar
 from jitmagic.kinds import ADVICE
 
 SCHEMA = 1
+IF_SET = {"written": "if set"}
+"""Of fields that are left out of the JSON form where they are empty: there are thousands of lines."""
 
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["ok", "wrong", "fails", "untraced"]
@@ -291,6 +293,10 @@ class LineCost:
     """Its equations, the first few."""
     hlo: str = ""
     """Its instructions in the optimised program, the first few."""
+    cell: str | None = field(default=None, metadata=IF_SET)
+    """Name of the cell's code object, or the file, where the line lies outside of the report's cell."""
+    source: str = field(default="", metadata=IF_SET)
+    """The text of such a line."""
 
 
 @dataclass(frozen=True)
@@ -517,15 +523,17 @@ class ReportData:
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+def _fields(kind: type) -> dict[str, bool]:
+    """The names of the fields, and whether each is written where it is empty too."""
+    every = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {f.name: not f.metadata for f in every}
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int)):
         return value
     if names := _fields(type(value)):  # type: ignore[arg-type]
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {n: _plain(v) for n, empty in names.items() if (v := getattr(value, n)) or empty}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):

@@ -7,6 +7,7 @@ import linecache
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import jax
 
@@ -74,11 +75,25 @@ def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Find
     return replace(finding, severity="error", message=f"{finding.message}; {values}")
 
 
-def placed(finding: report.Finding, problems: Sequence[ev.Problem]) -> report.Finding:
-    """The finding with the lines around it, where it lies in another cell, and with the call that led to a helper."""
+def _lies_in(subject: Subject, cell: CellSource) -> str | None:
+    """The name of the code that the function lies in, where that is not the report's cell."""
+    where = function_facts(subject.fn, subject.name).where
+    if where is None or not cell.text:
+        return None
+    there = cell.text.split("\n")[where.line - 1 : where.line]
+    return None if there and there[0].strip() == where.source.strip() else where.file
+
+
+def placed(
+    finding: report.Finding, problems: Sequence[ev.Problem], lies_in: str | None = None
+) -> report.Finding:
+    """The finding with the lines around it, where it lies in another cell, and with the call that led to a helper;
+    `lies_in`: the name of that cell's code, where the whole function lies there."""
     span = finding.span
     if span is None:
         return finding
+    if span.cell is None and lies_in is not None:
+        span = replace(span, cell=lies_in)
     known = (p for p in problems if p.where is not None and p.where.line == span.line and p.called_from)
     problem = next(known, None)
     if problem is not None and problem.where is not None and problem.called_from is not None:
@@ -103,10 +118,11 @@ def _named(span: report.Span) -> report.Span:
     return replace(span, cell_name=next(filter(None, names), ""))
 
 
-def function_report(subject: Subject) -> report.FunctionReport:
-    """The function's own part of a report."""
+def function_report(subject: Subject, lies_in: str | None = None) -> report.FunctionReport:
+    """The function's own part of a report; `lies_in`: the name of another cell's code, where it lies there."""
     s = subject.seen
     verdict: report.Verdict = "untraced"
+    lines, times = _of_cell(s.lines, lies_in), _of_cell(s.line_times, lies_in)
     if s.calls:
         failed = s.exhausted is not None or any(c.outcome == "failed" for c in s.calls)
         verdict = "fails" if failed else "wrong" if s.is_wrong else "ok"
@@ -114,9 +130,22 @@ def function_report(subject: Subject) -> report.FunctionReport:
         name=subject.name, verdict=verdict, calls=s.count, traces=s.traces, compiles=s.compiles,
         state=tuple(_state(v) for v in s.variables.values()), stages=s.stages, all_stages=s.all_stages,
         timing=report.Timing() if verdict == "wrong" else s.timing,
-        cost=s.cost, lines=s.lines, line_times=s.line_times, what_if=s.what_if, remarks=tuple(s.remarks),
+        cost=s.cost, lines=lines, line_times=times, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
     )  # fmt: skip
+
+
+Line = TypeVar("Line", report.LineCost, report.LineTime)
+
+
+def _of_cell(lines: Sequence[Line], lies_in: str | None) -> tuple[Line, ...]:
+    """The lines of the function itself with the name of the cell that it lies in, and their text."""
+    if lies_in is None:
+        return tuple(lines)
+    return tuple(
+        replace(x, cell=lies_in, source=linecache.getline(lies_in, x.line).strip()) if x.cell is None else x
+        for x in lines
+    )
 
 
 def _arguments(seen: Seen) -> tuple[str, ...]:
@@ -164,9 +193,10 @@ def assemble(
 ) -> Report:
     """One report about several functions; its findings have no corrections, unless `findings` gives some."""
     cell = cell or (subjects[0].cell if subjects else CellSource())
-    found = [placed(f, s.seen.problems) for s in subjects for f in findings(s)]
+    beside = [(s, _lies_in(s, cell)) for s in subjects]
+    found = [placed(f, s.seen.problems, there) for s, there in beside for f in findings(s)]
     return Report(
-        functions=tuple(function_report(s) for s in subjects),
+        functions=tuple(function_report(s, there) for s, there in beside),
         findings=rules.select(found),
         backend=compat.started_backend(),
         versions=report.Versions(report.own_version(), jax.__version__, platform.python_version()),

@@ -149,7 +149,9 @@ class Search:
             for change in offered(family, spot):
                 with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
                     attempt = self._applied(change, spot)
-                    about = replace(finding, culprits=change.dyn, span=None)  # the others may be told as before
+                    about = replace(
+                        finding, culprits=change.dyn, span=None
+                    )  # the others may be told as before
                     verdict = self.verifier.verify(attempt, about, change.claim)
                     if verdict.holds:
                         yield Proved((change,), attempt, verdict)

@@ -217,17 +217,17 @@ class WeighedLine:
 
     @property
     def cell(self) -> str | None:
-        """Where it lies, if not in the function's own file."""
-        return self.time.cell if self.time is not None else None
+        """Where it lies, if not in the report's cell."""
+        found = self.time or self.cost
+        return found.cell if found is not None else None
 
 
 def weighed(function: FunctionReport) -> tuple[list[WeighedLine], str]:
     """The lines in the order of the source, and what they are weighed by: time, flop or equations."""
-    costs, times = {c.line: c for c in function.lines}, function.line_times
+    costs, times = {(c.cell, c.line): c for c in function.lines}, function.line_times
     if times:
-        here = {t.line for t in times if t.cell is None}
-        found = [WeighedLine(t.line, t.seconds, t, None if t.cell else costs.get(t.line)) for t in times]
-        found += [WeighedLine(c.line, 0.0, None, c) for c in function.lines if c.line not in here]
+        found = [WeighedLine(t.line, t.seconds, t, costs.pop((t.cell, t.line), None)) for t in times]
+        found += [WeighedLine(c.line, 0.0, None, c) for c in costs.values()]
         return sorted(found, key=_order), "time"
     by_flops = any(c.flops for c in function.lines)
     found = [
@@ -276,7 +276,7 @@ def _line_costs(function: FunctionReport, lines: Sequence[str], rows: int) -> li
         (w.cost for w in ranked[:DETAILS] if w.cost and (w.cost.jaxpr or w.cost.hlo)), key=_line
     )
     if detailed:
-        inner = tuple(_detail(c, _source(c.line, lines)) for c in detailed)
+        inner = tuple(_detail(c, _cut(c.source) or _source(c.line, lines)) for c in detailed)
         title = (Phrase("equations and compiled instructions of each line:"),)
         table.append(Section(title, inner, fold=True, medium="html"))
     return table
@@ -287,10 +287,10 @@ def _line(cost: LineCost) -> int:
 
 
 def _place(found: WeighedLine, lines: Sequence[str]) -> Cells:
-    number = (Phrase(str(found.line)),)
-    if found.time is None or found.cell is None:
+    number, where = (Phrase(str(found.line)),), found.time or found.cost
+    if where is None or where.cell is None:
         return number, (Phrase(_source(found.line, lines), "code"),)
-    return number, (Phrase(_cut(found.time.source), "code"), Phrase(other_cell(found.cell), "dim"))
+    return number, (Phrase(_cut(where.source), "code"), Phrase(other_cell(where.cell), "dim"))
 
 
 def _weight_cells(found: WeighedLine, share: float, measured: bool) -> Cells:

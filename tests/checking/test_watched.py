@@ -90,6 +90,18 @@ def test_the_post_mortem_of_a_plain_cell(notebook, cell, kind, line, culprit):
     assert culprit is None or culprit in found[0].culprits
 
 
+def test_what_lies_in_another_cell_is_told_with_that_cell(notebook):
+    notebook.ok("import math\nw = 2.0\n@jax.jit\ndef f(x):\n    return jnp.sort(x) * w")
+    notebook.ok("@jax.jit\ndef g(x):\n    if x > 0:\n        return x\n    return -x")
+    notebook.error("%%jitcheck\na = 1\nf(jnp.ones(3))\ng(1.0)")
+    report = notebook.report()
+    (error,) = [f for f in report.findings if f.severity == "error"]
+    assert error.span.cell and [line.strip() for line in error.span.around][1:3] == ["def g(x):", "if x > 0:"]
+    lines = next(f.lines for f in report.functions if f.name == "f")
+    assert {(line.line, line.source) for line in lines} == {(5, "return jnp.sort(x) * w")}
+    assert "of cell [1]" in str(report).rpartition("of one compiled call")[2] and "a = 1" not in str(report)
+
+
 def test_an_array_read_after_it_was_given_away_names_the_function_and_its_argument(notebook):
     notebook.ok(
         "%%jit -q --no-time --donate p\ndef step(p, g):\n    return p - g\nw = jnp.ones(3)\nstep(w, jnp.ones(3))"
