@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jitmagic import units
-from jitmagic.kinds import CAUSES, DEEDS
+from jitmagic.kinds import CAUSES, DEEDS, OWN_ERROR
 from jitmagic.render import measured, whatif
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief, place, shorten
@@ -85,7 +85,8 @@ def _deed(cause: Cause, otherwise: str) -> str:
     if finding.kind not in DEEDS:
         return otherwise
     place = f" in {_line(finding)}" if finding.span is not None else ""
-    return DEEDS[finding.kind] + place + cause.other_lines()
+    raised = re.match(r"\w+(?=:|$)", finding.detail) if finding.kind == OWN_ERROR else None
+    return (f"raises {raised[0]}" if raised else DEEDS[finding.kind]) + place + cause.other_lines()
 
 
 def _line(finding: Finding) -> str:

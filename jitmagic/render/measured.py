@@ -19,6 +19,9 @@ WORDS = 400
 SOURCE = 48
 """Characters of a source line in a table."""
 
+WORTH_BYTES = 10_000
+"""Nobody asks what holds less."""
+
 REMARKS = 8
 DETAILS = 12
 """Lines whose equations and instructions are shown."""
@@ -166,7 +169,7 @@ def cost(function: FunctionReport, lines: Sequence[str], rows: int) -> Section |
     parts: list[Part] = []
     if found.bound is not None:
         parts.append(Para(runs(_bound(found.bound, function.timing))))
-    if found.peak is not None and found.peak.alive:
+    if found.peak is not None and found.peak.alive and found.peak.bytes >= WORTH_BYTES:
         parts.append(Para(runs(_peak(found.peak))))
     parts += _line_costs(function, lines, rows)
     if not words and not parts:

@@ -30,7 +30,7 @@ def _message(fact: OutOfBounds) -> str:
         then = "the write is dropped" if fact.writes else "jax fills in NaN, or the least whole number"
     else:
         then = f"jax takes index {fact.lands} for it" if fact.window == 1 else f"jax begins at {fact.lands}"
-    head = f"{quoted(fact.where.text)} {deed} {what} of axis {fact.axis}, which has {fact.size}"
+    head = f"{quoted(fact.where.text)} {deed} {what} of axis {fact.axis}, which has length {fact.size}"
     return f"{head}: {then}, without an error"
 
 

@@ -57,6 +57,7 @@ def timed(**fields):
         (FunctionReport("f", "fails"), (finding(), finding(fixes=(Fix("pass `n`", verified=True),))),
          "✗ f  can't be compiled: branches on a traced value, and 1 more problem; 1 with a tested fix"),
         (FunctionReport("f", "fails"), (finding(kind="user-error"),), "✗ f  raises an error of its own"),
+        (FunctionReport("f", "fails"), (finding(kind="user-error", detail="TypeError: shapes differ"),), "✗ f  raises TypeError"),
         (FunctionReport("f", "fails"), (finding(kind="nan", fixes=(Fix("mask it", verified=True),)),),
          "✗ f  gives NaN or infinity; tested fix: mask it"),
         (FunctionReport("f", "fails"), (finding(kind="invalid-jax-type", culprits=("kind",)),),
