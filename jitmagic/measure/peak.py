@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jax.extend.core import JaxprEqn, Literal
 from jitmagic.measure.cost import peak_bytes
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
-from jitmagic.tracing.compat import jaxpr_of, program_of, type_of
+from jitmagic.tracing.compat import jaxpr_of, program_of, subjaxprs, type_of
 
 SHOWN = 8
 
@@ -45,6 +45,29 @@ def peak(
     line, alive = found
     ranked = sorted(alive, key=lambda a: -a.bytes)
     return Peak(line, sum(a.bytes for a in alive), tuple(a for a in ranked[:SHOWN] if a.bytes))
+
+
+def kept_for_gradient(forward: Callable[[Any], object], types: object, file: str) -> tuple[Alive, ...]:
+    """What a gradient keeps of the forward pass besides the arguments, the largest first; `forward` gives what
+    `jax.vjp` gives."""
+    closed, (result, _) = jax.make_jaxpr(forward, return_shape=True)(types)
+    body = jaxpr_of(closed)
+    kept = dict.fromkeys(
+        v for v in body.outvars[len(jax.tree.leaves(result)) :] if not isinstance(v, Literal)
+    )
+    own = [v for v in kept if v not in body.invars and v not in body.constvars]
+    return tuple(sorted((_alive(v, "value", _line_of(v, body, file)) for v in own), key=lambda a: -a.bytes))
+
+
+def _line_of(var: object, body: Any, file: str) -> int | None:
+    """The line that makes a value, the one inside of a loop or an inner function where it is made there."""
+    for eqn in body.eqns:
+        if var in eqn.outvars:
+            place = eqn.outvars.index(var)
+            inner = (jaxpr_of(i) for i in subjaxprs(eqn))
+            lines = (_line_of(i.outvars[place], i, file) for i in inner if len(i.outvars) == len(eqn.outvars))
+            return next((line for line in lines if line), None) or inner_line(eqn, file)
+    return None
 
 
 def too_large(closed_jaxpr: object) -> str:

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from jitmagic import evidence as ev
 from jitmagic import report, rules
 from jitmagic.checking.subject import Subject
-from jitmagic.state.definition import function_facts
+from jitmagic.measure import peak
+from jitmagic.state.definition import function_facts, source_file
 from jitmagic.tracing import locate
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
-from jitmagic.units import in_code
+from jitmagic.units import in_code, listed, size
 from jitmagic.whatif.call import CannotAsk, StagedFunction, TypedCall, Values, batched
 from jitmagic.whatif.devices import on_devices
 
@@ -122,13 +123,32 @@ def _grad(subject: Subject, call: TypedCall, base: report.Cost) -> report.WhatIf
     rest = {n: t for n, t in call.types.items() if n not in names}
     inner = {n: call.types[n] for n in names}
 
-    def both(values: Values) -> object:
-        others = {n: values[n] for n in rest}
-        return jax.value_and_grad(lambda v: total({**others, **v}))({n: values[n] for n in inner})
+    def taking(transformed: Callable[..., object]) -> Callable[[Values], object]:
+        def both(values: Values) -> object:
+            others = {n: values[n] for n in rest}
+            return transformed(lambda v: total({**others, **v}), {n: values[n] for n in inner})
 
-    program = StagedFunction(subject, both, call.types)
+        return both
+
+    program = StagedFunction(subject, taking(lambda f, v: jax.value_and_grad(f)(v)), call.types)
+    kept = peak.kept_for_gradient(taking(jax.vjp), call.types, source_file(subject.fn))
+    notes = (*notes, *_told(kept))
     title = f"value and gradient for {in_code(names)}"
     return program.told("grad", title, base, arguments=names, notes=notes)
+
+
+def _told(kept: Sequence[report.Alive]) -> tuple[str, ...]:
+    """What the gradient keeps, by line."""
+    by_line: dict[int | None, list[report.Alive]] = {}
+    for array in kept:
+        by_line.setdefault(array.line, []).append(array)
+    ranked = sorted(by_line.items(), key=lambda item: -sum(a.bytes for a in item[1]))
+    each = [
+        f"{size(sum(a.bytes for a in arrays))} of {f'line {line}' if line else 'elsewhere'} ({arrays[0].type})"
+        for line, arrays in ranked
+    ]
+    total = size(sum(a.bytes for a in kept))
+    return (f"it keeps {total} of the forward pass, besides the arguments: {listed(each)}",) if kept else ()
 
 
 def _scalar(call: TypedCall) -> tuple[Callable[[Values], object], tuple[str, ...]]:

@@ -64,6 +64,19 @@ class TestGrad:
         assert found.cost.flops == pytest.approx(3 * 2 * 7 * 4 * 5, rel=0.15)
         assert "sum of its elements" in found.notes[0]
 
+    @pytest.mark.parametrize(
+        ("body", "kept"),
+        [
+            ("    e = jnp.exp(x)\n    return e.sum()", "it keeps 4 kB of the forward pass, besides the arguments: 4 kB of line 3"),
+            ("    return jax.lax.scan(lambda c, _: (\n        jnp.sin(c), None), x, length=10)[0].sum()", "40 kB of line 4"),
+            ("    return (x * 2).sum()", ""),  # nothing
+        ],
+    )  # fmt: skip
+    def test_what_a_gradient_keeps_is_told_by_line(self, notebook, body, kept):
+        notebook.ok(f"%%jit -q --no-time --grad x\ndef f(x):\n{body}\nf(jnp.ones(1000))")
+        told = "; ".join(notebook.report().functions[0].what_if[0].notes)
+        assert kept in told and ("it keeps" in told) == bool(kept), told
+
     def test_whole_numbers_have_no_gradient(self, notebook):
         found = one(notebook, "%%jit --no-time --grad n", "def f(x, n):\n    return x * n\nf(jnp.ones(3), 2)")
         assert not found.works and found.message.startswith("`n` holds int32")
