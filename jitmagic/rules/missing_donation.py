@@ -25,7 +25,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             peak = f"A call holds {size(fact.before)} at most, and {size(fact.after)} with {names} donated"
             is_short = fact.free is not None and fact.before > fact.free / 2
         else:
-            peak, is_short = "Old and new are held at once", False
+            peak = "Old and new are held at once; the compiler was not asked for its peak"
+            is_short = False
         yield RULE.finding(
             evidence,
             f"{names} ({size(fact.bytes)}) could be donated: `{short(fact.call)}` binds its new value. {peak}",
