@@ -35,6 +35,7 @@ from jitmagic.trial.verify import Attempt, Verdict, Verifier, is_same
 ROUNDS = 8
 """Changes that follow each other in one correction."""
 ATTEMPTS = 40
+LATE = "there was no time (`--search` looks longer)"
 FURTHER = 4
 """How many more are tried for a correction that is safe, once there is one."""
 
@@ -103,13 +104,13 @@ class Search:
         advised = finding.kind in ADVICE  # what the calls alone would not show
         if self.otherwise is not None and not advised and self.verifier.obstacle():
             self.verifier, self.otherwise = self.otherwise(), None
-        if advised and self.verifier.reruns.tested == "calls":
-            return []
         self._attempts, self._limit = 0, ATTEMPTS
         self.tried.clear()
         whole: list[Proved] = []
         steps: list[Proved] = []
         spot = self._spot_of(finding, self.verifier.reruns.original)
+        if advised and self.verifier.reruns.tested == "calls":
+            return self._untried(finding.kind, spot, "the cell cannot be run again")
         with contextlib.suppress(OutOfTime):
             for p in (p for p in self.held if p.is_safe):
                 if self.verifier.verify(p.attempt, finding, p.claim).holds:
@@ -131,11 +132,11 @@ class Search:
                 whole += [p for p in others if self.verifier.verify(p.attempt, finding, p.claim).holds]
         self.held += whole
         late = advised and not self.tried and self.out_of_time()
-        return whole or steps[:1] or (self._untried(finding.kind, spot) if late else [])
+        return whole or steps[:1] or (self._untried(finding.kind, spot, LATE) if late else [])
 
-    def _untried(self, kind: str, spot: Spot) -> list[Proved]:
-        """The first change for a place, where there was no time to try it."""
-        verdict = Verdict(False, "not tried: there was no time (`--search` looks longer)")
+    def _untried(self, kind: str, spot: Spot, why: str) -> list[Proved]:
+        """The first change for a place, where it can't be tried."""
+        verdict = Verdict(False, f"not tried: {why}")
         for change in (c for family in families.of(kind) for c in offered(family, spot)):
             with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
                 return [Proved((change,), self._applied(change, spot), verdict)]

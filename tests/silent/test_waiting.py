@@ -40,6 +40,10 @@ MENDED = {
         "float(loss)",
         ["\nkept = []\nfor i", "    kept.append((i, loss))\n", "\nfor i, loss in kept:\n    v = float(loss)\n    total += i * v\n"],
     ),
+    "an entry of a dict": (
+        START + "log = {'loss': []}\nfor i in range(10):\n    w, loss = step(host(w))\n    log['loss'].append(loss.item())\n",
+        "loss.item()", ["    kept.append(loss)\n", "\nfor loss in kept:\n    log['loss'].append(loss.item())\n"],
+    ),
     "a decision that nothing in the loop reads": (
         START + "best = 1e9\nfor i in range(10):\n    w, loss = step(host(w))\n    if loss < best:\n        best = loss\n",
         "loss < best", ["\nfor loss in kept:\n    if loss < best:\n        best = loss\n"],
@@ -111,6 +115,14 @@ def test_it_is_told_where_it_is_a_relevant_part_of_the_cell(seconds, idle_s, cel
     wait = Wait(WHERE, ("loss",), 100, seconds, idle_s, cell_s)
     found = list(device_wait.find(Evidence(Function("step", "<cell>", "", 1), waits=(wait,)), Thresholds()))
     assert bool(found) == told
+
+
+def test_what_is_shown_later_is_read_first(notebook, told_at_once):
+    notebook.ok(HOST)
+    notebook.ok(STEP + START + "for i in range(10):\n    w, loss = step(host(w))\n    print(i, loss)\n")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "device-wait"]
+    (fix,) = finding.fixes
+    assert fix.verified and fix.applicability == "unsafe" and "what is shown comes at the end" in fix.title
 
 
 def test_nothing_is_listened_to_when_the_cell_has_ended(notebook):

@@ -9,6 +9,7 @@ from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
 from jitmagic.source.edits import indented
 from jitmagic.source.loops import LoopBody, LoopNode
+from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import tuple_of
 from jitmagic.source.tree import walk
 
@@ -17,6 +18,7 @@ _CONVERSIONS = frozenset(
     "float int bool complex numpy.asarray numpy.array numpy.float32 numpy.float64".split()
 )
 
+_SHOWING = frozenset("print display write info debug log log_metrics set_postfix add_scalar".split())
 _READS = frozenset(
     "item tolist copy mean sum min max any all astype reshape block_until_ready format".split()
 )
@@ -107,7 +109,10 @@ def _in_a_loop_of_its_own(spot: Spot, loop: LoopNode, first: ast.stmt) -> Iterat
     for statement in moved[:-1]:
         edits.remove(statement)
     edits.statements(moved[-1], f"{kept}.append({each})")
-    yield Change("keep the arrays, and do this for all of them behind the loop", edits, cost=COST)
+    shows = any(isinstance(n, ast.Call) and last_name(n.func) in _SHOWING for n in walk(*moved))
+    cost = f"{COST}, and what is shown comes at the end" if shows else COST
+    title = "keep the arrays, and do this for all of them behind the loop"
+    yield Change(title, edits, cost=cost, sure=not shows)
 
 
 def _split(loop: LoopNode, first: ast.stmt) -> tuple[list[ast.stmt], list[ast.stmt]]:
@@ -128,12 +133,16 @@ def _changed(statements: Sequence[ast.stmt]) -> set[str]:
     found = set[str]()
     for node in walk(*statements):
         match node:
-            case ast.Call(ast.Attribute(ast.Name(name), method)) if method not in _READS:
-                found.add(name)
-            case ast.Subscript(ast.Name(name), ctx=ast.Store()) | ast.Attribute(
-                ast.Name(name), ctx=ast.Store()
-            ):
-                found.add(name)
-            case ast.AugAssign(ast.Name(name)):
-                found.add(name)
-    return found
+            case ast.Call(ast.Attribute(changed, method)) if method not in _READS:
+                found.add(_root(changed))
+            case ast.Subscript(changed, ctx=ast.Store()) | ast.Attribute(changed, ctx=ast.Store()):
+                found.add(_root(changed))
+            case ast.AugAssign(changed):
+                found.add(_root(changed))
+    return found - {""}
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
