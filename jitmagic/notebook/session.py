@@ -156,6 +156,8 @@ class NotebookSession(Notebook):
             checker.retire()
         if self.hearing is not None:
             self.hearing.close()
+        if self.running.waits is not None:
+            self.running.waits.stop()
         self.compilations.stop()
         self.shell.events.unregister("pre_run_cell", self.before_cell)
         self.shell.events.unregister("post_run_cell", self.after_cell)

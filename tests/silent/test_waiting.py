@@ -125,9 +125,12 @@ def test_what_is_shown_later_is_read_first(notebook, told_at_once):
     assert fix.verified and fix.applicability == "unsafe" and "what is shown comes at the end" in fix.title
 
 
-def test_nothing_is_listened_to_when_the_cell_has_ended(notebook):
+@pytest.mark.parametrize(
+    "last", ["", "1 / 0", "%unload_ext jitmagic"], ids=["it ends", "it fails", "unloaded"]
+)
+def test_nothing_is_listened_to_when_the_cell_has_ended(notebook, last):
     notebook.ok(HOST)
-    notebook.ok(
-        STEP + START + "for i in range(10):\n    w, loss = step(host(w))\n    losses.append(float(loss))\n"
-    )
-    assert "jitmagic" not in [sys.monitoring.get_tool(tool) for tool in range(6)]
+    notebook.run(f"{STEP}{START}w, loss = step(host(w))\nlosses.append(float(loss))\n{last}")
+    told = [sys.monitoring.get_tool(tool) for tool in range(6)]
+    notebook.ok("%load_ext jitmagic")
+    assert "jitmagic" not in told
