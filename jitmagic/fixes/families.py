@@ -171,7 +171,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
 )
 
 LAST: tuple[tuple[Family, str], ...] = (
-    (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update"),
+    (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update unregistered-pytree"),
     (static_arguments.static_data, _CONCRETE),
     (data_sizes.results_as_seen, _SIZED),
     (data_sizes.numbers_as_seen, _SIZED),

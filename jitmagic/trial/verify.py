@@ -153,9 +153,11 @@ class Verifier:
         gaps = self._apart(plain, found.ran, attempt, claim)
         forgotten = self._forgotten(gaps, found.ran, attempt, claim)
         if gaps and not forgotten:
-            words = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}"
-            left = () if found.ran.error else self._told_elsewhere(gaps, finding, found.findings)
-            return Verdict(False, words, tested, left, error=found.ran.error, file=found.ran.file)
+            words, error = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}", found.ran.error
+            left = self._told_elsewhere(gaps, finding, found.findings) if error is None else ()
+            if error is not None and not is_of_jax(error) and gaps[0].structure:
+                left = tuple(f for f in found.findings if f.severity in GRAVE and not is_same(f, finding))
+            return Verdict(False, words, tested, left, error=None if left else error, file=found.ran.file)
         told = [f for f in found.findings if f.severity in GRAVE or finding.severity not in GRAVE]
         if any(is_same(f, finding) for f in told):
             return Verdict(False, "it is still told", tested)

@@ -27,6 +27,30 @@ CASES = {
         "trace-time-print", "def f(x):\n    print('x', x)\n    y = x + 1\n    print('y', y)\n    return y\n", ("f(1.0)",),
         "    jax.debug.print(\"x {x}\", x=x)\n    y = x + 1\n    jax.debug.print(\"y {y}\", y=y)",
     ),
+    "window that moves": Case(
+        "leaked-tracer",
+        "window = deque([0.0, 0.0], maxlen=2)\n\ndef f(x):\n    window.append(x * 2.0)\n    return sum(window)\n",
+        ("f(1.0)", "f(2.0)"), "--dyn window", setup="from collections import deque\n",
+    ),
+    "state that is None at first": Case(
+        "unregistered-pytree",
+        "class Control:\n    def __init__(self):\n        self.last, self.high, self.errors = None, False, []\n\n    def step(self, e):\n"
+        "        d = 0.0 if self.last is None else e - self.last\n        self.last, self.high = e, e > 2.0\n        self.errors.append(e)\n"
+        "        return e + d\n\nc = Control()\n",
+        ("c.step(1.0)", "c.step(4.0)", "c.errors, c.high"), "--dyn self", name="Control.step",
+    ),
+    "table that objects share": Case(
+        "leaked-tracer",
+        "class Agent:\n    def __init__(self, table, name):\n        self.table, self.name = table, name\n        table[name] = jnp.zeros(2)\n\n"
+        "    def learn(self, r):\n        self.table[self.name] = self.table[self.name] + r\n        return self.table[self.name].sum()\n\n"
+        "table = {}\na, b = Agent(table, 'a'), Agent(table, 'b')\n",
+        ("a.learn(1.0)", "b.learn(2.0)"), "--dyn self.table", name="Agent.learn",
+    ),
+    "log that the cell reads, beside a flag": Case(
+        "invalid-jax-type",
+        "w, log = jnp.zeros(2), {'fit': []}\n\ndef f(x, split):\n    global w\n    w = w + x if split == 'fit' else w\n    log[split].append(w.sum())\n",
+        ("f(1.0, 'fit')", "f(2.0, 'fit')", "log['fit'][-1]"), "--static split",
+    ),
     "two lists from outside": Case(
         "leaked-tracer", "def f(x):\n    y = x + 1\n    log['x'].append(x)\n    log['y'].append(y)\n    return y\n",
         ("f(1.0)",), "",
