@@ -218,12 +218,14 @@ def test_the_bound_says_when_the_machine_was_busy_while_its_rates_were_taken():
 
     bound = Bound("arithmetic", 2e-4, 150.0, 2.7, 67e9, 25e9)
     taken = Sample(1.43e-4, 1.43e-4, 0.0, 50, 5, 1.4e-4, (1.4e-4, 1.5e-4), (1.43e-4,))
-    assert _bound(bound, Timing()).endswith("150 flop for each byte moved, where this machine does 2.7 in the time of "
-                                            "one (67 Gflop/s, 25 GB/s); at least 200 µs")  # fmt: skip
+    assert _bound(bound, Timing()).endswith(
+        "150 flop for each byte moved, and this machine does 2.7 flop in the time that it moves one "
+        "(67 Gflop/s, 25 GB/s); at least 200 µs a call"
+    )
     assert "faster than these rates" in (text := _bound(bound, Timing(jit=taken))) and "at least" not in text
     slower = Sample(4e-4, 4e-4, 0.0, 50, 5, 4e-4, (4e-4, 4e-4), (4e-4,))
     assert _bound(bound, Timing(jit=slower)).endswith(
-        "at least 200 µs, measured 400 µs, 50 % of what is possible"
+        "at least 200 µs a call, measured 400 µs, 50 % of what is possible"
     )
 
 
