@@ -20,10 +20,9 @@ import jax
 import numpy as np
 
 from jitmagic.checking.checker import Checker
-from jitmagic.checking.passed import arguments, by_place, given
+from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
 from jitmagic.checking.users_jit import MEMO, held_by
-from jitmagic.tracing.callsite import failed_call
 from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
@@ -172,8 +171,9 @@ class Hearing:
             traced, one.was_traced, one.under_way = one.was_traced, False, None
             if one.is_jitted and one.checker.bound_as.partition(".")[0] in read:
                 one.checker.guarded(one.checker.tell_stale)
-        if isinstance(error, Exception) and (call := failed_call(error)) is not None:
-            for one in self._all():
+        jitted = [one for one in self._all() if one.is_jitted]
+        if jitted and isinstance(error, Exception) and (call := of_failed(error)) is not None:
+            for one in jitted:
                 if one.checker.original is call.function:
                     one.checker.failed_apart(error, call.args, call.kwargs)
             if traced and isinstance(error, Exception):

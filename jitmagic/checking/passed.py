@@ -7,9 +7,14 @@ import inspect
 import types
 from collections.abc import Iterable
 
-from jitmagic.tracing.callsite import bound
-from jitmagic.tracing.locate import namespace_of
+from jitmagic.state import roots
+from jitmagic.tracing import compat
+from jitmagic.tracing.callsite import FailedCall, bound, failed_call
+from jitmagic.tracing.locate import frames_of, is_user_file, namespace_of
 from jitmagic.tracing.sites import site_of
+from jitmagic.trial import quiet
+
+_GIVEN = "__jitmagic_given__"
 
 
 def arguments(
@@ -55,6 +60,34 @@ def given(frame: types.FrameType) -> list[object]:
     if code.co_flags & inspect.CO_VARKEYWORDS:
         found += values[names.pop(0)].values()
     return found
+
+
+def of_failed(error: BaseException) -> FailedCall | None:
+    """The call of a compiled function that ended in an error, also where jax has refused it before Python ran: its
+    arguments are then evaluated once more, where that leaves nothing behind."""
+    if (known := failed_call(error)) is not None:
+        return known
+    users = [(f, i) for f, i in frames_of(error) if is_user_file(f.f_code.co_filename)]
+    site = site_of(users[-1][0].f_code, users[-1][1]) if users else None
+    if site is None or not isinstance(node := site.node, ast.Call):
+        return None
+    names, func = namespace_of(users[-1][0]), node.func
+    called = bound(func, names)
+    receivers = (func.value,) if isinstance(func, ast.Attribute) and not compat.is_jitted(called) else ()
+    given = ast.Call(ast.Name(_GIVEN, ast.Load()), [*receivers, *node.args], node.keywords)
+    try:
+        taken = eval(f"lambda: {ast.unparse(given)}", {**names, _GIVEN: lambda *a, **k: (a, k)})
+        with quiet.undone(roots.reach(taken)), quiet.held_back():
+            args, kwargs = taken()
+            quiet.heed()
+        if receivers and isinstance(func, ast.Attribute):
+            called = inspect.getattr_static(type(args[0]), func.attr, None)
+    except Exception:  # not without leaving something behind, or not at all
+        return None
+    known_as = ast.unparse(func)
+    return (
+        FailedCall(known_as, called, args, kwargs) if callable(called) and compat.is_jitted(called) else None
+    )
 
 
 def _written(
