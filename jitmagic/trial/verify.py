@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.source import cell as cells
 from jitmagic.source.edits import masked
@@ -156,7 +157,8 @@ class Verifier:
             words, error = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}", found.ran.error
             left = self._told_elsewhere(gaps, finding, found.findings) if error is None else ()
             if error is not None and not is_of_jax(error) and gaps[0].structure:
-                left = tuple(f for f in found.findings if f.severity in GRAVE and not is_same(f, finding))
+                grave = [f for f in found.findings if f.severity in GRAVE and f.kind != OWN_ERROR]
+                left = tuple(f for f in grave if not is_same(f, finding))
             return Verdict(False, words, tested, left, error=None if left else error, file=found.ran.file)
         told = [f for f in found.findings if f.severity in GRAVE or finding.severity not in GRAVE]
         if any(is_same(f, finding) for f in told):
