@@ -177,13 +177,20 @@ class Checker(Subject):
         self.seen.count += 1
         return self.guarded(self._before_plain, args, kwargs)
 
-    def tell_stale(self, first: Sequence[object] = ()) -> None:
-        """Tell what has changed of the values that the newest program goes on with, or the one for this argument."""
-        newest = self.variants.newest
-        frozen = self.variants.begun_with(self.kind_of_call(tuple(first), {})) if first else newest
-        if frozen is not None and (changed := frozen.changed()):
-            self._stale(frozen, changed)
-            self.on_news(self)
+    def gone_stale(self, *first: object) -> tuple[Frozen, Sequence[tuple[str, str, str]]] | None:
+        """What has changed of the values that the program of a call goes on with, of which at most the first argument
+        is known."""
+        with contextlib.suppress(Exception):
+            known = self.variants
+            frozen = known.begun_with(self.kind_of_call(first, {})) if known.differ else known.newest
+            if frozen is not None and (changed := frozen.changed()):
+                return frozen, changed
+        return None
+
+    def tell_stale(self, frozen: Frozen, changed: Sequence[tuple[str, str, str]]) -> None:
+        """Tell what a call has gone on with though it has changed."""
+        self._stale(frozen, changed)
+        self.on_news(self)
 
     def failed_apart(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A call of the user's own compiled function has failed, maybe with what its trace has shown already."""

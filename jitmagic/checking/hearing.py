@@ -13,7 +13,7 @@ import inspect
 import operator
 import sys
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import jax
@@ -23,6 +23,7 @@ from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
 from jitmagic.checking.users_jit import MEMO, held_by
+from jitmagic.state.frozen import Frozen
 from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
@@ -34,6 +35,8 @@ SHAPES = 1000
 """Calls in turn that show nothing new, after which a cell's own calls are counted, and those of later cells unheard."""
 MOST_EVENTS, MOST_LATER = 500_000, 100_000
 """Calls of whatever Python 3.11 tells in the cell that asks, and in a later one, before nothing more is heard in it."""
+Changed = Sequence[tuple[str, str, str]]
+"""Path, short text then and short text now."""
 _NOTHING = object()
 _PAUSING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -59,6 +62,10 @@ class Heard:
     """The trace of other code has called it in this cell."""
     counted: bool = False
     """The call that is about to begin is counted already."""
+    stale: tuple[Frozen, Changed] | None = None
+    """What had changed when the call began: told unless jax traces it."""
+    is_read: bool = False
+    """The running cell reads its name."""
 
     @property
     def code(self) -> types.CodeType:
@@ -112,7 +119,9 @@ def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:
     found: object = fn
     bound: tuple[object, ...] = ()
     if (compiled := begins_with(fn)) is not None:
-        return compiled, ()
+        return (
+            (compiled, ()) if sys.version_info >= (3, 12) else None
+        )  # else nothing tells of the other calls
     if isinstance(fn, types.MethodType):
         found, bound = fn.__func__, (fn.__self__,)
     elif isinstance(fn, functools.partial):
@@ -163,14 +172,18 @@ class Hearing:
         if kept:
             self._begin()
 
-    def cell_ends(self, error: BaseException | None, read: Collection[str] = ()) -> None:
-        """Hear nothing until the next cell, which has read these names. What has failed, or has gone stale in what
-        jax ran by itself, is told now."""
+    def cell_reads(self, names: Collection[str]) -> None:
+        """The cell that is about to run reads these names."""
+        for one in self._all():
+            one.is_read = one.checker.bound_as.partition(".")[0] in names
+        self._count_calls()
+
+    def cell_ends(self, error: BaseException | None) -> None:
+        """Hear nothing until the next cell. What has failed in the trace of other code is told now."""
         self.close()
         for one in self._all():
+            self._tell_stale(one)
             traced, one.was_traced, one.under_way = one.was_traced, False, None
-            if one.is_jitted and one.checker.bound_as.partition(".")[0] in read:
-                one.checker.guarded(one.checker.tell_stale)
         jitted = [one for one in self._all() if one.is_jitted]
         if jitted and isinstance(error, Exception) and (call := of_failed(error)) is not None:
             for one in jitted:
@@ -228,9 +241,9 @@ class Hearing:
     # -- what Python tells
 
     def _count_calls(self) -> None:
-        """Have Python tell where something that the user has compiled is called: in the cell that asks, and where
-        its programs hold different values."""
-        told = (h for h in self._all() if h.is_jitted and (not h.is_later or h.checker.variants.differ))
+        """Have Python tell where something that the user has compiled is called: in the cell that asks, and in later
+        ones that read its name."""
+        told = (h for h in self._all() if h.is_jitted and (not h.is_later or h.is_read))
         jitted = {id(h.checker.original): h for h in told}
         if sys.version_info >= (3, 12) and self.tool is not None and jitted.keys() != self.jitted.keys():
             if not self.jitted:
@@ -258,9 +271,8 @@ class Hearing:
             if not inside_diagnosed(sys._getframe(1)):
                 one.checker.seen.count += 1
                 one.counted = True
-                if one.checker.variants.differ and one.checker.original is called:
-                    with self._unheard():
-                        one.checker.guarded(one.checker.tell_stale, (first,))
+                self._tell_stale(one)
+                one.stale = one.checker.gone_stale(*(() if called is not one.checker.original else (first,)))
         return None
 
     def _tell_of(self, code: types.CodeType, *, starts: bool = True, returns: bool = False) -> None:
@@ -275,6 +287,12 @@ class Hearing:
 
     def _returned(self, code: types.CodeType, offset: int, value: object) -> None:
         self._ends(sys._getframe(1), value)
+
+    def _tell_stale(self, one: Heard) -> None:
+        stale, one.stale = one.stale, None
+        if stale is not None:
+            with self._unheard():
+                one.checker.guarded(one.checker.tell_stale, *stale)
 
     def _unwound(self, code: types.CodeType, offset: int, error: BaseException) -> None:
         for one in self.heard.get(id(code), ()):
@@ -309,7 +327,7 @@ class Hearing:
             return
         if inside_diagnosed(frame.f_back):
             return
-        one.checker.seen.count, one.counted = one.checker.seen.count - one.counted, False
+        one.checker.seen.count, one.counted, one.stale = one.checker.seen.count - one.counted, False, None
         if one.may_show_more(frame):
             with self._unheard():
                 sys.call_tracing(one.checker.guarded, (self._look, one, frame))

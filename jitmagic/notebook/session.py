@@ -175,6 +175,9 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell hands over", self._give_back, self.running.tree)
         _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
         _aside("the look at what the cell defines", cells.instrument, tree)
+        if self.hearing is not None:
+            read = {n.id for n in ast.walk(self.running.tree) if isinstance(n, ast.Name)}
+            _aside("the look at the calls", self.hearing.cell_reads, read)
         return tree
 
     def before_cell(self, info: object) -> None:
@@ -202,8 +205,7 @@ class NotebookSession(Notebook):
         if run is not None and error is None:
             self._run_calls(run, result)
         if self.hearing is not None:
-            read = {n.id for n in ast.walk(tree or ast.parse("")) if isinstance(n, ast.Name)}
-            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec, read)
+            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec)
         if not self.running.is_over:
             _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:

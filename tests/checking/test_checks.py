@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 
 import pytest
@@ -17,14 +16,7 @@ def only(report, name=None):
     return function
 
 
-TOLD_OF_CALLS = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="needs Python 3.12, which tells of every call"
-)
-
-
-@pytest.mark.parametrize(
-    "head", ["%%jit -q --no-time\n", pytest.param("%%jitcheck -q\n@jax.jit\n", marks=TOLD_OF_CALLS)]
-)
+@pytest.mark.parametrize("head", ["%%jit -q --no-time\n", "%%jitcheck -q\n@jax.jit\n"])
 def test_an_older_variant_goes_on_with_the_old_value_and_says_so(notebook, head):
     notebook.ok("s = 2.0")
     notebook.ok(f"{head}def f(x):\n    return x.sum() * s\nf(jnp.ones(3))")

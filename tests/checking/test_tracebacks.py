@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-
-import pytest
 
 POWER = """\
 %%jit{flags}
@@ -101,7 +98,6 @@ def test_the_finding_of_the_expression_that_raised_is_named(notebook):
     assert told.index("error[JM103]") < told.index("error[JM102]")  # as they stand in the line
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of exceptions")
 def test_a_failing_call_of_the_cells_own_jit_is_shown_in_a_few_lines_too(notebook):
     notebook.run("%%jitcheck\ng = jax.jit(lambda x: x if x > 0 else -x)\ng(1.0)")
     assert "Traceback (your own frames" in notebook.text and "hearing.py" not in notebook.text
