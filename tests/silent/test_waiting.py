@@ -10,7 +10,7 @@ from jitmagic.evidence import Evidence, Function, Wait, Where
 from jitmagic.rules import device_wait
 from jitmagic.rules.base import Thresholds
 
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python tells of it from 3.12 on")
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of it")
 
 HOST = "import time\nimport numpy as np\ndef host(x):\n    time.sleep(0.002)\n    return x"
 STEP = """%%jit -q --no-time -f step
