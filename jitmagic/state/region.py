@@ -13,7 +13,7 @@ from jitmagic.state import values
 from jitmagic.state.adapters import TRACE_STATES, adapter_for, framework_classes, is_ref
 from jitmagic.state.below import variables_in
 from jitmagic.state.contents import CONTENTS, INSIDE, Key
-from jitmagic.state.entries import Binding, Entry, Only, VariableEntry, parts
+from jitmagic.state.entries import Binding, Entry, VariableEntry, parts
 from jitmagic.state.paths import Place, Slot
 from jitmagic.state.values import MISSING, is_a
 
@@ -123,12 +123,6 @@ class Held:
         """A trace does not leave this behind."""
         return key in self.ways or values.contains_tracer(now) or _is_frameworks_own(self.value, key)
 
-    def memos(self, entry: Entry) -> list[Key]:
-        """Places where a framework will keep something later, empty until then."""
-        if not framework_classes(type(self.value)):
-            return []
-        return [key for key, old, new in entry.differences() if _is_memo(self.value, key, old, new)]
-
     def place_at(self, key: Key) -> Place:
         """Where a part of it lies."""
         if key == CONTENTS:
@@ -146,10 +140,6 @@ class Held:
             for key, old, new in entry.differences():
                 if key[1] not in TRACE_STATES and not _is_memo(self.value, key, old, new):
                     yield key, old, new
-
-
-def _without(keys: Sequence[Key], only: Only) -> Only:
-    return lambda key, now: key not in keys and (only is None or only(key, now))
 
 
 def _entries(value: Any, path: str) -> list[Entry]:
@@ -243,9 +233,7 @@ class Region:
         stays, as after a trace of `jax.jit`, except for traced values."""
         for held in self._all:
             for entry in held.original:
-                only = held.is_wrong if leave_effects and not held.known else None
-                memos = held.memos(entry) if leave_effects else ()
-                entry.restore(_without(memos, only) if memos else only)
+                entry.restore(held.is_wrong if leave_effects and not held.known else None)
 
     def changes(self) -> Iterator[Change]:
         """Everything that changed.
