@@ -210,14 +210,16 @@ def _is_timed(function):
 
 
 def test_the_finding_stands_there_before_its_fixes_and_each_fix_when_it_is_tested():
-    first, whole, *later = shown_in_order(
+    shown = shown_in_order(
         "%%jit\ndef f(x, n):\n    y = jnp.zeros(n)\n    for i in range(n):\n        x = x + i\n    return x + y\n\nf(1.0, 3)"
     )
-    assert first[:2] == (["dynamic-shape"], 0)  # what stopped the trace, before the rest is looked for
-    assert whole[:2] == (["dynamic-shape", "tracer-int"], 0)
-    assert later and all(kinds == whole[0] for kinds, _, _ in later)
-    counts = [fixes for _, fixes, _ in later]
-    assert counts == sorted(counts) and counts[0] >= 1
+    begun = [(kinds, fixes) for kinds, fixes, _ in shown if kinds == ["dynamic-shape"]]
+    whole = [(kinds, fixes) for kinds, fixes, _ in shown[len(begun) :]]
+    # what stopped the trace, before the rest is looked for; a slow machine shows its progress in between
+    assert begun and all(fixes == 0 for _, fixes in begun)
+    assert whole[0][1] == 0 and all(kinds == ["dynamic-shape", "tracer-int"] for kinds, _ in whole)
+    counts = [fixes for _, fixes in whole]
+    assert counts == sorted(counts) and counts[-1] >= 1
 
 
 def test_the_verdict_stands_there_before_the_timing():
