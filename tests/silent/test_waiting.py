@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 
+import jax
 import pytest
 
 from jitmagic.evidence import Evidence, Function, Wait, Where
 from jitmagic.rules import device_wait
 from jitmagic.rules.base import Thresholds
 
+measured = pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="this jax tells nothing of its waits")
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of it")
 
 HOST = "import time\nimport numpy as np\ndef host(x):\n    time.sleep(0.002)\n    return x"
@@ -71,6 +73,7 @@ def told_at_once(monkeypatch):
         monkeypatch.setattr(device_wait, name, value)
 
 
+@measured
 @pytest.mark.parametrize(("cell", "asks", "wanted"), MENDED.values(), ids=MENDED)
 def test_the_line_is_named_and_the_values_are_fetched_behind_the_loop(
     notebook, told_at_once, cell, asks, wanted
@@ -117,6 +120,7 @@ def test_it_is_told_where_it_is_a_relevant_part_of_the_cell(seconds, idle_s, cel
     assert bool(found) == told
 
 
+@measured
 def test_what_is_shown_later_is_read_first(notebook, told_at_once):
     notebook.ok(HOST)
     notebook.ok(STEP + START + "for i in range(10):\n    w, loss = step(host(w))\n    print(i, loss)\n")
