@@ -60,6 +60,8 @@ class Heard:
     """The call whose result is still to be looked at."""
     was_traced: bool = False
     """The trace of other code has called it in this cell."""
+    calls: int = 0
+    """Those in this cell of what jax runs by itself."""
     counted: bool = False
     """The call that is about to begin is counted already."""
     stale: tuple[Frozen, Changed] | None = None
@@ -118,10 +120,8 @@ def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:
     """The Python function that a call of this begins with, and what it is given in front of the user's arguments."""
     found: object = fn
     bound: tuple[object, ...] = ()
-    if (compiled := begins_with(fn)) is not None:
-        return (
-            (compiled, ()) if sys.version_info >= (3, 12) else None
-        )  # else nothing tells of the other calls
+    if (compiled := begins_with(fn)) is not None:  # of its other calls Python 3.11 tells nothing
+        return (compiled, ()) if sys.version_info >= (3, 12) else None
     if isinstance(fn, types.MethodType):
         found, bound = fn.__func__, (fn.__self__,)
     elif isinstance(fn, functools.partial):
@@ -168,6 +168,7 @@ class Hearing:
         self.heard = {}
         for one in kept:
             one.is_later, one.asleep, one.same = True, False, min(one.same, LOOKED_AT)
+            one.is_read, one.calls = False, 0
             self.heard.setdefault(id(one.code), []).append(one)
         if kept:
             self._begin()
@@ -181,17 +182,20 @@ class Hearing:
     def cell_ends(self, error: BaseException | None) -> None:
         """Hear nothing until the next cell. What has failed in the trace of other code is told now."""
         self.close()
+        failed = error if isinstance(error, Exception) else None
+        ran = {frame.f_code for frame, _ in frames_of(failed)} if failed is not None else set()
         for one in self._all():
+            if one.calls >= SHAPES:  # the last ones were not looked at
+                one.stale = one.checker.gone_stale()
             self._tell_stale(one)
             traced, one.was_traced, one.under_way = one.was_traced, False, None
+            if failed is not None and traced and one.code in ran:
+                one.checker.failed_in_trace(failed)
         jitted = [one for one in self._all() if one.is_jitted]
-        if jitted and isinstance(error, Exception) and (call := of_failed(error)) is not None:
-            for one in jitted:
-                if one.checker.original is call.function:
-                    one.checker.failed_apart(error, call.args, call.kwargs)
-            if traced and isinstance(error, Exception):
-                if one.code in (frame.f_code for frame, _ in frames_of(error)):
-                    one.checker.failed_in_trace(error)
+        call = of_failed(failed) if failed is not None and jitted else None
+        for one in jitted:
+            if failed is not None and call is not None and one.checker.original is call.function:
+                one.checker.failed_apart(failed, call.args, call.kwargs)
 
     def forget(self, names: Collection[str]) -> None:
         """The notebook hands these functions to others than its own calls."""
@@ -259,21 +263,25 @@ class Hearing:
 
     def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
         one = self.jitted.get(id(getattr(called, "__func__", called)))
-        if one is None and sys.version_info >= (3, 12):
-            return sys.monitoring.DISABLE  # this place is not asked about again
-        if (
-            one is not None
-            and self.listens
-            and not STATE.plain
-            and STATE.recorded is None
-            and trace_state_clean()
-        ):
-            if not inside_diagnosed(sys._getframe(1)):
-                one.checker.seen.count += 1
-                one.counted = True
-                self._tell_stale(one)
-                one.stale = one.checker.gone_stale(*(() if called is not one.checker.original else (first,)))
+        if one is not None and one.calls < SHAPES:
+            self._look_at_call(one, first if called is one.checker.original else _NOTHING)
+        elif one is not None and not one.is_later:
+            if self.listens and not STATE.plain:
+                one.checker.seen.count, one.counted = one.checker.seen.count + 1, True
+        elif sys.version_info >= (3, 12):
+            return sys.monitoring.DISABLE  # this place is not asked about again in this cell
         return None
+
+    def _look_at_call(self, one: Heard, first: object) -> None:
+        """A call of what jax may have a program for; of its arguments at most the first is known."""
+        if not self.listens or STATE.plain or STATE.recorded is not None or not trace_state_clean():
+            return
+        if not inside_diagnosed(sys._getframe(2)):
+            one.calls += 1
+            one.checker.seen.count += 1
+            one.counted = True
+            self._tell_stale(one)
+            one.stale = one.checker.gone_stale(*(() if first is _NOTHING else (first,)))
 
     def _tell_of(self, code: types.CodeType, *, starts: bool = True, returns: bool = False) -> None:
         (self.awake.add if starts else self.awake.discard)(id(code))
@@ -362,13 +370,13 @@ class Hearing:
     @contextlib.contextmanager
     def _unheard(self) -> Iterator[None]:
         """While a call is looked at, nothing is heard of what is called for that."""
-        by_profile = sys.getprofile() == self._profile
+        by_profile, listened = sys.getprofile() == self._profile, self.listens
         self.listens = False
         if by_profile:
             sys.setprofile(None)
         try:
             yield
         finally:
-            self.listens = True
+            self.listens = listened
             if by_profile:
                 sys.setprofile(self._profile)

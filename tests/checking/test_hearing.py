@@ -168,6 +168,7 @@ JITTED = [
     ("called again", "f(1.0); f(2.0)\nfor _ in range(3): f(3.0)", (5, 1), []),
     ("with other shapes", "for n in (3, 4, 3, 4, 5): f(jnp.ones(n))", (5, 3), []),
     ("from a function of the cell", "def g(x):\n    return f(x)\nn = [g(1.0) for _ in range(4)]", (4, 1), []),
+    ("very often, and then with another shape", "for _ in range(1200): f(1.0)\nfor _ in range(3): f(jnp.ones(2))", (1203, 2), []),
     ("by what is no Python, of which the first is told", "list(map(f, [1.0, 2.0]))", (1, 1), []),
     ("an array that was given away", "d = jax.jit(lambda x: x + 1, donate_argnums=0)\na = jnp.ones(3)\nb = d(a)\nd(a)", (0, 0), ["donated-reuse"]),
     ("an error that is caught", "b = jax.jit(lambda x: x if x > 0 else -x)\ntry: b(1.0)\nexcept Exception: pass", (0, 0), ["tracer-bool"]),
@@ -182,6 +183,24 @@ def test_calls_of_what_jax_runs_by_itself_are_counted(notebook, calls, counted, 
     notebook.run(f"{CHECK}f = jax.jit(lambda x: x + 1)\n{calls}")
     told = {f.name: (f.calls, f.traces) for f in notebook.report().functions}
     assert told.get("f", (0, 0)) == counted and notebook.kinds("error") == kinds
+
+
+def test_what_fails_in_the_trace_of_other_code_is_told_beside_what_the_cell_compiles(notebook):
+    notebook.error(
+        f"{CHECK}g = jax.jit(lambda x: x + 1)\ndef f(x):\n    return x if x > 0 else -x\n"
+        "def h(x):\n    return x\ng(1.0)\njax.vmap(f)(jnp.ones(3))"
+    )
+    (found,) = [x for x in notebook.report().findings if x.severity == "error"]
+    assert (found.kind, found.function) == ("tracer-bool", "f")
+    assert {f.name: f.verdict for f in notebook.report().functions if f.calls}["f"] == "fails"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="needs Python 3.12, which tells of every call")
+def test_a_value_that_changes_behind_a_thousand_calls_is_told(notebook):
+    notebook.ok(
+        f"{CHECK}gain = 2.0\nf = jax.jit(lambda x: x * gain)\nfor _ in range(1100): f(1.0)\ngain = 5.0\nf(1.0)"
+    )
+    assert "stale-constant" in notebook.kinds("error", "warning")
 
 
 def test_a_value_that_a_later_cell_changes_is_told_of_what_jax_runs_by_itself(notebook):
