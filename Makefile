@@ -7,6 +7,7 @@ DEMOS = $(wildcard demos/*.ipynb)
 BENCHMARKS = $(wildcard benchmarks/[!_]*.py)
 
 .DEFAULT_GOAL := help
+unexport PYTHONDONTWRITEBYTECODE # each kernel of the tests would compile the package anew
 .DELETE_ON_ERROR:
 .PHONY: help demo demos lab test colab lint format bench clean
 

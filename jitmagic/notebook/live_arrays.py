@@ -65,7 +65,7 @@ def _keepers(notebook: Notebook) -> Iterator[tuple[KeptBy, dict[int, str]]]:
     shell = notebook.shell
     own = {n: v for n, v in shell.user_ns.items() if not _OUTPUTS.fullmatch(n)}
     shown = {n: v for n, v in shell.user_ns.items() if _OUTPUTS.fullmatch(n)}
-    hidden = {n: shell.user_ns_hidden.get(n) for n in ("_", "__", "___")}
+    hidden = {n: v for n, v in shell.user_ns_hidden.items() if _OUTPUTS.fullmatch(n)}
     calls = {c.name: [(s.args, s.kwargs) for s in c.seen.samples] for c in notebook.checkers}
     scopes: tuple[tuple[KeptBy, dict[str, object]], ...] = (
         ("name", own),

@@ -16,8 +16,8 @@ KEPT_BY = {
     "elsewhere": "no name: a closure, a generator, a cache",
 }
 DELETE = {
-    "output": '`get_ipython().displayhook.flush(); get_ipython().user_ns_hidden.update(_="", __="", ___="")` '
-    "lets go of the outputs",
+    "output": '`ip = get_ipython(); ip.displayhook.flush(); ip.user_ns_hidden.update({n: "" for n in ip.user_ns_hidden '
+    'if n[0] == "_"})` lets go of the outputs',
     "traceback": "`import sys; sys.last_exc = sys.last_value = sys.last_traceback = "
     "get_ipython().InteractiveTB.tb = None` lets go of the last error",
     "check": "to delete a function, and to run another cell with `%%jit` or `%%jitcheck`, lets go of its calls",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import IPython
 import pytest
 
 SIZE = 4 * 12_347
@@ -53,9 +52,6 @@ def test_the_last_error_lets_go_of_its_arrays(notebook):
     assert kept(notebook) == []
 
 
-@pytest.mark.skipif(
-    IPython.version_info < (8,), reason="this IPython keeps the last output in a second place"
-)
 def test_outputs_let_go_of_their_arrays(notebook):
     notebook.shell.run_cell(MADE, store_history=True)
     (found,) = kept(notebook)
