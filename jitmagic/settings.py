@@ -49,6 +49,8 @@ class Settings:
     """False under `%%jitcheck`: the user's call runs without jit and nothing is compiled."""
     measure: bool = True
     """False in a run of ours: nothing is compared, timed or priced, and no failure is looked into."""
+    long_programs: bool = True
+    """False in a run of ours, where the cell as it is has none: what has a long loop written out is not compiled."""
     what_if: WhatIfs = WhatIfs()
     rerun: tuple[str, ...] = ()
     """Patterns of full names (`mylib.*`) of what may be called and changed in runs of ours too; `*`: everything."""

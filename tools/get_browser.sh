@@ -33,6 +33,8 @@ apt_install() {
 
 try_apt() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    # apt-get runs once at a time; whoever waits finds the browser installed.
+    command -v flock >/dev/null 2>&1 && exec 9>"${TMPDIR:-/tmp}/get_browser.lock" && flock 9 && on_path && return 0
     echo "installing chromium with apt-get (a minute, the first time)"
     apt_install || { apt-get update </dev/null >/dev/null 2>&1; apt_install; }
     on_path

@@ -305,6 +305,13 @@ class Checker(Subject):
         def wrote() -> None:
             self._wrote(self.users_own(before.changes(), reach))
 
+        def look(traced: Any) -> None:
+            self.guarded(wrote)
+            self.guarded(functools.partial(before.restore, only_tracers=True))
+            self.guarded(self._look_at, traced, args, kwargs, reach)
+            if self.compiles_long:
+                self._before_long()
+
         try:
             with quiet.overheard() as printed:
                 staged = stages.run_stages(
@@ -313,8 +320,8 @@ class Checker(Subject):
                     kwargs,
                     compile=not self.settings.trace_only,
                     progress=self.progress,
+                    look=look,
                 )
-            self.guarded(wrote)
         except BaseException:
             self.guarded(wrote)
             before.restore()
@@ -325,12 +332,20 @@ class Checker(Subject):
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages, self._spent_before = staged.stages, None
-        self.guarded(self._look_at, staged.traced, args, kwargs, reach)
         if self.settings.measure:
             self.postpone("counting costs", lambda seconds: results.price(self, staged, args, kwargs))
         self._what_if(args, kwargs)
         staged.before = before
         return staged
+
+    def _before_long(self) -> None:
+        """A loop is written out in what is to be compiled now, which may take XLA minutes: it is told before, and not
+        compiled in a run of ours that has made it so."""
+        self.seen.traces = self.shim.traced
+        if not self.settings.long_programs:
+            raise quiet.Ended("the program has a loop written out")
+        if self.settings.measure:
+            self.on_news(self)
 
     def _what_if(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         def ask(seconds: float) -> None:

@@ -198,7 +198,10 @@ class CellReruns:
             except Exception as exc:  # IPython's UsageError, which this room does not know
                 raise ValueError(f"{attempt.magic}: {exc}") from exc
         compiled = request.settings.compile or not _compiles(attempt)
-        settings = replace(request.settings, time=False, measure=False, rehearse=False, compile=compiled)
+        long = any(c.compiles_long for c in self.run.checkers.values())
+        settings = replace(
+            request.settings, time=False, measure=False, rehearse=False, compile=compiled, long_programs=long
+        )
         return replace(request, settings=settings)
 
 

@@ -25,6 +25,7 @@ from jitmagic.checking.variants import Variants
 from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions, parameters_of
+from jitmagic.rules.unrolled_loop import compiles_long
 from jitmagic.settings import CellSource, Settings, Stage
 from jitmagic.silent import donations
 from jitmagic.silent.collect import CallInView, before_calls, collect, indices_outside, not_finite
@@ -317,6 +318,11 @@ class Subject:
     def silent(self) -> ev.Silent:
         """The silent facts of the calls seen; before the first, those that the source tells."""
         return self.seen.silent or self.guarded(self._from_source) or ev.Silent()
+
+    @property
+    def compiles_long(self) -> bool:
+        """A loop that is written out in the program makes its compilation take seconds, or minutes."""
+        return self.seen.silent is not None and any(map(compiles_long, self.seen.silent.unrolled))
 
     def _from_source(self) -> ev.Silent:
         return before_calls(self.fn, self.reach().functions, self.options.static_parameters(self.fn))

@@ -22,7 +22,17 @@ from jitmagic.fixes.inputs import (
     read_values,
     split_functions,
 )
-from jitmagic.fixes.loops import bodies, elements, fetched, filled, mapped, scanned, starts, traced_loops
+from jitmagic.fixes.loops import (
+    bodies,
+    elements,
+    fetched,
+    filled,
+    mapped,
+    scanned,
+    starts,
+    traced_loops,
+)
+from jitmagic.fixes.loops.attributes import of_attributes
 from jitmagic.fixes.numerics import finite_formulas, strong_types, type_tests, wide_types
 from jitmagic.fixes.objects import (
     forms,
@@ -104,6 +114,8 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (branching.branching, _ASKED),
     (traced_loops.stopping_loops, _ASKED),
     (traced_loops.counted_loops, "tracer-int dynamic-shape user-error"),
+    (of_attributes(traced_loops.stopping_loops), _ASKED),
+    (of_attributes(traced_loops.counted_loops), "tracer-int user-error"),
     (lookup.lookups, "tracer-int tracer-array-conversion tracer-hash"),
     (memoized.kept_constants, _KEPT),
     (memoized.caches, f"tracer-hash {_KEPT} tracer-bool"),
@@ -137,6 +149,9 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (traced_loops.nested_loops, "unrolled-loop"),
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
+    (of_attributes(traced_loops.nested_loops), "unrolled-loop"),
+    (of_attributes(traced_loops.counting_loops), "unrolled-loop"),
+    (of_attributes(scanned.scanned_loops), "unrolled-loop"),
     (mapped.mapped_comprehensions, "unrolled-loop"),
     (fetched.fetched_behind, "device-wait"),
     (finite_formulas.finite_formulas, "nan"),

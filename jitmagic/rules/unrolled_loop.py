@@ -21,9 +21,14 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield _told(evidence, fact)
 
 
+def compiles_long(fact: Unrolled) -> bool:
+    """There is enough of the loop for a compilation of seconds, or minutes."""
+    return fact.turns >= TURNS or fact.equations >= LARGE
+
+
 def _told(evidence: Evidence, fact: Unrolled) -> Finding:
     index = quoted(fact.names[0]) if fact.names else "the index"
-    long = fact.turns >= TURNS or fact.equations >= LARGE
+    long = compiles_long(fact)
     total = evidence.equations or fact.equations
     part = f"all {total:,}" if fact.equations == total else f"{fact.equations:,} of the {total:,}"
     return RULE.finding(

@@ -126,11 +126,13 @@ def run_stages(
     *,
     compile: bool = True,
     progress: Callable[[str], AbstractContextManager[object]] | None = None,
+    look: Callable[[Any], object] = lambda traced: None,
 ) -> Staged:
     """Trace, lower and compile; jax keeps the result, so the call that follows compiles nothing.
 
-    `progress(stage)` is a context manager around each stage. Exceptions of the trace pass through; where only
-    lowering or compiling fails, `compiled` is None and the call that follows tells.
+    `progress(stage)` is a context manager around each stage, `look` is given what was traced before it is lowered.
+    Exceptions of the trace pass through; where only lowering or compiling fails, `compiled` is None and the call that
+    follows tells.
     """
     seconds: list[float] = []
 
@@ -142,6 +144,7 @@ def run_stages(
         return result
 
     traced = stage("tracing", lambda: jitted.trace(*args, **kwargs))
+    look(traced)
     if not compile:
         return Staged(traced, None, Stages(trace_s=seconds[0]))
     try:

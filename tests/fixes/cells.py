@@ -1085,6 +1085,23 @@ CASES = {
         "charges = Charges()\n\ndef f(p):\n    return charges.energy(p)\n",
         ("f(jnp.arange(36.0).reshape(12, 3))",), "            e = jax.lax.fori_loop(0, i, body, e)\n            return e\n\n        e = jax.lax.fori_loop(0, 12, outer_body, e)\n",
     ),
+    "long loop over what an object holds": Case(
+        "tracer-bool", "class LIF:\n    def __init__(self, n):\n        self.v, self.tau = jnp.zeros(n), 10.0\n\n    def run(self, currents):\n"
+        "        spikes = []\n        for I in currents:\n            self.v = self.v + (I - self.v) / self.tau\n"
+        "            if (self.v > 1.0).any():\n                self.v = jnp.where(self.v > 1.0, 0.0, self.v)\n"
+        "            spikes.append(self.v.sum())\n        return jnp.stack(spikes)\n\nnet = LIF(4)\n\ndef f(c):\n    return net.run(c)\n",
+        ("f(jnp.ones((100, 4)) * 2.0)", "f(jnp.ones((100, 4)))"),
+        "            return v, v.sum()\n\n        v, spikes = jax.lax.scan(step, v, currents)\n        self.v = v\n        return spikes\n",
+    ),
+    "while on what an object holds": Case(
+        "tracer-bool", "class M:\n    pass\n\nm = M()\nm.τ = jnp.ones(3) * 5\n\ndef f(r):\n    while m.τ.max() > 1.0:  # τ\n        m.τ = m.τ * r\n    return m.τ\n",
+        ("f(0.5)", "f(0.1)"), "    τ = jax.lax.while_loop(lambda τ: τ.max() > 1.0, lambda τ: τ * r, τ)\n    m.τ = τ\n",
+    ),
+    "long loop behind another problem": Case(
+        "tracer-int", "def f(v, I, steps):\n    spikes = []\n    for t in range(steps):\n        v = v + 0.1 * (I[t] - v)\n        s = v > 0.5\n"
+        "        v = jnp.where(s, 0.0, v)\n        spikes.append(s)\n    return jnp.stack(spikes)\n",
+        ("f(jnp.zeros(5), jnp.ones((300, 5)), 300)",), "    _, spikes = jax.lax.scan(step, v, jnp.arange(steps))\n",
+    ),
     "several ways to return from a loop": Case(
         "tracer-bool", "def f(x):\n    for i in range(50):\n        x = x * 1.5\n        if x > 100:\n            return 1\n        if x < -100:\n"
         "            return -1\n    return 0\n", ("f(1.0)", "f(-1.0)", "f(0.0)"), "    return jnp.where(found, 1, jnp.where(found2, -1, 0))\n",

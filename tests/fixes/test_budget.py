@@ -13,6 +13,7 @@ import pytest
 from jitmagic.checking import corrections
 from jitmagic.checking.conclusions import evidence_of, told_of
 from jitmagic.checking.rerun import CellReruns
+from jitmagic.tracing import stages
 from jitmagic.trial import budget
 from jitmagic.trial.play import Ran
 from jitmagic.trial.verify import Attempt, Verdict, Verifier
@@ -96,6 +97,22 @@ def test_what_is_slow_to_compile_is_not_compiled_again_to_be_compared_with(
     verifier = checker.verifier(budget.clock() + 10)
     assert found.kind == "unrolled-loop" and verifier is not None
     assert compiled and verifier.reruns.original not in compiled
+
+
+def test_a_loop_that_a_correction_writes_out_is_not_compiled() -> None:
+    checker, _ = watched(
+        "def f(x, n):\n    for t in range(n):\n        x = jnp.sin(x) + t\n    return x\n",
+        ("f(jnp.ones(2), 50)",),
+    )
+    verifier = checker.verifier(budget.clock() + 10)
+    assert verifier is not None
+    original = verifier.reruns.original
+    with stages.counted() as counted:
+        verdict = verifier.verify(
+            replace(original, magic=f"{original.magic} --static n"), told_of(checker)[0]
+        )
+    assert not verdict.holds and [f.kind for f in verdict.left] == ["unrolled-loop"]
+    assert not [e for e in counted.events if e[0] == stages.COMPILE and "f" in e[1:]]
 
 
 def test_a_correction_whose_cell_is_slow_without_jit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
