@@ -57,6 +57,9 @@ CASES: dict[str, tuple[str, str, str]] = {
         "def f(x):\n    a = jax.nn.softmax(x @ x.swapaxes(-1, -2), axis=-1)\n    return a @ x\n",
         "f(jnp.arange({n} * 4.0).reshape(2, {n}, 2) / 9)", "f_padded(np.pad(x, ((0, 0), (0, size - n), (0, 0)), ",
     ),
+    "what came out goes in again": (
+        "def f(x):\n    return x / x.sum()\n", "f(jnp.diff(f(jnp.arange(1.0, {n} + 3.0))))", "x / jnp.sum(x, where=keep)",
+    ),
     "one line": ("def f(x): return x.sum() / len(x)\n", "f(jnp.arange({n}.0))", "where=jnp.arange(x.shape[0]) < n"),
     "compiled by the cell": ("@jax.jit\ndef f(x):\n    return jnp.tanh(x)  # each\n", "f(jnp.arange({n}.0))", "f_padded(x):"),
 }  # fmt: skip

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jitmagic.fixes.change import Change, Claim, Shape, Spot
+from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias
 from jitmagic.fixes.sizes.masked_functions import Bodies
 from jitmagic.fixes.sizes.masks import Mask, Masked
@@ -80,17 +80,15 @@ def padded_lengths(spot: Spot) -> Iterator[Change]:
 def _lengths(spot: Spot, function: FunctionNode) -> tuple[dict[str, int], list[_Varying]]:
     """Ranks of the parameters whose lengths vary (0 for several arrays of one length), and these lengths; nothing where
     something else varies."""
-    calls = len(_on_entry(spot, function, "0"))
     ranks: dict[str, int] = {}
     found: dict[tuple[int, ...], _Varying] = {}
     for name in scope.parameters_of(function):
-        shapes = [s.shape for s in _on_entry(spot, function, name)]
-        count = len(shapes) // max(calls, 1)
-        axes = _varying([shapes[k::count] for k in range(count)])
+        calls = [[v.shape for v in c.leaves if v.argument == name] for c in spot.evidence.calls]
+        axes = _varying(calls)
         if axes is None:
             return {}, []
         if axes:
-            ranks[name] = len(shapes[0]) if count == 1 else 0
+            ranks[name] = len(calls[0][0]) if len(calls[0]) == 1 else 0
         for axis, lengths in axes:
             if lengths not in found:
                 n = spot.text.fresh("n", "count", "length", taken=[v.mask.count for v in found.values()])
@@ -101,10 +99,13 @@ def _lengths(spot: Spot, function: FunctionNode) -> tuple[dict[str, int], list[_
     return ranks, list(found.values())
 
 
-def _varying(leaves: Sequence[Sequence[tuple[int, ...]]]) -> list[tuple[int, tuple[int, ...]]] | None:
+def _varying(calls: Sequence[Sequence[tuple[int, ...]]]) -> list[tuple[int, tuple[int, ...]]] | None:
     """The axes of an argument that vary, with their lengths; of several arrays the first axis of each. None where they
-    vary otherwise."""
-    if any(len({len(shape) for shape in leaf}) > 1 for leaf in leaves):
+    vary otherwise. `calls` has the shapes of its leaves, call by call."""
+    if not any(map(any, calls)):
+        return []
+    leaves = list(zip(*calls, strict=False))
+    if len(set(map(len, calls))) > 1 or any(len(set(map(len, leaf))) > 1 for leaf in leaves):
         return None
     each = [[(k, n) for k, n in enumerate(zip(*leaf, strict=True)) if len(set(n)) > 1] for leaf in leaves]
     if len(leaves) > 1 and any(each) and any(axes != each[0] or axes[0][0] > 0 or axes[1:] for axes in each):
@@ -115,17 +116,6 @@ def _varying(leaves: Sequence[Sequence[tuple[int, ...]]]) -> list[tuple[int, tup
 def _size(spot: Spot, name: str, axis: int, ranks: Mapping[str, int]) -> str:
     """The length of an argument along an axis."""
     return f"{name}.shape[{axis}]" if ranks[name] else spot.write("jax.tree.leaves($x)[0].shape[0]", x=name)
-
-
-def _on_entry(spot: Spot, function: FunctionNode, expression: str) -> Sequence[Shape]:
-    """What an expression is when the function is called, in each call."""
-    first, code = function.body[0], f"__seen__({expression})"
-    edits = spot.edits()
-    if hasattr(first, "body"):
-        edits.before(first, f"{code}\nreturn")
-    else:
-        edits.insert(spot.text.span(first)[0], f"{code}; return; ")
-    return spot.probe(edits.result())
 
 
 class _Padded(Bodies):
