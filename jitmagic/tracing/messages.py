@@ -273,7 +273,7 @@ def is_of_jax(error: BaseException) -> bool:
     tracing = ("Tracer", "Concretization", "NonConcrete", "UnexpectedTracer")
     text = str(error)
     refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable", *_NEEDS_A_VALUE)
-    refused = refused or refuses_stores(error)
+    refused = refused or refuses_stores(error) or "ArrayImpl" in text and "unhashable type" in text
     overflow = "An overflow was encountered while parsing an argument" in text
     return refused or overflow or _refusal(text) is not None or type(error).__name__.startswith(tracing)
 

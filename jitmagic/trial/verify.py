@@ -220,8 +220,8 @@ class Verifier:
         """How the corrected run differs from the plain one, beyond what the claim says."""
         if _cannot_run(plain) and ran.error is None:
             plain = self.reruns.plain(attempt)  # the cell as it is cannot run without jit either
-        if plain.failed != ran.failed or _cannot_run(plain) and ran.error is not None:
-            wanted = plain.failed if not _cannot_run(plain) else ""
+        wanted = "" if _cannot_run(plain) else plain.failed
+        if wanted != ran.failed or wanted and not _say_the_same(plain.error, ran.error):
             return [Gap("the run", f"to end with {wanted or 'no error'}", ran.failed or "no error", True)]
         gaps = self._state(plain, ran, attempt, claim)
         if claim.results in ("new", "other random"):
@@ -258,6 +258,8 @@ class Verifier:
             return found.equations * 2 < (self.reruns.equations() or written_out)
         if self._before is None:
             self._before = self.reruns.under_magic(self.reruns.original)
+        if self._before.ran.error is not None:  # it got nowhere: that the finding is gone has to do
+            return True
         if claim.fewer == "traces":
             return found.traces < self._before.traces
         again = self.reruns.under_magic(attempt)  # what jax compiles once for all is compiled by now
@@ -267,6 +269,11 @@ class Verifier:
 def _cannot_run(plain: Ran) -> bool:
     """jax refuses the cell without jit too, or leaves traced values behind."""
     return plain.error is not None and is_of_jax(plain.error) or bool(plain.error is None and plain.tracers)
+
+
+def _say_the_same(*errors: BaseException | None) -> bool:
+    """The words of errors are the same, but for numbers, which may be rounded."""
+    return len({re.sub(r"[\d.]+", "", str(error)) for error in errors}) == 1
 
 
 def _comparison(claim: Claim) -> Differences:
