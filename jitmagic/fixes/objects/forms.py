@@ -144,9 +144,18 @@ def lists_of_items(spot: Spot) -> Iterator[Change]:
 
 
 def functions_as_partials(spot: Spot) -> Iterator[Change]:
-    """Functions beside arrays in lists, tuples and dicts: as `Partial`, which is no leaf."""
-    form = f"jax.tree.map(lambda v: {PARTIAL}(v) if callable(v) else v, $x)"
-    for name in arguments(spot):
-        if any(leaf.python_type == "function" and leaf.path != name for leaf in spot.leaves(name)):
-            title = f"pass the functions in `{name}` as `{PARTIAL}`: each new function compiles again"
-            yield passed_as(spot, [name], form, title)
+    """Functions and texts beside arrays in lists, tuples and dicts: as `Partial`, and as a kind of text, which are no
+    leaves."""
+    text = spot.fresh("Text", "StaticText")
+    for type_, test, form in (("function", "callable(v)", PARTIAL), ("str", "isinstance(v, str)", text)):
+        for name in arguments(spot):
+            if not any(leaf.python_type == type_ and leaf.path != name for leaf in spot.leaves(name)):
+                continue
+            title = f"pass each {type_.replace('str', 'text')} in `{name}` as `{form}`: each new one compiles again"
+            change = passed_as(
+                spot, [name], f"jax.tree.map(lambda v: {form}(v) if {test} else v, $x)", title
+            )
+            if form == text and change.edits is not None:
+                head = f"@jax.tree_util.register_static\nclass {text}(str):\n    pass\n\n"
+                change.edits.before(spot.text.top(spot.definition), spot.write(head))
+            yield change

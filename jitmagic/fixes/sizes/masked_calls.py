@@ -12,6 +12,7 @@ from jitmagic.fixes.sizes.indexing import Items
 from jitmagic.fixes.sizes.masked_expressions import Value, is_constant
 from jitmagic.fixes.sizes.masks import Axes, Length, Mask, Masked, Unsupported
 from jitmagic.source import scope
+from jitmagic.source.edits import FunctionNode
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import Match, Pattern
 
@@ -24,6 +25,10 @@ class MaskedCalls(Items):
 
     sized: set[str]
     """Variables whose value is needed as the length of a whole axis."""
+
+    def followed(self, called: ast.expr) -> FunctionNode | None:
+        """The function of the cell that is called."""
+        raise NotImplementedError
 
     def inside(self, node: ast.Call) -> Value:
         """What a function of the cell gives for selections."""
@@ -47,7 +52,8 @@ class MaskedCalls(Items):
             self.dense(mapped)
             return self._by_rows(node, [v for a in node.args if (v := self.masked(a)) is not None])
         before = dict(self.edits.changes)
-        if any([self.given(g) for g in given if not isinstance(g, ast.Starred)]):
+        values = [self.value(g) for g in given if not isinstance(g, ast.Starred)]
+        if any(isinstance(v, Masked) or v and self.followed(node.func) for v in values):
             return self.inside(node)
         self.parts(node)
         if python and name in ("float", "int") and self.edits.changes != before:
@@ -180,6 +186,18 @@ class MaskedCalls(Items):
         elif value is not None:
             raise Unsupported
         return table
+
+    def drawn(self, node: ast.Call, match: Match, template: str) -> Value:
+        """`jax.random.choice(k, x, p=p)`: what does not count is never drawn."""
+        value, chances = self.masked(match.expr("x")), self.masked(match.expr("p"))
+        self.dense(match.expr("k"))
+        mask = chances.at(0) if chances is not None else None
+        if mask is None and value is None:
+            return self._none(node)
+        if mask is None or value is None or value.rank > 1 or value.at(0) is not mask:
+            raise Unsupported
+        self._write(node, match, template, mask=mask.written())
+        return None
 
     def made(self, node: ast.Call, match: Match, template: str) -> Value:
         """`jnp.arange(n)`, `jnp.zeros((n, k))`: of the whole length, and as much of it counts."""
@@ -322,7 +340,7 @@ Handler = Callable[[MaskedCalls, ast.Call, Match, str], Value]
 _TABLES: tuple[tuple[dict[str, str], Handler], ...] = (
     (reductions.REDUCED, MaskedCalls.reduced), (reductions.FIRST_PLACES, MaskedCalls.first_place),
     (reductions.ALONG, MaskedCalls.along), (reductions.SEGMENTS, MaskedCalls.segments),
-    (reductions.SCATTERED, MaskedCalls.scattered),
+    (reductions.SCATTERED, MaskedCalls.scattered), (reductions.DRAWN, MaskedCalls.drawn),
     (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made), (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
     (dict.fromkeys(reductions.TURNED, ""), MaskedCalls.turned), (reductions.DIFFERENCES, MaskedCalls.differences),
     (reductions.FACTORS, MaskedCalls.factors),

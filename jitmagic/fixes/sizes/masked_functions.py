@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias, Value
-from jitmagic.fixes.sizes.masks import Mask, Masked, Unsupported
+from jitmagic.fixes.sizes.masks import Length, Mask, Masked, Unsupported
 from jitmagic.fixes.sizes.statements import Known, Results, Statements, first_of
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
@@ -23,11 +23,14 @@ BY_SIZE = frozenset(
 """Functions that compare numbers by their size."""
 
 
+Given = dict[str, Masked | Length]
+
+
 @dataclass
 class _Followed:
     """A function whose body is changed: for which arguments, what it returns, the masks that it is given, its calls."""
 
-    given: dict[str, Masked]
+    given: Given
     masks: list[Mask]
     results: Results | None
     calls: list[ast.Call]
@@ -40,56 +43,65 @@ class Bodies(Statements):
         super().__init__(spot)
         self._followed: dict[FunctionNode, _Followed] = {}
 
+    def followed(self, called: ast.expr) -> FunctionNode | None:
+        """The function of the cell that is called, or the only method of this name."""
+        if isinstance(called, ast.Attribute):
+            named = [f for c in self.spot.classes for f in c.body if isinstance(f, FunctionNode)]
+            found = [f for f in named if f.name == called.attr]
+            return found[0] if len(found) == 1 else None
+        return self.spot.text.definition(called.id) if isinstance(called, ast.Name) else None
+
     def inside(self, node: ast.Call) -> Value:
         """What a function of the cell gives for selections, or its derivative."""
-        match node.func:
-            case ast.Name(id=name):
-                derived = ""
-            case ast.Call(args=[ast.Name(id=name)], keywords=[]):
-                derived = self.spot.full(node.func)
-            case _:
-                raise Unsupported
-        function = self.spot.text.definition(name)
+        called, derived = node.func, ""
+        if isinstance(called, ast.Call) and len(called.args) == 1 and not called.keywords:
+            called, derived = called.args[0], self.spot.full(called)
+        function = self.followed(called)
         if function is None or derived not in ("", "jax.grad", "jax.value_and_grad"):
             raise Unsupported
         values = self._arguments(function, node)
-        outer = list(dict.fromkeys(m for v in values.values() for _, m in v.axes))
+        outer = list(dict.fromkeys(m for v in values.values() for m in v.masks))
         found = self._followed.get(function) or self._follow(function, values, outer)
         if found.results is None or len(found.masks) != len(outer):
             raise Unsupported
         inner = dict(zip(found.masks, outer, strict=True))
-        if {p: _renamed(v, inner) for p, v in found.given.items()} != values:
+        if {p: v.renamed(inner) for p, v in found.given.items()} != values:
             raise Unsupported
         found.calls.append(node)
         passed = {m.text: o.written() for m, o in inner.items() if m.used}
         if passed:
             signature.pass_all(self.edits, node, passed, keyword=signature.takes_by_name(function))
-        results = [_renamed(v, inner) if v is not None else None for v in found.results]
+        results = [v.renamed(inner) if v is not None else None for v in found.results]
         if not derived and len(results) == 1:
             return results[0]
         of = values.get(scope.parameters_of(function)[0]) if derived else None
-        if any(results) or (of is not None and derived != "jax.grad"):
+        if any(results) or isinstance(of, Length) or (of is not None and derived != "jax.grad"):
             raise Unsupported
         return of  # a derivative has the form of what it is taken by
 
-    def _arguments(self, function: FunctionNode, node: ast.Call) -> dict[str, Masked]:
-        """Selections that a call passes, by parameter."""
+    def _arguments(self, function: FunctionNode, node: ast.Call) -> Given:
+        """Selections that a call passes, and their lengths, by parameter."""
         starred = any(isinstance(a, ast.Starred) for a in node.args) or not all(k.arg for k in node.keywords)
         others = any(self.spot.full(d) != "jax.jit" for d in function.decorator_list)
         if starred or others or function.args.vararg or function.args.kwarg:
             raise Unsupported
-        by_place = zip(scope.parameters_of(function), node.args, strict=False)
+        bound = isinstance(node.func, ast.Attribute)
+        if isinstance(node.func, ast.Attribute):
+            self.dense(node.func.value)
+        by_place = zip(scope.parameters_of(function)[bound:], node.args, strict=False)
         given = [*by_place, *((k.arg or "", k.value) for k in node.keywords)]
-        return {p: v for p, a in given if (v := self.given(a)) is not None}
+        lengths = {p: v for p, a in given if isinstance(v := self.value(a), Length)}
+        self.sized |= {n for p, a in given if p in lengths for n in scope.loads(a)}
+        return lengths | {p: v for p, a in given if p not in lengths and (v := self.given(a)) is not None}
 
-    def _follow(self, function: FunctionNode, values: dict[str, Masked], outer: Sequence[Mask]) -> _Followed:
+    def _follow(self, function: FunctionNode, values: Given, outer: Sequence[Mask]) -> _Followed:
         inner: dict[Mask, Mask] = {}
         for mask in outer:
             name = self.spot.text.fresh(mask.name or "mask", taken=[m.text for m in inner.values()])
             inner[mask] = Mask(name, mask.rank, leading=mask.leading)
-        given = {p: _renamed(v, inner) for p, v in values.items()}
+        given = {p: v.renamed(inner) for p, v in values.items()}
         found = self._followed[function] = _Followed(given, list(inner.values()), None, [])
-        known: Known = {p: Alias(p, v) for p, v in given.items()}
+        known: Known = {p: v if isinstance(v, Length) else Alias(p, v) for p, v in given.items()}
         found.results = self.body(signature.body_of(function), known, {})
         return found
 
@@ -118,15 +130,8 @@ class Bodies(Statements):
         return edits
 
 
-def _renamed(value: Masked, names: dict[Mask, Mask]) -> Masked:
-    """The same with other masks. Raises Unsupported where it has one that was made of them."""
-    if any(m not in names for _, m in value.axes):
-        raise Unsupported
-    return Masked(value.rank, tuple((a, names[m]) for a, m in value.axes), value.zero, value.holds)
-
-
 def _uses(text: Text, name: str) -> int:
-    return sum(n.id == name for n in text.within(text.tree, ast.Name))
+    return sum(name in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in ast.walk(text.tree))
 
 
 def masked_selections(spot: Spot) -> Iterator[Change]:

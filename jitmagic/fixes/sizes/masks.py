@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -55,6 +55,17 @@ class Length:
 
     mask: Mask
 
+    @property
+    def masks(self) -> list[Mask]:
+        """The masks that it needs."""
+        return [self.mask]
+
+    def renamed(self, names: Mapping[Mask, Mask]) -> Length:
+        """The same with other masks. Raises Unsupported where it has one that was made of them."""
+        if self.mask not in names:
+            raise Unsupported
+        return Length(names[self.mask])
+
 
 Axes = tuple[tuple[int, Mask], ...]
 """Axes of the whole array of which a part counts, in order."""
@@ -98,6 +109,17 @@ class Masked:
         """The masks of these axes of the whole array for `where=`, without axes of length one in front."""
         texts = [m.written(self.rank - a - m.rank) for a, m in self.axes if a in axes]
         return " & ".join(map(atom, texts)) if len(texts) > 1 else texts[0]
+
+    @property
+    def masks(self) -> list[Mask]:
+        """The masks that it needs."""
+        return [m for _, m in self.axes]
+
+    def renamed(self, names: Mapping[Mask, Mask]) -> Masked:
+        """The same with other masks. Raises Unsupported where it has one that was made of them."""
+        if any(m not in names for m in self.masks):
+            raise Unsupported
+        return replace(self, axes=tuple((a, names[m]) for a, m in self.axes))
 
     def turned(self, order: Sequence[int]) -> Masked:
         """The value with its axes in this order."""

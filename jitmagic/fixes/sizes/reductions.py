@@ -66,6 +66,9 @@ FACTORS = {
 SCATTERED = {"add($t.at[$i], $v)": "$t.at[$i].add(jnp.where($mask, $v, 0))"}
 """What is added where it counts."""
 
+DRAWN = {"jax.random.choice($k, $x, p=$p)": "jax.random.choice($k, $x, p=jnp.where($mask, $p, 0))"}
+"""Draws with weights."""
+
 DIFFERENCES = {"diff($x)": "-1", "diff($x, axis=-1)": "-1", "diff($x, axis=0)": "0", "diff($x, axis=1)": "1"}
 """Differences of neighbours, and the axis along which they are taken."""
 
