@@ -174,9 +174,10 @@ class CellReruns:
             for checker in checkers[:1]:
                 checker.seen.waits = waits.facts()
             large = rules.Thresholds(large_constant=request.settings.large_constant)
-            found = [f for c in checkers for f in rules.run(evidence_of(c), large)]
+            facts = tuple(map(evidence_of, checkers))
+            found = [f for e in facts for f in rules.run(e, large)]
         return Examined(
-            ran, rules.select(found), sum(c.seen.traces for c in checkers),
+            ran, rules.select(found), facts, sum(c.seen.traces for c in checkers),
             _equations(checkers), sum(e[0] == stages.COMPILE for e in counted.events),
         )  # fmt: skip
 

@@ -292,8 +292,11 @@ class Search:
                 attempt, kind_of(self.evidence, problem), where.line - above, where.column, where.end_line - above,
                 where.end_column, names, f"{type(verdict.error).__name__}: {verdict.error}",
             )  # fmt: skip
-        found = (self._spot_of(f, attempt) for f in verdict.left)
-        return next((s for s in found if s is not None), None)
+        if not verdict.left:
+            return None
+        first = verdict.left[0]
+        known = (e for e in verdict.evidence if e.function.name == first.function)
+        return replace(self, evidence=next(known, self.evidence))._spot_of(first, attempt)
 
     def _spot_of(self, finding: Finding, attempt: Attempt) -> Spot:
         """The stretch of the cell that a finding is about, else its function."""

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from jitmagic.evidence import Evidence
 from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.source import cell as cells
@@ -52,6 +53,8 @@ class Examined:
 
     ran: Ran
     findings: tuple[Finding, ...]
+    evidence: tuple[Evidence, ...] = ()
+    """What the findings came from, function by function."""
     traces: int = 0
     """Of the functions that were taken."""
     equations: int = 0
@@ -99,6 +102,8 @@ class Verdict:
     tested: Literal["cell", "calls", ""] = ""
     left: tuple[Finding, ...] = ()
     """What the corrected cell is told of that the cell was not: the next thing to mend."""
+    evidence: tuple[Evidence, ...] = ()
+    """What that was found in."""
     rest: str = ""
     """What else is left of the problem, which no correction is about."""
     error: BaseException | None = None
@@ -169,7 +174,7 @@ class Verifier:
             f for f in found.findings if f.severity in GRAVE and not any(is_same(f, g) for g in self.findings)
         )
         if left:
-            return Verdict(False, f"then {left[0].kind} is told", tested, left)
+            return Verdict(False, f"then {left[0].kind} is told", tested, left, found.evidence)
         if self._differs_without_jit(attempt, found.ran, claim):
             words = "the compiled result then differs from the one without jit"
             return Verdict(False, words, tested, rest=words if self.keeps(attempt, claim) else "")
