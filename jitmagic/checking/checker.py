@@ -259,11 +259,12 @@ class Checker(Subject):
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
             staged.before.restore()
             raise
-        inputs = self.inputs(args, kwargs)
+        inputs = self.lasting(self.inputs(args, kwargs))
         self.keep(args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
-        self.guarded(self.observe_result, staged.traced, inputs, out)
+        look = functools.partial(self.observe_later, held=plain is not None)
+        self.guarded(look, staged.traced, inputs, out)
         if plain is not None:
             self.guarded(plain.postpone, target, inputs, out)
         self.postpone("timing", lambda seconds: results.find_peak(self, staged, args))
@@ -414,13 +415,9 @@ class Checker(Subject):
 
     def _look_at_result(self, args: tuple[object, ...], kwargs: dict[str, object], out: object) -> None:
         """A NaN that only a later call shows."""
-        if jit_is_off():
-            return
-        before = self.seen.silent
-        traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
-        self.observe_result(traced, self.inputs(args, kwargs), out)
-        if self.seen.silent != before:
-            self.on_news(self)
+        if not jit_is_off():
+            traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+            self.observe_later(traced, self.lasting(self.inputs(args, kwargs)), out)
 
     def _wrote(self, writes: Sequence[ev.Write]) -> None:
         for write in writes:
@@ -485,7 +482,7 @@ class Checker(Subject):
                 staged = self._trace(target, args, kwargs)
                 quiet.heed()
             self.remember(args, kwargs, traced=True)
-            self.looked = plain_runs.Look(staged.traced, self.inputs(args, kwargs))
+            self.looked = plain_runs.Look(staged.traced, self.lasting(self.inputs(args, kwargs)))
         except Exception as exc:
             if tracebacks.is_ours(exc):
                 raise
@@ -504,7 +501,8 @@ class Checker(Subject):
         new = compat.never_called(root.value for root in self.reach(args, kwargs).roots)
         self.diagnose(args, kwargs)
         if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
-            self.guarded(plain_runs.rehearse, self, args, kwargs, self.looked)
+            began = plain_runs.Began(self, args, kwargs)
+            self.guarded(plain_runs.rehearse, self, began, self.looked, None, self.settings.budget)
         self.looked = None
         for jitted in new:  # the user's own first call traces it
             jitted.clear_cache()

@@ -7,11 +7,15 @@ a result that is not finite, and arguments that the function writes into.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import functools
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from jitmagic.checking.compared import Eager, compare_results
@@ -22,12 +26,16 @@ from jitmagic.measure import peak
 from jitmagic.rules.base import root
 from jitmagic.state import snapshot
 from jitmagic.state.definition import function_facts
+from jitmagic.state.entries import sample
 from jitmagic.tracing import compat
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.tracing.leaves import bound_arguments, ref_paths
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
+
+MOST_COPIED = 2**30
+"""Bytes of arguments that are copied to time a call that gives some of them away."""
 
 
 @dataclass
@@ -63,35 +71,57 @@ def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) 
         subject.options = own
 
 
+class Began:
+    """Where a run of a call begins that is made when the cell has ended."""
+
+    def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self.given = args, kwargs
+        self.before = snapshot.take(subject.reach(args, kwargs))
+        self.digests = [(a, _digest(a)) for a in self.before.sampled]
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """All is as it was then, and afterwards as it is now. Raises Refused where that can't be."""
+        if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
+            raise quiet.Refused("another call was given its arguments to use up (donated)")
+        with quiet.back_at(self.before):
+            if any(_digest(a) != then for a, then in self.digests):
+                raise quiet.Refused("the cell has changed a large array of NumPy since")
+            yield
+
+
+def _digest(array: np.ndarray) -> object:
+    """Tells whether a large array was written into."""
+    if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
+        return sample(array)
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
 class OwnRun:
     """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
 
     def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.subject, self.args, self.kwargs = subject, args, kwargs
         self.before: snapshot.Snapshot | None = None
-        subject.guarded(self._take)
-
-    def _take(self) -> None:
-        self.before = snapshot.take(self.subject.reach(self.args, self.kwargs))
+        if subject.original is subject.fn:
+            self.before = subject.guarded(lambda: snapshot.take(subject.reach(args, kwargs)))
 
     def look_at(self, out: object) -> None:
-        """Look at the result and at the arguments; tell where there is something new."""
+        """Look at the arguments, and at the result when the cell has ended; tell where there is something new."""
         subject = self.subject
         seen, subject.looked = subject.looked, None
-        known = _known(subject)
-        changes = self.before.changes() if self.before is not None else ()
+        known = subject.seen.known
         if subject.original is subject.fn:
+            changes = self.before.changes() if self.before is not None else ()
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
-            look_at_result(subject, seen, out)
+            if seen is not None:
+                subject.observe_later(seen.traced, seen.inputs, out)
         elif seen is not None and not subject.options.donates:
-            rehearse(subject, self.args, self.kwargs, seen, out)
-        if _known(subject) != known:
+            began, kept = Began(subject, self.args, self.kwargs), subject.lasting(out)
+            run = functools.partial(rehearse, subject, began, seen, kept)
+            subject.later("comparing", run, (began.given, kept))
+        if subject.seen.known != known:
             subject.on_news(subject)
-
-
-def _known(subject: Subject) -> object:
-    s = subject.seen
-    return s.silent, tuple(s.writes), tuple(s.differences), tuple(s.notes)
 
 
 def only_compiled(jaxpr: object) -> str:
@@ -100,32 +130,29 @@ def only_compiled(jaxpr: object) -> str:
     return f"it calls back to Python ({called}), as often as it runs" if called else peak.too_large(jaxpr)
 
 
-def rehearse(
-    subject: Subject,
-    args: tuple[object, ...],
-    kwargs: dict[str, object],
-    seen: Look | None,
-    compiled: object = None,
-) -> None:
-    """Run the call once without jit, undone afterwards and within the budget, and look at what it does.
+def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object, seconds: float) -> None:
+    """Run the call once without jit, undone afterwards and within so many seconds, and look at what it does.
 
-    `compiled` is what the user's own compiled function gave, where it was called.
+    `compiled` is what the user's own compiled function gave, None where it was not called.
     """
     if seen is not None and (reason := only_compiled(seen.traced.jaxpr)):
         subject.seen.note(f"the run without jit was left out: {reason}")
         return
-    reach = subject.reach(args, kwargs)
+    args, kwargs = began.given
     try:
-        with quiet.undone(reach) as before, quiet.held_back(), plainly():
-            with within(subject.settings.budget):
+        with (
+            began.again(), quiet.undone(subject.reach(args, kwargs)) as before, quiet.held_back(), plainly()
+        ):  # fmt: skip
+            with within(seconds):
                 value = subject.fn(*args, **kwargs)
             changes = before.changes()
             if subject.framework not in CARRIES_WRITES:
                 note_argument_writes(subject, changes, args, kwargs, value)
-            look_at_result(subject, seen, value, compiled)
+            if seen is not None:
+                _look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
     except OutOfTime:
-        subject.seen.note(f"the run without jit was stopped after {subject.settings.budget:g} s")
+        subject.seen.note(f"the run without jit was stopped after {seconds:.2g} s")
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 
@@ -204,10 +231,8 @@ def _is_taken_apart(subject: Subject, receiver: object) -> bool:
     return not carried and not jax.tree_util.all_leaves([receiver])
 
 
-def look_at_result(subject: Subject, seen: Look | None, value: object, compiled: object = None) -> None:
+def _look_at_result(subject: Subject, seen: Look, value: object, compiled: object) -> None:
     """Where the plain result stopped being finite; beside it the compiled one, where the user compiles it himself."""
-    if seen is None:
-        return
     subject.observe_result(seen.traced, seen.inputs, value)
     if subject.jitted_by_user and not subject.options.donates:
         _compare(subject, seen, value, compiled)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import jax
-import numpy as np
 
 from jitmagic import report, units, work
 from jitmagic.checking import exhausted, plain_runs
@@ -32,17 +30,12 @@ from jitmagic.measure import (
 from jitmagic.rules.missing_donation import LARGE
 from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
-from jitmagic.state import snapshot
 from jitmagic.state.definition import source_file
-from jitmagic.state.entries import sample
 from jitmagic.state.held import held_arrays
 from jitmagic.tracing import compat, stages
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
-
-MOST_COPIED = 2**30
-"""Bytes of arguments that are copied to time a call that gives some of them away."""
 
 
 class PlainRun:
@@ -51,11 +44,10 @@ class PlainRun:
 
     def __init__(self, subject: Subject, staged: Any, args: Any, kwargs: Any) -> None:
         self.subject, self.staged = subject, staged
-        self.given, self.eager = (args, kwargs), Eager(None, None, None)
+        self.eager = Eager(None, None, None)
         self.left_out = once_only(staged)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
-        self.before = None if self.left_out else snapshot.take(subject.reach(args, kwargs))
-        self.digests = [(a, _digest(a)) for a in (self.before.sampled if self.before is not None else ())]
+        self.began = plain_runs.Began(subject, args, kwargs)
         if self.inputs is None and not self.left_out:
             self.eager = self._run(subject.settings.compare_budget)
 
@@ -68,14 +60,14 @@ class PlainRun:
                 subject.seen.timing = report.Timing(left_out=f"not timed: {self.left_out}")
             return
         if self.inputs is not None:  # containers of the user's, and what a later call gives away
-            out = _copied(out) if subject.options.donates else jax.tree.map(lambda v: v, out)
+            out = subject.lasting(out)
 
         def compare(seconds: float) -> None:
             given = inputs
             if self.inputs is not None:
                 self.inputs.renew()
-                self.given = (*self.inputs.receiver, *self.inputs.rest), self.inputs.kwargs
-                given = subject.inputs(*self.given) if subject.options.donates else inputs
+                self.began.given = (*self.inputs.receiver, *self.inputs.rest), self.inputs.kwargs
+                given = subject.inputs(*self.began.given) if subject.options.donates else inputs
                 self.eager = self._back(seconds)
             compare_results(subject, self.eager, out, self.staged.traced.jaxpr, given, call)
 
@@ -89,13 +81,11 @@ class PlainRun:
 
     def _back(self, seconds: float) -> Eager:
         """The run from where the call began."""
-        assert self.before is not None
-        if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
-            return self._refused("another call was given its arguments to use up (donated)")
-        with quiet.back_at(self.before):
-            if any(_digest(a) != then for a, then in self.digests):
-                return self._refused("the cell has changed a large array of NumPy since")
-            return self._run(seconds)
+        try:
+            with self.began.again():
+                return self._run(seconds)
+        except quiet.Refused as exc:
+            return self._refused(str(exc))
 
     def _refused(self, why: str) -> Eager:
         self.subject.seen.note(f"the run without jit was left out: {why}")
@@ -103,7 +93,7 @@ class PlainRun:
 
     def _run(self, seconds: float) -> Eager:
         """One run of the plain function that leaves nothing behind."""
-        subject, (args, kwargs) = self.subject, self.given
+        subject, (args, kwargs) = self.subject, self.began.given
         start, counts = time.perf_counter(), stages.Counts()
 
         def look(before: object, out: object) -> None:
@@ -127,13 +117,6 @@ class PlainRun:
             return Eager(None, None, exc)
         compiling = sum(s for *_, s in counts.events)  # each operation by itself, the first time
         return Eager(value, max(0.0, time.perf_counter() - start - compiling), None)
-
-
-def _digest(array: np.ndarray) -> object:
-    """Tells whether a large array was written into."""
-    if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
-        return sample(array)
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def once_only(staged: stages.Staged) -> str:
@@ -162,7 +145,7 @@ def inputs_of(subject: Subject, args: object, kwargs: object) -> Inputs | None:
     """What to time with, taken before the user's own call gives anything away; None where that cannot be had."""
     if subject.options.donates:
         size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
-        if size > MOST_COPIED or not _names_parameters(subject):
+        if size > plain_runs.MOST_COPIED or not _names_parameters(subject):
             if subject.settings.time:
                 subject.seen.timing = report.Timing(
                     left_out="not timed: a call gives its donated arguments away"

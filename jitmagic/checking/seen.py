@@ -71,6 +71,12 @@ class Seen:
         wrong = ("values", "shape", "structure", "raises")
         return bool(self.lost) or any(d.reason in wrong for d in self.differences)
 
+    @property
+    def known(self) -> object:
+        """Differs where a look has shown something new."""
+        listed = self.problems, self.writes, self.differences, self.notes
+        return self.silent, *map(tuple, listed)
+
     def settle(self, again: Iterable[ev.Write]) -> None:
         """Tell which writes were made once and for all: a run after the first one changed only what is in `again`."""
         moved = {name for w in again for name in (root(w.path), w.path.rpartition(".")[2])}

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import jax
+import numpy as np
 
 from jitmagic import evidence as ev
 from jitmagic import report
@@ -335,6 +336,38 @@ class Subject:
         except CannotEvaluate as exc:
             self.seen.note(f"where the result stopped being finite was not looked for: {exc}")
 
+    def observe_later(
+        self, traced: object, inputs: list[object], value: object, *, held: bool = False
+    ) -> None:
+        """The same when the cell has ended, for to read a result is to wait for it; `held`: its arrays are kept in any
+        case. The inputs are lasting ones."""
+        leaves = jax.tree.leaves(value)
+        kept = [v for v in (*inputs, *leaves) if not held or self._passes(v)]
+        leaves = self.lasting(leaves)
+        self.later("reading results", lambda seconds: self.observe_result(traced, inputs, leaves), kept)
+
+    def later(self, stage: Stage, step: Callable[[float], object], kept: object) -> None:
+        """Take this step when the cell has ended and tell what is new; at once where what it keeps is large."""
+
+        def tell(seconds: float) -> None:
+            known = self.seen.known
+            step(seconds)
+            if self.seen.known != known:
+                self.on_news(self)
+
+        is_large = _size(jax.tree.leaves(kept)) > MAX_SAMPLE_BYTES
+        (self._at_once if is_large else self.postpone)(stage, tell)
+
+    def lasting(self, tree: T) -> T:
+        """Arrays as they are now, unless they are large, in containers of their own."""
+        copied = _size([v for v in jax.tree.leaves(tree) if self._passes(v)]) <= MAX_SAMPLE_BYTES
+        return jax.tree.map(lambda v: v.copy() if copied and self._passes(v) else v, tree)
+
+    def _passes(self, value: object) -> bool:
+        """An array that the cell may write into, or that a later call may be given to use up."""
+        given_away = self.options.donates and isinstance(value, jax.Array) and not value.is_deleted()
+        return given_away or isinstance(value, np.ndarray)
+
     # -- calls on record
 
     def taken_as_static(self) -> dict[str, Any]:
@@ -382,7 +415,7 @@ class Subject:
             leaves = jax.tree.leaves((args, kwargs))
         except ValueError:  # a dict with keys that jax cannot sort
             return
-        size = sum(getattr(v, "nbytes", 0) for v in leaves)
+        size = _size(leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
             self.seen.samples.append(KeptCall(args, dict(kwargs)))
         elif size > MAX_SAMPLE_BYTES:
@@ -424,6 +457,10 @@ class Subject:
                 print(f"jitmagic: {line}", file=sys.stderr)
             finally:
                 self._telling = False
+
+
+def _size(leaves: Sequence[object]) -> int:
+    return sum(getattr(v, "nbytes", 0) for v in leaves)
 
 
 def _users(value: object) -> object:

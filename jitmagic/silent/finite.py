@@ -36,6 +36,8 @@ def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: floa
     Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
     CannotEvaluate where it has side effects or takes longer than `budget_s` seconds.
     """
+    if any(getattr(v, "is_deleted", bool)() for v in flat_args):
+        raise CannotEvaluate("its arguments were given away (donated)")
     if not is_finite(list(flat_args)):
         return None
     operations = walk(closed)
@@ -91,7 +93,7 @@ def _finite(value: object) -> bool:
         return not isinstance(value, float) or value - value == 0.0
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended) or not jnp.issubdtype(dtype, jnp.inexact):
         return True
-    if is_unreduced(value):
+    if is_unreduced(value) or getattr(value, "is_deleted", bool)():
         return True
     return bool(_numbers(value).isfinite(_near(value)).all())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jitmagic.checking import results
+from jitmagic.checking.subject import Subject
 from jitmagic.measure import timing
 
 
@@ -34,6 +35,26 @@ def test_nothing_is_compared_or_counted_inside_of_a_call_of_the_cell(notebook, m
         "compared",
         "counted",
     ]  # what the run without jit appends is undone
+
+
+@pytest.mark.parametrize(
+    ("magic", "decorator"),
+    [
+        ("%%jit --no-time", ""),
+        ("%%jit --no-time --donate x", ""),
+        ("%%jitcheck", ""),
+        ("%%jitcheck", "@jax.jit\n"),
+    ],
+)
+def test_no_result_is_read_inside_of_a_call_of_the_cell(notebook, monkeypatch, magic, decorator):
+    order = notebook.ns["order"] = []
+    observe = Subject.observe_result
+    monkeypatch.setattr(Subject, "observe_result", lambda *a: order.append("read") or observe(*a))
+    notebook.ok(
+        f"{magic} -q\n{decorator}def f(x):\n    return jnp.sqrt(x) - 1\nx = jnp.zeros(3) - 1\ny = f(x)\n"
+        "order.append('the end of the cell')"
+    )
+    assert order == ["the end of the cell", "read"] and notebook.kinds("warning") == ["nan"]
 
 
 FROM_WHERE_THE_CALL_BEGAN = {
