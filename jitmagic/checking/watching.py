@@ -14,6 +14,7 @@ from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
+from jitmagic.source.tree import nodes_of
 from jitmagic.state.wrappers import full_name
 from jitmagic.tracing import foreign
 
@@ -44,7 +45,7 @@ class Watching:
                 self.watch(name)
         if not request.functions:
             trees = (self.tree, *map(ast.parse, request.calls))
-            self.watch_compiled({n.id for t in trees for n in ast.walk(t) if isinstance(n, ast.Name)})
+            self.watch_compiled({n.id for t in trees for n in nodes_of(t) if isinstance(n, ast.Name)})
 
     def bound(self, names: Collection[str]) -> None:
         """The cell has bound these names: take the functions that its magic asked for."""

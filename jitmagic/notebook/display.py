@@ -136,13 +136,11 @@ class Display:
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         cut = "it was interrupted" if isinstance(error, KeyboardInterrupt) else ""
-        compared = self._catch_up(
-            "reading results", "comparing", "counting costs", "asking what if", reason=cut
-        )
+        self._catch_up("reading results", "comparing", "counting costs", "asking what if", reason=cut)
         if self.notebook.is_live():
             self.show_pending(search=not cut)
         reason = cut or ("the cell ended in an error" if error is not None else "")
-        if self._catch_up("timing", reason=reason) or compared or not self.notebook.is_live():
+        if self._catch_up("timing", reason=reason) or not self.notebook.is_live():
             self.show_pending(search=not cut)
         if run is not None and quick and not cut and self.notebook.is_live() and running.report is not None:
             self._offer_choices(run, running.report)

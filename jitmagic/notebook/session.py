@@ -19,7 +19,7 @@ from jitmagic.notebook.earlier import Earlier
 from jitmagic.notebook.running import Notebook, Running
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
-from jitmagic.source.tree import frames_for
+from jitmagic.source.tree import frames_for, nodes_of
 
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
@@ -176,7 +176,7 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
         _aside("the look at what the cell defines", cells.instrument, tree)
         if self.hearing is not None:
-            read = {n.id for n in ast.walk(self.running.tree) if isinstance(n, ast.Name)}
+            read = {n.id for n in nodes_of(self.running.tree) if isinstance(n, ast.Name)}
             _aside("the look at the calls", self.hearing.cell_reads, read)
         return tree
 

@@ -108,10 +108,12 @@ def _wrong_paths(request: Request, tree: ast.Module, names: Collection[str]) -> 
     """Dynamic variables that start from a name that nobody binds."""
     from jitmagic.state import paths
 
+    if not request.dyn:
+        return
     bound = cells.top_level_names(tree) | set(names)
     inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     inner |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    for text in paths.split_paths(request.dyn) if request.dyn else ():
+    for text in paths.split_paths(request.dyn):
         if text == "auto":
             continue
         try:

@@ -73,9 +73,10 @@ def on_screen(report: ReportData, part: Literal["all", "verdicts", "rest"] = "al
 
 def mime_bundle(report: ReportData) -> dict[str, Any]:
     """The report in all forms that a front end may show."""
+    document, (width, color) = build(report), _screen()
     return {
-        "text/plain": on_screen(report),
-        "text/html": _html.with_text(html(report), text(report)),
+        "text/plain": _text.render(document, width=width, color=color),
+        "text/html": _html.with_text(_html.render(document), _text.render(document)),
         MIME_TYPE: payload(report),
     }
 

@@ -7,6 +7,7 @@ the same part of it, gives the same number, so two draws from `keys[0]` are two 
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -350,8 +351,14 @@ def user_frames(eqn: object, known: dict[int, bool] | None = None) -> Stack:
     return tuple(found)
 
 
-def all_equations(jaxpr: object) -> list[tuple[JaxprEqn, Stack]]:
-    """Every equation, inner programs included, with its user frames (those of the call where it has none)."""
+_equations: weakref.WeakKeyDictionary[Any, list[tuple[JaxprEqn, Stack]]] = weakref.WeakKeyDictionary()
+
+
+def all_equations(jaxpr: Any) -> list[tuple[JaxprEqn, Stack]]:
+    """Every equation, inner programs included, with its user frames (those of the call where it has none). Not to be
+    changed: remembered as long as the program lives."""
+    if (told := _equations.get(jaxpr)) is not None:
+        return told
     found: list[tuple[JaxprEqn, Stack]] = []
     known: dict[int, bool] = {}
 
@@ -363,4 +370,5 @@ def all_equations(jaxpr: object) -> list[tuple[JaxprEqn, Stack]]:
                 collect(sub, stack)
 
     collect(jaxpr, ())
+    _equations[jaxpr] = found
     return found

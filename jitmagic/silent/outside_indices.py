@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.evidence import OutOfBounds
-from jitmagic.measure.program import scan_split, walk
+from jitmagic.measure.program import scan_split
 from jitmagic.measure.reference import Evaluator
 from jitmagic.silent.in_program import all_equations, user_frames
 from jitmagic.silent.keys import names_at
@@ -67,7 +67,7 @@ class IndexedAxes:
 
 def out_of_bounds(closed: object, flat_args: Sequence[object]) -> Iterator[OutOfBounds]:
     """Facts about indices that a program has for these arguments, outside of the arrays, and that its results show."""
-    if len(walk(closed)) > TOO_MANY:
+    if len(all_equations(closed)) > TOO_MANY:
         return
     known = {id(found.eqn): found for found in _written(closed)}
     if not known:

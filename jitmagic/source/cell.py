@@ -8,11 +8,12 @@ the statement's own line, so tracebacks and line numbers stay as they were.
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from jitmagic.source.modules import last_name
-from jitmagic.source.tree import bodies, in_order, uncollected, walk
+from jitmagic.source.tree import SCOPES, bodies, in_order, nodes_of, uncollected, walk
 
 MAGICS = ("jit", "jitcheck")
 HOOK_MODULE = "jitmagic.notebook.session"
@@ -105,15 +106,31 @@ def definitions(tree: ast.Module) -> list[Definition]:
     return out
 
 
+_defined: weakref.WeakKeyDictionary[ast.AST, Definition] = weakref.WeakKeyDictionary()
+
+
 def _definition(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Definition:
-    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in in_order(node, own=True))
+    if (known := _defined.get(node)) is not None:
+        return known
     a = node.args
     named = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
-    return Definition(
-        name, node.lineno, node.end_lineno or node.lineno, yields, isinstance(node, ast.AsyncFunctionDef),
-        any(map(_is_jit, walk(*node.body))), any(map(uses_jit, node.decorator_list)),
-        (*named, *(["**"] if a.kwarg else [])),
+    _defined[node] = found = Definition(
+        name, node.lineno, node.end_lineno or node.lineno, _holds(node, ast.Yield, ast.YieldFrom),
+        isinstance(node, ast.AsyncFunctionDef), any(map(_is_jit, walk(*node.body))),
+        any(map(uses_jit, node.decorator_list)), (*named, *(["**"] if a.kwarg else [])),
     )  # fmt: skip
+    return found
+
+
+def _holds(function: ast.AST, *kinds: type[ast.AST]) -> bool:
+    """Nodes of these kinds stand in a function, and not in one inside of it."""
+    every = any(isinstance(n, kinds) for n in nodes_of(function))
+    return every and any(isinstance(n, kinds) for n in in_order(function, own=True))
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    """What stands in a text, statement by statement: those of a cell are asked about before and behind its magic."""
+    return [n for statement in getattr(tree, "body", ()) for n in nodes_of(statement)]
 
 
 def parameter_names(tree: ast.Module, functions: Collection[str]) -> dict[str, set[str]]:
@@ -287,6 +304,8 @@ def compile_inside(tree: ast.Module) -> set[str]:
 
 def _callers(tree: ast.Module, functions: Collection[str]) -> set[str]:
     """Functions of the top level that come to call one of these, which are given as they are called."""
+    if not functions:
+        return set()
     called = {n.name: _called(n) for n in statements_at_top(tree.body) if isinstance(n, ast.FunctionDef)}
     known, found = set(functions), set[str]()
     while more := {n for n, names in called.items() if names & known} - known:
@@ -297,7 +316,7 @@ def _callers(tree: ast.Module, functions: Collection[str]) -> set[str]:
 
 def _makers(tree: ast.Module) -> set[str]:
     """`make` of `jax.jit(make(0.1))`: what it gives is compiled, and not itself."""
-    jits = [n for n in walk(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
+    jits = [n for n in _nodes(tree) if isinstance(n, ast.Call) and uses_jit(n.func)]
     made = [a for n in jits for a in n.args if not isinstance(a, ast.Lambda)]
     calls = [c for a in made for c in in_order(a, own=True) if isinstance(c, ast.Call)]
     return {c.func.id for c in calls if isinstance(c.func, ast.Name)}
@@ -331,9 +350,8 @@ def not_for_jit(tree: ast.AST) -> set[str]:
 def factories(tree: ast.AST) -> set[str]:
     """Functions of the top level that give nothing but functions that they define: `make` of `step = make(0.1)`."""
     found = set()
-    for function in (
-        n for n in statements_at_top(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)
-    ):
+    functions = [n for n in statements_at_top(getattr(tree, "body", ())) if isinstance(n, ast.FunctionDef)]
+    for function in (n for n in functions if any(isinstance(x, SCOPES) for x in nodes_of(n)[1:])):
         inner = {n.name for n in statements_at_top(function.body) if isinstance(n, ast.FunctionDef)}
         returned = [n.value for n in in_order(function, own=True) if isinstance(n, ast.Return)]
         parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
@@ -363,12 +381,12 @@ def _handed_over(tree: ast.AST) -> set[str]:
     """Functions that are handed to the host or to jax, by name or by a decorator: callbacks, rules of derivatives,
     how objects of a class are taken apart."""
     given = [
-        a for n in walk(tree) if isinstance(n, ast.Call) and _takes(n.func)
+        a for n in _nodes(tree) if isinstance(n, ast.Call) and _takes(n.func)
         for a in (*n.args, *(k.value for k in n.keywords))
     ]  # fmt: skip
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     decorated = [
-        n.name for n in walk(tree) if isinstance(n, functions) and any(map(_takes, n.decorator_list))
+        n.name for n in _nodes(tree) if isinstance(n, functions) and any(map(_takes, n.decorator_list))
     ]
     return {*decorated, *(a.id for a in given if isinstance(a, ast.Name))}
 
@@ -380,14 +398,14 @@ def _takes(function: ast.AST) -> bool:
 
 def _decorators(tree: ast.AST) -> set[str]:
     """Names that stand as decorators: `@timed`, `@repeat(3)`."""
-    made = [getattr(n, "decorator_list", ()) for n in walk(tree)]
+    made = [getattr(n, "decorator_list", ()) for n in _nodes(tree)]
     heads = [d.func if isinstance(d, ast.Call) else d for found in made for d in found]
     return {d.id for d in heads if isinstance(d, ast.Name)}
 
 
 def uses_jit(tree: ast.AST) -> bool:
     """The source compiles something by itself: a decorator or call named `jit`, `filter_jit`, `pjit`."""
-    return any(map(_is_jit, walk(tree)))
+    return any(map(_is_jit, nodes_of(tree)))
 
 
 def _is_jit(node: ast.AST) -> bool:

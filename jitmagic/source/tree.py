@@ -98,7 +98,7 @@ def in_order(node: ast.AST, *, own: bool = False) -> Iterator[ast.AST]:
         current = todo.pop()
         yield current
         if not own or current is node or not isinstance(current, SCOPES):
-            todo += list(ast.iter_child_nodes(current))[::-1]
+            todo += children(current)[::-1]
 
 
 def statements(root: ast.AST) -> list[Any]:
