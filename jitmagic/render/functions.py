@@ -56,7 +56,8 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
         how = _deed(errors[0], _fails(function)) if errors else _fails(function)
         return _verdict("error", function.name, how, _causes(errors, warnings) + _action(errors))
     if function.verdict == "untraced":
-        how = "was not traced" if function.calls else "not called yet"
+        begun = "is being compiled" if function.traces else "not called yet"
+        how = "was not traced" if function.calls else begun
         return _verdict("warning" if warnings else "note", function.name, how, _causes([], warnings))
     if warnings:
         more = "; ".join(filter(None, (_action(warnings).removeprefix("; "), gain(function))))
@@ -261,7 +262,7 @@ def _stages(function: FunctionReport) -> Section | None:
              if s is not None]  # fmt: skip
     done = (function.calls, "call"), (function.traces, "trace"), (function.compiles, "compilation")
     counts = ", ".join(units.counted(n, noun) for n, noun in done)
-    if not known and not function.traces:
+    if not known and not (function.traces and function.calls):
         return None
     total = f", {units.seconds(every.total_s)} in all" if known else ""
     title = (Phrase("stages:", "strong"), Phrase(f" {counts}{total}" if function.calls else total[1:]))

@@ -154,26 +154,22 @@ def run_stages(
         # what fails in the call too is raised there.
         return Staged(traced, None, Stages(trace_s=seconds[0]))
     name = str(getattr(traced, "fun_name", "") or "the function")
-    if _unfinished(name):
-        stage("waiting for the compilation that was interrupted", _pending[name].wait)
+    if begun := _pending.get(id(traced.jaxpr)):
+        stage("waiting for the compilation that was interrupted", begun[1].wait)
         seconds.pop()
     with served() as hits:
-        compiled = stage("compiling", lambda: _interruptibly(name, lowered.compile))
+        compiled = stage("compiling", lambda: _interruptibly(name, traced.jaxpr, lowered.compile))
     trace_s, lower_s, compile_s = seconds
     return Staged(traced, compiled, Stages(trace_s, lower_s, compile_s, hits[0] if hits else None))
 
 
 POLL_S = 0.1
 
-_pending: dict[str, threading.Event] = {}
-"""Compilations that were interrupted and go on, by the name of the function; set when they are done."""
+_pending: dict[int, tuple[object, threading.Event]] = {}
+"""Traced programs whose compilation was interrupted and goes on, by `id`; set when it is done."""
 
 
-def _unfinished(name: str) -> bool:
-    return name in _pending and not _pending[name].is_set()
-
-
-def _interruptibly(name: str, compile: Callable[[], object]) -> Any:
+def _interruptibly(name: str, program: object, compile: Callable[[], object]) -> Any:
     """The compiled program, made in a thread of its own so that an interrupt ends the wait at once.
 
     XLA cannot be stopped: the thread goes on, and a later call waits for it and takes what it made."""
@@ -189,6 +185,7 @@ def _interruptibly(name: str, compile: Callable[[], object]) -> Any:
             done.append((None, exc))
         finally:
             finished.set()
+            _pending.pop(id(program), None)
 
     # the settings that hold in this thread (`with jax.default_device(...)`) belong to the trace and the lowering
     worker = threading.Thread(
@@ -202,7 +199,9 @@ def _interruptibly(name: str, compile: Callable[[], object]) -> Any:
     except KeyboardInterrupt:
         if finished.is_set():
             raise
-        _pending[name] = finished
+        _pending[id(program)] = program, finished
+        if finished.is_set():
+            _pending.pop(id(program), None)
         gone = time.perf_counter() - start
         raise KeyboardInterrupt(
             f"interrupted after {gone:.0f} s of compiling {name}. XLA can't be stopped: it goes on in the background "

@@ -73,6 +73,7 @@ def timed(**fields):
         (FunctionReport("f", "ok", 1), (finding("warning", function="made elsewhere"),), "✓ f               traces, not timed"),
         (FunctionReport("f", "ok"), (finding(),), "✗ f  has a problem: branches on a traced value"),
         (FunctionReport("f"), (), "· f  not called yet"),
+        (FunctionReport("f", traces=1), (finding("warning"),), "! f  is being compiled: branches on a traced value"),
         (FunctionReport("f", calls=2), (finding("warning"),), "! f  was not traced: branches on a traced value"),
         (FunctionReport("f", "ok"), (), "✓ f  traces, not timed"),
         (FunctionReport("f", "ok", stages=Stages(1, 1, 1)), (), "✓ f  compiled in 3 s, not timed"),

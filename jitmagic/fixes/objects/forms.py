@@ -152,9 +152,7 @@ def functions_as_partials(spot: Spot) -> Iterator[Change]:
             if not any(leaf.python_type == type_ and leaf.path != name for leaf in spot.leaves(name)):
                 continue
             title = f"pass each {type_.replace('str', 'text')} in `{name}` as `{form}`: each new one compiles again"
-            change = passed_as(
-                spot, [name], f"jax.tree.map(lambda v: {form}(v) if {test} else v, $x)", title
-            )
+            change = passed_as(spot, [name], f"jax.tree.map(lambda v: {form}(v) if {test} else v, $x)", title)
             if form == text and change.edits is not None:
                 head = f"@jax.tree_util.register_static\nclass {text}(str):\n    pass\n\n"
                 change.edits.before(spot.text.top(spot.definition), spot.write(head))
