@@ -60,6 +60,16 @@ CASES: dict[str, tuple[str, str, str]] = {
     "what came out goes in again": (
         "def f(x):\n    return x / x.sum()\n", "f(jnp.diff(f(jnp.arange(1.0, {n} + 3.0))))", "x / jnp.sum(x, where=keep)",
     ),
+    "rows from back to front": (
+        "def f(x):\n    def step(c, v):\n        c = 0.9 * c + v\n        return c, jnp.tanh(c)\n"
+        "    last, ys = jax.lax.scan(step, 0.0, x, reverse=True)\n    return last, ys.mean(), ys\n",
+        "f(jnp.arange({n}.0))", "last, ys = jax.lax.scan(kept_step, 0.0, (x, keep), reverse=True)",
+    ),
+    "a method that is given the length": (
+        "class P:\n    def at(self, n):\n        return jnp.cos(jnp.arange(n)) / n\n\np = P()\n\n"
+        "def f(x, i):\n    one = jnp.take_along_axis(x, i[:, None], axis=1)[:, 0]\n    return (one * p.at(len(x))).sum()\n",
+        "f(jnp.arange({n} * 2.0).reshape({n}, 2), jnp.arange({n}) % 2)", "p.at(len(x), keep)",
+    ),
     "one line": ("def f(x): return x.sum() / len(x)\n", "f(jnp.arange({n}.0))", "where=jnp.arange(x.shape[0]) < n"),
     "compiled by the cell": ("@jax.jit\ndef f(x):\n    return jnp.tanh(x)  # each\n", "f(jnp.arange({n}.0))", "f_padded(x):"),
 }  # fmt: skip

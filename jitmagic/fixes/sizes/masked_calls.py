@@ -119,6 +119,18 @@ class MaskedCalls(Items):
         self.dense(match.expr("k"))
         return Masked(value.rank + 1, value.axes) if value is not None else None
 
+    def picked(self, node: ast.Call, match: Match, template: str) -> Value:
+        """`jnp.take_along_axis(x, i, axis=k)`, along an axis of which all counts."""
+        value, places = self.masked(match.expr("x")), self.masked(match.expr("i"))
+        if value is None and places is None:
+            return self._none(node)
+        if value is None or places is None or value.wide or value.axes != places.axes:
+            raise Unsupported
+        axes, _ = self._axes(value, match, None)
+        if any(axis in axes for axis, _ in value.axes):
+            raise Unsupported
+        return places
+
     def differences(self, node: ast.Call, match: Match, template: str) -> Value:
         """`jnp.diff(x)`: one less, where what counts comes first."""
         value = self.masked(match.expr("x"))
@@ -344,7 +356,8 @@ _TABLES: tuple[tuple[dict[str, str], Handler], ...] = (
     (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made), (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
     (dict.fromkeys(reductions.TURNED, ""), MaskedCalls.turned), (reductions.DIFFERENCES, MaskedCalls.differences),
     (reductions.FACTORS, MaskedCalls.factors),
-    ({"reshape($x, $*r)": ""}, MaskedCalls.reshaped), ({"one_hot($x, $k)": ""}, MaskedCalls.expanded),
+    ({"reshape($x, $*r)": ""}, MaskedCalls.reshaped), ({"take_along_axis($x, $i, $*r)": ""}, MaskedCalls.picked),
+    ({"one_hot($x, $k)": ""}, MaskedCalls.expanded),
 )  # fmt: skip
 _ROWS: dict[str, list[tuple[Pattern, str, Handler]]] = {}
 """The rows of all tables by the last name of their function."""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from jitmagic.fixes.change import Spot
+from jitmagic.fixes.loops.lax_calls import LaxLoop
 from jitmagic.fixes.sizes.masked_calls import MaskedCalls
 from jitmagic.fixes.sizes.masked_expressions import Alias, is_constant
 from jitmagic.fixes.sizes.masks import Length, Mask, Masked, Unsupported
@@ -14,6 +15,12 @@ from jitmagic.source.edits import Edits, Text
 from jitmagic.source.pattern import Pattern
 
 WIDE = 90
+_KEPT_STEP = """\
+def $$name(carry, x):
+    x, counts = x
+    new, out = $f(carry, x)
+    return jax.tree.map(lambda a, b: jnp.where(counts, a, b), new, carry), out
+"""
 Results = tuple[Masked | None, ...]
 Known = dict[str, Alias | Length]
 _FOUND = [Pattern("nonzero($c)"), Pattern("where($c)")]
@@ -182,6 +189,11 @@ class Statements(MaskedCalls):
                 self._assign_shape(target, names, value, self.masked(array))
             case ast.Tuple(elts=names), ast.Tuple(elts=parts) if len(names) == len(parts):
                 self._assign_each(node, target, names, parts)
+            case ast.Tuple(elts=[carry, rows]), ast.Call() if scan := self._scanned(value):
+                self._scan(node, scan, used=ast.unparse(carry) != "_")
+                self.bind(target)
+                if ast.unparse(rows) != "_":
+                    self.known |= {ast.unparse(rows): Alias(ast.unparse(rows), self._rows(value, scan[1]))}
             case ast.Tuple(elts=names), ast.Name() | ast.Attribute() | ast.Subscript() if held := self._held(
                 value
             ):
@@ -193,6 +205,43 @@ class Statements(MaskedCalls):
                 self.dense(value)
                 self.parts(target)
                 self.bind(target)
+
+    def _scanned(self, call: ast.Call) -> tuple[LaxLoop, Mask] | None:
+        """A scan over the rows of arrays of which a part counts, and which."""
+        loop = LaxLoop.of(self.spot, call)
+        if loop is None or loop.name != "scan" or (over := loop.parts.get("xs")) is None:
+            return None
+        found = [self.masked(x) for x in (over.elts if isinstance(over, ast.Tuple) else [over])]
+        if not any(found):
+            return None
+        self.dense(loop.start, loop.parts["body"])
+        first = found[0]
+        if first is None or any(v is None or v.axes != first.axes for v in found) or len(first.axes) > 1:
+            raise Unsupported
+        (axis, mask), *_ = first.axes
+        if axis or not mask.leading:
+            raise Unsupported
+        return loop, mask
+
+    def _scan(self, node: ast.stmt, scan: tuple[LaxLoop, Mask], *, used: bool) -> None:
+        """The state stays as it is in rows that do not count, where it is used or they come first."""
+        loop, mask = scan
+        if used or any(k.arg == "reverse" for k in loop.call.keywords):
+            body, over = loop.parts["body"], loop.parts["xs"]
+            name = self.spot.fresh("kept_step", "step_where")
+            step = self.spot.write(_KEPT_STEP, self.edits, name=name, f=body)
+            self.edits.before(first_of(self.spot.text, node), step)
+            self.edits.replace(body, name).replace(over, f"({self.edits.code(over)}, {mask.written()})")
+
+    def _rows(self, call: ast.Call, mask: Mask) -> Masked:
+        """The array that a scan stacks."""
+        one = 'found[1] if hasattr(found[1], "shape") else None'
+        code = f"(lambda found: (__seen__({one}), found)[1])({self.spot.code(call)})"
+        shapes = self.spot.probed(self.spot.edits().replace(call, code))
+        ranks = {len(s.shape) for s in shapes if s.dtype}
+        if len(ranks) != 1 or not all(s.dtype for s in shapes):
+            raise Unsupported
+        return Masked(ranks.pop(), ((0, mask),))
 
     def _held(self, value: ast.expr) -> Masked | None:
         """A dict or a tuple of arrays."""
