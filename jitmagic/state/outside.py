@@ -90,7 +90,8 @@ def file(value: object, path: str, origin: Origin) -> Kept:
 
 def _position(file: Any) -> int | None:
     try:
-        return int(file.tell()) if file.seekable() else None
+        # to ask one that is only written would write what it has not written yet
+        return int(file.tell()) if file.seekable() and file.readable() else None
     except (OSError, ValueError):  # a file that is read line by line does not tell where it stands
         return None
 

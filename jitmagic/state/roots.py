@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -335,8 +336,10 @@ class _Scan:
         return any(u.action == "read" and not u.steps and (u.root,) in names for u in uses)
 
     def _methods(self, cls: type) -> None:
+        called = any(map(_calls_methods, values.mro(cls)))
         for name, member in list(values.class_dict(cls).items()):
             special = name.startswith("__") and name not in _NOT_CALLED
+            special |= called and not name.startswith("__")
             special |= name in _CONSTRUCTORS and id(cls) in self.constructed
             special |= name == "__init_subclass__" and self.makes_classes
             own = cls in values.mro(type(self.receiver))
@@ -346,6 +349,12 @@ class _Scan:
                 for part in parts(member):
                     if callable(part) and not is_a(part, type):
                         self._callable(part, f"{cls.__name__}.{name}")
+
+
+def _calls_methods(cls: type) -> bool:
+    """Python's own class calls the methods of those derived from it: `Thread.run`, `Handler.emit`, `visit_Name`."""
+    room = values.module_of(cls).partition(".")[0]
+    return room in sys.stdlib_module_names and room not in ("builtins", "abc", "typing", "enum")
 
 
 class _DefaultPlace(Place):

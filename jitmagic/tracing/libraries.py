@@ -12,7 +12,7 @@ RESULTS_ALONE = frozenset(("jax", "optax", "equinox"))
 """Whose functions have no effect but their result."""
 HARMLESS = LIBRARIES.union(
     """jax jaxlib numpy scipy pandas ml_dtypes opt_einsum tqdm beartype typing_extensions wadler_lindig jitmagic
-    abc array ast asyncio base64 binascii bisect builtins calendar cmath codecs collections concurrent contextlib
+    abc array ast base64 binascii bisect builtins calendar cmath codecs collections concurrent contextlib
     contextvars copy copyreg csv ctypes dataclasses datetime decimal difflib dis enum fnmatch fractions functools gc
     genericpath glob graphlib hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache locale
     logging math mimetypes numbers ntpath operator pathlib pickle platform posixpath pprint queue random re reprlib

@@ -37,10 +37,16 @@ _NAMES = frozenset(
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
 _NEVER = frozenset(
     """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input memmap
-    profiler quit save save_checkpoint savetxt savez savez_compressed serialization set_start_method start_server
-    start_trace stop_trace to_clipboard to_feather to_hdf to_orc to_parquet to_sql tofile trace_context""".split()
+    profiler quit save save_checkpoint savetxt savez savez_compressed serialization set_start_method spawn
+    start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc to_parquet to_sql tofile trace_context
+    calendar.setfirstweekday codecs.register codecs.register_error codecs.unregister copyreg.add_extension
+    copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
+    csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
+    logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
+    numpy.setbufsize numpy.seterrcall threading.setprofile threading.settrace threading.stack_size time.tzset
+    """.split()
 )
-"""Names, of whatever module, that leave something behind, wait, or cannot be followed."""
+"""Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
 _OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}
 Refuse = Callable[[str], None]
 
@@ -134,7 +140,7 @@ def _is_library(module: str) -> bool:
 @functools.cache
 def _is_harmless(name: str) -> bool:
     parts = name.split(".")
-    if _NEVER.intersection(parts):
+    if not _NEVER.isdisjoint((name, *parts)):
         return False
     if parts[0] == "_io":
         return parts[-1] in _OF_FILES or len(parts) == 2 and parts[1] in ("StringIO", "BytesIO")

@@ -14,10 +14,12 @@ import getpass
 import io
 import locale
 import logging
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -50,8 +52,8 @@ class _Streams:
         self.users = 0
         self.stack = contextlib.ExitStack()
         self.stand_ins: dict[str, _Stream] = {}
-        self.refused: dict[int, Refused] = {}
-        """What each of these threads was refused first."""
+        self.refused: dict[int, str] = {}
+        """What each of these threads was refused first; in words, for an exception holds all that its frames know."""
 
     def held(self) -> bool:
         """What this thread does comes from a run of ours: it makes one, or was started by one (callbacks too)."""
@@ -123,7 +125,7 @@ class _Streams:
         watch.start()
         self.stack.callback(watch.stop)
         self._hold_warnings()
-        self._hold(logging.Logger, "callHandlers")
+        self._hold(logging.Logger, "handle")
         self._hold(sys, "breakpointhook")
         for stream in {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values():
             with contextlib.suppress(AttributeError, TypeError):  # the user may have it under another name
@@ -189,7 +191,8 @@ class _Streams:
         def held() -> None:
             self.holders[threading.get_ident()] = 1
             try:
-                run()
+                with contextlib.suppress(SystemExit):
+                    run()
             finally:
                 self.holders.pop(threading.get_ident(), None)
 
@@ -201,7 +204,11 @@ class _Streams:
         """To wait for a thread of the user's may be to wait for ever."""
         if timeout is None and not self.started:
             _refuse_to_user("waits for another thread", sys._getframe(2))
-        return wait(condition, timeout)
+        end = time.monotonic() + (math.inf if timeout is None else timeout)
+        while not (heard := wait(condition, max(0.0, min(_SLICE, end - time.monotonic())))):
+            if time.monotonic() >= end:  # a wait as a whole could not be ended
+                break
+        return heard
 
     def end_started(self) -> None:
         """Wait for the threads that this run has started; what does not end by itself is told to."""
@@ -222,8 +229,8 @@ def _real(stream: object) -> object:
 
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
-_PATIENCE = 0.5
-"""Seconds that a thread gets to end in."""
+_PATIENCE, _SLICE = 0.5, 0.05
+"""Seconds that a thread gets to end in, and those after which one that waits can be told to."""
 
 
 class Refused(RuntimeError):
@@ -318,16 +325,15 @@ def _refuse_call(name: str) -> None:
 
 
 def _refuse(what: str) -> None:
-    refused = Refused(f"{what} (`--rerun` allows it)")
-    _streams.refused.setdefault(threading.get_ident(), refused)
-    raise refused
+    what += " (`--rerun` allows it)"
+    _streams.refused.setdefault(threading.get_ident(), what)
+    raise Refused(what)
 
 
 def heed() -> None:
     """Raise what a run of ours was refused, where a handler of the user's has caught it."""
-    refused = _streams.refused.get(threading.get_ident())
-    if refused is not None:
-        raise refused
+    if refused := _streams.refused.get(threading.get_ident()):
+        raise Refused(refused)
 
 
 def _is_asked_by_user(frame: types.FrameType | None) -> bool:

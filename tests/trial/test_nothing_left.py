@@ -18,6 +18,7 @@ FILES = {
     "w+, read": ("p = tmp + '/a'; h = open(p, 'w+'); h.write('1\\n2\\n'); h.flush(); h.seek(0)", "h.readline()", "h.read(), open(p).read()"),
     "a+, read": ("p = tmp + '/a'; open(p, 'w').write('12'); h = open(p, 'a+'); h.seek(0)", "h.read(1)", "h.read(), open(p).read()"),
     "rb+, passed on": ("p = tmp + '/a'; open(p, 'wb').write(b'12'); h = open(p, 'rb+')\ndef g(o): return o.read(1)", "g(h)", "h.read()"),
+    "not written yet": ("p = tmp + '/a'; h = open(p, 'w')", "h.write('a')", "open(p).read(), h.close()"),
     "print to": ("p = tmp + '/a'; h = open(p, 'w')\ndef put(v): print(v, file=h)", "put('a')", "h.close() or open(p).read()"),
     "csv.writer": ("import csv\np = tmp + '/a'; h = open(p, 'w'); w = csv.writer(h)", "w.writerow([1, 2])", "h.close() or open(p).read()"),
     "csv.DictWriter": ("import csv, io\nh = io.StringIO(); w = csv.DictWriter(h, ['a'])", "w.writerow({'a': 1})", "h.getvalue()"),
@@ -115,6 +116,10 @@ SETTINGS = {
     "a context variable": ("import contextvars\nv = contextvars.ContextVar('v')", "v.set(v.get(0) + 1)", "v.get()"),
     "decimal": ("import decimal\ndecimal.getcontext().prec = 20", "decimal.getcontext().prec += 1", "decimal.getcontext().prec"),
     "a logger": ("import logging\nlg = logging.getLogger('jm'); lg.setLevel(10); lg.handlers[:] = []", "lg.setLevel(lg.level + 10); lg.addHandler(logging.NullHandler())", "lg.level, len(lg.handlers)"),
+    "all loggers": ("import logging\nold = logging.root.manager.disable", "logging.disable(logging.root.manager.disable + 10)", "logging.root.manager.disable - old, logging.disable(old)"),
+    "a logger's filter": ("import logging\nn = []\nlg = logging.getLogger('jmf'); lg.handlers[:] = [logging.NullHandler()]; lg.filters[:] = [lambda r: n.append(1)]", "lg.error('a')", "n"),
+    "a loop of events": ("import asyncio\nloop = asyncio.new_event_loop(); n = []", "loop.call_soon(n.append, 1)", "loop.call_soon(loop.stop), loop.run_forever(), n, loop.close()"),
+    "seeds": ("s = np.random.SeedSequence(1)", "s.spawn(2)", "s.n_children_spawned"),
     "warnings": ("import warnings\nn = []", "n.append(len(warnings.filters)); warnings.filterwarnings('ignore', 'jm')", "n[0] == len(warnings.filters) - 1, warnings.filters.pop(0)[0]"),
     "errors of NumPy": ("n = []", "n.append(np.geterr()['divide']); np.seterr(divide='raise')", "n, np.seterr(divide='warn')['divide']"),
     "jax.config": ("n = []", "n.append(jax.config.jax_debug_nans); jax.config.update('jax_debug_nans', True)", "n, jax.config.update('jax_debug_nans', False)"),
@@ -128,6 +133,8 @@ SETTINGS = {
     "a pool of its own": ("import concurrent.futures as cf\nl = []", "with cf.ThreadPoolExecutor(1) as pool: pool.submit(l.append, 1).result()", "l"),
     "a pool that is there": ("import concurrent.futures as cf\nl = []; pool = cf.ThreadPoolExecutor(1)", "pool.submit(l.append, 1).result()", "l, pool.shutdown()"),
     "a thread of its own": ("import threading\nl = []", "t = threading.Thread(target=lambda: (l.append(1), print('in thread'))); t.start(); t.join()", "l"),
+    "a class of threads": ("import threading\nl = []\nclass T(threading.Thread):\n    def run(self): l.append(1)", "t = T(); t.start(); t.join()", "l"),
+    "a thread that goes on": ("import threading\nstop = threading.Event()", "threading.Thread(target=stop.wait, args=(60,), name='jm').start()", "[t.name for t in threading.enumerate() if t.name == 'jm'], stop.set()"),
     "a thread that is there": ("import threading\nl = []; t = threading.Thread(target=l.append, args=(1,))", "t.start(); t.join()", "l"),
 }  # fmt: skip
 
