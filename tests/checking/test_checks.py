@@ -824,7 +824,7 @@ def test_the_call_after_an_interrupted_compilation_shows_its_report(notebook, mo
 
     whole = stages._interruptibly
 
-    def interrupted(name, compile):
+    def interrupted(name, program, compile):
         monkeypatch.setattr(stages, "_interruptibly", whole)
         raise KeyboardInterrupt(f"interrupted after 8 s of compiling {name}")
 
