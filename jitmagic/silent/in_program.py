@@ -46,6 +46,8 @@ class Value:
     loops: frozenset[int] = frozenset()
     root: object = None
     parts: Parts | None = None
+    keys: frozenset[int] = frozenset()
+    """Numbers of the keys that were drawn with to make it, and of those from which they were split."""
 
 
 @dataclass(frozen=True)
@@ -98,20 +100,43 @@ def keys_of(closed: object) -> Keys:
     """Keys used twice, and draws whose key depends on no input."""
     if not any(eqn.primitive.name in _RANDOM for eqn in compat.every_equation(closed)):
         return Keys()
-    walk = _Walk()
-    body = compat.jaxpr_of(closed)
-    inputs = [Value(walk.fresh(), True, root=i) for i, _ in enumerate(body.invars)]
-    walk.program(closed, inputs, {})
-    return walk.found
+    found = _Walk().whole(closed).found
+    if any(_alike(*pair) for pair in found.reused):
+        walk = _Walk(exact=True).whole(closed)
+        found.reused = [
+            p for p in walk.found.reused if not (_alike(*p) and _keys_of(p[0].value) & walk.on_purpose)
+        ]
+    return found
+
+
+def _keys_of(key: Value) -> frozenset[int]:
+    """The key, and that from which it was split."""
+    return frozenset((key.number, key.parts.key if key.parts else key.number))
+
+
+def _alike(earlier: Consumed, now: Consumed) -> bool:
+    """The same line uses the key in two calls of its function."""
+    return earlier is not now and earlier.stack[:1] == now.stack[:1]
 
 
 class _Walk:
-    def __init__(self) -> None:
-        self.found = Keys()
+    """`exact`: all that is computed twice from the same has the same number."""
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self.found, self.exact = Keys(), exact
         self.count = 0
+        self.on_purpose: set[int] = set()
+        """Keys that serve both sides of a quotient of differences, where the random numbers are to be the same."""
+        self._differences: dict[int, frozenset[int]] = {}
         self.numbers: dict[object, int] = {}
         self.in_loop: tuple[int, ...] = ()
         self.site: Stack = ()
+
+    def whole(self, closed: object) -> _Walk:
+        """The walk, after it has been through a program."""
+        inputs = [Value(self.fresh(), True, root=i) for i, _ in enumerate(compat.jaxpr_of(closed).invars)]
+        self.program(closed, inputs, {})
+        return self
 
     def fresh(self) -> int:
         self.count += 1
@@ -178,13 +203,25 @@ class _Walk:
             return parts
         dynamic = any(v.dynamic for v in inputs)
         loops = frozenset().union(*(v.loops for v in inputs))
+        keys = frozenset().union(*(v.keys for v in inputs))
+        if name in _DRAWS and inputs:
+            keys = _keys_of(inputs[0])
         root = next((v.root for v in inputs if v.dynamic), next((v.root for v in inputs), None))
         if name in ("random_seed", "random_wrap", "threefry_seed"):
             root = root if dynamic or name != "random_seed" else Seed(self.site, True)
-        if name in _PICKS:
-            key = (name, tuple(v.number for v in inputs), str(eqn.params) if eqn.params else "")
-            return [Value(self.numbered((key, i)), dynamic, loops, root) for i, _ in enumerate(eqn.outvars)]
-        return [Value(self.fresh(), dynamic, loops, root) for _ in eqn.outvars]
+        if name not in _PICKS and not self.exact:
+            return [Value(self.fresh(), dynamic, loops, root, keys=keys) for _ in eqn.outvars]
+        key = (name, tuple(v.number for v in inputs), str(eqn.params) if eqn.params else "")
+        differ = [self._differences.get(v.number, frozenset()) for v in inputs]
+        if name == "div":
+            self.on_purpose |= differ[0]
+        elif name == "mul":
+            self._differences[self.numbered((key, 0))] = differ[0] | differ[1]
+        elif name == "sub" and inputs[0].number != inputs[1].number:
+            self._differences[self.numbered((key, 0))] = inputs[0].keys & inputs[1].keys
+        return [
+            Value(self.numbered((key, i)), dynamic, loops, root, keys=keys) for i, _ in enumerate(eqn.outvars)
+        ]
 
     def split(self, name: str, eqn: Any, inputs: list[Value]) -> list[Value] | None:
         """Values of the parts of a split, or of those picked from it; None for all else."""
@@ -268,7 +305,7 @@ class _Walk:
             results = self.program(body, inside, used)
         finally:
             self.in_loop = before
-        out = [Value(self.fresh(), v.dynamic, v.loops - {loop}, v.root) for v in results]
+        out = [Value(self.fresh(), v.dynamic, v.loops - {loop}, v.root, keys=v.keys) for v in results]
         for i in range(min(carries, len(out))):
             if kept[consts + i]:
                 out[i] = inputs[consts + i]

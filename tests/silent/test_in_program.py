@@ -16,10 +16,16 @@ TWICE = [
     ("def f(key):\n    k = key\n    return jax.random.normal(k) + jax.random.normal(key)\n", "return jax.random.normal(k) + jax.random.normal(key)"),
     ("def f(key):\n    k1, k2 = jax.random.split(key)\n    return jax.random.normal(k1), jax.random.normal(k1)\n", "return jax.random.normal(k1), jax.random.normal(k1)"),
     ("def f(key):\n    a, b = jax.random.split(key)\n    return jax.random.normal(key) + jax.random.normal(a)\n", "return jax.random.normal(key) + jax.random.normal(a)"),
+    ("def view(key, x):\n    return jnp.tanh(x * 1.1) + jax.random.normal(key, (3,))\ndef f(key, x=0.5):\n    a = view(key, x)\n    b = view(key, x)\n    return (a - b) / 2.0\n", "b = view(key, x)"),
+    ("def view(key, x):\n    return x * jax.random.normal(key, (3,))\ndef f(key, x=0.5):\n    a = view(key, x)\n    b = view(key, 2.0 * x)\n    return jnp.mean((a - b) ** 2)\n", "b = view(key, 2.0 * x)"),
+    ("def f(key, h=0.1):\n    a = jax.random.normal(key)\n    b = jax.random.uniform(key)\n    return (a * 2.0 - b) / h\n", "b = jax.random.uniform(key)"),
     ("def f(key):\n    def step(c, _):\n        return c + jax.random.normal(key), None\n    return jax.lax.scan(step, 0.0, None, length=3)\n", "return c + jax.random.normal(key), None"),
 ]  # fmt: skip
 
 ONCE = [
+    "def price(key, s):\n    return jnp.maximum(s * jnp.exp(jax.random.normal(key, (8,))) - 1.0, 0.0).mean()\ndef f(key, s=1.0, h=0.1):\n    return price(key, s), (price(key, s + h) - price(key, s - h)) / (2 * h)\n",
+    "def loss(key, w):\n    a, b = jax.random.split(key)\n    return jnp.sum((w * jax.random.normal(a, (3,)) - jax.random.uniform(b)) ** 2)\ndef f(key, w=1.0):\n    for _ in range(2):\n        key, k = jax.random.split(key)\n        w = w - 0.1 * (loss(k, w + 0.01) - loss(k, w - 0.01)) / 0.02\n    return w\n",
+    "def walk(key, v):\n    def step(x, k):\n        return x + v * jax.random.normal(k), None\n    return jax.lax.scan(step, 0.0, jax.random.split(key, 3))[0]\ndef f(key, v=1.0):\n    return (walk(key, v + 0.1) - walk(key, v)) / 0.1\n",
     "def f(key):\n    ks = jax.random.split(key, 4)\n    g = jax.vmap(jax.random.normal)\n    return g(ks[:2]), g(ks[2:])\n",
     "def f(key):\n    a = jax.random.normal(jax.random.split(key)[0])\n    return a + jax.random.normal(jax.random.split(key, 3)[2])\n",
     "def f(key):\n    def g(k):\n        a, b = jax.random.split(k)\n        return jax.random.normal(a) + jax.random.normal(b)\n    return jax.vmap(g)(jax.random.split(key, 3))\n",
