@@ -513,6 +513,21 @@ CASES = {
         "def f(w, x):\n    g = jax.grad(loss)(w, x)\n    return g, y.max()\n",
         ("f(2.0, jnp.ones(2))",), "    g, y = jax.grad(loss, has_aux=True)(w, x)\n", proved=False,
     ),
+    "selection that a method returns": Case(
+        "dynamic-shape",
+        "class Filter:\n    low = 0.3\n\n    def above(self, x, w):\n        i = jnp.nonzero(x > self.low)[0]\n        return (x[i], w[i])\n\n"
+        "flt = Filter()\n\ndef f(x, w):\n    a, b = flt.above(x, w)\n    c, _ = flt.above(w, x)\n    return jnp.sum(a * b), c.mean()\n",
+        ("f(jnp.arange(4.0) / 3, jnp.arange(4.0))",), "    c, _, selected = flt.above(w, x)\n    return jnp.sum(a * b, where=mask), jnp.mean(c, where=selected)",
+    ),
+    "texts beside arrays": Case(
+        "invalid-jax-type",
+        "def f(terms):\n    return sum(t['w'] if t['kind'] == 'plain' else jnp.exp(t['w']) for t in terms)\n",
+        ("f([{'kind': 'plain', 'w': jnp.ones(2)}, {'kind': 'log', 'w': jnp.zeros(2)}])",), "f(jax.tree.map(lambda v: Text(v) if isinstance(v, str) else v, [",
+    ),
+    "table of numbers, by an array": Case(
+        "tracer-hash", "GAIN = {0: 0.5, 2: 1.0}\n\ndef f(k, x):\n    return GAIN[k] * x\n",
+        ("f(jnp.int32(2), 3.0)",), "jnp.argmax(jnp.array(list(GAIN)) == k)", proved=False,
+    ),
     "set of constants": Case(
         "tracer-hash", "SPECIAL = {3, 5}\ndef f(k, x):\n    if k in SPECIAL:\n        return x * 0\n    return x\n",
         ("f(3, jnp.ones(2))",), "jnp.isin(k, jnp.array(list(SPECIAL)))",

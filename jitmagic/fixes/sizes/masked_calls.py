@@ -25,6 +25,8 @@ class MaskedCalls(Items):
 
     sized: set[str]
     """Variables whose value is needed as the length of a whole axis."""
+    selecting: FunctionNode | None = None
+    """A function which selects by itself what it returns."""
 
     def followed(self, called: ast.expr) -> FunctionNode | None:
         """The function of the cell that is called."""
@@ -53,7 +55,11 @@ class MaskedCalls(Items):
             return self._by_rows(node, [v for a in node.args if (v := self.masked(a)) is not None])
         before = dict(self.edits.changes)
         values = [self.value(g) for g in given if not isinstance(g, ast.Starred)]
-        if any(isinstance(v, Masked) or v and self.followed(node.func) for v in values):
+        function = self.followed(node.func)
+        if (
+            any(isinstance(v, Masked) or v and function for v in values)
+            or function is self.selecting is not None
+        ):
             return self.inside(node)
         self.parts(node)
         if python and name in ("float", "int") and self.edits.changes != before:
@@ -67,6 +73,10 @@ class MaskedCalls(Items):
 
     def _write(self, node: ast.expr, match: Match, template: str, **more: str) -> None:
         self.edits.replace(node, self.spot.write(template, self.edits, **match.holes, **more))
+
+    def several(self, node: ast.Call) -> tuple[Masked | None, ...] | None:
+        """The same, part by part; None where there are none."""
+        raise NotImplementedError
 
     # -- over axes and along them
 

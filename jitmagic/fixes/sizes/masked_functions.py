@@ -4,6 +4,7 @@ Functions of the cell that get selections or padded arrays: their bodies too, wi
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import last_name
 
+REDUCED = "keep the whole array, and mask where it is reduced"
 FILLED = "keep the whole array, with zeros in place of what was cut off"
 BY_SIZE = frozenset(
     "max min amax amin maximum minimum argmax argmin top_k sort argsort median percentile quantile "
@@ -42,6 +44,8 @@ class Bodies(Statements):
     def __init__(self, spot: Spot) -> None:
         super().__init__(spot)
         self._followed: dict[FunctionNode, _Followed] = {}
+        self.given_back: list[str] = []
+        """Variables that calls bind for the masks that functions make."""
 
     def followed(self, called: ast.expr) -> FunctionNode | None:
         """The function of the cell that is called, or the only method of this name."""
@@ -59,6 +63,23 @@ class Bodies(Statements):
         function = self.followed(called)
         if function is None or derived not in ("", "jax.grad", "jax.value_and_grad"):
             raise Unsupported
+        results, values = self._results_of(node, function)
+        if not derived and len(results) == 1:
+            return results[0]
+        of = values.get(scope.parameters_of(function)[0]) if derived else None
+        if any(results) or isinstance(of, Length) or (of is not None and derived != "jax.grad"):
+            raise Unsupported
+        return of  # a derivative has the form of what it is taken by
+
+    def several(self, node: ast.Call) -> Results | None:
+        """What a function of the cell gives for selections, part by part; None where there are none."""
+        function = self.followed(node.func)
+        given = [a for a in (*node.args, *(k.value for k in node.keywords)) if not isinstance(a, ast.Starred)]
+        selected = function is self.selecting or any([self.value(a) for a in given])
+        return self._results_of(node, function)[0] if function is not None and selected else None
+
+    def _results_of(self, node: ast.Call, function: FunctionNode) -> tuple[Results, Given]:
+        """What a function gives, and what it is given that is of interest."""
         values = self._arguments(function, node)
         outer = list(dict.fromkeys(m for v in values.values() for m in v.masks))
         found = self._followed.get(function) or self._follow(function, values, outer)
@@ -67,17 +88,36 @@ class Bodies(Statements):
         inner = dict(zip(found.masks, outer, strict=True))
         if {p: v.renamed(inner) for p, v in found.given.items()} != values:
             raise Unsupported
+        inner |= self._given_back(node, function, found)
         found.calls.append(node)
-        passed = {m.text: o.written() for m, o in inner.items() if m.used}
+        passed = {m.text: inner[m].written() for m in found.masks if m.used}
         if passed:
             signature.pass_all(self.edits, node, passed, keyword=signature.takes_by_name(function))
-        results = [v.renamed(inner) if v is not None else None for v in found.results]
-        if not derived and len(results) == 1:
-            return results[0]
-        of = values.get(scope.parameters_of(function)[0]) if derived else None
-        if any(results) or isinstance(of, Length) or (of is not None and derived != "jax.grad"):
-            raise Unsupported
-        return of  # a derivative has the form of what it is taken by
+        return tuple(v.renamed(inner) if v is not None else None for v in found.results), values
+
+    def _given_back(self, node: ast.Call, function: FunctionNode, found: _Followed) -> dict[Mask, Mask]:
+        """The masks that a function makes for what it returns: it returns them too, and the statement binds them."""
+        own = dict.fromkeys(m for v in found.results or () if v for m in v.masks if m not in found.masks)
+        returns = [
+            r for r in self.spot.text.within(function, ast.Return) if self.spot.text.function(r) is function
+        ]
+        new: dict[Mask, Mask] = {}
+        for mask in own:
+            at = self._at
+            if not isinstance(at, ast.Assign) or at.value is not node or len(returns) != 1:
+                raise Unsupported
+            name = self.spot.text.fresh("mask", "selected", taken=[*self.given_back, *(m.text for m in own)])
+            self.given_back.append(name)
+            new[mask] = Mask(name, mask.rank, leading=mask.leading)
+            if not found.calls:
+                self.edits.insert(self._end(returns[0].value), f", {mask.written()}")
+            self.edits.insert(self._end(at.targets[0]), f", {name}")
+        return new
+
+    def _end(self, node: ast.expr | None) -> int:
+        """Where one part more can stand."""
+        assert node is not None
+        return self.spot.text.span(node.elts[-1] if isinstance(node, ast.Tuple) else node)[1]
 
     def _arguments(self, function: FunctionNode, node: ast.Call) -> Given:
         """Selections that a call passes, and their lengths, by parameter."""
@@ -121,11 +161,13 @@ class Bodies(Statements):
         """The changes, with parameters for the masks that functions need."""
         edits = super().finished()
         for function, found in self._followed.items():
-            if used := [m.text for m in found.masks if m.used]:
+            used = [m.text for m in found.masks if m.used]
+            if used or function is self.selecting:
                 if _uses(self.spot.text, function.name) != len(found.calls):
                     raise Unsupported
                 if any(_uses(Text(source), function.name) for source in self.spot.later):
                     raise Unsupported
+            if used:
                 signature.add_parameter(edits, function, ", ".join(used))
         return edits
 
@@ -142,7 +184,23 @@ def masked_selections(spot: Spot) -> Iterator[Change]:
     block, index = spot.text.siblings(statement)
     lower = Bodies(spot)
     if any(lower.body(block[index:], {}, {})):
+        with contextlib.suppress(Unsupported):
+            yield Change(REDUCED, _in_caller(spot, statement))
         lower.fill()
         yield Change(FILLED, lower.finished(), sure=False)
     elif edits := lower.finished():
-        yield Change("keep the whole array, and mask where it is reduced", edits)
+        yield Change(REDUCED, edits)
+
+
+def _in_caller(spot: Spot, statement: ast.stmt) -> Edits:
+    """The function around the place, and what follows its calls in one block. Raises Unsupported."""
+    lower, text = Bodies(spot), spot.text
+    lower.selecting = text.function(statement)
+    called = [c for c in text.within(text.tree, ast.Call) if lower.followed(c.func) is lower.selecting]
+    if lower.selecting is None or not called:
+        raise Unsupported
+    first = min(called, key=lambda call: (call.lineno, call.col_offset))
+    block, index = text.siblings(first_of(text, text.statement(first)))
+    if any(lower.body(block[index:], {}, {})):
+        raise Unsupported
+    return lower.finished()

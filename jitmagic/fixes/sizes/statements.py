@@ -194,6 +194,12 @@ class Statements(MaskedCalls):
                 self.bind(target)
                 if ast.unparse(rows) != "_":
                     self.known |= {ast.unparse(rows): Alias(ast.unparse(rows), self._rows(value, scan[1]))}
+            case ast.Tuple(elts=names), ast.Call() if (results := self.several(value)) is not None:
+                if len(names) != len(results):
+                    raise Unsupported
+                self.bind(target)
+                selected = {ast.unparse(n): v for n, v in zip(names, results, strict=True) if v is not None}
+                self.known |= {name: Alias(name, v) for name, v in selected.items()}
             case ast.Tuple(elts=names), ast.Name() | ast.Attribute() | ast.Subscript() if held := self._held(
                 value
             ):
