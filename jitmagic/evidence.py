@@ -445,6 +445,8 @@ class OutOfBounds:
     writes: bool = False
     lands: int | None = None
     """The index to which jax moves it; None where it drops the write, or fills in NaN."""
+    is_alone: bool = False
+    """There is no other index than this."""
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,8 @@ def _consequence(finding: Finding, other: Finding) -> bool:
     """Whether `other` says the same and more."""
     if finding.kind == "jit-differs-from-eager":
         return other.kind in CHANGE_RESULTS and other.severity != "note"
+    if finding.kind == "nan" and other.kind == "out-of-bounds":  # it is what jax fills in
+        return finding.span == other.span
     if other.kind not in CAUSES.get(finding.kind, frozenset()):
         return False
     if finding.kind == "hidden-rng" and finding.severity == "note" or other.severity == "note":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from jax.extend.core import JaxprEqn, Literal
 from jitmagic.evidence import OutOfBounds
 from jitmagic.measure.program import scan_split
 from jitmagic.measure.reference import Evaluator
+from jitmagic.silent.flagged import is_backward
 from jitmagic.silent.in_program import all_equations, user_frames
 from jitmagic.silent.keys import names_at
 from jitmagic.source.modules import last_name
@@ -31,7 +33,7 @@ TOO_MANY = 3000
 """Operations of a program that is not looked at."""
 
 _CALLS = frozenset(
-    "take_along_axis dynamic_slice dynamic_slice_in_dim dynamic_index_in_dim dynamic_update_slice "
+    "take take_along_axis dynamic_slice dynamic_slice_in_dim dynamic_index_in_dim dynamic_update_slice "
     "dynamic_update_slice_in_dim dynamic_update_index_in_dim".split()
 )
 _MEANT = re.compile(r"\b(where|nonzero|flatnonzero|argwhere|select|fill_value)\b")
@@ -75,29 +77,32 @@ def out_of_bounds(closed: object, flat_args: Sequence[object]) -> Iterator[OutOf
     unsure = [found for found in known.values() if not _is_inside(found)]
     if not unsure:
         return
-    watched = {id(found.eqn): found for found in unsure}
-    outside: dict[int, tuple[int, int, int]] = {}
+    watched, places = {id(found.eqn): found for found in unsure}, Counter(f.site.where for f in unsure)
+    outside: dict[int, tuple[int, int, int, bool]] = {}
     for at, ends in _ends(closed, flat_args, watched):
         for axis, last, (least, most) in zip(watched[at].axes, watched[at].last, ends, strict=True):
             if int(least) < 0 or int(most) > last:
-                outside.setdefault(at, (axis, int(least) if int(least) < 0 else int(most), last))
+                index = int(least) if int(least) < 0 else int(most)
+                is_alone = bool(least == most) and places[watched[at].site.where] == 1
+                outside.setdefault(at, (axis, index, last, is_alone))
     reads = {at for at in outside if not watched[at].writes}
     if reads and not _matters(closed, flat_args, {at: watched[at] for at in reads}):
         outside = {at: fact for at, fact in outside.items() if at not in reads}
-    for at, (axis, index, last) in outside.items():
+    for at, fact in outside.items():
         if not (watched[at].writes and _is_meant(closed, watched[at])):
-            yield _fact(watched[at], axis, index, last)
+            yield _fact(watched[at], *fact)
 
 
-def _fact(found: IndexedAxes, axis: int, index: int, last: int) -> OutOfBounds:
+def _fact(found: IndexedAxes, axis: int, index: int, last: int, is_alone: bool) -> OutOfBounds:
     size = _shape(found.eqn.invars[0])[axis]
     window = size - last
-    name, mode = found.eqn.primitive.name, found.eqn.params.get("mode")
-    stays = name.startswith("scatter") or mode == jax.lax.GatherScatterMode.FILL_OR_DROP
+    writes = found.writes and not is_backward(found.eqn)  # the gradient of a read goes where that was
+    is_window = found.eqn.primitive.name.startswith("dynamic")
+    stays = writes and not is_window or found.eqn.params.get("mode") == jax.lax.GatherScatterMode.FILL_OR_DROP
     lands = None if stays else 0 if index < 0 else last
     told = index - size if index < 0 else index  # jax has added the size to a negative index
     names = tuple(dict.fromkeys(names_at(found.site)))
-    return OutOfBounds(found.site.where, names, told, axis, size, window, found.writes, lands)
+    return OutOfBounds(found.site.where, names, told, axis, size, window, writes, lands, is_alone)
 
 
 # -- which operations
@@ -189,45 +194,62 @@ def _bodies(closed: object) -> Iterator[Any]:
 # -- what the indices are
 
 
+Ends = list[tuple[Any, Any]]
+"""The least and the greatest index of each axis."""
+
+
 class _IndexedRuns(Evaluator):
-    """Evaluates under a trace; loops of unknown length and branches are left as they are."""
+    """Evaluates under a trace."""
 
     def __init__(self, watched: dict[int, IndexedAxes]) -> None:
         super().__init__()
         self.watched = watched
+        self.told: dict[int, Ends] = {}
+        """What the run has shown, in one form from its beginning to its end: loops carry it."""
 
     def equation(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
-        if eqn.primitive.name in ("while", "cond"):
-            return self.primitive(eqn, args)
-        return super().equation(eqn, args)
+        if eqn.primitive.name != "cond":
+            return super().equation(eqn, args)
+        told = self.told
+        branches = [lambda *given, b=b: self._inside(told, b, given) for b in eqn.params["branches"]]
+        results, self.told = jax.lax.switch(args[0], branches, *args[1:])
+        return results
 
     def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         consts, carries = scan_split(eqn)
         fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
 
-        def body(state: list[Any], row: list[Any]) -> tuple[list[Any], tuple[list[Any], object]]:
-            before = self.begin()
-            results = self.run(eqn.params["jaxpr"], [*fixed, *state, *row])
-            return results[:carries], (results[carries:], self.end(before))
+        def body(state: Any, row: list[Any]) -> Any:
+            results, told = self._inside(state[1], eqn.params["jaxpr"], [*fixed, *state[0], *row])
+            return (results[:carries], told), results[carries:]
 
-        last, (stacked, inner) = jax.lax.scan(
-            body, list(carry), list(rows), length=eqn.params["length"], reverse=eqn.params["reverse"]
-        )
-        self.add(inner)
+        (last, self.told), stacked = jax.lax.scan(
+            body, (list(carry), self.told), list(rows), length=eqn.params["length"], reverse=eqn.params["reverse"]
+        )  # fmt: skip
         return [*last, *stacked]
 
-    def begin(self) -> object:
-        """The body of a loop begins."""
+    def loop(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
+        if _shape(jaxpr_of(eqn.params["cond_jaxpr"]).outvars[0]):  # rows that are done count no more
+            return self.primitive(eqn, args)
+        split, ends = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
 
-    def end(self, before: Any) -> object:
-        """It ends; what it gives besides its results."""
-        return ()
+        def goes_on(state: Any) -> Any:
+            return self._inside(state[1], eqn.params["cond_jaxpr"], [*args[:split], *state[0]])[0][0]
 
-    def add(self, inner: Any) -> None:
-        """What all turns gave."""
+        def body(state: Any) -> Any:
+            return self._inside(state[1], eqn.params["body_jaxpr"], [*args[split:ends], *state[0]])
 
+        last, self.told = jax.lax.while_loop(goes_on, body, (args[ends:], self.told))
+        return list(last)
 
-Ends = list[tuple[Any, Any]]
+    def _inside(
+        self, told: dict[int, Ends], jaxpr: object, args: Sequence[Any]
+    ) -> tuple[list[Any], dict[int, Ends]]:
+        """Results of the body of a loop or branch, and what was told before with what it tells."""
+        before, self.told = self.told, told
+        results = self.run(jaxpr, args)
+        told, self.told = self.told, before
+        return results, told
 
 
 class _IndexEnds(_IndexedRuns):
@@ -235,43 +257,30 @@ class _IndexEnds(_IndexedRuns):
 
     def __init__(self, watched: dict[int, IndexedAxes]) -> None:
         super().__init__(watched)
-        self.found: dict[int, Ends] = {}
+        limits = jnp.iinfo(jnp.arange(0).dtype)
+        none = jnp.asarray(limits.max, int), jnp.asarray(limits.min, int)
+        self.told = {at: [none] * len(found.axes) for at, found in watched.items()}
 
     def primitive(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         if (known := self.watched.get(id(eqn))) is not None:
-            ends = [(jnp.min(i), jnp.max(i)) if jnp.size(i) else (0, 0) for i in known.indices(args)]
-            self._keep(id(eqn), ends)
+            pairs = zip(self.told[id(eqn)], known.indices(args), strict=True)
+            ends = [
+                (jnp.minimum(a, jnp.min(i).astype(int)), jnp.maximum(b, jnp.max(i).astype(int)))
+                if jnp.size(i) else (a, b) for (a, b), i in pairs
+            ]  # fmt: skip
+            self.told = {**self.told, id(eqn): ends}
         return super().primitive(eqn, args)
-
-    def _keep(self, at: int, ends: Ends) -> None:
-        """Another run of the same operation widens what is known of it."""
-        old = self.found.get(at, ends)
-        self.found[at] = [
-            (jnp.minimum(a, c), jnp.maximum(b, d)) for (a, b), (c, d) in zip(old, ends, strict=True)
-        ]
-
-    def begin(self) -> dict[int, Ends]:
-        before, self.found = self.found, {}
-        return before
-
-    def end(self, before: dict[int, Ends]) -> dict[int, Ends]:
-        inside, self.found = self.found, before
-        return inside
-
-    def add(self, inner: dict[int, Ends]) -> None:
-        for at, ends in inner.items():
-            self._keep(at, [(jnp.min(least), jnp.max(most)) for least, most in ends])
 
 
 def _ends(
     closed: object, flat_args: Sequence[object], watched: dict[int, IndexedAxes]
-) -> list[tuple[int, list[tuple[Any, Any]]]]:
-    """The least and the greatest index of each axis, for each operation that runs."""
+) -> list[tuple[int, Ends]]:
+    """The least and the greatest index of each axis, for each operation."""
 
     def run(*leaves: object) -> dict[str, Ends]:
         runs = _IndexEnds(watched)
         runs.run(closed, list(leaves))
-        return {str(at): ends for at, ends in runs.found.items()}
+        return {str(at): ends for at, ends in runs.told.items()}
 
     return [(int(at), ends) for at, ends in jax.device_get(jax.jit(run)(*flat_args)).items()]
 

@@ -46,6 +46,15 @@ OUTSIDE = {
     "whole numbers": (lambda x, i: x[i], (jnp.arange(5), 9), [(9, 0, 5, 4)]),
     "a mask of the other side": (lambda x, i: jnp.where(i > 4, x[i], 0.0), (X, I), [(7, 0, 5, 4)]),
     "an index that is computed": (lambda x: x[jnp.argmax(x) + 1], (X,), [(5, 0, 5, 4)]),
+    "a loop of unknown length": (
+        lambda x, n: jax.lax.fori_loop(0, n, lambda k, c: c + x[k], 0.0), (X, 6), [(5, 0, 5, 4)],
+    ),
+    "a write in a loop": (
+        lambda x, n: jax.lax.fori_loop(0, n, lambda k, c: c.at[k + 1].set(0.0), x), (X, 5), [(5, 0, 5, None)],
+    ),
+    "a branch that is taken": (lambda x, i: jax.lax.cond(i > 4, lambda: x[i], lambda: 0.0), (X, 7), [(7, 0, 5, 4)]),
+    "a gradient": (jax.grad(lambda x, i: (x[i] ** 2).sum()), (X, I), [(7, 0, 5, 4)]),
+    "taken": (lambda x, i: jnp.take(x, i), (X, I), [(7, 0, 5, None)]),
     "labels from 1": (lambda m, y: -m[jnp.arange(4), y].mean(), (M, jnp.array([1, 2, 3, 5])), [(5, 1, 5, 4)]),
 }  # fmt: skip
 INSIDE = {
@@ -59,6 +68,12 @@ INSIDE = {
     "a mask by product": (lambda x, i: (i < 5) * x[i], (X, I)),
     "not used": (lambda x, i: (x[i], x)[1], (X, I)),
     "a branch that is not taken": (lambda x, i: jax.lax.cond(i < 5, lambda: x[i], lambda: 0.0), (X, 7)),
+    "a loop that ends in time": (lambda x, n: jax.lax.fori_loop(0, n, lambda k, c: c + x[k], 0.0), (X, 5)),
+    "a loop of each row": (
+        lambda m, n: jax.vmap(lambda r, k: jax.lax.fori_loop(0, k, lambda j, c: c + r[j], 0.0))(m, n),
+        (M, jnp.array([1, 5, 4, 2])),
+    ),
+    "taken beside a mask": (lambda x, i: jnp.where(i < 5, jnp.take(x, i), 0.0), (X, I)),
     "dropped by a choice": (lambda x, m: x.at[jnp.where(m, jnp.arange(5), 5)].set(0.0), (X, X > 2)),
     "dropped by a choice before": (lambda x, i: _chosen(x, i), (X, I)),
     "a fill value": (lambda x: x.at[jnp.nonzero(x > 2, size=5, fill_value=9)[0]].set(0.0), (X,)),

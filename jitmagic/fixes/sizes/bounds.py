@@ -23,7 +23,7 @@ def right_bounds(spot: Spot) -> Iterator[Change]:
         return
     over = fact.index - (fact.size - fact.window)
     ends = list(dict.fromkeys(_ends(spot, index)))
-    if not ends and over == 1 and not _holds_arrays(spot, index):
+    if not ends and over == 1 and fact.is_alone and not _holds_arrays(spot, index):
         ends = [index]
     for end in ends if over > 0 else ():
         new = _less(spot, end, over)
