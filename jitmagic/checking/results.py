@@ -236,8 +236,13 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
         if call_s > MOST_PROFILED_S and not asked:
             raise profile.NotProfiled(f"a call takes {units.seconds(call_s)}; `--profile` measures its lines")
         with quiet.undone(reach), quiet.held_back(apart=False):
-            program = hlo.read(hlo.text_of(staged.compiled))
-            seen.line_times = profile.line_times(call, program, source_file(subject.fn), call_s, asked)
+            text, file = hlo.read(hlo.text_of(staged.compiled)), source_file(subject.fn)
+            sums = {
+                o.line: None
+                for o in program.walk(staged.traced.jaxpr, file)
+                if o.name.startswith("cum") and o.line
+            }
+            seen.line_times = profile.line_times(call, text, file, call_s, asked, list(sums))
             if subject.settings.trace_directory is not None:
                 profile.keep_trace(call, subject.settings.trace_directory)
     except profile.NotProfiled as exc:

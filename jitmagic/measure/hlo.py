@@ -125,6 +125,11 @@ class Hlo:
                 found.setdefault(name, []).append(instruction)
         return found
 
+    def applied(self, instruction: Instruction) -> list[Instruction]:
+        """What gives the results of the computations that it runs for each element."""
+        runs = (self.bodies.get(name) for name in _APPLIED.findall(instruction.rest))
+        return [body[next(reversed(body))] for body in runs if body]
+
     def places(self, instruction: Instruction) -> tuple[Place, ...]:
         """Source lines that the instruction comes from, the innermost first."""
         if (match := _ID.search(instruction.rest)) is not None:

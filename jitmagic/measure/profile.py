@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import linecache
 import math
+import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ KNOWN = 0.7
 """The part of the time whose lines have to be known."""
 
 _END = "end: "
+_NAMED, _LOOP = re.compile(r'op_name="([^"]*)"'), re.compile(r'op_name="[^"]*/while"')
 
 _SLOW = frozenset(
     "exponential exponential-minus-one log log-plus-one logistic tanh sine cosine tan power erf atan2 cbrt rsqrt sqrt "
@@ -68,9 +70,11 @@ class OperationEvent:
 
 
 def line_times(
-    call: Callable[[], object], program: hlo.Hlo, file: str, call_s: float, longer: bool = False
-) -> tuple[LineTime, ...]:
-    """What each line takes of one call of about `call_s` seconds, those of `file` first. Raises NotProfiled."""
+    call: Callable[[], object], program: hlo.Hlo, file: str, call_s: float, longer: bool = False,
+    unplaced: Sequence[int] = (),
+) -> tuple[LineTime, ...]:  # fmt: skip
+    """What each line takes of one call of about `call_s` seconds, those of `file` first; the lines of what jax compiles
+    without a place are given. Raises NotProfiled."""
     if call_s < LEAST_S and not longer:
         raise NotProfiled("the program is too short to be measured by line")
     if not program.bodies:
@@ -88,7 +92,7 @@ def line_times(
     total = sum(spent.values())
     if total < LEAST_S and not longer:
         raise NotProfiled("the program is too short to be measured by line")
-    seconds, shared = _by_line(spent, program)
+    seconds, shared = _by_line(spent, program, [(file, line) for line in unplaced])
     if total - seconds.pop(None, 0.0) < KNOWN * total:
         raise NotProfiled("the trace does not tell from which lines its operations come")
     found = [_line_time(place, file, s, place in shared) for place, s in seconds.items() if place]
@@ -232,10 +236,10 @@ def _waiting(
 
 
 def _by_line(
-    seconds: Mapping[str, float], program: hlo.Hlo
+    seconds: Mapping[str, float], program: hlo.Hlo, unplaced: Sequence[hlo.Place] = ()
 ) -> tuple[dict[hlo.Place | None, float], set[hlo.Place]]:
     """Each operation's seconds shared among its lines (None: no line of the user's), and the lines that share one."""
-    shares = _Shares(program)
+    shares = _Shares(program, unplaced)
     out: dict[hlo.Place | None, float] = defaultdict(float)
     shared: set[hlo.Place] = set()
     for name, spent in seconds.items():
@@ -249,8 +253,8 @@ def _by_line(
 class _Shares:
     """Which parts of an operation belong to which lines."""
 
-    def __init__(self, program: hlo.Hlo) -> None:
-        self.program = program
+    def __init__(self, program: hlo.Hlo, unplaced: Sequence[hlo.Place]) -> None:
+        self.program, self.unplaced = program, unplaced
         self.inside = functools.cache(self._inside)
 
     def of(self, instruction: hlo.Instruction) -> Mapping[hlo.Place | None, float]:
@@ -258,8 +262,22 @@ class _Shares:
         weights = self._weights(instruction) if instruction.called else {}
         total = sum(weights.values())
         if not total:
-            return {self.place(instruction): 1.0}
+            places = self.places(instruction)
+            return dict.fromkeys(places, 1 / len(places))
         return {place: weight / total for place, weight in weights.items()}
+
+    def places(self, instruction: hlo.Instruction) -> Sequence[hlo.Place | None]:
+        """Where an operation stands, or may stand."""
+        is_unplaced = bool(self.unplaced) and self._is_unplaced(instruction)
+        return self.unplaced if is_unplaced else [self.place(instruction)]
+
+    def _is_unplaced(self, instruction: hlo.Instruction) -> bool:
+        """It has the name of an operation of jax's without the way to it, or runs one that has."""
+        if self.program.places(instruction) or instruction.opcode in TRIVIAL:
+            return False
+        if (named := _NAMED.search(instruction.rest)) is not None:
+            return "/" not in named[1]
+        return any(map(self._is_unplaced, self.program.applied(instruction)))
 
     def place(self, instruction: hlo.Instruction) -> hlo.Place | None:
         """The innermost line of the user's; of what has none, that of a reader, or of an operand."""
@@ -270,10 +288,20 @@ class _Shares:
                     return place
             near = [r for one in near for r in program.readers.get(one.name, ())]
         operands = (program.by_name.get(name) for name in instruction.operands)
-        return next(filter(None, (self._own_place(o) for o in operands if o is not None)), None)
+        found = next(filter(None, (self._own_place(o) for o in operands if o is not None)), None)
+        return found or self._users_place(instruction)
 
     def _own_place(self, instruction: hlo.Instruction) -> hlo.Place | None:
-        return next((p for p in self.program.places(instruction) if is_user_file(p[0])), None)
+        """None too for what the compiler has put in a loop's body under the name of the loop."""
+        in_place_of = _LOOP.search(instruction.rest) is not None and instruction.opcode not in (
+            "while",
+            "call",
+        )
+        return None if in_place_of else self._users_place(instruction)
+
+    def _users_place(self, instruction: hlo.Instruction) -> hlo.Place | None:
+        told = [p for i in (instruction, *self.program.applied(instruction)) for p in self.program.places(i)]
+        return next((p for p in told if is_user_file(p[0])), None)
 
     def _weights(self, instruction: hlo.Instruction) -> dict[hlo.Place, float]:
         """The work inside of an operation, by line."""
@@ -290,8 +318,9 @@ class _Shares:
             if inner:
                 for place, weight in inner.items():
                     out[place] += weight
-            elif (own := self.place(instruction)) is not None:
-                out[own] += work(instruction, self.program)
+            elif None not in (places := self.places(instruction)):
+                for place in filter(None, places):
+                    out[place] += work(instruction, self.program) / len(places)
         return out
 
 

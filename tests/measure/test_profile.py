@@ -109,6 +109,42 @@ def test_a_fusion_shares_its_time_by_the_work_of_its_lines(monkeypatch):
     assert found == {3: (60.0, True), 5: (32.0, False), 4: (58.0, True)}
 
 
+LOST = """%sum (u: f32[]) -> f32[] {
+  %u = f32[] parameter(0)
+  ROOT %plus = f32[] add(%u, %u), metadata={SUM}
+}
+%inside (o: f32[10]) -> f32[10] {
+  %o = f32[10]{0} parameter(0)
+  %dot = f32[10]{0} dot(%o, %o), metadata={op_name="jit(f)/while" stack_frame_id=2}
+  ROOT %next = f32[10]{0} tanh(%dot), metadata={op_name="jit(f)/while/body/tanh" stack_frame_id=4}
+}
+ENTRY %main (x: f32[10]) -> f32[10] {
+  %x = f32[10]{0} parameter(0)
+  %window = f32[10]{0} reduce-window(%x), window={size=1}, to_apply=%sum
+  %last = f32[10]{0} sine(%window), metadata={op_name="jit(f)/sin" stack_frame_id=2}
+  ROOT %loop = f32[10]{0} while(%last), body=%inside, metadata={op_name="jit(f)/while" stack_frame_id=2}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "operation", "unplaced", "line"),
+    [
+        ("", "dot", [], 5),  # the compiler has given it the name of the loop: it is of what reads it
+        ('op_name="sum" stack_frame_id=1', "window", [3], 3),
+        ('op_name="sum"', "window", [3], 3),
+        ('op_name="sum"', "window", [], 4),
+        ('op_name="jit(f)/sum"', "window", [3], 4),
+    ],
+)
+def test_an_operation_without_a_place_of_its_own(monkeypatch, told, operation, unplaced, line):
+    program = hlo.read(PROGRAM[: PROGRAM.index("%fused")] + LOST.replace("SUM", told))
+    monkeypatch.setattr(compat, "profiled", lambda run: run() or trace([(0, operation, 0, 1e6)]))
+    monkeypatch.setattr(profile, "is_user_file", lambda name: True)
+    (found,) = profile.line_times(lambda: 0, program, "cell.py", 1.0, unplaced=unplaced)
+    assert found.line == line
+
+
 def test_lines_of_another_file_stand_at_the_end_with_their_text(monkeypatch, tmp_path):
     other = tmp_path / "helper.py"
     other.write_text("\n\nx = 1\ny = x + 2\n")
