@@ -159,6 +159,8 @@ class Checker(Subject):
         """Under `%%jitcheck`: diagnose a call that is new, then run what the user's own call would run."""
         __tracebackhide__ = True
         run = self.begins_plain(args, kwargs)
+        if self.original is not self.fn:
+            self._refuse_long()
         try:
             # what is compiled inside of a function that is not for jit itself is watched there
             with plainly(made=True) if self.settings.diagnose else contextlib.nullcontext():
@@ -310,8 +312,11 @@ class Checker(Subject):
             self.guarded(wrote)
             self.guarded(functools.partial(before.restore, only_tracers=True))
             self.guarded(self._look_at, traced, args, kwargs, reach)
-            if self.compiles_long:
-                self._before_long()
+            self.seen.traces = self.shim.traced
+            if not self.settings.trace_only:
+                self._refuse_long()
+                if self.compiles_long and self.settings.measure:
+                    self.on_news(self)
 
         try:
             with quiet.overheard() as printed:
@@ -339,14 +344,11 @@ class Checker(Subject):
         staged.before = before
         return staged
 
-    def _before_long(self) -> None:
-        """A loop is written out in what is to be compiled now, which may take XLA minutes: it is told before, and not
-        compiled in a run of ours that has made it so."""
-        self.seen.traces = self.shim.traced
-        if not self.settings.long_programs:
+    def _refuse_long(self) -> None:
+        """A loop is written out in what is to be compiled now, which may take XLA minutes: not in a run of ours that
+        has made it so."""
+        if self.compiles_long and not self.settings.long_programs:
             raise quiet.Ended("the program has a loop written out")
-        if self.settings.measure:
-            self.on_news(self)
 
     def _what_if(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         def ask(seconds: float) -> None:

@@ -195,7 +195,7 @@ class Search:
         verdict = self.tried[attempt] = self.verifier.verify(attempt, finding, claim)
         self.trail.append(f"{steps[-1].title}: {verdict.words}")
         if verdict.holds:
-            yield Proved(steps, attempt, verdict)
+            yield Proved(_lasting(steps, self.verifier.reruns.original.cell, attempt.cell), attempt, verdict)
             return
         further = self._next(verdict, attempt) if len(steps) < ROUNDS else None
         if further is not None and not _same_place(further, spot):
@@ -384,6 +384,27 @@ class Search:
 
         self.verifier.reruns.observe(cell, {"__made__": note})
         return _attributes(found)
+
+
+def _lasting(steps: tuple[Change, ...], original: str, cell: str) -> tuple[Change, ...]:
+    """The steps without those that undo each other: nothing of them is in the corrected cell."""
+    kept, first, final = list[Change](), _lines(original), _lines(cell)
+    before = first
+    for step in steps:
+        after = _lines(step.edits.result()) if step.edits is not None else before
+        undone = (
+            after != before and not (after - before - first) & final and (before - after) & first <= final
+        )
+        if not undone or step != replace(
+            Change(step.title, step.edits), cost=step.cost, sure=step.sure, tags=step.tags
+        ):
+            kept.append(step)
+        before = after
+    return tuple(kept)
+
+
+def _lines(cell: str) -> set[str]:
+    return {line.strip() for line in cell.splitlines()}
 
 
 def written(change: Change, spot: Spot) -> str:

@@ -1065,6 +1065,11 @@ CASES = {
         "        path.append((x, v))\n    xs, vs = zip(*path)\n    return jnp.array(xs), jnp.stack(vs), path[-1]\n",
         ("f(1.0, 0.0)",), "    xs, vs = path\n    return jnp.array(xs), jnp.stack(vs), jax.tree.map(lambda v: v[-1], path)\n",
     ),
+    "parts of what is appended": Case(
+        "unrolled-loop", "def f(x, v):\n    path = []\n    for t in range(40):\n        v = v - 0.1 * jnp.sin(x)\n        x = x + 0.1 * v\n"
+        "        path.append((x, v))\n    xs = jnp.stack([p[0] for p in path])\n    return xs, jnp.array([v for _, v in path]), [x for x, v in path]\n",
+        ("f(1.0, 0.0)",), "    xs = path[0]\n    return xs, path[1], list(path[0])\n",
+    ),
     "list that is read by the counter": Case(
         "unrolled-loop", "def f(x0, dt):\n    xs = [x0]\n    for i in range(1, 60):\n        k = jnp.sin(xs[i - 1])\n"
         "        xs.append(xs[i - 1] + dt * k)\n    return jnp.array(xs)\n",

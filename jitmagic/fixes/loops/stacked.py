@@ -71,10 +71,25 @@ def _use_of_several(spot: Spot, node: ast.Name) -> tuple[ast.AST, str] | None:
             return whole, name
         case ast.Starred(), ast.Call() as whole if _joins(spot, whole):
             return whole, name
+        case ast.comprehension(each, _, []), ast.ListComp(part, [_]) if (at := _part(each, part)) is not None:
+            if stacks(spot, outer := spot.text.parents[around]):
+                return outer, f"{name}[{at}]"
+            return around, f"list({name}[{at}])"
         case ast.Subscript(value, index), _ if value is node:
             return parent, spot.write("jax.tree.map(lambda v: v[$at], $$n)", at=index, n=name)
         case ast.Call(), _ if stacks(spot, parent):
             return parent, spot.write("jnp.stack($$n, axis=1)", n=name)
+    return None
+
+
+def _part(each: ast.expr, part: ast.expr) -> int | None:
+    """Which part of an entry `o[1]` is, or `b`, where the entry is `o`, or `a, b`."""
+    match each, part:
+        case ast.Name(entry), ast.Subscript(ast.Name(of), ast.Constant(int() as at)) if entry == of:
+            return at
+        case ast.Tuple(parts), ast.Name(name):
+            names = [n.id if isinstance(n, ast.Name) else "" for n in parts]
+            return names.index(name) if name in names else None
     return None
 
 
