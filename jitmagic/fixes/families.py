@@ -149,6 +149,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (traced_loops.nested_loops, "unrolled-loop"),
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
+    (scanned.followed_loops, "unrolled-loop"),
     (of_attributes(traced_loops.nested_loops), "unrolled-loop"),
     (of_attributes(traced_loops.counting_loops), "unrolled-loop"),
     (of_attributes(scanned.scanned_loops), "unrolled-loop"),

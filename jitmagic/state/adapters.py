@@ -26,6 +26,8 @@ TRACE_STATES = ("_pytree__state", "_object__state")
 """Those in which it notes the trace that a module belongs to."""
 OWN_JITS = ("brainpy.math.jit", "brainstate.transform.jit")
 """What compiles as `jax.jit` does, and follows the variables of a framework."""
+OWN_LOOPS = ("brainpy.math", "brainstate.transform")
+"""Where the `for_loop(body, xs)` and `scan(body, start, xs)` are that follow the variables of a framework."""
 VARIABLES = {"brainpy.math": "Variable", "brainstate": "State", "flax.nnx": "Variable"}
 """What holds state in each framework; its content is `.value`."""
 FOLLOWING_ARGUMENTS = ("flax.nnx",)

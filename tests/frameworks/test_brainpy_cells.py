@@ -415,3 +415,38 @@ def test_a_variable_of_several_arrays_under_two_names_has_not_gone_stale(noteboo
         "for _ in range(3): train(jnp.ones(2))"
     )
     assert notebook.kinds("warning", "error") == []
+
+
+NET = """
+class Net(bp.DynSysGroup):
+    def __init__(self, n):
+        super().__init__()
+        self.V = bm.Variable(bm.zeros(n))
+    def update(self, I):
+        self.V.value = self.V + 0.1 * (I - self.V)
+        return self.V.value
+net = Net(3)
+"""
+LOOPS = {
+    "nothing is kept": (
+        "def run(I):\n    for i in range(50):\n        net.update(I)\n    return net.V.value\nrun(1.0)",
+        "    def step(i):\n        net.update(I)\n\n    bm.for_loop(step, jnp.arange(50))\n",
+    ),
+    "a list is filled": (
+        "def run(Is):\n    vs = []\n    for I in Is:\n        vs.append(net.update(I))\n    return jnp.stack(vs)\nrun(jnp.arange(40.0))",
+        "    vs = bm.for_loop(step, Is)\n    return vs\n",
+    ),
+    "a number is handed on": (
+        "def run(Is):\n    x = 0.0\n    for I in Is:\n        x = 0.5 * x + net.update(I + x).sum()\n    return x\nrun(jnp.arange(40.0))",
+        "    x, _ = bm.scan(step, x, Is)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cell", "wanted"), LOOPS.values(), ids=LOOPS)
+def test_a_loop_around_a_network_becomes_the_frameworks_own(layer: Any, cell: str, wanted: str) -> None:
+    layer.ok(f"%%jit -f run\n{NET}{cell}\nnet.V.value")
+    (finding,) = [f for f in layer.report().findings if f.severity != "note"]
+    assert finding.kind == "unrolled-loop"
+    (fix,) = [x for x in finding.fixes if x.verified]
+    assert fix.applicability == "safe" and wanted in fix.cell

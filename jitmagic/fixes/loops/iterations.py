@@ -31,13 +31,14 @@ class Iteration:
 
 
 def iteration(
-    spot: Spot, loop: LoopNode, code: str, own: Sequence[str] = (), reads: Collection[str] = (), counter: str = ""
+    spot: Spot, loop: LoopNode, code: str, own: Sequence[str] = (), reads: Collection[str] = (), counter: str = "",
+    *, follows: bool = False,
 ) -> Iteration:  # fmt: skip
     """The iteration that the statements make; `own` are names that the loop itself binds, `reads` what is read of it
-    besides, `counter` has a value in front of it. Raises CannotEdit where it does more than compute, or a name has
-    no value before the loop."""
+    besides, `counter` has a value in front of it; what objects keep is followed where it `follows`. Raises CannotEdit
+    where it does more than compute, or a name has no value before the loop."""
     tree, body = ast.parse(code), LoopBody(spot.text, loop)
-    if body.waits or mutates(tree, spot.modules.names):
+    if body.waits or not follows and mutates(tree, spot.modules.names):
         raise CannotEdit("the body does more than compute")
     needed = scope.exposed(tree, own) | scope.live_after(spot.text, loop) | set(reads)
     bound = dict.fromkeys([*scope.stores(tree), *body.entered(tree)])
@@ -88,6 +89,8 @@ def group(parts: Sequence[str]) -> str:
 def function(name: str, parameters: str, code: str, result: str) -> str:
     """Source of a definition, with a blank line after it."""
     body = f"{code.rstrip()}\nreturn {result}" if code.strip() else f"return {result}"
+    if code.strip() and result == "None":
+        body = code.rstrip()
     return f"def {name}({parameters}):\n{indented(body)}\n\n"
 
 

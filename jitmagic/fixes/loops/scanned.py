@@ -17,6 +17,7 @@ from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Edits
 from jitmagic.source.loops import LoopBody, Turns
 from jitmagic.source.pattern import call_of
+from jitmagic.state.adapters import OWN_LOOPS
 
 SCAN = "loop with `jax.lax.scan`"
 STACKED = f"{SCAN}, which stacks the results"
@@ -26,16 +27,29 @@ FEWER = Claim(fewer="equations")
 
 def scanned_loops(spot: Spot) -> Iterator[Change]:
     """A `for` over rows, or one that fills lists, as a `vmap` or a `scan`; equal things in a list are stacked."""
+    yield from _scanned(spot, "")
+
+
+def followed_loops(spot: Spot) -> Iterator[Change]:
+    """A `for` around calls of a framework's objects as the framework's own loop, which follows their variables."""
+    packages = {full.partition(".")[0] for full in spot.modules.names.values()}
+    for own in OWN_LOOPS:
+        if own.partition(".")[0] in packages:
+            yield from _scanned(spot, own)
+
+
+def _scanned(spot: Spot, own: str) -> Iterator[Change]:
     loop = spot.here(ast.For)
     turns = Turns.of(loop) if loop is not None else None
     if loop is None or turns is None or loop.orelse or LoopBody(spot.text, loop).jumps:
         return
     live, lists = scope.live_after(spot.text, loop), filled_lists(spot, loop)
     code = without_lists(spot, loop, turns, lists, rebindings(spot, loop.body))
-    step = iteration(spot, loop, code, [*turns.names, *(n for x in lists for n in x.lasts)])
-    if turns.names & live or not lists and (turns.counting is not None or not step.carried):
+    lasts = [n for x in lists for n in x.lasts]
+    step = iteration(spot, loop, code, [*turns.names, *lasts], follows=bool(own))
+    if turns.names & live or not own and not lists and (turns.counting is not None or not step.carried):
         return  # what only counts is for `fori_loop`
-    looped = _Looped(spot, loop, turns, lists, step, live)
+    looped = _Looped(spot, loop, turns, lists, step, live, own)
     yield from looped.changes(rows(spot, turns))
     if turns.arrays:
         stacked = spot.fresh("stacked", "rows")
@@ -54,13 +68,25 @@ class _Looped:
     lists: list[Filled]
     step: Iteration
     live: set[str]
+    own: str = ""
+    """The module of a framework whose loops are written."""
 
     def changes(self, given: list[tuple[str, str]], before: str = "") -> Iterator[Change]:
         """The loop over these rows, each with its name; `before` makes them."""
         independent = self.lists and not self.step.carried and not self.turns.backwards
+        if self.own:
+            alone = not self.step.carried and not any(x.lasts for x in self.lists)
+            name = self.spot.modules.spelled(f"{self.own}.{'for_loop' if alone else 'scan'}")
+            title, write = (
+                f"loop with `{name}`, which follows variables",
+                self._looped if alone else self._scanned,
+            )
+            yield Change(title, self._put(before + write(given, name)), claim=FEWER)
+            return
         if independent and all(x.plain and not x.start for x in self.lists):
             yield Change(VMAP, self._put(before + self._mapped(given)), claim=FEWER)
-        yield Change(STACKED if self.lists else SCAN, self._put(before + self._scanned(given)), claim=FEWER)
+        scanned = self._scanned(given, self.spot.write("lax.scan"))
+        yield Change(STACKED if self.lists else SCAN, self._put(before + scanned), claim=FEWER)
 
     def _put(self, code: str) -> Edits:
         """The loop's place, with the lists not made any more and what uses them."""
@@ -97,7 +123,18 @@ class _Looped:
         )
         return defined + vmap
 
-    def _scanned(self, given: list[tuple[str, str]]) -> str:
+    def _looped(self, given: list[tuple[str, str]], loop: str) -> str:
+        """Statements of a `for_loop`."""
+        row, xs, unpacked = self._row(given)
+        name = fresh(self.spot, self.step.code, "step", "body")
+        defined = function(name, row, unpacked + self.step.code, group(self.values))
+        out = f"{group([x.name for x in self.lists])} = " if self.lists else ""
+        around = [self._finished(x, set()) for x in self.lists]
+        before, after = "".join(b for b, _ in around), "".join(a for _, a in around)
+        reverse = ["reverse=True"] if self.turns.backwards else []
+        return f"{defined}{before}{self.step.first}{out}{call_of(loop, name, xs, *reverse)}\n{after}"
+
+    def _scanned(self, given: list[tuple[str, str]], loop: str) -> str:
         """Statements of a `scan`."""
         spot, code, carried = self.spot, self.step.code, list(self.step.carried)
         lasts = [(n, spot.code(x.start[-k])) for x in self.lists for k, n in enumerate(x.lasts, 1)]
@@ -116,7 +153,7 @@ class _Looped:
         bound = [n if n in self.live else "_" for n in state]
         into, out = group(bound) if {*bound} - {"_"} else "_", group([x.name for x in self.lists] or ["_"])
         reverse = ["reverse=True"] if self.turns.backwards else []
-        scan = f"{into}, {out} = {call_of(spot.write('lax.scan'), name, group(starts), xs, *reverse)}\n"
+        scan = f"{into}, {out} = {call_of(loop, name, group(starts), xs, *reverse)}\n"
         around = [self._finished(x, {*bound}) for x in self.lists]
         before, after = "".join(b for b, _ in around), "".join(a for _, a in around)
         return f"{defined}{before}{self.step.first}{scan}{after}"
@@ -125,7 +162,7 @@ class _Looped:
         """The parameter for what an iteration takes, the arrays, and how the parameter is unpacked."""
         target, xs = ", ".join(t for t, _ in given), group([a for _, a in given])
         reads = scope.loads(f"{self.step.code}\n{group(self.values)}")
-        if self.turns.counting is not None and target not in reads:
+        if self.turns.counting is not None and target not in reads and not self.own:
             return "_", f"None, length={counted(self.spot, self.turns).count}", ""
         if target.isidentifier():
             return target, xs, ""
