@@ -479,7 +479,7 @@ class Checker(Subject):
         self.keep(args, kwargs)
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
         try:
-            with quiet.undone(self.reach(args, kwargs)), quiet.held_back():
+            with quiet.undone(self.reach(args, kwargs), traced=True), quiet.held_back():
                 target = self.compiled_for(args)
                 staged = self._trace(target, args, kwargs)
                 quiet.heed()

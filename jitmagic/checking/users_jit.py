@@ -13,6 +13,7 @@ import jax
 
 from jitmagic.checking.watched import checker_of
 from jitmagic.options import JitOptions
+from jitmagic.state.values import class_dict, is_a, module_of, own_dict
 from jitmagic.tracing import foreign
 from jitmagic.tracing.compat import jit_options
 from jitmagic.tracing.locate import is_user_file
@@ -52,16 +53,16 @@ def compiled_in_use(names: Mapping[str, object], tree: ast.AST) -> bool:
 
 def held_by(value: object) -> Mapping[str, object]:
     """What a class of the notebook's, or an object of a plain one, has under its names."""
-    if isinstance(value, type):
-        return vars(value) if value.__module__ == "__main__" else {}
-    return vars(value) if _is_plain_object(value) else {}
+    if is_a(value, type):
+        return class_dict(value) if module_of(value) == "__main__" else {}
+    return (own_dict(value) or {}) if _is_plain_object(value) else {}
 
 
 def _is_plain_object(value: object) -> bool:
     """An object of the notebook's own classes alone, whose attributes jax does not look at."""
     kinds = type(value).__mro__[:-1]
     own = all(k.__module__ == "__main__" and k.__setattr__ is object.__setattr__ for k in kinds)
-    return bool(kinds) and own and hasattr(value, "__dict__") and jax.tree_util.all_leaves([value])
+    return bool(kinds) and own and jax.tree_util.all_leaves([value])
 
 
 def unwrap_jitted(fn: Any) -> tuple[Any, JitOptions | None]:

@@ -15,6 +15,7 @@ from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
 from jitmagic.source.tree import nodes_of
+from jitmagic.state.values import is_a
 from jitmagic.state.wrappers import full_name
 from jitmagic.tracing import foreign
 
@@ -122,7 +123,7 @@ class Watching:
 
 def give_back(names: dict[str, object], tree: ast.Module) -> None:
     """What an earlier cell had compiled, and this one hands to jax or uses as a decorator, is the user's again."""
-    watched = {name: value for name, value in list(names.items()) if isinstance(value, Watched)}
+    watched = {name: value for name, value in list(names.items()) if is_a(value, Watched)}
     for name in watched.keys() & cells.not_for_jit(tree) if watched else ():
         names[name] = watched[name].plain_function
 

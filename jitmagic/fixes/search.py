@@ -214,7 +214,7 @@ class Search:
 
     def _remaining(self, spot: Spot, finding: Finding) -> tuple[Finding, ...]:
         """Other findings of the cell that are about a place: what is left of it where the trace gets that far."""
-        line = spot.text.lines[spot.line - 1].strip()
+        line = "".join(spot.text.lines[spot.line - 1 : spot.line]).strip()  # of this cell
         others = (f for f in self.verifier.findings if not is_same(f, finding))
         return tuple(f for f in others if f.span is not None and f.span.source == line)
 

@@ -156,8 +156,8 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def _full(value: Any) -> str:
-    if isinstance(value, types.ModuleType):
-        return value.__name__
+    if issubclass(type(value), types.ModuleType):
+        return str(value.__name__)
     if callable(value):
         found = _functions(tuple(m for m in _KNOWN if m in sys.modules))
         with_id = found.get(id(value))

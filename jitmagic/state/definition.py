@@ -58,8 +58,9 @@ def _own_names(fn: object) -> tuple[str, ...]:
     """Names of builtins that the function reads from its module or from around it, where the user bound them."""
     code, namespace = getattr(fn, "__code__", None), getattr(fn, "__globals__", {})
     read = {name for c in codes_in(code) for name in c.co_names}
-    own = {n for n in read if n in namespace and _module(namespace[n]) == namespace.get("__name__")}
-    return tuple(sorted(n for n in own.union(getattr(code, "co_freevars", ())) if hasattr(builtins, n)))
+    bound = read & vars(builtins).keys() & namespace.keys()
+    own = {n for n in bound if _module(namespace[n]) == namespace.get("__name__")}
+    return tuple(sorted(own.union(vars(builtins).keys() & getattr(code, "co_freevars", ()))))
 
 
 def _module(value: object) -> object:

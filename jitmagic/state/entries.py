@@ -226,7 +226,7 @@ class Numpy(Entry):
                 self.array.resize(copy.shape, refcheck=False)
             elif self.array.shape != copy.shape:
                 self.array.shape = copy.shape
-        self.array[...] = copy
+        self.array.view(np.ndarray)[...] = copy  # a masked array would take its mask off
 
 
 def _items(array: np.ndarray) -> Iterator[object]:

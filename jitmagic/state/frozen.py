@@ -19,7 +19,7 @@ from jitmagic.state.constants import is_input, size_of
 from jitmagic.state.entries import same_arrays, sample
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach
-from jitmagic.state.values import MISSING, is_a, is_tracer, is_users_function, short
+from jitmagic.state.values import MISSING, contains_tracer, is_a, is_tracer, is_users_function, short
 from jitmagic.state.wrappers import unwrap
 
 _SMALL = 1 << 20
@@ -43,7 +43,7 @@ def freeze(
             leaves += [x for x in reach.leaves(used_only=False) if x.path in wanted - known]
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
-    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf) or is_tracer(leaf.value))]
+    kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf) or contains_tracer(leaf.value))]
     whole = _whole(reach, {leaf.path for leaf in kept}, without)
     return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
 
@@ -223,8 +223,10 @@ def _inside(place: Place) -> object:
 
 
 def _reference(value: object) -> object:
+    if is_a(value, np.ndarray):  # its contents are compared, and one that is referred to can't be resized
+        return ...
     large = values.is_jax_array(value) and (size_of(value) or 0) > _SMALL
-    if large or is_a(value, types.FunctionType | np.ndarray):
+    if large or is_a(value, types.FunctionType):
         try:
             return weakref.ref(value)
         except TypeError:

@@ -43,6 +43,7 @@ _LOST = {
     "sqlite3.Connection": "a database",
     "sqlite3.Cursor": "a database",
     "_queue.SimpleQueue": "a queue that can only be emptied",
+    "_ctypes._Pointer": "what a pointer leads to",
     "coroutine": "a coroutine",
     "async_generator": "a generator",
 }
@@ -142,7 +143,7 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         return kept(bytes, lambda v, old: v.__setitem__(slice(None), old)) if len(value) <= LARGEST else None
     if is_a(value, array.array):
         return kept(lambda v: v[:], lambda v, old: v.__setitem__(slice(None), old), _same_bytes)
-    if is_a(value, _CDATA):
+    if is_a(value, _CDATA) and not is_a(value, ctypes._Pointer):
         return kept(bytes, lambda v, old: ctypes.memmove(ctypes.byref(v), old, len(old)))
     if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
         return Kept(

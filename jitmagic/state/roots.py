@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import sys
 import types
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
 from jitmagic.state.glance import uses_libraries_alone
+from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach, Root
 from jitmagic.state.uses import Facts, Use, facts_of
@@ -21,6 +26,8 @@ from jitmagic.state.wrappers import full_name, inner, is_library, parts, unwrap
 _CALLABLES_WITHIN = 2000
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__del__")
 _NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__", "__reduce__")
+_CALLING = (collections.defaultdict, types.MethodWrapperType, types.BuiltinMethodType, np.ufunc)
+"""What else of Python's own calls the user's functions."""
 Function = types.FunctionType
 
 
@@ -88,7 +95,7 @@ class _Scan:
         """Visit methods of the objects reached until no new attribute name turns up."""
         count = -1
         names = (self.attributes, self.stored, self.constructed)
-        self._found: tuple[object, ...] = (*names, self.functions, self.seen, self.roots)
+        self._found: tuple[object, ...] = (*names, self.functions, self.classes, self.seen, self.roots)
         while count != (size := sum(len(found) for found in self._found)):
             count = size
             for cls in list(self.classes.values()):
@@ -161,8 +168,15 @@ class _Scan:
             elif is_a(value, functools.partial):
                 for part in (*value.args, *value.keywords.values()):
                     self._value(part, name)
-            elif values.module_of(type(value)).startswith("jax"):
-                for part in values.raw_attributes(value).values():  # rules of custom_vjp and custom_jvp
+            elif is_iterator(value) or is_a(value, _CALLING):
+                for part in gc.get_referents(value):  # what it calls, and what it draws from
+                    self._value(part, name)
+            elif is_a(value, weakref.ref) and not is_user_class(type(value)):
+                self._value(value(), name)
+            elif callable(value) and not is_user_class(type(value)):
+                for part in values.raw_attributes(
+                    value
+                ).values():  # rules of custom_vjp, what np.vectorize calls
                     self._callable(part, name) if callable(part) else None
             inside = inner(value)
             if inside is None:
@@ -325,7 +339,7 @@ class _Scan:
                     self._value(child, name)
 
     def _class(self, cls: type) -> None:
-        for base in values.mro(cls):
+        for base in (*values.mro(cls), *values.mro(type(cls))):
             if is_user_class(base):
                 self.classes.setdefault(id(base), base)
 
@@ -349,12 +363,14 @@ class _Scan:
                 for part in parts(member):
                     if callable(part) and not is_a(part, type):
                         self._callable(part, f"{cls.__name__}.{name}")
+                    elif is_user_class(type(part)):  # a descriptor
+                        self._class(type(part))
 
 
 def _calls_methods(cls: type) -> bool:
     """Python's own class calls the methods of those derived from it: `Thread.run`, `Handler.emit`, `visit_Name`."""
     room = values.module_of(cls).partition(".")[0]
-    return room in sys.stdlib_module_names and room not in ("builtins", "abc", "typing", "enum")
+    return room in sys.stdlib_module_names and room not in ("builtins", "abc", "typing")
 
 
 class _DefaultPlace(Place):

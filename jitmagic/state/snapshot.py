@@ -12,6 +12,7 @@ import contextvars
 import functools
 import gc
 import logging
+import operator
 import sys
 import types
 import weakref
@@ -50,6 +51,7 @@ from jitmagic.state.reads import reads_of, seen_from_cell, writes_of
 from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
+from jitmagic.tracing import compat
 from jitmagic.tracing.libraries import HARMLESS
 
 LIMIT = 20_000
@@ -74,19 +76,20 @@ class Snapshot:
         """Paths of what cannot be put back, and what it is: generators, connections, files that are written."""
         self.drained: dict[str, str] = {}
         """Of these, the paths of what a run of these functions may change, with the full names of the classes."""
+        self.donating: dict[str, str] = {}
+        """Functions that give away what they are called with, outside of a trace."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
         self._seen: dict[int, object] = {}
         self._todo: collections.deque[tuple[Place, object, int]] = collections.deque()
         self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
-        self._elsewhere = bystanders.reached()
+        self._elsewhere, self._named = bystanders.reached(), True
         for root in reach.roots:
             self._root(root.place, root.origin)
         self._surroundings(reach)
         for value in also:
             self._todo.append((Place("<held>", "global", "global", "held", holder={"held": value}), value, 0))
-        self._named = True
         while (self._todo or self._unnamed) and len(self._seen) < LIMIT:
             self._named = self._named and bool(self._todo)
             self._visit(*(self._todo or self._unnamed).popleft())
@@ -104,7 +107,10 @@ class Snapshot:
 
     def _surroundings(self, reach: Reach) -> None:
         for fn in reach.functions:
+            if not _REMADE.isdisjoint(facts_of(fn).stored):
+                self._lose(fn.__name__, "the class of an object, or what a class inherits from", fn)
             self._entries.append(Keyed(fn, fn.__name__, "attribute", "attribute"))
+            self._entries.append(Kept(fn, "", "attribute", _made_of, _make_of, _same_parts, by_value=True))
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
             self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
         for cls in reach.classes:
@@ -123,7 +129,9 @@ class Snapshot:
                 self._todo.append((place, value, 1))
 
     def _visit(self, place: Place, value: Any, depth: int) -> None:
-        if is_a(value, types.BuiltinFunctionType):  # `log.append` under a name of its own
+        if is_a(
+            value, types.BuiltinFunctionType | types.MethodWrapperType
+        ):  # `log.append` under a name of its own
             value = value.__self__
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
@@ -171,6 +179,10 @@ class Snapshot:
             self._file(value, place)
         elif is_a(value, contextvars.ContextVar):
             self._entries.append(outside.context(value, path, origin))
+        elif compat.is_jitted(value):
+            if any(option.startswith("donate") for option in compat.jit_options(value)):
+                self.donating[path] = f"{value.__module__}.{value.__qualname__}"
+            return False
         elif is_a(value, functools._lru_cache_wrapper):
             if _is_rebindable(place, value):
                 self._entries.append(Cache(value, place))
@@ -206,7 +218,7 @@ class Snapshot:
             self._lose(place.path, "an array that is too large, or a file", array)
         if array.dtype.hasobject:
             self._follow(array.reshape(-1).tolist()[:LIMIT], place, depth)
-        if type(array) is not np.ndarray and values.own_dict(array):
+        if type(array) is not np.ndarray and values.own_dict(array) is not None:
             self._structure(array, place, depth)
 
     def _reads(self, place: Place, methods: frozenset[str] | None = None) -> bool:
@@ -311,6 +323,22 @@ class Snapshot:
                     entry.restore(_is_traced if only_tracers else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
                     self.unrestorable.setdefault(entry.path, type(exc).__name__)
+
+
+_REMADE = frozenset(("__class__", "__bases__"))
+"""Attributes that are more than data."""
+
+
+def _made_of(fn: types.FunctionType) -> tuple[Any, ...]:
+    return fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__
+
+
+def _same_parts(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
+    return all(map(operator.is_, now, old))
+
+
+def _make_of(fn: types.FunctionType, old: tuple[Any, ...]) -> None:
+    fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__ = old
 
 
 def _is_traced(key: object, value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import sys
 import threading
 import types
@@ -398,7 +399,7 @@ def contains_tracer(value: object, limit: int = 2000) -> bool:
         v = todo.pop()
         if is_tracer(v):
             return True
-        if is_leaf(v) or id(v) in seen:
+        if id(v) in seen or is_leaf(v) and not (is_a(v, np.ndarray) and v.dtype.hasobject):
             continue
         seen.add(id(v))
         todo += _held(v)
@@ -427,6 +428,12 @@ def cell_contents(cell: types.CellType) -> tuple[object, ...]:
 
 
 def _held(value: Any) -> list[object]:
+    if hasattr(type(value), "__next__") and not is_user_class(type(value)):
+        return gc.get_referents(value)
+    if is_a(value, np.ndarray):
+        return list(value.reshape(-1)[:2000])
+    if is_a(value, BaseException):
+        return [*value.args, *raw_attributes(value).values()]
     if is_a(value, types.FunctionType):
         return [*cell_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
     if is_a(value, types.MethodType):

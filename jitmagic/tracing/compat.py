@@ -182,7 +182,9 @@ def constants_of(closed: object) -> list[Any]:
 
 def is_jitted(value: object) -> bool:
     """Whether `value` is a function compiled by jax.jit."""
-    return callable(value) and hasattr(value, "lower") and hasattr(value, "clear_cache")
+    if not callable(value) or issubclass(type(value), type):
+        return False
+    return all(inspect.getattr_static(value, name, None) is not None for name in ("lower", "clear_cache"))
 
 
 def jitted_call(frame: types.FrameType) -> tuple[object, tuple[object, ...], dict[str, object]] | None:

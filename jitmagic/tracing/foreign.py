@@ -35,7 +35,7 @@ def framework_of(fn: object) -> str:
     name = _BY_TYPE.get(type(fn).__name__, "")
     if name and module == name:
         return name
-    held = getattr(fn, "__dict__", None)
+    held = getattr(fn, "__dict__", None) if callable(fn) else None
     made = isinstance(held, dict) and {"jitted_fun", "origin_fun"} <= held.keys()
     return "brainstate" if made else ""
 

@@ -44,7 +44,7 @@ _NEVER = frozenset(
     csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
     numpy.setbufsize numpy.seterrcall threading.setprofile threading.settrace threading.stack_size time.tzset
-    """.split()
+    weakref.finalize""".split()
 )
 """Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
 _OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}

@@ -517,13 +517,13 @@ def _shell() -> object:
 
 
 @contextlib.contextmanager
-def undone(reach: Any) -> Iterator[snapshot.Snapshot]:
-    """Put every variable in reach back afterwards, whatever happens in between.
+def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
+    """Put every variable in reach back afterwards, whatever happens in between; `traced`: no value is computed.
 
     Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
     """
     before = snapshot.take(reach)
-    if what := drains(before):
+    if what := drains(before, traced=traced):
         raise Refused(what)
     try:
         before.stand_in()
@@ -543,9 +543,10 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
         now.restore()
 
 
-def drains(before: snapshot.Snapshot) -> str:
+def drains(before: snapshot.Snapshot, *, traced: bool = False) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
-    paths = [f"`{path}`" for path, name in before.drained.items() if not permission.is_allowed(name)]
+    lost = before.drained if traced else before.drained | before.donating
+    paths = [f"`{path}`" for path, name in lost.items() if not permission.is_allowed(name)]
     return (
         f"it changes {', '.join(paths[:3])}, which can't be put back (`--rerun` allows it)" if paths else ""
     )

@@ -138,7 +138,23 @@ SETTINGS = {
     "a thread that is there": ("import threading\nl = []; t = threading.Thread(target=l.append, args=(1,))", "t.start(); t.join()", "l"),
 }  # fmt: skip
 
-ROWS = {**FILES, **CONTAINERS, **BUFFERS, **ITERATORS, **SETTINGS}
+CALLED = {
+    "what an iterator calls": ("n = [0]\ndef g(): n[0] += 1; return n[0]\nit = iter(g, 5)", "next(it)", "n, list(it)"),
+    "the next of a generator": ("step = (i for i in range(5)).__next__", "step()", "step()"),
+    "a default": ("import collections, itertools\nc = itertools.count(); d = collections.defaultdict(lambda: next(c))", "d['a']", "d['a'], next(c)"),
+    "a descriptor": ("n = []\nclass D:\n    def __get__(self, o, c): n.append(1); return 2\nclass A: d = D()\na = A()", "a.d", "n"),
+    "a class's class": ("class M(type):\n    n = 0\n    def __call__(cls): M.n += 1; return super().__call__()\nclass A(metaclass=M): pass", "A()", "M.n"),
+    "a choice that is missing": ("import enum\nn = []\nclass E(enum.Enum):\n    a = 1\n    @classmethod\n    def _missing_(cls, v): n.append(v); return cls.a", "E(7)", "n"),
+    "a weak method": ("import weakref\nn = []\nclass A:\n    def m(self): n.append(1)\na = A(); m = weakref.WeakMethod(a.m)", "m()()", "n"),
+    "a finalizer to come": ("import weakref\nclass A: pass\na = A()", "weakref.finalize(a, print)", "weakref.getweakrefcount(a)"),
+    "defaults": ("def g(k=1): return k", "g.__defaults__ = (g() + 1,)", "g()"),
+    "a class": ("class A: pass\nclass B: pass\na = A(); n = []", "n.append(type(a).__name__); a.__class__ = B", "n"),
+    "a donation": ("a = jnp.ones(3); b = [a]\ng = jax.jit(lambda v: v + 1, donate_argnums=0)", "isinstance(x, jax.core.Tracer) or g(a + 0)", "a.tolist()"),
+    "attributes of an array": ("class A(np.ndarray): pass\na = np.zeros(2).view(A); n = []", "n.append(vars(a).copy()); a.k = 1", "n"),
+    "who is asked": ("n = []\nclass A:\n    w = 3\n    def __getattribute__(self, k): n.append(k); return object.__getattribute__(self, k)\na = A()", "x = x * a.w", "n"),
+}  # fmt: skip
+
+ROWS = {**FILES, **CONTAINERS, **BUFFERS, **ITERATORS, **SETTINGS, **CALLED}
 
 
 @pytest.fixture
