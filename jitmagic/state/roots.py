@@ -173,7 +173,7 @@ class _Scan:
                     self._value(part, name)
             elif is_a(value, weakref.ref) and not is_user_class(type(value)):
                 self._value(value(), name)
-            elif callable(value) and not is_user_class(type(value)):
+            elif values.module_of(type(value)).startswith(("jax", "numpy")):
                 for part in values.raw_attributes(
                     value
                 ).values():  # rules of custom_vjp, what np.vectorize calls

@@ -110,7 +110,17 @@ class Snapshot:
             if not _REMADE.isdisjoint(facts_of(fn).stored):
                 self._lose(fn.__name__, "the class of an object, or what a class inherits from", fn)
             self._entries.append(Keyed(fn, fn.__name__, "attribute", "attribute"))
-            self._entries.append(Kept(fn, "", "attribute", _made_of, _make_of, _same_parts, by_value=True))
+            self._entries.append(
+                Kept(
+                    fn,
+                    f"{fn.__name__}.__defaults__",
+                    "attribute",
+                    _made_of,
+                    _make_of,
+                    _same_parts,
+                    by_value=True,
+                )
+            )
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
             self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
         for cls in reach.classes:
@@ -363,10 +373,9 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
     """The user's own modules that these functions name, and of other modules what they write there."""
     found: dict[int, tuple[Place, object]] = {}
     for fn in functions:
-        for name in fn.__code__.co_names:
-            holder = (
-                fn.__globals__ if name in fn.__globals__ else sys.modules
-            )  # it may be imported in the function
+        for name in dict.fromkeys(n for code in values.codes_in(fn.__code__) for n in code.co_names):
+            # it may be imported in the function
+            holder = fn.__globals__ if name in fn.__globals__ else sys.modules
             module = holder.get(name)
             if not is_a(module, types.ModuleType):
                 continue
@@ -427,7 +436,7 @@ def _is_foreign(cls: type) -> bool:
 
 def _is_open(value: object) -> bool:
     """An object whose attributes are all there is of it."""
-    if not _has_attributes(value):
+    if values.own_dict(value) is None and not values.slots(type(value)):
         return False
     root = _root(type(value))
     return values.is_walkable(value) or (root in sys.stdlib_module_names and root not in _SHUT)
@@ -457,10 +466,6 @@ def _is_rebindable(place: Place, value: object) -> bool:
     if place.parent is None:
         return place.kind == "closure" or "__builtins__" in place.holder()
     return not is_a(place.holder(), tuple)
-
-
-def _has_attributes(value: object) -> bool:
-    return values.own_dict(value) is not None or bool(values.raw_attributes(value))
 
 
 def _guarded(changes: Callable[[], Iterator[Change]]) -> list[Change]:

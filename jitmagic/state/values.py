@@ -231,7 +231,7 @@ def is_memory(value: object) -> bool:
 def raw_attributes(value: object) -> dict[str, Any]:
     """The object's own attributes, from its `__dict__` and its slots; empty where it has none."""
     found = dict(own_dict(value) or {})
-    for name, slot in _slots(type(value)):
+    for name, slot in slots(type(value)):
         try:
             found[name] = slot.__get__(value)
         except AttributeError:
@@ -252,7 +252,8 @@ def own_dict(value: object) -> dict[str, object] | None:
 _slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
 
 
-def _slots(cls: type) -> tuple[tuple[str, Any], ...]:
+def slots(cls: type) -> tuple[tuple[str, Any], ...]:
+    """The slots of its objects, filled or not."""
     found = _slot_table.get(cls)
     if found is None:
         members = {
