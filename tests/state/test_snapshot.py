@@ -204,6 +204,14 @@ def test_one_too_large_to_copy_is_told_beforehand(cell):
     assert list(take(reach(ns["f"])).drained) == ["big"]
 
 
+def test_what_inner_functions_write_to_modules(cell):
+    ns = cell("import math\nmath.jm = 0\ndef f(x):\n    def g(): math.jm = x\n    g()")
+    before = take(reach(ns["f"]))
+    ns["f"](1)
+    before.restore()
+    assert vars(ns["math"]).pop("jm") == 0
+
+
 def test_frozen_and_hostile_objects(cell):
     ns = cell("""\
 import dataclasses

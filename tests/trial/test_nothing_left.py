@@ -124,7 +124,6 @@ SETTINGS = {
     "errors of NumPy": ("n = []", "n.append(np.geterr()['divide']); np.seterr(divide='raise')", "n, np.seterr(divide='warn')['divide']"),
     "jax.config": ("n = []", "n.append(jax.config.jax_debug_nans); jax.config.update('jax_debug_nans', True)", "n, jax.config.update('jax_debug_nans', False)"),
     "a module of Python's": ("import math\nmath.jm = 0", "math.jm += 1", "math.jm"),
-    "a module's, further in": ("sys.jm = 0", "[sys.argv.append('jm') for _ in [1]]; sys.jm += 1; 1 if x > 0 else 2", "sys.jm, sys.argv.count('jm'), [sys.argv.remove('jm') for a in list(sys.argv) if a == 'jm']"),
     "a hook": ("n = []\ndef hook(*a): pass\nold = sys.excepthook", "n.append(sys.excepthook is hook); sys.excepthook = hook", "n, setattr(sys, 'excepthook', old)"),
     "a module without a file": ("import types\nm = types.ModuleType('m')\nexec('n = 0\\nl = []\\ndef g():\\n    global n\\n    n += 1\\n    l.append(n)', m.__dict__)", "m.g()", "m.n, m.l"),
     "imported inside": ("open(tmp + '/umod.py', 'w').write('print(\"umod runs\")\\nn = 0\\n'); sys.path.insert(0, tmp); sys.modules.pop('umod', None)", "import umod\numod.n += 1", "sys.path.remove(tmp), sys.modules['umod'].n"),
