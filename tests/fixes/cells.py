@@ -519,6 +519,10 @@ CASES = {
         "flt = Filter()\n\ndef f(x, w):\n    a, b = flt.above(x, w)\n    c, _ = flt.above(w, x)\n    return jnp.sum(a * b), c.mean()\n",
         ("f(jnp.arange(4.0) / 3, jnp.arange(4.0))",), "    c, _, selected = flt.above(w, x)\n    return jnp.sum(a * b, where=mask), jnp.mean(c, where=selected)",
     ),
+    "angle of parallel vectors": Case(
+        "nan", "def angle(a, b):\n    return jnp.arccos(a @ b)\n\ndef f(a, b):\n    return jax.value_and_grad(angle)(a, b)\n",
+        ("f(jnp.array([1.0, 0.0]), jnp.array([1.0, 0.0]))", "f(jnp.array([0.6, 0.8]), jnp.array([1.0, 0.0]))"), "    cosine = a @ b\n",
+    ),
     "texts beside arrays": Case(
         "invalid-jax-type",
         "def f(terms):\n    return sum(t['w'] if t['kind'] == 'plain' else jnp.exp(t['w']) for t in terms)\n",

@@ -66,8 +66,7 @@ GUARDS: Sequence[tuple[str, list[Formula]]] = (
      _forms(("$a / $b", "jnp.where($b == 0, 1.0, $b)", "b"))),
     ("keep forbidden values away from the operation", _forms(
         *((f"{log}($x)", "jnp.maximum($x, 1e-30)", "x") for log in ("log", "log2", "log10")),
-        *((f"{arc}($x)", "jnp.clip($x, -1.0 + 1e-6, 1.0 - 1e-6)", "x") for arc in ("arccos", "arcsin", "arctanh")),
-        ("exp($x)", "jnp.minimum($x, 80.0)", "x"),
+        ("arctanh($x)", "jnp.clip($x, -1.0 + 1e-6, 1.0 - 1e-6)", "x"), ("exp($x)", "jnp.minimum($x, 80.0)", "x"),
     )),
     ("take the real root, which negative numbers have too", _forms(("$b ** (1 / 3)", "jnp.cbrt($b)"))),
     ("keep zero away from the power", _forms(*(
@@ -99,7 +98,16 @@ _RISKY = [
 ]  # fmt: skip
 """What is not defined for every `$x`."""
 _WHERE = Pattern("where($c, $a, $b)")
-_ROOTS = _forms(("norm($v, $*r)", "jnp.sum($v**2, $*r)"), ("sqrt($x)", "$x"))
+_BORDERS: Sequence[tuple[str, str, str, list[Formula]]] = (
+    ("keep zero away from the root, where its gradient is taken as 0", "squared",
+     "jnp.where($s > 0, jnp.sqrt(jnp.where($s > 0, $s, 1.0)), 0.0)",
+     _forms(("norm($v, $*r)", "jnp.sum($v**2, $*r)"), ("sqrt($x)", "$x"))),
+    *(("take the gradient as 0 where the angle has none", name,
+       f"jnp.where(jnp.abs($s) < 1, jnp.{arc}(jnp.where(jnp.abs($s) < 1, $s, 0.0)), "
+       f"jnp.{arc}(jnp.clip(jax.lax.stop_gradient($s), -1.0, 1.0)))", _forms((f"{arc}($x)", "$x")))
+      for arc, name in (("arccos", "cosine"), ("arcsin", "sine"))),
+)  # fmt: skip
+"""The value stays at the border of the domain, where the gradient is a choice: title, name and form."""
 _LARGEST = Formula(Pattern("exp($x)"), "$x - jnp.max($x)", "x")
 _INFINITIES = ("jax.numpy.inf", "numpy.inf", "math.inf")
 _INFINITE = Pattern("float('inf')")
@@ -112,7 +120,7 @@ def finite_formulas(spot: Spot) -> Iterator[Change]:
     for title, forms in STABLE:
         yield from _rewritten(seen, title, forms)
     yield from _rewritten(seen, "subtract the largest exponent first", [_LARGEST])
-    yield from _roots(spot)
+    yield from _at_borders(spot)
     yield from _finite_mask(spot)
     for title, forms in GUARDS:
         yield from _rewritten(spot, title, forms, CHOSEN)
@@ -192,20 +200,20 @@ def _forbidden(spot: Spot, branch: ast.AST) -> list[ast.expr]:
     return [x for x in dict.fromkeys(operands) if x not in inside]
 
 
-def _roots(spot: Spot) -> Iterator[Change]:
-    """A root or norm whose gradient at zero is zero: the value stays, and 0 is a subgradient of a norm there."""
-    edits = spot.edits()
-    for form in _ROOTS:
-        for found in _found(spot, form.old):
-            squares = spot.write(form.new, edits, **found.holes)
-            if not squares.isidentifier() and not edits and _may_stand_above(spot, found.node):
-                name = edits.fresh("squared", "squared_norm", taken=spot.modules.names)
-                edits.before(spot.text.statement(found.node), f"{name} = {squares}")
-                squares = name
-            root = "jnp.where($s > 0, jnp.sqrt(jnp.where($s > 0, $s, 1.0)), 0.0)"
-            edits.replace(found.node, spot.write(root, s=squares))
-    if edits:
-        yield Change("keep zero away from the root, where its gradient is taken as 0", edits, claim=CHOSEN)
+def _at_borders(spot: Spot) -> Iterator[Change]:
+    """A root, norm or angle whose gradient at the border is zero: the value stays, and 0 is a subgradient of a norm."""
+    for title, short, form_at, forms in _BORDERS:
+        edits = spot.edits()
+        for form in forms:
+            for found in _found(spot, form.old):
+                inside = spot.write(form.new, edits, **found.holes)
+                if not inside.isidentifier() and not edits and _may_stand_above(spot, found.node):
+                    name = edits.fresh(short, f"{short}_here", taken=spot.modules.names)
+                    edits.before(spot.text.statement(found.node), f"{name} = {inside}")
+                    inside = name
+                edits.replace(found.node, spot.write(form_at, s=inside))
+        if edits:
+            yield Change(title, edits, claim=CHOSEN)
 
 
 def _may_stand_above(spot: Spot, node: ast.AST) -> bool:
