@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["reading results", "comparing", "counting costs", "asking what if", "timing"]
+Stage = Literal["looking closer", "comparing", "counting costs", "asking what if", "timing"]
 """What is done when a call is over: inside of it the user's clock runs."""
 
 

@@ -469,10 +469,16 @@ class Checker(Subject):
 
         self.postpone("counting costs", explain)
 
-    def _look_into(self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        failures.diagnose_failure(self, exc, args, kwargs)
+    def _look_into(
+        self, exc: Exception, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> plain_runs.Began | None:
+        """Where the cell goes on, the most of it when it has ended: from what is returned then."""
+        goes_on = self.is_plain and not self.settings.compile or tracebacks.may_be_caught()
+        began = self.guarded(plain_runs.Began, self, args, kwargs) if goes_on else None
+        failures.diagnose_failure(self, exc, args, kwargs, began)
         self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
         self._what_if(args, kwargs)
+        return began
 
     def diagnose(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Trace one call without running anything on real values but our own rehearsals."""
@@ -484,7 +490,8 @@ class Checker(Subject):
                 staged = self._trace(target, args, kwargs)
                 quiet.heed()
             self.remember(args, kwargs, traced=True)
-            self.looked = plain_runs.Look(staged.traced, self.lasting(self.inputs(args, kwargs)))
+            seen = plain_runs.Look(staged.traced, self.lasting(self.inputs(args, kwargs)))
+            self.looked = lambda: seen
         except Exception as exc:
             if tracebacks.is_ours(exc):
                 raise
@@ -493,8 +500,9 @@ class Checker(Subject):
                 self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 return
             self.remember(args, kwargs, traced=False, outcome="failed")
-            self._look_into(exc, args, kwargs)
-            self.looked = plain_runs.look(self, args, kwargs)
+            began = self._look_into(exc, args, kwargs)
+            self.looked = look = functools.cache(lambda: plain_runs.look(self, args, kwargs, began))
+            self.later("looking closer", lambda seconds: look(), (args, kwargs)) if began else look()
         finally:
             self.settings = settings
 
@@ -504,7 +512,8 @@ class Checker(Subject):
         self.diagnose(args, kwargs)
         if self.settings.rehearse and (self.looked is not None or not self.settings.diagnose):
             began = plain_runs.Began(self, args, kwargs)
-            self.guarded(plain_runs.rehearse, self, began, self.looked, None, self.settings.budget)
+            seen = self.looked() if self.looked is not None else None
+            self.guarded(plain_runs.rehearse, self, began, seen, None, self.settings.budget)
         self.looked = None
         for jitted in new:  # the user's own first call traces it
             jitted.clear_cache()

@@ -13,6 +13,7 @@ import jax
 
 from jitmagic import evidence as ev
 from jitmagic import patches
+from jitmagic.checking.plain_runs import Began
 from jitmagic.checking.subject import Subject
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
@@ -47,9 +48,14 @@ LOOKING = "looking into the error"
 
 
 def diagnose_failure(
-    checker: Subject, exc: BaseException, args: tuple[object, ...], kwargs: dict[str, object]
+    checker: Subject,
+    exc: BaseException,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    began: Began | None,
 ) -> None:
-    """Add what can be known about a failed call to what the checker has seen."""
+    """Add what can be known about a failed call to what the checker has seen; the most of it when the cell has ended,
+    where it is told from where."""
     first = _in_the_users_names(checker, args, kwargs, _hinted(locate.locate(exc), exc))
     first = _taken_for_an_array(checker, args, kwargs, first)
     if first.op == "donated" and first.where is None:
@@ -60,6 +66,14 @@ def diagnose_failure(
     if iterators.among((args, kwargs)) or is_of_keys(str(exc)) or not _is_new(checker, first, args, kwargs):
         return
     checker.guarded(checker.on_news, checker)  # what follows takes longer
+    if began is not None:
+
+        def further(seconds: float) -> None:
+            with began.again():
+                _look_further(checker, first, args, kwargs)
+
+        checker.later("looking closer", further, (args, kwargs))
+        return
     with checker.progress(LOOKING) if checker.progress is not None else contextlib.nullcontext():
         _look_further(checker, first, args, kwargs)
 

@@ -8,7 +8,6 @@ a result that is not finite, and arguments that the function writes into.
 from __future__ import annotations
 
 import contextlib
-import functools
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from jitmagic.state.entries import sample
 from jitmagic.tracing import compat
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.tracing.leaves import bound_arguments, ref_paths
+from jitmagic.tracing.minimal_static import StaticSearch
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -46,11 +46,46 @@ class Look:
     inputs: list[object]
 
 
-def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Look | None:
+class Began:
+    """Where a run of a call begins that is made when the cell has ended."""
+
+    def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self.given = args, kwargs
+        self.before = snapshot.take(subject.reach(args, kwargs))
+        self.digests = [(a, _digest(a)) for a in self.before.sampled]
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """All is as it was then, and afterwards as it is now. Raises Refused where that can't be."""
+        with quiet.back_at(self.before):
+            if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
+                raise quiet.Refused("another call was given its arguments to use up (donated)")
+            if any(_digest(a) != then for a, then in self.digests):
+                raise quiet.Refused("the cell has changed a large array of NumPy since")
+            yield
+
+
+def _digest(array: np.ndarray) -> object:
+    """Tells whether a large array was written into."""
+    if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
+        return sample(array)
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+def look(
+    subject: Subject, args: tuple[object, ...], kwargs: dict[str, object], began: Began | None
+) -> Look | None:
     """Trace a failed call with the arguments static that the search found; add what that trace shows."""
     search = subject.seen.search
     if search is None or not search.leaves or subject.dyn is not None:
         return None
+    with began.again() if began is not None else contextlib.nullcontext():
+        return _look(subject, search, args, kwargs)
+
+
+def _look(
+    subject: Subject, search: StaticSearch, args: tuple[object, ...], kwargs: dict[str, object]
+) -> Look | None:
     own = subject.options
     subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
     reach = subject.reach(args, kwargs)
@@ -71,32 +106,6 @@ def look(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) 
         subject.options = own
 
 
-class Began:
-    """Where a run of a call begins that is made when the cell has ended."""
-
-    def __init__(self, subject: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        self.given = args, kwargs
-        self.before = snapshot.take(subject.reach(args, kwargs))
-        self.digests = [(a, _digest(a)) for a in self.before.sampled]
-
-    @contextlib.contextmanager
-    def again(self) -> Iterator[None]:
-        """All is as it was then, and afterwards as it is now. Raises Refused where that can't be."""
-        if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
-            raise quiet.Refused("another call was given its arguments to use up (donated)")
-        with quiet.back_at(self.before):
-            if any(_digest(a) != then for a, then in self.digests):
-                raise quiet.Refused("the cell has changed a large array of NumPy since")
-            yield
-
-
-def _digest(array: np.ndarray) -> object:
-    """Tells whether a large array was written into."""
-    if array.dtype.hasobject or isinstance(array, np.memmap) or array.nbytes > MOST_COPIED:
-        return sample(array)
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
 class OwnRun:
     """The user's own call under `%%jitcheck`, after its diagnosis: what is handed in, to see what it has become."""
 
@@ -115,10 +124,19 @@ class OwnRun:
             changes = self.before.changes() if self.before is not None else ()
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
             if seen is not None:
-                subject.observe_later(seen.traced, seen.inputs, out)
+                leaves = subject.lasting(jax.tree.leaves(out))
+
+                def observe(seconds: float) -> None:
+                    if (look := seen()) is not None:
+                        subject.observe_result(look.traced, look.inputs, leaves)
+
+                subject.later("looking closer", observe, (self.args, self.kwargs, leaves))
         elif seen is not None and not subject.options.donates:
             began, kept = Began(subject, self.args, self.kwargs), subject.lasting(out)
-            run = functools.partial(rehearse, subject, began, seen, kept)
+
+            def run(seconds: float) -> None:
+                rehearse(subject, began, seen(), kept, seconds)
+
             subject.later("comparing", run, (began.given, kept))
         if subject.seen.known != known:
             subject.on_news(subject)

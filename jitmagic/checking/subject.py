@@ -98,8 +98,8 @@ class Subject:
         self.namespace = namespace if namespace is not None else getattr(inner, "__globals__", {})
         self.cell = cell or CellSource()
         self.seen = Seen()
-        self.looked: Any = None
-        """The trace of the last diagnosis, until the result of that call is there."""
+        self.looked: Callable[[], Any] | None = None
+        """Gives the trace of the last diagnosis, until the result of that call is there."""
         self.shim = Shim(inner, self._trace_begins)
         self.first_given: list[weakref.ref[object]] = []
         """Arrays of the first call that a donation would take away."""
@@ -344,7 +344,7 @@ class Subject:
         leaves = jax.tree.leaves(value)
         kept = [v for v in (*inputs, *leaves) if not held or self._passes(v)]
         leaves = self.lasting(leaves)
-        self.later("reading results", lambda seconds: self.observe_result(traced, inputs, leaves), kept)
+        self.later("looking closer", lambda seconds: self.observe_result(traced, inputs, leaves), kept)
 
     def later(self, stage: Stage, step: Callable[[float], object], kept: object) -> None:
         """Take this step when the cell has ended and tell what is new; at once where what it keeps is large."""

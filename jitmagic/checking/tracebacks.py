@@ -6,8 +6,10 @@ import contextlib
 import dis
 import functools
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
@@ -55,6 +57,20 @@ def end_of_cell() -> None:
     while _shortened:
         with contextlib.suppress(AttributeError):
             del _shortened.pop()._render_traceback_  # type: ignore[attr-defined]
+
+
+def may_be_caught() -> bool:
+    """The cell, or a function that it has called, has a handler around the call that it makes now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code, at = frame.f_code, frame.f_lasti
+        if is_user_file(code.co_filename):
+            if any(e.start <= at < e.end for e in getattr(dis.Bytecode(code), "exception_entries", ())):
+                return True
+            if code.co_name == "<module>":
+                return False
+        frame = frame.f_back
+    return False
 
 
 def is_ours(exc: BaseException) -> bool:

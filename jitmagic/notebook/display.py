@@ -136,7 +136,7 @@ class Display:
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         cut = "it was interrupted" if isinstance(error, KeyboardInterrupt) else ""
-        self._catch_up("reading results", "comparing", "counting costs", "asking what if", reason=cut)
+        self._catch_up("looking closer", "comparing", "counting costs", "asking what if", reason=cut)
         if self.notebook.is_live():
             self.show_pending(search=not cut)
         reason = cut or ("the cell ended in an error" if error is not None else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitmagic.checking import results
+from jitmagic.checking import failures, results
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import timing
 
@@ -55,6 +55,22 @@ def test_no_result_is_read_inside_of_a_call_of_the_cell(notebook, monkeypatch, m
         "order.append('the end of the cell')"
     )
     assert order == ["the end of the cell", "read"] and notebook.kinds("warning") == ["nan"]
+
+
+@pytest.mark.parametrize(
+    ("magic", "call"), [("%%jitcheck", "f(x, n)"), ("%%jit", "try: f(x, n)\nexcept Exception: pass")]
+)
+def test_a_failure_that_the_cell_survives_is_looked_into_at_its_end(notebook, monkeypatch, magic, call):
+    """From where the call began: the cell has changed its argument since."""
+    order = notebook.ns["order"] = []
+    further = failures._look_further
+    monkeypatch.setattr(failures, "_look_further", lambda *a: order.append("look") or further(*a))
+    notebook.ok(
+        f"{magic} -q\ndef f(x, n):\n    if x.sum() > 1:\n        x = -x\n    return [x] * n[0]\n"
+        f"x, n = np.ones(3), [2]\n{call}\nx[:] = 0.0\nn[0] = 'two'\norder.append('the end of the cell')"
+    )
+    assert order == ["the end of the cell", "look"] and notebook.ns["n"] == ["two"]
+    assert notebook.kinds("error") == ["tracer-bool", "tracer-int"]
 
 
 FROM_WHERE_THE_CALL_BEGAN = {

@@ -20,7 +20,7 @@ BROKEN = [
     ("the functions it uses", watching, "compiled_parts", f"%%jitcheck\n{CALL}"),
     ("what a call is given", hearing, "arguments", f"%%jitcheck\n{CALL}"),
     ("the look before a call", Checker, "diagnose", f"%%jitcheck\n{CALL}"),
-    ("the look at a result", Checker, "observe_later", f"%%jitcheck\n{CALL}"),
+    ("the look at a result", Checker, "observe_result", f"%%jitcheck\n{CALL}"),
     ("the run without jit", results, "PlainRun", f"%%jit --no-time\n{CALL}"),
     ("the look at a trace", Checker, "_look_at", f"%%jit --no-time\n{CALL}"),
     ("the end of the cell", Display, "end_of_cell", f"%%jit --no-time\n{CALL}"),
