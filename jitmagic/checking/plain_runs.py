@@ -19,7 +19,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.shim import Shim
-from jitmagic.checking.subject import Subject
+from jitmagic.checking.subject import Subject, leaves_of
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
 from jitmagic.rules.base import root
@@ -58,7 +58,7 @@ class Began:
     def again(self) -> Iterator[None]:
         """All is as it was then, and afterwards as it is now. Raises Refused where that can't be."""
         with quiet.back_at(self.before):
-            if any(v.is_deleted() for v in jax.tree.leaves(self.given) if isinstance(v, jax.Array)):
+            if any(v.is_deleted() for v in leaves_of(self.given) if isinstance(v, jax.Array)):
                 raise quiet.Refused("another call was given its arguments to use up (donated)")
             if any(_digest(a) != then for a, then in self.digests):
                 raise quiet.Refused("the cell has changed a large array of NumPy since")
@@ -124,7 +124,7 @@ class OwnRun:
             changes = self.before.changes() if self.before is not None else ()
             note_argument_writes(subject, changes, self.args, self.kwargs, out)
             if seen is not None:
-                leaves = subject.lasting(jax.tree.leaves(out))
+                leaves = subject.lasting(leaves_of(out))
 
                 def observe(seconds: float) -> None:
                     if (look := seen()) is not None:

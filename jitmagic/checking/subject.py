@@ -355,7 +355,7 @@ class Subject:
             if self.seen.known != known:
                 self.on_news(self)
 
-        is_large = _size(jax.tree.leaves(kept)) > MAX_SAMPLE_BYTES
+        is_large = _size(leaves_of(kept)) > MAX_SAMPLE_BYTES
         (self._at_once if is_large else self.postpone)(stage, tell)
 
     def lasting(self, tree: T) -> T:
@@ -412,10 +412,9 @@ class Subject:
         if iterators.among((args, kwargs)):
             return
         try:
-            leaves = jax.tree.leaves((args, kwargs))
+            size = _size(jax.tree.leaves((args, kwargs)))
         except ValueError:  # a dict with keys that jax cannot sort
             return
-        size = _size(leaves)
         if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
             self.seen.samples.append(KeptCall(args, dict(kwargs)))
         elif size > MAX_SAMPLE_BYTES:
@@ -457,6 +456,14 @@ class Subject:
                 print(f"jitmagic: {line}", file=sys.stderr)
             finally:
                 self._telling = False
+
+
+def leaves_of(tree: object) -> list[Any]:
+    """None of a tree with a dict whose keys jax cannot sort."""
+    try:
+        return jax.tree.leaves(tree)
+    except ValueError:
+        return []
 
 
 def _size(leaves: Sequence[object]) -> int:
