@@ -89,20 +89,17 @@ def _look(
     own = subject.options
     subject.options = replace(own, static_argnames=search.argnames, static_argnums=search.argnums)
     reach = subject.reach(args, kwargs)
-    before = snapshot.take(reach)
     try:
-        with quiet.held_back():
+        with quiet.undone(reach, traced=True) as before, quiet.held_back():
             fresh = Shim(subject.fn).function()  # what jax has cached for the user's own stays as it is
             traced = subject.options.jit(fresh).trace(*args, **kwargs)
-        for write in before.changes():
-            subject.seen.writes.setdefault(write.path, write)
-        before.restore()
+            for write in before.changes():
+                subject.seen.writes.setdefault(write.path, write)
         subject.observe(traced, args, kwargs, reach)
         return Look(traced, subject.inputs(args, kwargs))
     except Exception:  # the static arguments were tried on shapes alone; jax's own trace may still say no
         return None
     finally:
-        before.restore()
         subject.options = own
 
 

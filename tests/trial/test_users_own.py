@@ -112,6 +112,14 @@ def test_a_key_is_used_once(notebook, magic):
         notebook.ok("jax.config.update('jax_debug_key_reuse', False)")
 
 
+def test_a_call_that_jax_cannot_trace_uses_nothing_up(notebook):
+    notebook.ok("import functools, itertools\nit = itertools.count()\n@functools.cache\ndef c(k): return k")
+    notebook.ok(
+        "%%jitcheck -q\ndef f(x):\n    x = x if x > 0 else -x\n    return x + next(it) + c(0)\nr = f(1.0)"
+    )
+    assert notebook.ok("r, next(it), c.cache_info()[:2]") == (1.0, 1, (0, 1))
+
+
 def test_a_wrapper_is_checked_itself(notebook):
     notebook.ok("%%jit -q --no-time\ndef h(x):\n    return x * 2\nh(1.0)")
     notebook.ok(
