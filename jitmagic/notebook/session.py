@@ -54,6 +54,10 @@ def _aside(what: str, step: Callable[..., object], *args: object) -> None:
         step(*args)
     except UsageError:
         raise
+    except KeyboardInterrupt as exc:
+        if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
+            tracebacks.shorten(exc, tuple)
+        raise
     except Exception as exc:
         _say(what, exc)
 

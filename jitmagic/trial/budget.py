@@ -9,7 +9,7 @@ import sys
 import threading
 from types import FrameType, TracebackType
 
-from jitmagic.interrupts import deferred
+from jitmagic.interrupts import deferred, deferring
 from jitmagic.work import clock
 
 _TICK = 0.02
@@ -86,7 +86,7 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
         names = self._under_way()
         if not names:
             self.close()
-        if not names or _PUTS_BACK.intersection(names):
+        if not names or deferring.get(self.thread) or _PUTS_BACK.intersection(names):
             return False
         for inner in _running[_running.index(self) + 1 :]:
             if inner.thread == self.thread:
@@ -127,6 +127,7 @@ def end(thread: int, by: type[BaseException]) -> None:
 
 def cancel() -> None:
     """At the border of a cell: no run of ours is under way, whatever an interrupt has cut short."""
+    deferring.clear()
     with _lock:
         for running in tuple(_running):
             running.close()
