@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-
 deferring: dict[int, int] = {}
 """Threads in which clean-up is under way, and how deep."""
 

@@ -71,9 +71,6 @@ class Checker(Subject):
             finally:
                 if outermost:
                     self._take_out_tracers()
-        except KeyboardInterrupt as exc:
-            tracebacks.shorten(exc, tuple)
-            raise
         except Exception as exc:
             self.seen.count += 1
             if stale:

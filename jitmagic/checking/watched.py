@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from jitmagic.checking import tracebacks
 from jitmagic.settings import CellSource
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
@@ -61,7 +62,11 @@ class Watched:
             return self._checker.original(*args, **kwargs)
         if STATE.recorded is not None and self._checker not in STATE.recorded:
             return self._checker.unrecorded(args, kwargs)
-        return self._checker.call(args, kwargs)
+        try:
+            return self._checker.call(args, kwargs)
+        except KeyboardInterrupt as exc:
+            tracebacks.shorten(exc, tuple)
+            raise
 
     @property
     def plain_function(self) -> Callable[..., object]:

@@ -85,6 +85,8 @@ class Reach:
     """Functions under `functools.lru_cache`, with their names."""
     attributes: tuple[str, ...] = ()
     """Attribute names that the functions read, of whatever."""
+    remade: tuple[str, ...] = ()
+    """Attributes that the functions write which are more than data."""
     any_attribute: bool = False
     offered: dict[str, tuple[Where, ...]] = field(default_factory=dict)
     """Random states that are there to be drawn from, whether the function does or not, and the reads of them."""

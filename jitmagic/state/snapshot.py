@@ -106,9 +106,9 @@ class Snapshot:
         self._todo.append((place, place.look(), 0))
 
     def _surroundings(self, reach: Reach) -> None:
+        for name in reach.remade:
+            self._lose(name, "what an object is", object())
         for fn in reach.functions:
-            if not _REMADE.isdisjoint(facts_of(fn).stored):
-                self._lose(fn.__name__, "the class of an object, or what a class inherits from", fn)
             self._entries.append(Keyed(fn, fn.__name__, "attribute", "attribute"))
             self._entries.append(
                 Kept(
@@ -333,10 +333,6 @@ class Snapshot:
                     entry.restore(_is_traced if only_tracers else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
                     self.unrestorable.setdefault(entry.path, type(exc).__name__)
-
-
-_REMADE = frozenset(("__class__", "__bases__"))
-"""Attributes that are more than data."""
 
 
 def _made_of(fn: types.FunctionType) -> tuple[Any, ...]:
