@@ -106,7 +106,13 @@ def joined(report: Report, late: Report) -> Report:
 
 def _elsewhere(finding: Finding, cell: str) -> Finding:
     """The finding in a report about another cell, with its own lines; its fixes are shown there, and change nothing."""
-    fixes = tuple(replace(fix, cell=None, magic=None, applicability="display") for fix in finding.fixes)
+    fixes = tuple(
+        replace(
+            fix, cell=None, magic=None, applicability="display", verified=False,
+            evidence="not tried from here: it belongs into the other cell",
+        )
+        for fix in finding.fixes
+    )  # fmt: skip
 
     def there(span: Span | None) -> Span | None:
         if span is None or span.cell is not None:
@@ -122,7 +128,9 @@ def _is_same(one: Finding, other: Finding) -> bool:
     places = [(f.span.line, f.span.source) for f in (one, other) if f.span is not None]
     line = len(places) == 2 and places[0] == places[1]
     return one.kind == other.kind and (
-        line or any(covers(a, b) or covers(b, a) for a in one.culprits for b in other.culprits)
+        line
+        or one.function in other.culprits  # all that is known of the call is what it calls
+        or any(covers(a, b) or covers(b, a) for a in one.culprits for b in other.culprits)
     )
 
 

@@ -105,6 +105,14 @@ def is_module_class(cls: type) -> bool:
     return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
 
 
+def gives_away(value: object, donated: bool) -> bool:
+    """A compiled function that donates arguments (`donated`: as jax tells of it), or what holds one: the functions that
+    equinox compiles always have one to donate, which is empty where its wrapper does not say otherwise."""
+    if type(value).__name__ == "_JitWrapper" and module_of(type(value)) == "equinox._jit":
+        return bool(value.donate_first or value.donate_rest)  # type: ignore[attr-defined]
+    return donated and getattr(value, "__module__", "") != "equinox._jit"
+
+
 def keeps_numbers(cls: type) -> bool:
     """A class of modules in which everything that is no array is a setting."""
     return any(module_of(c).split(".")[0] == "equinox" for c in mro(cls))

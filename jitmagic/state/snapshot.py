@@ -24,7 +24,7 @@ import numpy as np
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
 from jitmagic.state import bystanders, iterators, outside, values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
     MEGABYTE,
     Action,
@@ -156,6 +156,7 @@ class Snapshot:
             return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
+        self._note_donation(place.path, value)
         is_handler = is_a(value, logging.Handler)  # none is called in a run of ours
         if _is_foreign(type(value)) and not is_handler and not self._reads(place):
             self._lose(place.path, f"a {type(value).__name__}", value)
@@ -169,6 +170,10 @@ class Snapshot:
             self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
             if _root(type(value)) in sys.stdlib_module_names:
                 self._lose(place.path, f"a {type(value).__name__}", value)
+
+    def _note_donation(self, path: str, value: Any, donated: bool = False) -> None:
+        if gives_away(value, donated):
+            self.donating[path] = f"{value.__module__}.{getattr(value, '__qualname__', '')}"
 
     def _is_special(self, place: Place, value: Any, depth: int) -> bool:
         """It is no plain container or object, and is taken care of."""
@@ -190,8 +195,9 @@ class Snapshot:
         elif is_a(value, contextvars.ContextVar):
             self._entries.append(outside.context(value, path, origin))
         elif compat.is_jitted(value):
-            if any(option.startswith("donate") for option in compat.jit_options(value)):
-                self.donating[path] = f"{value.__module__}.{value.__qualname__}"
+            self._note_donation(
+                path, value, any(option.startswith("donate") for option in compat.jit_options(value))
+            )
             return False
         elif is_a(value, functools._lru_cache_wrapper):
             if _is_rebindable(place, value):
