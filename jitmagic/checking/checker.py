@@ -48,6 +48,10 @@ class Checker(Subject):
             return self.original(*args, **kwargs)
         return self.compiled_for(args)(*self.rest(args), **kwargs)
 
+    def interrupted(self, exc: KeyboardInterrupt) -> None:
+        """A call of the user's was interrupted: what is shown are the user's own frames."""
+        tracebacks.shorten(exc, tuple)
+
     def retire(self) -> None:
         """Nobody looks at the calls any more: they are made as they would be, and nothing is told."""
         self.call = self.unrecorded  # type: ignore[method-assign]

@@ -13,7 +13,6 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from jitmagic.checking import tracebacks
 from jitmagic.settings import CellSource
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
@@ -31,6 +30,9 @@ class CallHandler(Protocol):
 
     def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of the user's."""
+
+    def interrupted(self, exc: KeyboardInterrupt) -> None:
+        """A call of the user's was interrupted."""
 
     def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call of which nothing is noted."""
@@ -65,7 +67,7 @@ class Watched:
         try:
             return self._checker.call(args, kwargs)
         except KeyboardInterrupt as exc:
-            tracebacks.shorten(exc, tuple)
+            self._checker.interrupted(exc)
             raise
 
     @property
