@@ -67,7 +67,7 @@ def may_be_caught() -> bool:
         if is_user_file(code.co_filename):
             if any(e.start <= at < e.end for e in getattr(dis.Bytecode(code), "exception_entries", ())):
                 return True
-            if code.co_name == "<module>":
+            if code.co_name.startswith(("<module>", "<cell line")):  # as IPython 7 calls a cell
                 return False
         frame = frame.f_back
     return False
