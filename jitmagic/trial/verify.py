@@ -277,8 +277,8 @@ def _cannot_run(plain: Ran) -> bool:
 
 
 def _say_the_same(*errors: BaseException | None) -> bool:
-    """The words of errors are the same, but for numbers, which may be rounded."""
-    return len({re.sub(r"[\d.]+", "", str(error)) for error in errors}) == 1
+    """The words of errors are the same, but for numbers, which may be rounded, and addresses."""
+    return len({re.sub(r"0x[0-9a-f]+|[\d.]+", "", str(error)) for error in errors}) == 1
 
 
 def _comparison(claim: Claim) -> Differences:

@@ -181,8 +181,6 @@ def run(notebook, tmp_path):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_what_is_left_is_what_a_plain_cell_leaves(run, name):
-    if name == "seeds" and sys.version_info < (3, 12):
-        pytest.skip("needs Python 3.12, which tells of calls into Cython")
     plain = run(ROWS[name], "", 0)
     assert plain[1] == "NoneType", plain
     for number, magic in enumerate(MAGICS, 1):

@@ -54,10 +54,9 @@ def _named(spot: Spot, loop: LoopNode, paths: Collection[str]) -> Spot:
     """The place in the cell with names for these attributes."""
     names, edits = dict[str, str](), spot.edits()
     for path in paths:
-        wanted = path.rpartition(".")[2].lstrip("_"), path.replace(".", "_")
-        names[path] = next(
-            n for n in (spot.fresh(*wanted), path.replace(".", "_")) if n not in names.values()
-        )
+        whole = path.replace(".", "_")
+        short = path.rpartition(".")[2].lstrip("_") or whole
+        names[path] = spot.text.fresh(short, whole, taken=[*spot.modules.names, *names.values()])
     for node in spot.text.within(loop, ast.Attribute):
         if (name := names.get(dotted(node))) is not None:
             edits.replace(node, name)

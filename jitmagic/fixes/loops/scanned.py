@@ -127,8 +127,8 @@ class _Looped:
         """Statements of a `for_loop`."""
         row, xs, unpacked = self._row(given)
         name = fresh(self.spot, self.step.code, "step", "body")
-        defined = function(name, row, unpacked + self.step.code, group(self.values))
-        out = f"{group([x.name for x in self.lists])} = " if self.lists else ""
+        defined = function(name, row, unpacked + self.step.code, ", ".join(self.values) or "None")
+        out = f"{', '.join(x.name for x in self.lists)} = " if self.lists else ""
         around = [self._finished(x, set()) for x in self.lists]
         before, after = "".join(b for b, _ in around), "".join(a for _, a in around)
         reverse = ["reverse=True"] if self.turns.backwards else []
