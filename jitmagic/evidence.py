@@ -153,6 +153,8 @@ class Problem:
     count: int = 1
     value: str = ""
     """Short text of the concrete value that the recording run saw."""
+    forms: tuple[tuple[str, str], ...] = ()
+    """The arrays in an expression that failed by itself, each with its type: `('h', 'f32[4,3]')`."""
     inside: Where | None = None
     """For a carry: the line of the loop's body that changes the type."""
     told: Told = Told()
@@ -411,13 +413,13 @@ class TypeTest:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Numbers of 64 bits that do not survive in 32: an argument, a literal, or a dtype asked for."""
+    """Numbers of 64 bits that do not survive in 32: an argument, an array from outside, or a dtype asked for."""
 
     names: tuple[str, ...]
     where: Where | None
     before: str
     after: str
-    origin: Literal["argument", "literal", "dtype"] = "argument"
+    origin: Literal["argument", "constant", "dtype"] = "argument"
 
 
 @dataclass(frozen=True)

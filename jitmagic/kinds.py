@@ -5,6 +5,12 @@ from __future__ import annotations
 OWN_ERROR = "user-error"
 """The function itself raises, with and without jit."""
 
+RANDOM = "hidden-rng"
+"""Random numbers that are drawn once."""
+
+RAISED = frozenset({OWN_ERROR, "dtype-truncation"})
+"""Kinds whose exception, where there is one, says what is wrong."""
+
 CAPTURED = frozenset({"captured-constant", "captured-scalar"})
 """What a program holds as constants."""
 
@@ -57,9 +63,9 @@ CAUSES = {
     "nan": "gives NaN or infinity",
     "dtype-truncation": "loses precision",
     "out-of-bounds": "takes an index out of bounds",
-    "unusable-donation": "gives away what can't be used again",
+    "unusable-donation": "donates {name}, whose memory can't be used",
     "out-of-memory": "holds more than there is",
-    "missing-donation": "could give {name} away",
+    "missing-donation": "could donate {name}",
     "unused-result": "throws a result away",
 }
 """What is the matter, behind the number of the line; `{name}` is the first culprit."""

@@ -194,6 +194,8 @@ class Timing:
     """Those constants."""
     clear: bool = True
     """The runs, taken in turn, agree on which of the two is faster."""
+    before_fix: bool = False
+    """`eager` is the code from before a correction of ours was applied."""
 
 
 LAST_RUN = "the last run of this cell"

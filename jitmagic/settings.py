@@ -20,6 +20,11 @@ class WhatIfs:
     def __bool__(self) -> bool:
         return bool(self.vmap or self.grad or self.devices)
 
+    @property
+    def named(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The flags that take arguments, each with those that it was given."""
+        return ("--vmap", self.vmap), ("--grad", self.grad)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -75,3 +80,5 @@ class CellSource:
     magic: str = ""
     calls: tuple[str, ...] = ()
     """Calls that stand on the magic line."""
+    before_fix: str | None = None
+    """The body from before, where a correction of ours has made it what it is."""

@@ -20,9 +20,10 @@ from jitmagic import evidence as ev
 from jitmagic.checking import exhausted, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
-from jitmagic.state import constants, frozen, names, snapshot
+from jitmagic.state import constants, frozen, snapshot
 from jitmagic.state.compiled import StatefulMethod
 from jitmagic.state.frozen import Frozen
+from jitmagic.state.held import names_of_variables
 from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.state_program import StateProgram
@@ -404,7 +405,7 @@ class Checker(Subject):
         passed = zip(places, stages.used_inputs(jaxpr), strict=False)
         found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
         found = [p for p in found if p.path not in shown]
-        known = names.of_variables(self.namespace) if found else {}
+        known = names_of_variables(self.namespace) if found else {}
         for place in found:
             path = known.get(id(place.holder())) or self.from_outside(place.path)
             variable = constants.of_place(place)

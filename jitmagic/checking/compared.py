@@ -10,7 +10,7 @@ import jax
 
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Call, Difference, Where
-from jitmagic.measure import compare, parting, reference, wrapping
+from jitmagic.measure import compare, parting, reference
 from jitmagic.silent import widths
 from jitmagic.state.definition import source_file
 from jitmagic.tracing import compat
@@ -88,7 +88,7 @@ def _located(subject: Subject, found: Differences, jaxpr: object, inputs: list[o
 def _wrapped(subject: Subject, found: Differences, jaxpr: object, inputs: list[object]) -> Differences:
     """The differences with the line at which whole numbers wrap around, where they do."""
     file = source_file(subject.fn)
-    line = wrapping.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
+    line = parting.first_wrapping(jaxpr, inputs, file, subject.settings.budget / 4)
     if line is None:
         return found
     return tuple(replace(d, wraps=True) for d in _at_line(subject, found, file, line))

@@ -16,6 +16,7 @@ from jitmagic import report, rules
 from jitmagic.checking import tracebacks
 from jitmagic.checking.seen import Seen
 from jitmagic.checking.subject import Subject
+from jitmagic.kinds import RANDOM
 from jitmagic.measure import noise
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
@@ -70,8 +71,12 @@ def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Find
     loss = next((x for x in losses if x.place in finding.culprits), None)
     if loss is None:
         return finding
+    if finding.kind == RANDOM:  # the state of a generator says nothing to a reader
+        return replace(finding, severity="error")
     verb = "has" if loss.compiled.endswith((" item", " items")) else "is"
-    values = f"after this cell `{loss.path}` {verb} {loss.compiled} with jit, and {loss.plain} without jit"
+    shown = loss.path.startswith(("result ", "printed "))
+    place = loss.path if shown else f"after this cell `{loss.path}`"
+    values = f"{place} {verb} {loss.compiled} with jit, and {loss.plain} without jit"
     return replace(finding, severity="error", message=f"{finding.message}; {values}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from jitmagic.render import Report
 from jitmagic.settings import CellSource
 from jitmagic.source.cell import uses_jit
 from jitmagic.source.edits import masked
-from jitmagic.source.tree import parsed
+from jitmagic.source.tree import looks_for_garbage, nodes_of, parsed
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
@@ -90,6 +92,9 @@ def proposed(
         places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)
         more = "; `--search` looks longer" if late() and subject.cell.magic else ""
         subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}{more}")
+    made = any(isinstance(n, ast.ClassDef) for n in nodes_of(parsed(masked(subject.cell.body))))
+    if search is not None and made and looks_for_garbage():
+        gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
     return found
 
 
@@ -99,7 +104,8 @@ def _search(
     """The search for corrections that these tests are to prove; None where nothing may be run."""
     if tests is None or subject.settings.trace_only or not subject.settings.rehearse:
         return None
-    own_jit = not subject.settings.compile and uses_jit(parsed(masked(subject.cell.body)))
+    by_itself = subject.jitted_by_user or not subject.settings.compile
+    own_jit = by_itself and uses_jit(parsed(masked(subject.cell.body)))
     return Search(evidence, tests, subject.namespace, subject.from_outside, late, own_jit)
 
 

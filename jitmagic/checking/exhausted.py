@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,11 +17,11 @@ from jitmagic.measure import cost, peak
 from jitmagic.options import argument_names, parameters_of
 from jitmagic.silent.donations import unusable
 from jitmagic.state.definition import source_file
-from jitmagic.state.held import held_arrays
-from jitmagic.state.values import is_array
+from jitmagic.state.held import held_arrays, is_there
 from jitmagic.tracing import stages
 from jitmagic.tracing.leaves import call_leaves
 from jitmagic.tracing.messages import bytes_asked
+from jitmagic.tracing.minimal_static import as_type
 from jitmagic.trial import quiet
 
 MOST_RECOMPILED = 2000
@@ -39,13 +39,24 @@ def explain(subject: Subject, traced: Any, args: Sequence[Any], kwargs: dict[str
     asked = bytes_asked(exc) if exc is not None else None
     if most is None or free is not None and most.bytes < free / 2 and (asked or 0) < free / 2:
         return
-    others = sorted(held_arrays(subject.namespace), key=lambda held: -held[1].nbytes)
     subject.seen.exhausted = Exhausted(
         asked, free, most.line,
         tuple(HeldArray(a.name, a.bytes, a.type, a.line) for a in most.alive[:MOST_HELD] if a.bytes > most.bytes / 100),
-        tuple(HeldArray(path, array.nbytes) for path, array in others[:MOST_HELD] if array.nbytes > (free or 0) / 100),
-        tuple(_remedies(subject, jaxpr, args, kwargs, free)),
+        _held_besides(subject.namespace, free), tuple(_remedies(subject, jaxpr, args, kwargs, free)),
     )  # fmt: skip
+
+
+def outside(exc: BaseException, names: Mapping[str, object]) -> Exhausted:
+    """What is known where no function is what does not fit."""
+    free = peak.free_bytes()
+    return Exhausted(bytes_asked(exc), free, None, (), _held_besides(names, free), ())
+
+
+def _held_besides(names: Mapping[str, object], free: int | None) -> tuple[HeldArray, ...]:
+    """The largest arrays of the notebook."""
+    found = ((path, array.nbytes) for path, array in held_arrays(names) if is_there(array))
+    ranked = sorted(found, key=lambda held: -held[1])[:MOST_HELD]
+    return tuple(HeldArray(path, size) for path, size in ranked if size > (free or 0) / 100)
 
 
 def _remedies(
@@ -55,7 +66,7 @@ def _remedies(
         return
     before = cost.peak_bytes(peak.compiled_alone(jaxpr))
     yield from _donated(subject, jaxpr, args, kwargs, before)
-    shapes = jax.tree.map(_shape_of, (tuple(args), kwargs))
+    shapes = jax.tree.map(as_type, (tuple(args), kwargs))
     traced = functools.partial(_traced, subject, args, kwargs)
     with patches.replaced(jax.lax, scan=_checkpointed(jax.lax.scan)):
         found = traced(*shapes)
@@ -132,10 +143,6 @@ def _checkpointed(scan: Callable[..., Any]) -> Callable[..., Any]:
         return scan(jax.checkpoint(f, prevent_cse=False), *args, **kwargs)
 
     return checkpointed
-
-
-def _shape_of(value: Any) -> Any:
-    return jax.ShapeDtypeStruct(value.shape, value.dtype) if is_array(value) else value
 
 
 def _is_rows(value: Any) -> bool:

@@ -29,21 +29,11 @@ from jitmagic.trial.budget import OutOfTime, within
 UNRECORDED = ("static-spec", "donated", "aux-data", "user", "leak", "carry")
 """What leaves nothing more to see: the run would end there too, or the call cannot be made."""
 
-UNASKED = (
-    "user",
-    "other",
-    "leak",
-    "carry",
-    "invalid-type",
-    "donated",
-    "aux-data",
-    "unhashable",
-    "static-spec",
-)
-"""Ends of a run that are no question to a traced value."""
-
 UNSEARCHED = ("user", "leak", "carry", "donated", "static-spec", "unhashable", "aux-data")
 """Where static arguments are no answer."""
+
+UNASKED = (*UNSEARCHED, "other", "invalid-type")
+"""Ends of a run that are no question to a traced value."""
 LOOKING = "looking into the error"
 
 
@@ -83,7 +73,7 @@ def _look_further(
 ) -> None:
     """What else would stop the trace, whose values they are, and which arguments could be static."""
     if first.op not in UNRECORDED and checker.settings.rehearse:
-        with _or_note(checker, "the recording run"):
+        with _or_note(checker, "the search for more problems"):
             recorded = _recorded(checker, args, kwargs)
             if first.op == "unhashable":  # what is static by intention has its value
                 recorded = [p for p in recorded if not set(p.leaves) <= set(first.leaves)]
@@ -173,24 +163,21 @@ def _hinted(problem: ev.Problem, exc: BaseException) -> ev.Problem:
 
 
 @contextlib.contextmanager
-def _scan_in_python(turns: int = 1) -> Iterator[None]:
-    """`jax.lax.scan` as a Python loop of `turns` turns: its carry may then hold any object."""
+def _scan_in_python() -> Iterator[None]:
+    """`jax.lax.scan` as the first turn of a Python loop: its carry may then hold any object."""
 
     def scan(
         f: Callable[..., Any],
         init: object,
         xs: Any = None,
         length: int | None = None,
-        reverse: bool = False,
-        **_: object,
+        *_: object,
+        **more: object,
     ) -> Any:
-        rows = range(length or len(jax.tree.leaves(xs)[0]))
-        carry, stacked = init, []
-        for i in list(reversed(rows) if reverse else rows)[:turns]:
-            carry, y = f(carry, jax.tree.map(lambda x, i=i: x[i], xs))
-            stacked.append(y)
-        full = [stacked[min(i, len(stacked) - 1)] for i in rows]
-        return carry, jax.tree.map(lambda *ys: jax.numpy.stack(ys), *full)
+        count = length or len(jax.tree.leaves(xs)[0])
+        first = count - 1 if more.get("reverse") else 0
+        carry, y = f(init, jax.tree.map(lambda x: x[first], xs))
+        return carry, jax.tree.map(lambda v: jax.numpy.stack([v] * count), y)
 
     with patches.replaced(jax.lax, scan=patches.here(scan, jax.lax.scan)):
         yield
@@ -229,7 +216,7 @@ def _in_the_users_names(
 
 def _recorded(checker: Subject, args: tuple[object, ...], kwargs: dict[str, object]) -> Sequence[ev.Problem]:
     if not recording.available():
-        checker.seen.note("this jax does not allow the recording run: problems are shown one at a time")
+        checker.seen.note("on this version of jax problems are shown one at a time")
         return ()
     reach = checker.reach(args, kwargs)
     names = {id(leaf.value): leaf.path for leaf in reach.leaves() if leaf.is_array}

@@ -24,6 +24,7 @@ from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
 from jitmagic.checking.users_jit import MEMO, held_by
 from jitmagic.state.frozen import Frozen
+from jitmagic.state.values import cell_contents
 from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
@@ -84,7 +85,7 @@ class Heard:
         if not self.bound and not self.code.co_freevars:
             return frame.f_globals is self.function.__globals__
         closure = zip(self.code.co_freevars, self.function.__closure__ or (), strict=True)
-        same = (frame.f_locals.get(name) is _content(cell) for name, cell in closure)
+        same = (frame.f_locals.get(name) is next(iter(cell_contents(cell)), None) for name, cell in closure)
         if frame.f_globals is not self.function.__globals__ or not all(same):
             return False
         given = by_place(frame)[: len(self.bound)] if self.bound else ()
@@ -107,13 +108,6 @@ class Heard:
         known = shapes in self.shapes
         self.shapes.add(shapes)
         return not known or self.same <= LOOKED_AT
-
-
-def _content(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not bound yet
-        return None
 
 
 def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:

@@ -1,14 +1,18 @@
 """What a cell leaves behind with compiled functions, held against what it leaves without: writes that are lost and
-random numbers that are frozen show there, at the second call at the latest."""
+random numbers that are frozen show there, at the second call at the latest. Where a function goes on with an old value,
+what the cell shows and prints is held against it, too."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from jitmagic.checking.subject import Subject
-from jitmagic.evidence import Loss
+from jitmagic.evidence import Loss, root
 from jitmagic.trial import budget
 from jitmagic.trial.picture import Differences, Gap, Node, Painter
+from jitmagic.trial.play import Ran
 from jitmagic.trial.verify import Verifier, name_one_place
 
 BUDGET = 1.0
@@ -35,27 +39,31 @@ def look(
     plain = verifier.plain()
     if plain.error is not None or plain.tracers:
         return []
-    left = Painter().names(names) if compiled else _compiled(verifier)
-    gaps = _comparison().names(plain.state, left) if left is not None else []
+    stale = any(v.stale for s in asked for v in s.seen.variables.values())
+    left, reruns = Ran(state=Painter().names(names)), verifier.reruns
+    if stale or not compiled:  # but for functions that can't be compiled
+        left = reruns.under_magic(reruns.original, reruns.left_plain("")).ran
+    gaps = _apart(plain, left) if left.error is None else []
     if any(_losses(s, gaps) for s in asked):  # what each run leaves otherwise is nobody's fault
-        again = verifier.reruns.plain(verifier.reruns.original)
-        unsteady = {g.path for g in _comparison().names(plain.state, again.state)}
+        unsteady = {g.path for g in _apart(plain, reruns.plain(reruns.original))}
         gaps = [g for g in gaps if g.path not in unsteady]
     for subject in asked:
         subject.seen.lost = _losses(subject, gaps)
     return [s for s in asked if s.seen.lost]
 
 
-def _compiled(verifier: Verifier) -> Mapping[str, Node] | None:
-    """What the cell would leave with compiled functions, but for those that can't be; None where that ends in an
-    error."""
-    reruns = verifier.reruns
-    ran = reruns.under_magic(reruns.original, reruns.left_plain("")).ran
-    return ran.state if ran.error is None else None
+def _pictures(ran: Ran) -> dict[str, Node]:
+    """What a run has left, shown, and printed of numbers."""
+    shown = {f"result {i}": node for i, node in enumerate(ran.shown, 1)}
+    printed = enumerate(map(float, _NUMBER.findall(ran.printed)), 1)
+    return {**ran.state, **shown, **{f"printed number {i}": Painter().draw(n) for i, n in printed}}
 
 
-def _comparison() -> Differences:
-    return Differences(more=True)
+def _apart(plain: Ran, other: Ran) -> list[Gap]:
+    return Differences(more=True).names(_pictures(plain), _pictures(other))
+
+
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 
 def _places(subject: Subject) -> list[str]:
@@ -67,12 +75,19 @@ def _places(subject: Subject) -> list[str]:
 
 
 def _losses(subject: Subject, gaps: Sequence[Gap]) -> list[Loss]:
-    stale = [v.path for v in subject.seen.variables.values() if v.stale]
+    """The gaps that the function is to blame for, those first that it names itself."""
+    stale, places = [v.path for v in subject.seen.variables.values() if v.stale], _places(subject)
     found = []
     for gap in gaps:
-        place = next((p for p in _places(subject) if name_one_place(p, gap.path)), None)
-        if place is None and stale and not gap.structure:
-            place = stale[0]  # a result that was computed with an old value
-        if place is not None:
+        named = [p for p in places if name_one_place(p, gap.path)]
+        if not named and not gap.structure:
+            named = stale[:1]  # a result that was computed with an old value
+        if named:
+            place = max(named, key=lambda p: _in_common(p, gap.path))
             found.append(Loss(place, gap.path, gap.after, gap.before))
-    return found
+    return sorted(found, key=lambda loss: -_in_common(loss.place, loss.path))
+
+
+def _in_common(*paths: str) -> int:
+    """How far paths lead to one place, whatever the object is called."""
+    return len(os.path.commonprefix([p.removeprefix(root(p)) for p in paths]))

@@ -22,15 +22,13 @@ def arguments(
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """The arguments of a call of `called`, which runs the code of `fn`. What has its default's value was left out, and
     is a constant under jit, unless the text of the call says otherwise; `lines`: calls that stand in no file."""
-    code, values = frame.f_code, frame.f_locals
-    places, others = code.co_varnames[: code.co_argcount], list(code.co_varnames[code.co_argcount :])
-    named = [others.pop(0) for _ in range(code.co_kwonlyargcount)]
-    rest = values[others.pop(0)] if code.co_flags & inspect.CO_VARARGS else ()
-    more = values[others.pop(0)] if code.co_flags & inspect.CO_VARKEYWORDS else {}
-    by_place = fn.__defaults__ or ()
-    defaults = dict(zip(places[len(places) - len(by_place) :], by_place, strict=True)) | (
-        fn.__kwdefaults__ or {}
-    )
+    names, starred, keywords, values = inspect.getargvalues(frame)
+    count = frame.f_code.co_argcount
+    places, named = tuple(names[:count]), names[count:]
+    rest = values[starred] if starred is not None else ()
+    more = values[keywords] if keywords is not None else {}
+    held = fn.__defaults__ or ()
+    defaults = dict(zip(places[count - len(held) :], held, strict=True)) | (fn.__kwdefaults__ or {})
     left_out = {name for name, value in defaults.items() if values[name] is value}
     if left_out:
         left_out -= _written(frame.f_back, places, called, lines)
@@ -44,22 +42,16 @@ def arguments(
 
 def by_place(frame: types.FrameType) -> tuple[object, ...]:
     """All that a call which begins can have been given by place."""
-    code, values = frame.f_code, frame.f_locals
-    rest = code.co_argcount + code.co_kwonlyargcount
-    more = values[code.co_varnames[rest]] if code.co_flags & inspect.CO_VARARGS else ()
-    return (*(values[name] for name in code.co_varnames[: code.co_argcount]), *more)
+    names, rest, _, values = inspect.getargvalues(frame)
+    more = values[rest] if rest is not None else ()
+    return (*(values[name] for name in names[: frame.f_code.co_argcount]), *more)
 
 
 def given(frame: types.FrameType) -> list[object]:
     """The values of a call which begins, those behind its stars one by one."""
-    code, values = frame.f_code, frame.f_locals
-    names = list(code.co_varnames)
-    found = [values[names.pop(0)] for _ in range(code.co_argcount + code.co_kwonlyargcount)]
-    if code.co_flags & inspect.CO_VARARGS:
-        found += values[names.pop(0)]
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        found += values[names.pop(0)].values()
-    return found
+    names, rest, keywords, values = inspect.getargvalues(frame)
+    more = (*(values[rest] if rest else ()), *(values[keywords].values() if keywords else ()))
+    return [*(values[name] for name in names), *more]
 
 
 def of_failed(error: BaseException) -> FailedCall | None:

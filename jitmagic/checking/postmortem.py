@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -10,8 +11,9 @@ import jax
 
 from jitmagic import evidence as ev
 from jitmagic import rules
-from jitmagic.checking import conclusions
+from jitmagic.checking import conclusions, exhausted
 from jitmagic.checking.corrections import proposed
+from jitmagic.checking.shim import Shim
 from jitmagic.checking.subject import Subject
 from jitmagic.checking.users_jit import unwrap_jitted
 from jitmagic.checking.watched import Watched, checker_of
@@ -24,7 +26,7 @@ from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts
 from jitmagic.tracing import callsite, locate
 from jitmagic.tracing.leaves import named_leaves
-from jitmagic.tracing.messages import function_called, refused_type
+from jitmagic.tracing.messages import function_called, is_out_of_memory, refused_type
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
@@ -51,8 +53,8 @@ def report_of(
     `subjects` are functions whose calls were seen: one that was given the donated array is named. With the
     notebook's names (`namespace`), corrections of the whole cell are tried too, which the `verifier` tests.
     """
-    problem = locate.locate(error)
-    if problem.op in ("user", "other"):
+    problem, exhausted_by = locate.locate(error), is_out_of_memory(error)
+    if problem.op in ("user", "other") and not exhausted_by:
         return None
     site = callsite.calling_site(error) if problem.where is None else None
     if site is not None:
@@ -63,6 +65,8 @@ def report_of(
     evidence = (
         _donated(donor[0], problem, donor[1])
         if donor is not None
+        else _exhausted(error, problem, sources, namespace or {})
+        if exhausted_by
         else _evidence(error, problem, site, sources)
     )
     found = rules.run(evidence, rules.Thresholds())
@@ -179,6 +183,23 @@ def _told_leaves(
 def _name(error: BaseException, seen: str) -> str:
     """The function that jax names, else the one that the error was raised in."""
     return function_called(str(error)) or (seen if seen and seen != "<module>" else CELL)
+
+
+def _exhausted(
+    error: BaseException, problem: ev.Problem, sources: Sequence[str], names: dict[str, object]
+) -> ev.Evidence:
+    """Of the function that did not fit into memory, where a call of one is on the way to the error."""
+    if call := callsite.failed_call(error):
+        fn, options = unwrap_jitted(call.function)
+        subject = Subject(fn, call.name, options=options, namespace=names, settings=Settings(compile=False))
+        subject.seen.exhausted_by = error
+        with contextlib.suppress(Exception):
+            traced = subject.options.jit(Shim(fn).function()).trace(*call.args, **call.kwargs)
+            exhausted.explain(subject, traced, call.args, call.kwargs)
+        if subject.seen.exhausted is not None:
+            return conclusions.evidence_of(subject)
+    evidence = _evidence(error, problem, None, sources)
+    return replace(evidence, problems=(), calls=(), exhausted=exhausted.outside(error, names))
 
 
 # -- arrays that were given away

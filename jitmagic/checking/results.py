@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from jitmagic import report, units, work
-from jitmagic.checking import exhausted, plain_runs
+from jitmagic.checking import before_fix, exhausted, plain_runs
 from jitmagic.checking.compared import Eager, compare_results
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Variable
@@ -176,10 +176,14 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
+    fn, why = subject.fn, "the run without jit failed" if eager.error is not None else ""
+    if subject.cell.before_fix is not None and not why:
+        fn, why = _before_fix(subject, args, kwargs, budget)
+        inputs.renew()
 
     def plain() -> object:
         with plainly():
-            return subject.fn(*inputs.receiver, *inputs.rest, **inputs.kwargs)
+            return fn(*inputs.receiver, *inputs.rest, **inputs.kwargs)
 
     def compiled() -> object:
         return target(*inputs.rest, **inputs.kwargs)
@@ -191,7 +195,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     stages, traced = subject.seen.stages, subject.shim.traced
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
-            None if eager.error is not None else plain,
+            None if why else plain,
             compiled if inputs.given_away else functools.partial(target, *rest, **kwargs),
             restore=restore,
             restore_each=inputs.given_away,
@@ -200,7 +204,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
             budget_s=budget,
             device=jax.default_backend(),
             compile_s=stages.total_s,
-            eager_once_s=eager.seconds,
+            eager_once_s=eager.seconds if fn is subject.fn else None,
             limit=work.clock,
             more="; `-r 7` waits for all" if budget <= Settings.timing_budget else "",
         )
@@ -210,8 +214,10 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
             left_out="not timed: what it reads had another form when the cell ended"
         )
         return
+    if why and eager.error is None:
+        timed = replace(timed, left_out="; ".join(filter(None, (f"no speed-up: {why}", timed.left_out))))
     timed = replace(timed, constant_folded=subject.seen.folded, digits=subject.settings.digits)
-    subject.seen.timing = timed
+    subject.seen.timing = timed = replace(timed, before_fix=fn is not subject.fn)
     if inputs.given_away:
         note = "donated arguments were copied before each call, outside of the clock"
         subject.seen.timing = replace(timed, left_out="; ".join(filter(None, (note, timed.left_out))))
@@ -220,6 +226,29 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     else:
         subject.guarded(_doubt, subject, target, rest, kwargs, reach, budget / 3)
         subject.guarded(_time_lines, subject, functools.partial(target, *rest, **kwargs), run.staged, reach)
+
+
+def _before_fix(
+    subject: Subject, args: Any, kwargs: Any, seconds: float
+) -> tuple[Callable[..., object], str]:
+    """What the compiled call is timed against where the cell has a correction of ours: the code from before it, and
+    why that can't be had; the function itself where it is none of what has changed."""
+    cell = subject.cell
+    try:
+        fn = before_fix.function_before(subject.bound_as, cell.before_fix or "", cell.body, subject.namespace)
+        if fn is None:
+            return subject.fn, ""
+        with within(seconds):
+            quiet.rehearse(fn, args, kwargs, subject.reach(args, kwargs))
+        return fn, ""
+    except OutOfTime:
+        return (
+            subject.fn,
+            f"a call of the code from before the fix takes more than {units.seconds(seconds, 2)}",
+        )
+    except Exception as exc:
+        said = "" if isinstance(exc, before_fix.Unknown) else f" ({quiet.refusal(exc) or type(exc).__name__})"
+        return subject.fn, f"the code from before the fix can't be run beside this one{said}"
 
 
 MOST_PROFILED_S = 1.0

@@ -19,10 +19,9 @@ import numpy as np
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.checking import tracebacks
-from jitmagic.checking.seen import KeptCall, Seen
+from jitmagic.checking.seen import KeptCall, Seen, Variants
 from jitmagic.checking.shim import Shim
 from jitmagic.checking.users_jit import of_custom_derivative, unwrap_jitted
-from jitmagic.checking.variants import Variants
 from jitmagic.checking.watched import checker_of
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions, parameters_of
@@ -39,7 +38,7 @@ from jitmagic.state.reads import writes_of
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.taken_out import Taken
 from jitmagic.state.uses import facts_of
-from jitmagic.state.values import contains_tracer
+from jitmagic.state.values import contains_tracer, is_array
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
@@ -374,7 +373,7 @@ class Subject:
         """What of a call's arguments is static, as keywords of `call_leaves` and `signature_key`."""
         return dict(
             static_argnums=self.options.static_argnums, static_argnames=self.options.static_argnames,
-            filtering=self.filtering,
+            filtering=self.framework in STATIC_BUT_ARRAYS,
         )  # fmt: skip
 
     def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable:
@@ -385,11 +384,6 @@ class Subject:
             hash(key)
             return key
         return None
-
-    @property
-    def filtering(self) -> bool:
-        """Compiled by a jit for which everything that is no array is static."""
-        return self.framework in STATIC_BUT_ARRAYS
 
     def remember(
         self,
@@ -467,7 +461,7 @@ def leaves_of(tree: object) -> list[Any]:
 
 
 def _size(leaves: Sequence[object]) -> int:
-    return sum(getattr(v, "nbytes", 0) for v in leaves)
+    return sum(v.nbytes for v in leaves if is_array(v))
 
 
 def _users(value: object) -> object:

@@ -257,15 +257,8 @@ def _is_changed_copy(value: ast.AST) -> TypeGuard[ast.Call]:
 def _changes(function: ast.AST, name: str) -> bool:
     """The function binds the name anew, stores into it, or calls it (a model that is called may change)."""
     for node in walk(function):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
-            return True
-        if isinstance(node, ast.Call) and _root(node.func) == name:
-            return True
-        if (
-            isinstance(node, ast.Attribute | ast.Subscript)
-            and isinstance(node.ctx, ast.Store)
-            and _root(node) == name
-        ):
+        stored = isinstance(getattr(node, "ctx", None), ast.Store)
+        if _root(node.func if isinstance(node, ast.Call) else node if stored else function) == name:
             return True
     return False
 
@@ -282,10 +275,6 @@ def _given(call: ast.Call, fn: Any) -> dict[str, str]:
         names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
         return {}
-    positional = (
-        {}
-        if any(isinstance(a, ast.Starred) for a in call.args)
-        else dict(zip(names, call.args, strict=False))
-    )
-    given = {**positional, **{k.arg: k.value for k in call.keywords if k.arg}}
+    plain = [] if any(isinstance(a, ast.Starred) for a in call.args) else call.args
+    given = {**dict(zip(names, plain, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
     return {p: ast.unparse(a) for p, a in given.items() if _root(a)}

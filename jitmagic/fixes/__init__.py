@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from jitmagic.evidence import Evidence
-from jitmagic.fixes import elsewhere, families, policy
+from jitmagic.evidence import Evidence, Where
+from jitmagic.fixes import families, policy
 from jitmagic.fixes.inputs import dynamic_variables
-from jitmagic.fixes.search import Proved, Search, fix_of
+from jitmagic.fixes.search import Proved, Search, diff, fix_of, offered, written
 from jitmagic.report import Finding, Fix
+from jitmagic.source.tree import source_of
 from jitmagic.trial.budget import OutOfTime
+from jitmagic.trial.verify import Attempt
 
 CHOICES = 3
 """Constants for which it is tried to make them dynamic, the largest first."""
@@ -28,21 +33,18 @@ def propose(
     interrupt came; notes get none but where they are advice. `on_fix` is given the findings as they are at each fix."""
     found, cut = list(findings), []
 
-    def put(finding: Finding, fixes: Iterable[Fix]) -> None:
+    def held(finding: Finding, fixes: Iterable[Fix]) -> None:
         found[at] = replace(finding, fixes=tuple(fixes))
-
-    def held(finding: Finding, proved: list[Proved]) -> None:
-        put(finding, _graded(proved, finding, evidence, search))
         on_fix(tuple(found))
 
     if search is not None:
-        search.on_held = held
+        search.on_held = lambda finding, proved: held(finding, _graded(proved, finding, evidence, search))
     for at, finding in enumerate(findings):
         if not finding.wants_fixes or not families.of(finding.kind):
             continue
         try:
             if not late() and (fixes := _fixes(finding, evidence, search)):
-                put(finding, fixes)
+                found[at] = replace(finding, fixes=tuple(fixes))
         except KeyboardInterrupt:  # what is known stays
             return tuple(found), tuple(f for f in findings[at:] if f.wants_fixes)
         if late():
@@ -58,30 +60,61 @@ def choices(finding: Finding, evidence: Evidence, search: Search) -> tuple[Fix, 
 
 
 def _fixes(finding: Finding, evidence: Evidence, search: Search | None) -> list[Fix]:
-    found: list[Fix] = []
-    try:
-        if search is not None:
-            found = _graded(search.corrections(finding), finding, evidence, search)
-        found += elsewhere.shown(finding, evidence, search)
-    except OutOfTime:
-        pass  # what was left out is noted
-    return _unique(found)
-
-
-def _graded(
-    proved: Sequence[Proved], finding: Finding, evidence: Evidence, search: Search | None
-) -> list[Fix]:
+    found: dict[tuple[object, ...], Fix] = {}
     if search is None:
         return []
+    with contextlib.suppress(OutOfTime):  # what was left out is noted
+        held = _graded(search.corrections(finding), finding, evidence, search)
+        for x in itertools.chain(held, _shown_elsewhere(finding, evidence, search)):
+            found.setdefault((x.static_argnames, x.static_argnums, x.dyn, x.cell, x.calls, x.magic), x)
+    return list(found.values())
+
+
+def _graded(proved: Sequence[Proved], finding: Finding, evidence: Evidence, search: Search) -> list[Fix]:
     original = search.verifier.reruns.original
     graded = policy.graded(proved, finding, evidence)
     return [replace(fix_of(p, original, evidence.function.name), applicability=grade) for p, grade in graded]
 
 
-def _unique(fixes: Iterable[Fix]) -> list[Fix]:
-    seen: dict[tuple[object, ...], Fix] = {}
-    for fix in fixes:
-        seen.setdefault(
-            (fix.static_argnames, fix.static_argnums, fix.dyn, fix.cell, fix.calls, fix.magic), fix
-        )
-    return list(seen.values())
+def _shown_elsewhere(finding: Finding, evidence: Evidence, search: Search) -> Iterator[Fix]:
+    """The first change for the place in its own file, as words and a diff, where the finding is not in the cell."""
+    where = _where(finding, evidence)
+    found = _function_at(where) if where is not None else None
+    if where is None or found is None:
+        return
+    text, first = found
+    indent = len(text) - len(text.lstrip())
+    plain = "".join(x[indent:] if x.strip() else x for x in text.splitlines(keepends=True))
+    spot = search.spot(
+        Attempt("", plain), finding.kind, where.line - first + 1, where.column - indent, where.end_line - first + 1,
+        where.end_column - indent, finding.culprits, finding.detail,
+    )  # fmt: skip
+    spot = replace(spot, probe=lambda cell: (), outputs=lambda cell: ())
+    rewritten = (c for family in families.of(finding.kind) for c in offered(family, spot) if c.edits)
+    change = next(rewritten, None)
+    if change is not None and change.edits is not None:
+        file = os.path.basename(where.file)
+        yield Fix(
+            title=f"in `{file}`: {change.title}", applicability="display",
+            evidence=f"it stands in `{file}`, which is not corrected from here",
+            diff=diff(plain, written(change, spot)),
+        )  # fmt: skip
+
+
+def _where(finding: Finding, evidence: Evidence) -> Where | None:
+    """The place of the finding, where it is in a file that is not the cell's."""
+    span = finding.span
+    for problem in evidence.problems:
+        where = problem.where
+        if where is not None and span is not None and (where.line, where.source) == (span.line, span.source):
+            return where if where.file != evidence.function.file and os.path.isfile(where.file) else None
+    return None
+
+
+def _function_at(where: Where) -> tuple[str, int] | None:
+    """Source and first line of the innermost function around the place."""
+    source = source_of(where.file)
+    around = [n for n in source.functions(where.line) if isinstance(n, ast.FunctionDef)]
+    if not around:
+        return None
+    return "".join(source.lines[around[-1].lineno - 1 : around[-1].end_lineno]), around[-1].lineno

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from jitmagic.evidence import Evidence, Function, Leaf, Silent, Write
+from jitmagic.evidence import Evidence, Function, Leaf, Write
 from jitmagic.source import passing, scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import Modules
@@ -155,11 +155,6 @@ class Spot:
         """What the user has declared dynamic."""
         return self.evidence.options.dyn or ()
 
-    @property
-    def silent(self) -> Silent:
-        """What goes wrong without an error."""
-        return self.evidence.silent
-
     @cached_property
     def every_leaf(self) -> list[Leaf]:
         """The leaves of all arguments, of all calls seen."""
@@ -203,11 +198,6 @@ class Spot:
         return found
 
     @property
-    def functions(self) -> list[ast.FunctionDef]:
-        """Every function that the cell defines."""
-        return self.text.within(self.text.tree, ast.FunctionDef)
-
-    @property
     def classes(self) -> list[ast.ClassDef]:
         """Every class that the cell defines."""
         return self.text.within(self.text.tree, ast.ClassDef)
@@ -235,10 +225,8 @@ class Spot:
     @cached_property
     def jax_names(self) -> frozenset[str]:
         """The notebook's names for jax, its modules and its functions."""
-        return frozenset(k for k, v in self.modules.names.items() if v.partition(".")[0] == "jax") | {
-            "jnp",
-            "jax",
-        }
+        own = (k for k, v in self.modules.names.items() if v.partition(".")[0] == "jax")
+        return frozenset(("jnp", "jax", *own))
 
     @cached_property
     def traced(self) -> set[str]:
@@ -254,8 +242,11 @@ class Spot:
 
     def may_be_array(self, node: ast.AST) -> bool:
         """The value of an expression may be traced, by what it reads, or because a function of jax makes it."""
-        made = (self.full(n) for n in ast.walk(node) if isinstance(n, ast.Call))
-        return self.is_traced(node) or any(full.startswith("jax.") for full in made)
+        return self.is_traced(node) or self.calls_jax(node)
+
+    def calls_jax(self, node: ast.AST) -> bool:
+        """A function of jax is called in an expression."""
+        return any(self.modules.called(n).startswith("jax.") for n in ast.walk(node))
 
     def code(self, node: ast.AST) -> str:
         """Source of a node as written."""

@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-from jitmagic.fixes.branches import branching, checks, conditional, lookup, output_types
-from jitmagic.fixes.calls import (
-    callbacks,
-    counterparts,
-    debug_print,
-    discarded,
-    host,
-    inner_functions,
-    memoized,
-)
+from jitmagic.fixes.branches import branching, conditional, lookup, output_types
+from jitmagic.fixes.calls import callbacks, counterparts, debug_print, inner_functions, memoized
 from jitmagic.fixes.change import Family
-from jitmagic.fixes.inputs import (
-    call_arguments,
-    compiled_once,
-    dynamic_variables,
-    followed_variables,
-    questions,
-    read_values,
-    split_functions,
-)
-from jitmagic.fixes.loops import (
-    bodies,
-    elements,
-    fetched,
-    filled,
-    mapped,
-    scanned,
-    starts,
-    traced_loops,
-)
-from jitmagic.fixes.loops.attributes import of_attributes
-from jitmagic.fixes.numerics import finite_formulas, strong_types, type_tests, wide_types
-from jitmagic.fixes.objects import (
-    forms,
-    parts_as_arguments,
-    registered,
-    returned_values,
-    settings_objects,
-)
+from jitmagic.fixes.inputs import compiled_once, dynamic_variables, followed_variables, questions
+from jitmagic.fixes.inputs.split_functions import split_functions
+from jitmagic.fixes.loops import bodies, elements, fetched, filled, scanned, traced_loops
+from jitmagic.fixes.numerics import finite_formulas, number_types
+from jitmagic.fixes.objects import argument_forms, parts_as_arguments, registered, settings_objects
 from jitmagic.fixes.options import declarations, static_arguments
-from jitmagic.fixes.randomness import drawn_arguments, host_draws, key_arguments, reused_keys
-from jitmagic.fixes.sizes import (
-    bounds,
-    buckets,
-    data_sizes,
-    masked_functions,
-    shape_arithmetic,
-    windows,
-)
+from jitmagic.fixes.randomness import host_draws, key_arguments, own_keys
+from jitmagic.fixes.sizes import bounds, buckets, data_sizes, masked_functions, shape_arithmetic, windows
 from jitmagic.fixes.stores import returned_arguments, updates
 
 RAISE = False
@@ -77,11 +39,11 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (settings_objects.own_jit, _CONCRETE),
     (settings_objects.static_objects, _REFUSED_TYPE),
     (settings_objects.fields_as_arrays, "recompile-static"),
-    (forms.lists_of_items, _REFUSED_TYPE),
+    (argument_forms.lists_of_items, _REFUSED_TYPE),
     (parts_as_arguments.parts_of_objects, _OBJECT),
-    (forms.hashable_forms, f"{_REFUSED_TYPE} unhashable-static"),
-    (forms.functions_as_partials, _REFUSED_TYPE),
-    (returned_values.returned_texts, "invalid-jax-type"),
+    (argument_forms.hashable_forms, f"{_REFUSED_TYPE} unhashable-static"),
+    (argument_forms.functions_as_partials, _REFUSED_TYPE),
+    (settings_objects.returned_texts, "invalid-jax-type"),
     (registered.complete_layouts, "lossy-pytree"),
     (registered.arrays_as_children, "array-in-aux-data"),
     (static_arguments.static_arguments, f"{_CONCRETE} unhashable-static"),
@@ -93,9 +55,9 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (dynamic_variables.dynamic_attributes, "unregistered-pytree"),
     (followed_variables.followed_arguments, f"stale-constant {_KEPT}"),
     (followed_variables.declared_variables, f"stale-constant {_KEPT} recompile-static"),
-    (split_functions.split_functions, f"stale-constant {_KEPT} unregistered-pytree invalid-jax-type"),
-    (read_values.left_out, "large-constant"),
-    (read_values.read_values, _READ),
+    (split_functions, f"stale-constant {_KEPT} unregistered-pytree invalid-jax-type"),
+    (dynamic_variables.left_out, "large-constant"),
+    (dynamic_variables.read_values, _READ),
     (debug_print.prints_under_condition, "tracer-bool"),
     (debug_print.progress_bars, _SHOWN),
     (debug_print.prints, f"{_SHOWN} tracer-array-conversion frozen-side-effect tracer-int"),
@@ -103,7 +65,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (registered.rebuilt_by_attributes, "tracer-bool tracer-int tracer-array-conversion user-error"),
     (conditional.choosing_expressions, _ASKED),
     (conditional.branching_expressions, _ASKED),
-    (checks.checks, _ASKED),
+    (branching.checks, _ASKED),
     (conditional.operators, _ASKED),
     (elements.elements, _ASKED),
     (elements.builtin_calls, _ASKED),
@@ -114,8 +76,8 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (branching.branching, _ASKED),
     (traced_loops.stopping_loops, _ASKED),
     (traced_loops.counted_loops, "tracer-int dynamic-shape user-error"),
-    (of_attributes(traced_loops.stopping_loops), _ASKED),
-    (of_attributes(traced_loops.counted_loops), "tracer-int user-error"),
+    (traced_loops.of_attributes(traced_loops.stopping_loops), _ASKED),
+    (traced_loops.of_attributes(traced_loops.counted_loops), "tracer-int user-error"),
     (lookup.lookups, "tracer-int tracer-array-conversion tracer-hash"),
     (memoized.kept_constants, _KEPT),
     (memoized.caches, f"tracer-hash {_KEPT} tracer-bool"),
@@ -127,8 +89,8 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (callbacks.callbacks, f"{_CONVERTED} {_KEPT}"),
     (counterparts.counterparts, _CONVERTED),
     (inner_functions.carried_along, f"{_KEPT} {_STORED}"),
-    (host.pure_callbacks, "tracer-array-conversion"),
-    (discarded.discarded, "unused-result"),
+    (counterparts.pure_callbacks, "tracer-array-conversion"),
+    (updates.discarded, "unused-result"),
     (returned_arguments.copied_arguments, "state-write"),
     (updates.discarded_updates, _CHANGED),
     (returned_arguments.returned_arguments, f"{_CHANGED} {_STORED}"),
@@ -136,48 +98,46 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (updates.masked_updates, _REFUSED),
     (updates.updates, f"{_CHANGED} {_REFUSED}"),
     (updates.arrays_without_at, f"{_CHANGED} {_REFUSED}"),
-    (starts.loop_starts, "carry-mismatch user-error"),
+    (bodies.loop_starts, "carry-mismatch user-error"),
     (inner_functions.escaping, _KEPT),
     (bodies.loop_functions, "carry-mismatch user-error"),
     (output_types.output_types, "carry-mismatch user-error"),
     (returned_arguments.given_back_arguments, "in-place-update state-write"),
-    (call_arguments.made_once, "recompile-new-function recompile-static"),
+    (argument_forms.made_once, "recompile-new-function recompile-static"),
     (compiled_once.compiled_once, "recompile-new-function"),
-    (call_arguments.numbers_as_arrays, "recompile-static"),
-    (call_arguments.copies, "donated-reuse"),
+    (argument_forms.numbers_as_arrays, "recompile-static"),
+    (argument_forms.copies, "donated-reuse"),
     (questions.questions, "frozen-side-effect state-write"),
     (traced_loops.nested_loops, "unrolled-loop"),
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
     (scanned.followed_loops, "unrolled-loop"),
-    (of_attributes(traced_loops.nested_loops), "unrolled-loop"),
-    (of_attributes(traced_loops.counting_loops), "unrolled-loop"),
-    (of_attributes(scanned.scanned_loops), "unrolled-loop"),
-    (mapped.mapped_comprehensions, "unrolled-loop"),
+    (traced_loops.of_attributes(traced_loops.nested_loops), "unrolled-loop"),
+    (traced_loops.of_attributes(traced_loops.counting_loops), "unrolled-loop"),
+    (traced_loops.of_attributes(scanned.scanned_loops), "unrolled-loop"),
+    (scanned.mapped_comprehensions, "unrolled-loop"),
     (fetched.fetched_behind, "device-wait"),
     (finite_formulas.finite_formulas, "nan"),
     (bounds.right_bounds, "out-of-bounds"),
     (bounds.stated_modes, "out-of-bounds"),
-    (bounds.masked_reads, "out-of-bounds"),
     (declarations.kept_arguments, "unusable-donation"),
     (declarations.given_away, "missing-donation"),
-    (type_tests.type_tests, "jit-differs-from-eager user-error"),
-    (wide_types.narrow_types, _CUT),
-    (wide_types.float_literals, _CUT),
+    (number_types.type_tests, "jit-differs-from-eager user-error"),
+    (number_types.narrow_types, _CUT),
+    (number_types.float_literals, _CUT),
     (static_arguments.static_types, "jit-differs-from-eager"),
-    (wide_types.floats_from_the_start, f"{_CUT} jit-differs-from-eager"),
-    (wide_types.cut_before_the_call, _CUT),
-    (wide_types.wide_arithmetic, f"{_CUT} jit-differs-from-eager"),
-    (strong_types.strong_starts, "recompile-weak-type"),
+    (number_types.floats_from_the_start, f"{_CUT} jit-differs-from-eager"),
+    (number_types.cut_before_the_call, _CUT),
+    (number_types.wide_arithmetic, f"{_CUT} jit-differs-from-eager"),
+    (number_types.strong_starts, "recompile-weak-type"),
     (buckets.padded_lengths, "recompile-shape"),
-    (reused_keys.reused_keys, "key-reuse"),
+    (own_keys.reused_keys, "key-reuse"),
     (followed_variables.own_jits, f"hidden-rng {_KEPT} stale-constant"),
     (key_arguments.fixed_keys, "hidden-rng"),
     (key_arguments.default_keys, "hidden-rng"),
     (key_arguments.captured_keys, "hidden-rng"),
-    (drawn_arguments.drawn_arguments, "hidden-rng"),
+    (host_draws.drawn_arguments, "hidden-rng"),
     (host_draws.host_draws, "hidden-rng"),
-    (drawn_arguments.objects_made_once, "hidden-rng"),
     (static_arguments.functions_left_out, _CONCRETE),
     (
         parts_as_arguments.numbers_in_containers,

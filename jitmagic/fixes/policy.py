@@ -15,7 +15,7 @@ GRADES: tuple[Applicability, ...] = ("safe", "unsafe", "display")
 def graded(
     found: Sequence[Proved], finding: Finding, evidence: Evidence
 ) -> list[tuple[Proved, Applicability]]:
-    """The corrections with their grades, the best first.
+    """The corrections with their grades, the best first; of those that say the same, the first.
 
     A size as it was in the calls seen is no advice where a static argument says it; data is shown as static, not
     advised, where something else does; an array is rewritten for, a flag or a text made static.
@@ -25,11 +25,12 @@ def graded(
     exact = any(p.is_safe for p in others)
     static = [set(p.static) for p in found if p.verdict.holds and p.static]
     fewest = min(static, key=len, default=set())
-    grades: list[tuple[Proved, Applicability]] = []
+    grades: dict[object, tuple[Proved, Applicability]] = {}
     for proved in found:
         grade: Applicability = "safe" if proved.is_safe else "unsafe"
         data = _data(proved, finding, evidence, others=bool(others), exact=exact, fewest=fewest)
-        grades.append((proved, "display" if data else grade))
+        said = proved.verdict.holds, frozenset(s.title for s in proved.steps)
+        grades.setdefault(said, (proved, "display" if data else grade))
     flags = any(_flags(p, evidence) for p in found)
     rewritten_first = _about_arrays(finding, evidence) or (exact and not flags)
 
@@ -37,7 +38,7 @@ def graded(
         proved, grade = item
         return grade == "display", rewritten_first and bool(proved.static), GRADES.index(grade)
 
-    return sorted(grades, key=order)
+    return sorted(grades.values(), key=order)
 
 
 def _without_guesses(found: Sequence[Proved]) -> list[Proved]:
@@ -51,12 +52,10 @@ def _without_guesses(found: Sequence[Proved]) -> list[Proved]:
 
     def is_kept(proved: Proved) -> bool:
         mine, rewrites = set(proved.static), any(s.edits for s in proved.steps)
-        if alone and Tag.AS_SEEN in proved.tags or any(other < mine for other in static):
-            return False
-        if plain and Tag.VARIABLE in proved.tags:
-            return False
-        unstatic = any(s.unstatic is not None for s in proved.steps)
-        return not (rewrites and (mine in alone or unstatic and options))
+        guess = alone and Tag.AS_SEEN in proved.tags or plain and Tag.VARIABLE in proved.tags
+        unstatic = options and any(s.unstatic is not None for s in proved.steps)
+        more = any(other < mine for other in static)
+        return not (guess or more or rewrites and (mine in alone or unstatic))
 
     return [p for p in found if is_kept(p)]
 
@@ -82,23 +81,18 @@ def _data(
     """It makes data static: a fraction, a number that is compared by size; where something `exact` does without, a
     whole number that changed between the calls, and the end of a `while`."""
     names = set(proved.static)
-    if not names:
-        return False
     if any(x.python_type == "float" for x in _leaves(names - fewest, evidence)):
         return True  # another one does with less
-    leaves = _leaves(names, evidence)
-    asked = next(
-        (p for p in evidence.problems if p.where and finding.span and p.where.line == finding.span.line), None
-    )
+    leaves, line = _leaves(names, evidence), finding.span and finding.span.line
+    asked = next((p for p in evidence.problems if p.where and p.where.line == line), None)
     branches = asked is not None and asked.op == "bool" and asked.construct != "assert"
     if any(x.python_type == "float" for x in leaves) and (others or branches):
         return True
     values = {(x.path, x.value) for x in leaves if x.python_type == "int"}
     if exact and len(values) > len({path for path, _ in values}):
         return True
-    counted = {
-        x for p in evidence.problems if p.op in ("index", "int", "shape", "concrete") for x in p.leaves
-    }
+    sizes = (p for p in evidence.problems if p.op in ("index", "int", "shape", "concrete"))
+    counted = {x for p in sizes for x in p.leaves}
     if not others or names <= counted or not branches or asked is None or asked.where is None:
         return False
     return exact if asked.construct == "while" else any(sign in asked.where.text for sign in "<>")

@@ -35,6 +35,7 @@ from jitmagic.trial.verify import Attempt, Verdict, Verifier, is_same
 ROUNDS = 8
 """Changes that follow each other in one correction."""
 ATTEMPTS = 40
+_STATIC = ("--static", "--static-argnums")
 LATE = "there was no time (`--search` looks longer)"
 FURTHER = 4
 """How many more are tried for a correction that is safe, once there is one."""
@@ -150,9 +151,7 @@ class Search:
             for change in offered(family, spot):
                 with contextlib.suppress(SyntaxError, LookupError, CannotEdit):
                     attempt = self._applied(change, spot)
-                    about = replace(
-                        finding, culprits=change.dyn, span=None
-                    )  # the others may be told as before
+                    about = replace(finding, culprits=change.dyn, span=None)  # others may be told as before
                     verdict = self.verifier.verify(attempt, about, change.claim)
                     if verdict.holds:
                         yield Proved((change,), attempt, verdict)
@@ -180,9 +179,8 @@ class Search:
         except (SyntaxError, LookupError, CannotEdit):
             return
         if Tag.UNTRIED in steps[-1].tags:
-            yield Proved(
-                steps, attempt, Verdict(False, "not tried: it may wait, or change something outside")
-            )
+            untried = Verdict(False, "not tried: it may wait, or change something outside")
+            yield Proved(steps, attempt, untried)
             return
         if obstacle := self.verifier.obstacle():
             yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
@@ -246,16 +244,12 @@ class Search:
 
     def _with_static(self, line: str, static: Sequence[str]) -> str:
         """The magic line with what is static by name; by number too where one of them has no name."""
-        order = self.evidence.function.parameters
-        named = [n for n in static if "[" not in n]
-        others = [int(n.partition("[")[2].rstrip("]")) + self._starred() for n in static if "[" in n]
+        order, text = self.evidence.function.parameters, _text(self.verifier.reruns.original.cell)
+        named, function = [n for n in static if "[" not in n], text.definition(self.evidence.function.name)
+        first = len((*function.args.posonlyargs, *function.args.args)) if function is not None else 0
+        others = [int(n.partition("[")[2].rstrip("]")) + first for n in static if "[" in n]
         numbers = [*map(order.index, named), *others] if others else []
         return with_option(with_option(line, "--static-argnums", [*map(str, numbers)]), "--static", named)
-
-    def _starred(self) -> int:
-        """The number of the first argument that has no name."""
-        function = Text(self.verifier.reruns.original.cell).definition(self.evidence.function.name)
-        return len(function.args.args) + len(function.args.posonlyargs) if function is not None else 0
 
     def declared_in(self, cell: str, function: str, static: Sequence[str]) -> str:
         """The cell whose own `jit` declares what is static. Raises LookupError where that has no place there."""
@@ -392,12 +386,9 @@ def _lasting(steps: tuple[Change, ...], original: str, cell: str) -> tuple[Chang
     before = first
     for step in steps:
         after = _lines(step.edits.result()) if step.edits is not None else before
-        undone = (
-            after != before and not (after - before - first) & final and (before - after) & first <= final
-        )
-        if not undone or step != replace(
-            Change(step.title, step.edits), cost=step.cost, sure=step.sure, tags=step.tags
-        ):
+        gone = not (after - before - first) & final and (before - after) & first <= final
+        plain = Change(step.title, step.edits, cost=step.cost, sure=step.sure, tags=step.tags)
+        if after == before or not gone or step != plain:
             kept.append(step)
         before = after
     return tuple(kept)
@@ -495,13 +486,14 @@ def _same_place(a: Spot, b: Spot) -> bool:
 def fix_of(proved: Proved, original: Attempt, function: str) -> Fix:
     """The changes as one fix of a report about this function."""
     steps, attempt = proved.steps, proved.attempt
-    titles = dict.fromkeys(f"{s.title} ({s.cost})" if s.cost else s.title for s in steps)
+    last = {s.cost: s for s in steps if s.cost}  # each cost is told once
+    titles = dict.fromkeys(f"{s.title} ({s.cost})" if s in last.values() else s.title for s in steps)
     dyn = [n for s in steps for n in s.dyn]
     cell = attempt.cell if attempt.cell != original.cell else None
     verdict, claim = proved.verdict, proved.claim
     evidence = verdict.words if verdict.holds else _first_step(verdict)
-    static, before = (_static_options(a.magic) for a in (attempt, original))
-    names, numbers = static if static != before else (None, None)
+    static, before = ([option_of(a.magic, f) for f in _STATIC] for a in (attempt, original))
+    names, numbers = (static[0], tuple(map(int, static[1]))) if static != before else (None, None)
     return Fix(
         title="; ".join(titles), applicability="safe" if proved.is_safe else "unsafe", verified=verdict.holds,
         evidence=evidence, static_argnames=names, static_argnums=numbers,
@@ -540,14 +532,9 @@ def _calls(attempt: Attempt, original: Attempt, function: str) -> tuple[str, ...
     return tuple(found)
 
 
-def _static_options(line: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """What a magic line makes static by name, and by number."""
-    return option_of(line, "--static"), tuple(map(int, option_of(line, "--static-argnums")))
-
-
 def _first_step(verdict: Verdict) -> str:
-    kinds = ", ".join(dict.fromkeys(f.kind for f in verdict.left))
-    left = f"{kinds} is left" if kinds else verdict.rest
+    kinds = list(dict.fromkeys(f.kind for f in verdict.left))
+    left = f"{' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} left" if kinds else verdict.rest
     return f"a first step: {left}" if left else verdict.words
 
 

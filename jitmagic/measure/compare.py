@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jitmagic.evidence import Difference
+from jitmagic.state.values import on_host
 
 ULPS = 64
 LEAF_ULPS = 16
@@ -177,7 +178,7 @@ def _tolerance(eager: np.dtype, jit: np.dtype, terms: int) -> _Tolerance:
         eps = max(eps, float(jnp.finfo(eager).eps))
     # Half precision is summed in single; 64 of its own units would be half the value.
     ulps = (ULPS, LEAF_ULPS) if eps < 1e-4 else (4, 2)
-    growth = eps * math.sqrt(max(1, terms)) if eps < 1e-4 else eps
+    growth = eps * max(1, terms) ** 0.5 if eps < 1e-4 else eps
     return _Tolerance(min(0.05, ulps[0] * growth), min(0.05, ulps[1] * growth))
 
 
@@ -220,7 +221,7 @@ def _chunks(*leaves: object) -> Iterator[tuple[np.ndarray[Any, Any], ...]]:
     """Matching flat pieces of the leaves, widened to a type that holds every value exactly."""
     hosted = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
     for piece in _pieces(np.shape(hosted[0])):
-        yield tuple(_wide(np.asarray(leaf[piece] if piece else leaf)).ravel() for leaf in hosted)
+        yield tuple(_wide(on_host(leaf[piece] if piece else leaf)).ravel() for leaf in hosted)
 
 
 def _pieces(shape: tuple[int, ...], limit: int | None = None) -> Iterator[tuple[Any, ...]]:

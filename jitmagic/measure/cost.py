@@ -13,8 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic.measure import hlo
-from jitmagic.measure.equations import equations_by_line
-from jitmagic.measure.lowered import INSTRUCTIONS, fused_with, lines_of_fusions, lowered_lines
+from jitmagic.measure.lowered import (
+    INSTRUCTIONS,
+    equations_by_line,
+    fused_with,
+    lines_of_fusions,
+    lowered_lines,
+)
 from jitmagic.measure.program import OPAQUE, Operation, walk
 from jitmagic.report import Cost, LineCost
 

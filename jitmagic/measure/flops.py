@@ -20,21 +20,19 @@ from jitmagic.tracing.compat import type_of
 FREE = frozenset(
     "reshape transpose broadcast_in_dim broadcast squeeze unstack expand_dims slice dynamic_slice "
     "dynamic_update_slice gather scatter concatenate pad rev iota copy copy_p convert_element_type "
-    "bitcast_convert_type "
-    "reduce_precision select_n stop_gradient split tile device_put sharding_constraint reshard pvary pcast "
-    "real imag complex conj random_seed random_wrap random_unwrap create_token after_all "
-    "optimization_barrier debug_callback debug_print platform_index axis_index empty ref new_ref "
-    "get swap freeze unvmap mutable_array clone name copy_start copy_done lu_pivots_to_permutation "
-    "layout_constraint psum_invariant to_edtype from_edtype".split()
+    "bitcast_convert_type reduce_precision select_n stop_gradient split tile device_put sharding_constraint "
+    "reshard pvary pcast real imag complex conj random_seed random_wrap random_unwrap create_token after_all "
+    "optimization_barrier debug_callback debug_print platform_index axis_index empty ref new_ref get swap "
+    "freeze unvmap mutable_array clone name copy_start copy_done lu_pivots_to_permutation layout_constraint "
+    "psum_invariant to_edtype from_edtype".split()
 )
 """Primitives that move values and compute nothing."""
 
 EXACT = frozenset(
     "max min neg abs sign floor ceil round clamp is_finite eq ne lt le gt ge and or not xor sort argmax "
-    "argmin reduce_max reduce_min reduce_and reduce_or reduce_xor cummax cummin "
-    "reduce_window_max reduce_window_min "
-    "top_k nextafter population_count clz shift_left shift_right_logical shift_right_arithmetic random_bits "
-    "threefry2x32 random_fold_in random_split".split()
+    "argmin reduce_max reduce_min reduce_and reduce_or reduce_xor cummax cummin reduce_window_max "
+    "reduce_window_min top_k nextafter population_count clz shift_left shift_right_logical "
+    "shift_right_arithmetic random_bits threefry2x32 random_fold_in random_split".split()
 )
 """Primitives that compute without rounding: their results do not depend on how they are compiled."""
 

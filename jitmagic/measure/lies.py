@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
+from jax.interpreters import partial_eval
 
 from jitmagic import units, work
 from jitmagic.evidence import Leaf, Variable
 from jitmagic.measure import clocks, folding, machine, timing
-from jitmagic.measure import dead as dead_code
-from jitmagic.measure.program import walk
+from jitmagic.measure.program import Operation, walk
 from jitmagic.report import Remark, Sample, Stages
+from jitmagic.tracing.compat import jaxpr_of, subjaxprs
+from jitmagic.tracing.stages import equation_count
 
 DISPATCH_SHARE = 0.4
 """The part of a call from which on dispatch is told."""
@@ -25,7 +29,7 @@ COPY_BYTES = 4096
 
 
 def folded(closed_jaxpr: object, names: Sequence[str]) -> Remark:
-    """`0 of 3 operations are left, this times nothing`; `names` are the constants that could be inputs."""
+    """`0 of 3 operations are left`; `names` are the constants that could be inputs."""
     every = sum(1 for op in walk(closed_jaxpr) if op.flops)
     gone = len(folding.constant_operations(closed_jaxpr))
     told = f" from {units.in_code(names)} alone" if names else " from constants alone"
@@ -37,7 +41,7 @@ def folded(closed_jaxpr: object, names: Sequence[str]) -> Remark:
     return Remark(
         "folded",
         f"{max(0, every - gone)} of {every} operations are left: the compiler did the rest beforehand{told}, so the "
-        f"compiled call times nothing{hint}",
+        f"time of a compiled call says nothing{hint}",
     )
 
 
@@ -57,7 +61,7 @@ def unfolded(call: Any, args: Sequence[object], kwargs: dict[str, object], budge
 
 def dead(closed_jaxpr: object, file: str) -> Iterator[Remark]:
     """Lines whose results nobody uses."""
-    for line, count in dead_code.dead_lines(closed_jaxpr, file):
+    for line, count in dead_lines(closed_jaxpr, file):
         done, it = ("1 operation", "it") if count == 1 else (f"{count} operations", "them")
         yield Remark(
             "dead-code",
@@ -65,6 +69,36 @@ def dead(closed_jaxpr: object, file: str) -> Iterator[Remark]:
             f"returned depends on {it}, and no timing of the compiled call holds {it}",
             line,
         )
+
+
+def dead_lines(closed_jaxpr: object, file: str) -> tuple[tuple[int, int], ...]:
+    """`(line, count)` of operations that compute and reach no result, of lines of `file`, in order.
+
+    What writes to the outside (a print, a callback) is used by itself."""
+    body = jaxpr_of(closed_jaxpr)
+    if _all_used(body):  # looks once at each equation, where jax's way writes the program anew
+        return ()
+    alive, _ = partial_eval.dce_jaxpr(body, [True] * len(body.outvars), instantiate=True)
+    if equation_count(alive) == equation_count(body):
+        return ()
+    before = _counts(walk(closed_jaxpr, file))
+    after = _counts(walk(alive, file))
+    lost = {line: count - after.get(line, 0) for line, count in before.items()}
+    return tuple(sorted((line, count) for line, count in lost.items() if count > 0))
+
+
+def _counts(operations: list[Operation]) -> Counter[int]:
+    return Counter(op.line for op in operations if op.line is not None and op.flops > 0)
+
+
+def _all_used(body: Any) -> bool:
+    """Every result of every equation is read by another, or returned; those of inner programs included."""
+    used = {atom for eqn in body.eqns for atom in eqn.invars if not isinstance(atom, Literal)}
+    used.update(atom for atom in body.outvars if not isinstance(atom, Literal))
+    return all(
+        used.issuperset(eqn.outvars) and all(_all_used(jaxpr_of(inner)) for inner in subjaxprs(eqn))
+        for eqn in body.eqns
+    )
 
 
 def dispatch(jit: Sample) -> Remark | None:

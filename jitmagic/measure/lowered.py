@@ -1,11 +1,22 @@
-"""Source lines in the optimised program: which instructions a line ended in, and which lines were fused."""
+"""What became of each source line: its equations in the traced program as short text, and its instructions in the
+optimised one, with the lines that it was fused with."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import string
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+from jax.extend.core import JaxprEqn, Literal
+
+from jitmagic import units
 from jitmagic.measure import hlo
+from jitmagic.measure.program import argument_names, walk
+from jitmagic.tracing.compat import jaxpr_of, type_of
 
 INSTRUCTIONS = 8
 WIDTH = 160
@@ -65,3 +76,57 @@ def fused_with(lines: dict[int, Lowered], fusions: dict[str, list[int]], line: i
         first = [n for n in mine[0][: PARTNERS + 1] if n != line][:PARTNERS]
         return first, len(mine[0]) - 1 - len(first)
     return others[:PARTNERS], len(others[PARTNERS:])
+
+
+# -- as traced
+
+EQUATIONS = 8
+EQUATION_WIDTH = 120
+_TOLD = "new_dtype axes axis dimension_numbers shape broadcast_dimensions permutation exponent".split()
+
+
+def equations_by_line(closed_jaxpr: object, file: str) -> dict[int, str]:
+    """The first equations of each line of `file`; names are consistent over all lines."""
+    body = jaxpr_of(closed_jaxpr)
+    names = argument_names(body)
+    fresh = _letters(set(names.values()))
+    found: dict[int, list[str]] = {}
+    for operation in walk(closed_jaxpr, file):
+        if operation.line is None:
+            continue
+        texts = found.setdefault(operation.line, [])
+        if len(texts) <= EQUATIONS:
+            texts.append(_text(operation.eqn, names, fresh))
+    return {line: "\n".join(_cut(texts)) for line, texts in found.items()}
+
+
+def _cut(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= EQUATIONS else [*texts[:EQUATIONS], "…"]
+
+
+def _text(eqn: JaxprEqn, names: dict[Any, str], fresh: Iterator[str]) -> str:
+    def name(atom: object) -> str:
+        if isinstance(atom, Literal):
+            return (
+                str(np.asarray(atom.val)) if not getattr(atom.val, "ndim", 0) else f"constant {_type(atom)}"
+            )
+        return names.setdefault(atom, next(fresh)) if atom not in names else names[atom]
+
+    inputs = " ".join(name(v) for v in eqn.invars)
+    outputs = " ".join(f"{name(v)}:{_type(v)}" for v in eqn.outvars)
+    told = " ".join(f"{k}={eqn.params[k]}" for k in _TOLD if eqn.params.get(k) not in (None, ()))
+    text = f"{outputs} = {eqn.primitive.name}{f'[{told}]' if told else ''} {inputs}"
+    return text if len(text) <= EQUATION_WIDTH else text[: EQUATION_WIDTH - 1] + "…"
+
+
+def _type(atom: object) -> str:
+    shape, dtype = type_of(atom)
+    return units.array_type(units.short_dtype(dtype if dtype is not None else "?"), shape)
+
+
+def _letters(taken: set[str]) -> Iterator[str]:
+    for length in itertools.count(1):
+        for letters in itertools.product(string.ascii_lowercase, repeat=length):
+            name = "".join(letters)
+            if name not in taken:
+                yield name

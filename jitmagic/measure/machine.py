@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, Device
+from jax.stages import Compiled
 
 from jitmagic.report import Bound
 from jitmagic.tracing import ledger
-
-if TYPE_CHECKING:
-    from jax import Array, Device
-    from jax.stages import Compiled
 
 T = TypeVar("T")
 
@@ -44,9 +45,6 @@ class Machine:
 
 @functools.cache
 def _measured(device: Device) -> Machine:
-    import jax
-    import jax.numpy as jnp
-
     side, length, short = _SIZES.get(device.platform, _LARGE)
     matrix = jax.device_put(jnp.ones((side, side), jnp.float32), device)
     product = jax.jit(_peak_arithmetic)
@@ -57,9 +55,6 @@ def _measured(device: Device) -> Machine:
 
 def _bandwidth(device: Device, length: int, turns: int) -> float:
     """Bytes per second read and written, in place: fresh memory costs more than moving does."""
-    import jax
-    import jax.numpy as jnp
-
     held = jax.device_put(jnp.zeros(length, jnp.float32), device)
     addition = jax.jit(_peak_bandwidth, donate_argnums=0)
 
@@ -82,8 +77,6 @@ def _peak_bandwidth(a: Array) -> Array:
 
 def machine() -> Machine:
     """The rates of this process's first device, measured at the first call."""
-    import jax
-
     device = jax.local_devices()[0]
     return _apart(lambda: _measured(device))
 
@@ -111,9 +104,6 @@ def dispatch_s() -> float:
 
 
 def _dispatch_s() -> float:
-    import jax
-    import jax.numpy as jnp
-
     x = jnp.float32(0)
     nothing = jax.jit(_nothing)
 
@@ -130,8 +120,6 @@ def _nothing(x: Array) -> Array:
 
 def best_of(call: Callable[[], object], times: int = 3) -> float:
     """Seconds of the fastest of a few calls, after one that compiles."""
-    import jax
-
     jax.block_until_ready(call())
     spans = []
     for _ in range(times):

@@ -33,7 +33,7 @@ def compare_runs(now: Timing, before: Timing, earlier: str, changed: str = "") -
     if changed or before.jit.median_s <= 0:
         return Comparison("incomparable", earlier, before.jit.median_s, why=changed)
     ratio = now.jit.median_s / before.jit.median_s
-    noise = max(FLOOR, math.hypot(spread(now.jit), spread(before.jit)))
+    noise = max(FLOOR, (spread(now.jit) ** 2 + spread(before.jit) ** 2) ** 0.5)
     # the same factor up or down is the same difference
     distance = max(ratio, 1 / ratio) - 1 if ratio > 0 else math.inf
     verdict = "same" if distance <= noise else "faster" if ratio < 1 else "slower"

@@ -18,6 +18,7 @@ from jitmagic.measure.cost import peak_bytes
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
 from jitmagic.tracing.compat import jaxpr_of, program_of, subjaxprs, type_of
+from jitmagic.units import size
 
 SHOWN = 8
 
@@ -76,7 +77,7 @@ def too_large(closed_jaxpr: object) -> str:
     free, most = free_bytes(), peak(closed_jaxpr, "")
     if most is None or free is None or most.bytes <= free / 2:
         return ""
-    return f"it would hold {most.bytes / 1e9:.1f} GB at once, and {free / 1e9:.1f} GB are free"
+    return f"it would hold {size(most.bytes)} at once, and {size(free)} are free"
 
 
 def donated_peaks(closed: object, inputs: Sequence[int]) -> tuple[int | None, int | None]:
@@ -142,18 +143,14 @@ def _walk(
 def _inner(eqn: JaxprEqn, file: str, line: int | None) -> tuple[int | None, list[Alive]]:
     """What the inner program of an equation holds at most besides its operands and results, and at which line."""
     at, best = line, list[Alive]()
-    for value in eqn.params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            body = jaxpr_of(item)
-            if not hasattr(body, "eqns"):
-                continue
-            passed = set(body.invars) | set(body.constvars)
-            found = _walk(body, {v: _alive(v, "") for v in passed}, passed, file, line)
-            results = {v for v in body.outvars if not isinstance(v, Literal)}
-            skipped = sum(map(_size, passed | results))
-            inside = [a for a in found[1] if a.name] if found else []
-            if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
-                at, best = found[0] if found else line, inside
+    for body in map(jaxpr_of, subjaxprs(eqn)):
+        passed = set(body.invars) | set(body.constvars)
+        found = _walk(body, {v: _alive(v, "") for v in passed}, passed, file, line)
+        results = {v for v in body.outvars if not isinstance(v, Literal)}
+        skipped = sum(map(_size, passed | results))
+        inside = [a for a in found[1] if a.name] if found else []
+        if sum(a.bytes for a in inside) - skipped > sum(a.bytes for a in best):
+            at, best = found[0] if found else line, inside
     return at, best
 
 

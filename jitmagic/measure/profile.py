@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import jax
+
 from jitmagic.measure import hlo
 from jitmagic.measure.folding import MOVES, operations
 from jitmagic.measure.lowered import TRIVIAL
@@ -107,8 +109,6 @@ def _line_time(place: hlo.Place, file: str, seconds: float, shared: bool) -> Lin
 
 
 def _traced(call: Callable[[], object]) -> ProfileData:
-    import jax
-
     try:
         return compat.profiled(lambda: jax.block_until_ready(call()))
     except compat.ProfilerBusy:
@@ -119,8 +119,6 @@ def _traced(call: Callable[[], object]) -> ProfileData:
 
 def keep_trace(call: Callable[[], object], directory: str) -> None:
     """One call more, whose trace is written for other viewers. Raises NotProfiled."""
-    import jax
-
     try:
         with jax.profiler.trace(directory):
             jax.block_until_ready(call())
@@ -293,10 +291,8 @@ class _Shares:
 
     def _own_place(self, instruction: hlo.Instruction) -> hlo.Place | None:
         """None too for what the compiler has put in a loop's body under the name of the loop."""
-        in_place_of = _LOOP.search(instruction.rest) is not None and instruction.opcode not in (
-            "while",
-            "call",
-        )
+        of_loop = _LOOP.search(instruction.rest) is not None
+        in_place_of = of_loop and instruction.opcode not in ("while", "call")
         return None if in_place_of else self._users_place(instruction)
 
     def _users_place(self, instruction: hlo.Instruction) -> hlo.Place | None:

@@ -11,7 +11,7 @@ import re
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from jax.extend import source_info_util
 from jax.extend.core import JaxprEqn, Literal
@@ -20,6 +20,7 @@ from jitmagic.measure.flops import flops, moved_bytes
 from jitmagic.source.tree import line_of
 from jitmagic.tracing.compat import eqn_frames, jaxpr_of, type_of
 
+T = TypeVar("T")
 CALLS = frozenset(
     "jit pjit closed_call core_call core_closed_call custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr "
     "remat remat2 checkpoint custom_linear_solve".split()
@@ -113,8 +114,8 @@ def called_program(eqn: JaxprEqn) -> tuple[Any, list[int]] | None:
     return None
 
 
-def scan_split(eqn: JaxprEqn) -> tuple[int, int]:
-    """Numbers of constants and of carried values among the operands of a scan.
+def scan_parts(eqn: JaxprEqn, operands: list[T]) -> tuple[list[T], list[T], list[T]]:
+    """Constants, carried values and rows among the operands of a scan.
 
     Told by rank, which needs no name that changes between versions: rows and stacked results have one
     dimension more outside the loop than inside."""
@@ -125,7 +126,8 @@ def scan_split(eqn: JaxprEqn) -> tuple[int, int]:
 
     rows = sum(not same_rank(*pair) for pair in zip(eqn.invars, body.invars, strict=True))
     carries = sum(same_rank(*pair) for pair in zip(eqn.outvars, body.outvars, strict=True))
-    return len(eqn.invars) - rows - carries, carries
+    start, end = len(operands) - rows - carries, len(operands) - rows
+    return operands[:start], operands[start:end], operands[end:]
 
 
 def argument_names(body: Any) -> dict[Any, str]:
@@ -190,11 +192,9 @@ def _settle(step: Any, carry: list[bool]) -> list[bool]:
 
 
 def _scan(eqn: JaxprEqn, inputs: list[bool], at: _At, out: list[Operation]) -> list[bool]:
-    body = eqn.params["jaxpr"]
-    consts, carries = scan_split(eqn)
-    fixed, carry, rows = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
+    body, (fixed, carry, rows) = eqn.params["jaxpr"], scan_parts(eqn, inputs)
     inside = replace(at, times=at.times * eqn.params["length"])
-    carry = _settle(lambda c: _program(body, [*fixed, *c, *rows], inside, [])[:carries], carry)
+    carry = _settle(lambda c: _program(body, [*fixed, *c, *rows], inside, [])[: len(c)], carry)
     return _program(body, [*fixed, *carry, *rows], inside, out)
 
 

@@ -18,7 +18,7 @@ from jax.extend.core import JaxprEqn, Literal, jaxpr_as_fun
 
 from jitmagic import work
 from jitmagic.measure.flops import EXACT, FREE, terms
-from jitmagic.measure.program import called_program, constants_of, last_uses, scan_split, walk
+from jitmagic.measure.program import called_program, constants_of, last_uses, scan_parts, walk
 from jitmagic.tracing.compat import jaxpr_of, run_equation
 
 REMEDY = {"xla_cpu_experimental_ynn_fusion_type": ""}
@@ -170,10 +170,8 @@ class Evaluator:
 
     def scan(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         """Results of a loop of known length."""
-        params = eqn.params
-        consts, carries = scan_split(eqn)
-        fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
-        steps = range(params["length"])
+        params, (fixed, carry, rows) = eqn.params, scan_parts(eqn, args)
+        carries, steps = len(carry), range(params["length"])
         stacked: list[list[Any]] = []
         for step in reversed(steps) if params["reverse"] else steps:
             results = self.run(params["jaxpr"], [*fixed, *carry, *(_row(x, step) for x in rows)])

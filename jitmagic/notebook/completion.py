@@ -133,13 +133,13 @@ def _paths(start: str, body: str, ns: dict[str, object]) -> list[str]:
         return [f"{head}[{k!r}]" for k in _keys(_value(head, ns))]
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} if tree.body else _data(ns)
     own = ["self"] if _of_self(tree) else []
-    return ["auto", *own, *sorted(n for n in loaded if n in ns and not callable(ns[n]))]
+    held = {n for n, v in ns.items() if not callable(v) and type(v) is not types.ModuleType}
+    return ["auto", *own, *sorted(loaded & held)]
 
 
 def _data(ns: dict[str, object]) -> set[str]:
     """Names of the notebook that may hold state: for a cell that has no text yet."""
-    kept = (n for n, v in ns.items() if type(v) is not types.ModuleType and n not in ("In", "Out"))
-    return {n for n in kept if not n.startswith("_")}
+    return {n for n in ns if n not in ("In", "Out") and not n.startswith("_")}
 
 
 def _of_self(tree: ast.Module) -> set[str]:

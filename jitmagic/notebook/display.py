@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import IPython.display
+
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import in_terminal, mime_bundle, on_screen
@@ -51,16 +53,15 @@ class Display:
         if search and owner is not None:
             running.news += [s for s in self._wrong(owner) if s not in running.news]
         news = running.news
-        if not news or owner is None:
+        if owner is None or not news and not running.remade:
             return
         if owner.request.quiet or (owner.request.give_back and running.run is owner):
             news.clear()
             return
-        from IPython.display import display
-
         from jitmagic.checking import conclusions
 
-        report = self._with_late(conclusions.assemble(news))
+        cell = None if news else owner.source
+        report = self._with_late(conclusions.assemble(news, cell))
         said = False
         if search and any(f.wants_fixes for f in report.findings):
             from jitmagic.checking import corrections
@@ -68,7 +69,9 @@ class Display:
             if said := not self.notebook.is_live() and in_terminal():
                 print(on_screen(report, "verdicts"), flush=True)
             told = (lambda found: self._replace(self._with_late(found))) if self.notebook.is_live() else None
-            found = corrections.report_of(news, on_fix=told, advice_s=running.compare_s)
+            found = corrections.report_of(news, cell, on_fix=told, advice_s=running.compare_s)
+            if running.remade:
+                running.remade = reports.compilations(self.notebook)
             report = self._with_late(found)
         if self.notebook.is_live() and running.shown is not None:
             self._replace(report)
@@ -77,16 +80,19 @@ class Display:
             print(f"\n{on_screen(report, 'rest')}")
         else:
             running.report = report
-            running.shown = display(report, display_id=True)
+            running.shown = IPython.display.display(report, display_id=True)
         if not self.notebook.is_live():
             news.clear()
+            running.remade = ()
 
     def _with_late(self, report: Report) -> Report:
-        """The report with the error of this cell that came from outside of the functions."""
+        """The report with what came from outside of the functions: the error of this cell, what it compiled again."""
         from jitmagic.checking.postmortem import joined
+        from jitmagic.checking.remade import beside
 
         late = self.notebook.running.late
-        return joined(report, late) if late is not None else report
+        report = joined(report, late) if late is not None else report
+        return beside(report, self.notebook.running.remade)
 
     def _replace(self, report: Report) -> None:
         """Put this report in the place of what the running cell shows."""
@@ -133,6 +139,8 @@ class Display:
             self._note_exhausted(error, run)
         if run is not None and running.waits is not None:
             self._note_waits(running.waits, run)
+        if run is not None and not isinstance(error, Exception) and _shows(run):
+            self._note_remade(run)
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         cut = "it was interrupted" if isinstance(error, KeyboardInterrupt) else ""
@@ -156,6 +164,13 @@ class Display:
         if is_out_of_memory(error):
             for checker in run.checkers.values():
                 checker.seen.exhausted_by = checker.seen.exhausted_by or error
+
+    def _note_remade(self, run: Run) -> None:
+        """What the cell has compiled again and again; of the functions made at one place the newest is shown."""
+        running, newest = self.notebook.running, run.checkers.values()
+        running.remade = reports.compilations(self.notebook, fixes=False)
+        if running.remade:
+            running.news = [c for c in running.news if c in newest or c.seen.problems or c.seen.is_wrong]
 
     def _note_waits(self, waits: Waits, run: Run) -> None:
         """Where the cell waited for the device, as seen of the function that it stands in, else of the one that was
@@ -207,8 +222,6 @@ class Display:
         return any(call.outcome == "failed" for c in watched for call in c.seen.calls[-1:])
 
     def _show_error(self, error: BaseException) -> None:
-        from IPython.display import display
-
         running = self.notebook.running
         late = reports.of_error(self.notebook, error)
         if late is None:
@@ -217,7 +230,7 @@ class Display:
             running.late = late
             self.show_pending()
         else:
-            display(late)
+            IPython.display.display(late)
 
     def progress(self, name: str) -> Progress:
         """Makes the context that shows a stage of this function while it takes long."""
@@ -231,8 +244,6 @@ class Display:
 
     def tell(self, line: str | None) -> None:
         """Progress in the run's display, below the report where one is there; nothing moves when it goes."""
-        from IPython.display import display
-
         running = self.notebook.running
         if line is None and running.report is None:
             return  # the report will stand there, or after_cell clears it
@@ -242,7 +253,7 @@ class Display:
             bundle |= {"text/plain": f"{bundle['text/plain']}\n{line}".strip("\n"),
                        "text/html": bundle.get("text/html", "") + words}  # fmt: skip
         if running.shown is None:
-            running.shown = display(bundle, raw=True, display_id=True)
+            running.shown = IPython.display.display(bundle, raw=True, display_id=True)
         else:
             running.shown.update(bundle, raw=True)
 

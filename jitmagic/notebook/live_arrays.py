@@ -32,13 +32,14 @@ def report_of_memory(notebook: Notebook) -> Report:
 
     from jitmagic.checking import conclusions
     from jitmagic.measure.peak import told_by_devices
+    from jitmagic.state.held import is_there
 
     if getattr(sys, "last_value", None) is None:
         notebook.last_error = None  # who has dropped the error wants its arrays to go
     gc.collect()
     keepers = list(_keepers(notebook))
     found: dict[int, LiveArray] = {}
-    for array in jax.live_arrays():
+    for array in filter(is_there, jax.live_arrays()):
         kept_by, path = next(((k, held[id(array)]) for k, held in keepers if id(array) in held), _NOWHERE)
         kind = array_type(str(array.dtype), tuple(array.shape))
         devices = ", ".join(sorted(map(str, array.devices())))
@@ -53,7 +54,7 @@ def report_of_memory(notebook: Notebook) -> Report:
 def _place(array: Any) -> int:
     """Where it lies in memory: jax has several objects for one array."""
     try:
-        return int(array.unsafe_buffer_pointer())
+        return int(array.block_until_ready().unsafe_buffer_pointer())
     except Exception:  # it lies on several devices
         return id(array)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import IPython.display
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from jitmagic.render import Report
 
 _TOKEN = re.compile(r"""(?:[^\s'"\[({]|'[^']*'|"[^"]*"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|['"\[({])+""")
+
+_UNKNOWN = "unrecognized arguments: "
+"""What argparse writes before the words that it does not know."""
 
 LONGER = 6
 """How many times as long `--search` may look."""
@@ -200,28 +205,41 @@ class JitMagics(Magics):
             given = getattr(args, name)
             return given if given is not None else getattr(self, name) or None
 
+        wrong: list[str] = []
         if args.store_in and not args.store_in.isidentifier():
-            raise UsageError(f"-v {args.store_in}: not a name that a variable can have")
+            wrong.append(f"-v {args.store_in}: not a name that a variable can have")
         if args.save and not args.save.lower().endswith((".html", ".json", ".txt")):
-            raise UsageError(f"--save {args.save}: the suffix has to be .html, .json or .txt")
+            wrong.append(f"--save {args.save}: the suffix has to be .html, .json or .txt")
         if args.save and not os.path.isdir(os.path.dirname(os.path.expanduser(args.save)) or "."):
-            raise UsageError(f"--save {args.save}: there is no such directory")
+            wrong.append(f"--save {args.save}: there is no such directory")
+        counts = {
+            "-n": value("loops"),
+            "-r": value("repeats"),
+            "-p": value("precision"),
+            "--devices": args.devices,
+        }
+        wrong += [f"{flag} {n}: has to be 1 or more" for flag, n in counts.items() if n is not None and n < 1]
+        for flag, text in (("--vmap", args.vmap), ("--grad", args.grad)):
+            if text is not None and not _names(text):
+                wrong.append(f"{flag} {text}: takes names of arguments separated by commas, like x,y")
+        options = _options(value, wrong)
+        if wrong:
+            raise UsageError("; ".join(wrong))
         budget = self.budget * LONGER if value("search") else self.budget
         settings = Settings(
-            time=not value("no_time") and kind == "jit", loops=_positive("-n", value("loops")),
-            repeats=_positive("-r", value("repeats")) or 7,
+            time=not value("no_time") and kind == "jit", loops=value("loops"),
+            repeats=value("repeats") or 7,
             timing_budget=self.budget if args.repeats or value("loops") else Settings.timing_budget,
             profile=bool(value("profile")), trace_directory=_beside(args.save) if value("profile") else None,
-            digits=_positive("-p", value("precision")) or 3, budget=budget,
+            digits=value("precision") or 3, budget=budget,
             compare_budget=budget if value("search") else min(budget, Settings.compare_budget),
             large_constant=self.large_constant,
             trace_only=bool(value("trace_only")), rehearse=not value("trace_only"), compile=kind == "jit",
             rerun=("*",) if args.rerun else tuple(self.rerun),
-            what_if=WhatIfs(_identifiers("--vmap", args.vmap), _identifiers("--grad", args.grad),
-                            _positive("--devices", args.devices)),
+            what_if=WhatIfs(_names(args.vmap), _names(args.grad), args.devices),
         )  # fmt: skip
         return Request(
-            kind, tuple(args.functions or ()), calls, _options(value), value("dyn"), settings,
+            kind, tuple(args.functions or ()), calls, options, value("dyn"), settings,
             off=bool(value("off")), quiet=bool(value("quiet")), give_back=args.give_back, store_in=args.store_in,
             save=args.save, compare=args.compare, fix=bool(value("fix")), widget=bool(value("widget")),
         )  # fmt: skip
@@ -255,42 +273,40 @@ class JitMagics(Magics):
         if request.give_back:
             return report
         if not request.quiet:
-            from IPython.display import display
-
-            display(report)
+            IPython.display.display(report)
         return None
 
     def _explain(self, code: str) -> None:
-        from IPython.display import display
-
         from jitmagic import rules
 
         try:
             text = rules.page(code)
         except (KeyError, ValueError) as exc:
             raise UsageError(str(exc.args[0] if exc.args else exc)) from None
-        display({"text/markdown": text, "text/plain": text}, raw=True)
+        IPython.display.display({"text/markdown": text, "text/plain": text}, raw=True)
 
 
 def _with_nearest(message: str, tokens: Sequence[str], known: str) -> str:
     """What argparse says of words that are no options: all of them, each with the option that is most like it."""
-    head, unknown, words = message.partition("unrecognized arguments: ")
+    head, unknown, words = message.partition(_UNKNOWN)
     options = sorted({"--cell", *re.findall(r"(?<!\w)--?[a-zA-Z][\w-]*", known)})
     told = []
-    for word in dict.fromkeys((*words.split(), *(t for t in tokens if t.startswith("--")))):
+    before = itertools.takewhile(lambda t: "(" not in t, tokens)
+    for word in dict.fromkeys((*words.split(), *(t for t in before if t.startswith("--")))):
         name = word.partition("=")[0]
         if not any(o.startswith(name) for o in options):
             near = difflib.get_close_matches(name, options, 1) if word.startswith("-") else []
             told.append(f"{word} (did you mean {near[0]}?)" if near else word)
-    return f"{head}{unknown}{', '.join(told)}" if told and unknown else message
+    return f"{head if unknown else f'{message}; '}{_UNKNOWN}{', '.join(told)}" if told else message
 
 
-def _options(value: Callable[[str], Any]) -> JitOptions:
+def _options(value: Callable[[str], Any], wrong: list[str]) -> JitOptions:
+    """The options of `jax.jit`; what can't be one goes to `wrong`."""
     options = JitOptions.of(
         static_argnames=_names(value("static")) or None,
-        static_argnums=_numbers("--static-argnums", value("static_argnums")) or None,
+        static_argnums=_numbers("--static-argnums", value("static_argnums"), wrong) or None,
         donate_argnames=_names(value("donate")) or None,
-        donate_argnums=_numbers("--donate-argnums", value("donate_argnums")) or None,
+        donate_argnums=_numbers("--donate-argnums", value("donate_argnums"), wrong) or None,
         device=value("device"), backend=value("backend"), keep_unused=bool(value("keep_unused")),
         inline=bool(value("inline")),
     )  # fmt: skip
@@ -298,7 +314,7 @@ def _options(value: Callable[[str], Any]) -> JitOptions:
         try:
             find_device(options.device)
         except ValueError as exc:
-            raise UsageError(f"--device {options.device}: {exc}") from None
+            wrong.append(f"--device {options.device}: {exc}")
     return options
 
 
@@ -311,25 +327,12 @@ def _names(text: str | None) -> tuple[str, ...]:
     return tuple(n.strip() for n in (text or "").split(",") if n.strip())
 
 
-def _numbers(flag: str, text: str | None) -> tuple[int, ...]:
+def _numbers(flag: str, text: str | None, wrong: list[str]) -> tuple[int, ...]:
     try:
-        return tuple(int(n) for n in (text or "").split(",") if n.strip())
+        return tuple(map(int, _names(text)))
     except ValueError:
-        raise UsageError(f"{flag} {text}: takes whole numbers separated by commas, like 0,2") from None
-
-
-def _identifiers(flag: str, text: str | None) -> tuple[str, ...]:
-    names = _names(text)
-    wrong = [n for n in names if not n.isidentifier()]
-    if wrong or (text is not None and not names):
-        raise UsageError(f"{flag} {text}: takes names of arguments separated by commas, like x,y")
-    return names
-
-
-def _positive(flag: str, number: int | None) -> int | None:
-    if number is not None and number < 1:
-        raise UsageError(f"{flag} {number}: has to be 1 or more")
-    return number
+        wrong.append(f"{flag} {text}: takes whole numbers separated by commas, like 0,2")
+        return ()
 
 
 def _calls(text: str) -> tuple[str, ...]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
+import IPython.display
+
 from jitmagic.checking.request import Request, Run
-from jitmagic.notebook import frontend, reports
+from jitmagic.notebook import reports
 from jitmagic.notebook.running import Notebook
 
 if TYPE_CHECKING:
     from jitmagic.render import Report
+
+TARGET = "jitmagic"
+"""Name of the comm that the in-editor layer listens on."""
 
 
 def keep(shell: Any, report: Report, request: Request) -> None:
@@ -49,31 +55,46 @@ def _put_below(notebook: Notebook, run: Run, report: Report, failed: bool) -> No
     if text is not None:
         text = re.sub(r"(?m)^(%%?jit\w*.*?) --fix(?=\s|$)", r"\1", text)
         notebook.shell.set_next_input(text)
-        if failed and notebook.is_live() and not frontend.insert_below(run.source.id, source, text):
+        if failed and notebook.is_live() and not _insert_below(run.source.id, source, text):
             _show_to_copy(text)
 
 
-def _show_to_copy(text: str) -> None:
-    from IPython.display import display
+def _insert_below(cell_id: str | None, source: str, text: str) -> bool:
+    """Have the in-editor layer (lab/src/requests.ts) put `text` into a new cell below the one of this id and source (a
+    duplicated notebook has the same ids); False where nobody can hear that: no kernel, one without comms, Colab.
 
+    `set_next_input` does so by itself, but JupyterLab hears it only where the cell has not failed."""
+    if "google.colab" in sys.modules:
+        return False
+    try:
+        from comm import create_comm
+
+        asked = {"cell": cell_id, "source": source, "text": text}
+        create_comm(target_name=TARGET, data={"insert_below": asked})
+    except Exception:
+        return False
+    return True
+
+
+def _show_to_copy(text: str) -> None:
     from jitmagic.render.html import to_copy
 
     told = "the corrected cell, to copy:"
-    display({"text/plain": f"{told}\n\n{text}", "text/html": f"<div>{told}</div>{to_copy(text)}"}, raw=True)
+    IPython.display.display(
+        {"text/plain": f"{told}\n\n{text}", "text/html": f"<div>{told}</div>{to_copy(text)}"}, raw=True
+    )
 
 
 def show_panels(notebook: Notebook, run: Run) -> None:
     """`-w`: a panel, in a display of its own, for each function that was called."""
     if not run.request.widget:
         return
-    from IPython.display import display
-
     from jitmagic.panel import Panel
 
     called = [c for c in run.checkers.values() if c.seen.samples]
     for checker in called:
         panel = Panel(checker)
         notebook.panels = [*notebook.panels[-7:], panel]
-        display(panel.widget)
+        IPython.display.display(panel.widget)
     if not called:
         print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")

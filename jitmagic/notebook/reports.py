@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.checking.watched import checker_of
+from jitmagic.notebook import targets
 from jitmagic.notebook.running import Notebook
 from jitmagic.settings import CellSource, Settings
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 def of_notebook(notebook: Notebook, *, whole: bool = True) -> Report:
     """Everything known since the last cell with a magic; with `whole`, of functions of `jitmagic.jit` too."""
-    from jitmagic.checking import conclusions, corrections
+    from jitmagic.checking import conclusions, corrections, remade
 
     run = notebook.last
     if run is None:
@@ -31,7 +34,7 @@ def of_notebook(notebook: Notebook, *, whole: bool = True) -> Report:
     start = max((i for i, s in enumerate(notebook.sources) if s == run.source.text), default=0)
     known = corrections.report_of(checkers, run.source)
     known = _with_leftovers(notebook, known, notebook.sources[start:], whole)
-    return _with_compilations(notebook, known, checkers)
+    return remade.beside(known, compilations(notebook))
 
 
 def _shown(checkers: list[Checker]) -> list[Checker]:
@@ -59,24 +62,24 @@ def _with_leftovers(notebook: Notebook, known: Report, sources: Sequence[str], w
     return replace(known, findings=(*known.findings, *found)) if found else known
 
 
-def _with_compilations(notebook: Notebook, known: Report, checkers: list[Checker]) -> Report:
-    """The report with the places that make compiled functions again and again."""
+def compilations(notebook: Notebook, *, fixes: bool = True) -> tuple[Finding, ...]:
+    """The places that make compiled functions again and again."""
     from jitmagic.checking import remade
 
-    if notebook.compilations.watcher is None:
-        return known
-    events = notebook.compilations.watcher.events
-    found = tuple(_corrected(notebook, f) for f in remade.findings(events, checkers))
-    kept = [f for f in known.findings if not any(remade.is_same(f, g) for g in found)]
-    return replace(known, findings=tuple([*kept, *found])) if found else known
+    watcher = notebook.compilations.watcher
+    found = remade.findings(watcher.events) if watcher is not None else ()
+    return tuple(_corrected(notebook, f) for f in found) if fixes else found
 
 
 def _corrected(notebook: Notebook, finding: Finding) -> Finding:
-    """A finding about a function that nobody watches, with fixes tried on the whole cell."""
+    """A finding with fixes; where nobody watches its function, they are tried on the whole cell."""
     from jitmagic import evidence as ev
+    from jitmagic.checking import remade
     from jitmagic.checking.postmortem import with_fixes
 
     run = notebook.last
+    if run is not None:
+        finding = remade.with_fix(finding, _shown(list(run.checkers.values())))
     if finding.fixes or run is None or finding.span is None or finding.span.cell is not None:
         return finding
     function = ev.Function(finding.function, "", "", 0, cell=run.source.body)
@@ -99,6 +102,9 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
         raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
     fn, args, kwargs = _evaluate(node, notebook.shell.user_ns)
     name = ast.unparse(node.func)
+    with contextlib.suppress(ValueError, TypeError):  # no signature
+        if wrong := targets.unknown(inspect.signature(fn).parameters, *request.settings.what_if.named):
+            raise UsageError(f"{name} has no such argument: {', '.join(wrong)}")
     inner = checker_of(fn) or next((c for c in notebook.checkers if c.original is fn), None)
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jitmagic.checking.watching import Watching
     from jitmagic.panel import Panel
     from jitmagic.render import Report
+    from jitmagic.report import Finding
     from jitmagic.silent.waiting import Waits
     from jitmagic.trial.verify import Verifier
 
@@ -44,6 +45,8 @@ class Running:
     """What that display shows; None while there is only progress."""
     late: Report | None = None
     """About an error of this cell, to be told with what its functions have shown."""
+    remade: tuple[Finding, ...] = ()
+    """About places that have made compiled functions again and again."""
     news: list[Checker] = field(default_factory=list)
     postponed: list[tuple[Checker, Stage, Callable[[float], object]]] = field(default_factory=list)
     """What is to be compared and measured when the cell has ended; each step is given its seconds."""

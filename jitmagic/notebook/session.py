@@ -7,6 +7,7 @@ import ast
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -213,7 +214,9 @@ class NotebookSession(Notebook):
         if not self.running.is_over:
             _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:
-            _afterwards("the report", self.earlier.keep, run, self.running.place(run.targets))
+            _afterwards(
+                "the report", self.earlier.keep, run, self.running.place(run.targets), self.running.report
+            )
             _afterwards("the report", options_at_end.hand_out, self, run, result)
             _afterwards("the report", options_at_end.show_panels, self, run)
         self.running.run = None
@@ -271,7 +274,9 @@ class NotebookSession(Notebook):
         earlier = self.earlier.of(request, running.place(chosen))
         if self.last is not None:
             self.last.beginning = None
-        self.last = running.run = Run(request, _source_of(running, request), chosen, earlier=earlier)
+        source = _source_of(running, request)
+        source = replace(source, before_fix=self.earlier.before_fix(source.body))
+        self.last = running.run = Run(request, source, chosen, earlier=earlier)
         _aside("the look at what the cell starts from", self._take_beginning, running.run, after)
         self.last_error = None  # what failed before is no news of this cell
         self.compilations.listen_anew()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from IPython.core.error import UsageError
@@ -76,18 +77,15 @@ def _wrong_arguments(request: Request, tree: ast.Module, functions: Collection[s
     every = {name for names in known.values() for name in names}
     if request.functions or "**" in every or not every or set(functions) - known.keys():
         return []
-    options, what_if = request.options, request.settings.what_if
-    dynamic = {p.strip() for p in (request.dyn or "").split(",")}
-    given = (
-        ("--static", options.static_argnames), ("--donate", options.donate_argnames),
-        ("--vmap", what_if.vmap), ("--grad", what_if.grad),
-    )  # fmt: skip
-    return [
-        f"{flag} {name}{_nearest(name, every)}"
-        for flag, names in given
-        for name in names
-        if name not in every and not (flag == "--donate" and (request.dyn or name in dynamic))
-    ]
+    static, donated = request.options.static_argnames, request.options.donate_argnames
+    given = ("--static", static), ("--donate", () if request.dyn else donated)
+    return unknown(every, *given, *request.settings.what_if.named)
+
+
+def unknown(known: Collection[str], *given: tuple[str, Sequence[str]]) -> list[str]:
+    """The names after each flag that are none of the known ones, each with the nearest."""
+    wrong = [(flag, name) for flag, names in given for name in names if name not in known]
+    return [f"{flag} {name}{_nearest(name.partition('=')[0], known)}" for flag, name in wrong]
 
 
 def _is_callable(name: str, names: Mapping[str, object]) -> bool:
@@ -104,7 +102,7 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) or "no function"
 
 
-def _wrong_paths(request: Request, tree: ast.Module, names: Collection[str]) -> Iterator[str]:
+def _wrong_paths(request: Request, tree: ast.Module, names: Mapping[str, object]) -> Iterator[str]:
     """Dynamic variables that start from a name that nobody binds."""
     from jitmagic.state import paths
 
@@ -122,7 +120,8 @@ def _wrong_paths(request: Request, tree: ast.Module, names: Collection[str]) -> 
             yield f"--dyn {text}: {exc}"
             continue
         if root not in bound and root not in inner and not _may_close_over(request, tree):
-            yield f"--dyn {text}: neither this cell nor the notebook binds {root!r}{_nearest(root, bound)}"
+            meant = [n for n in bound if type(names.get(n)) is not types.ModuleType]
+            yield f"--dyn {text}: neither this cell nor the notebook binds {root!r}{_nearest(root, meant)}"
 
 
 def _may_close_over(request: Request, tree: ast.Module) -> bool:

@@ -152,7 +152,7 @@ class Panel:
             with self._disabled():
                 if self._is_of_an_older_function():
                     old = (
-                        f"{self.checker.name} was defined anew since: run its cell with -w for a panel of it"
+                        f"{self.checker.name} was defined again since: run its cell with -w for a panel of it"
                     )
                     self.verdict.value = markup.line(old, "warning")
                     return

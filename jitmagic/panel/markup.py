@@ -10,10 +10,8 @@ import html
 from collections.abc import Iterable
 
 from jitmagic.correction import corrected
-from jitmagic.kinds import OWN_ERROR
 from jitmagic.options import JitOptions
 from jitmagic.render import Report, functions
-from jitmagic.render.escape import shorten
 from jitmagic.render.html import EDGES, color, to_copy
 from jitmagic.render.parts import Tone
 from jitmagic.report import Fix, FunctionReport
@@ -26,8 +24,7 @@ def verdict(report: Report) -> tuple[str, Tone]:
     [function] = report.functions
     if function.verdict in ("fails", "wrong"):
         words = "".join(run.text for run in functions.verdict(function, report.findings).runs)
-        error = next((f for f in report.findings if f.kind == OWN_ERROR), None)
-        return f"✗ {words}" + (f": {shorten(error.message, 200)}" if error is not None else ""), "error"
+        return f"✗ {words}", "error"
     return _traces(function), "ok"
 
 

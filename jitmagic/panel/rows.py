@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import ipywidgets as widgets
+import jax
 
 from jitmagic.checking.checker import Checker
 from jitmagic.evidence import Call
@@ -155,7 +156,6 @@ class Rows:
 
     def shapes(self) -> tuple[tuple[object, ...], dict[str, object]]:
         """The arguments of the last call, arrays as shapes with the types that the rows show."""
-        import jax
 
         def value(path: str, given: object) -> object:
             if path not in self.types:

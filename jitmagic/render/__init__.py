@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from jitmagic.render import html as _html
 from jitmagic.render import text as _text
-from jitmagic.render.build import build
+from jitmagic.render.build import actions, build
 from jitmagic.render.parts import Document
 from jitmagic.render.payload import payload
 from jitmagic.report import ReportData
@@ -67,7 +67,7 @@ def on_screen(report: ReportData, part: Literal["all", "verdicts", "rest"] = "al
     if part == "verdicts":
         document = Document(document.verdicts, ())
     elif part == "rest":
-        document = replace(document, verdicts=())
+        document = replace(document, verdicts=(), parts=(*actions(report), *document.parts))
     return _text.render(document, width=width, color=color)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jitmagic import units
 from jitmagic.render.causes import Cause
 from jitmagic.render.escape import brief
-from jitmagic.render.listing import cell_rows, in_cell
+from jitmagic.render.listing import cell_rows, last_marked
 from jitmagic.render.measured import weighed
 from jitmagic.render.parts import Listing, Part, Phrase, Row, Section, runs
 from jitmagic.report import FunctionReport, ReportData, State
@@ -28,27 +28,31 @@ def source_sections(
     """The cell, with the sections of `told` under their lines; folded away where there are none."""
     labels = line_labels(report.functions)
     shares = {line: share for line, (share, _) in _costs(report.functions).items()}
-    here = [(c, s) for c, s in told if c.first.span and in_cell(c.first.span, lines)]
-    if not here and not labels and not shares:
+    if not told and not labels and not shares:
         return []
-    for cause, _ in here:
+    for cause, _ in told:
         for span in (f.span for f in cause.also if f.span):
             same = f"the same as line {cause.first.span.line if cause.first.span else span.line}"
             labels[span.line] = " · ".join(filter(None, (same, labels.get(span.line))))
-    rows = cell_rows(lines, [f for c, _ in here for f in c.findings], labels, shares)
-    if not here:
+    rows = cell_rows(lines, [f for c, _ in told for f in c.findings], labels, shares)
+    if not told:
         count = units.counted(len(lines), "line")
         words = "what it takes from outside" + (", what it costs" if shares else "")
         title = (Phrase("the cell, line by line:", "strong"), *runs(f" {words} ({count})"))
         return [Section(title, (Listing(rows),), fold=True, medium="html")]
-    return [Section((), tuple(_interleaved(rows, here)), medium="html")]
+    return [Section((), tuple(_interleaved(rows, told, lines)), medium="html")]
 
 
-def _interleaved(rows: Sequence[Row], told: Sequence[tuple[Cause, Section]]) -> list[Part]:
-    """Listings of the rows, each ending where a finding has its line."""
+def _interleaved(
+    rows: Sequence[Row], told: Sequence[tuple[Cause, Section]], lines: Sequence[str]
+) -> list[Part]:
+    """Listings of the rows, each ending where the lines of a finding do."""
     under: dict[int, list[Section]] = {}
-    for cause, section in told:
-        under.setdefault(cause.first.span.line if cause.first.span else 0, []).append(section)
+    spans = [cause.first.span for cause, _ in told if cause.first.span]
+    for span, (_, section) in zip(spans, told, strict=True):
+        end = last_marked(span, lines)
+        inside = any(span.line < other.line <= end for other in spans)  # a loop with a finding in its body
+        under.setdefault(span.line if inside else end, []).append(section)
     digits = max((len(str(row.number)) for row in rows if row.number is not None), default=1)
     bars = any(row.share is not None for row in rows)
     parts: list[Part] = []

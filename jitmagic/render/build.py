@@ -12,8 +12,8 @@ from jitmagic.render.annotated import named, source_sections
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief
 from jitmagic.render.findings import Telling, brief_note, finding_section, fix_sections
-from jitmagic.render.functions import elsewhere, notes, sections, verdict
-from jitmagic.render.listing import in_cell, split
+from jitmagic.render.functions import action, elsewhere, notes, sections, verdict
+from jitmagic.render.listing import split
 from jitmagic.render.parts import (
     SEVERITIES,
     Document,
@@ -65,16 +65,18 @@ def build(report: ReportData) -> Document:
 
 
 def _findings(told: Sequence[Finding], report: ReportData) -> list[Part]:
-    """Each finding twice: for HTML under its line of the cell, for text with the lines around it."""
+    """Each finding twice: for HTML the worst under their lines of the cell, else with the lines around it."""
     in_text, in_html = Telling.of(report, "text"), Telling.of(report, "html")
     grave = causes([f for f in told if f.severity != "note"])
     neutral = [f for f in told if f.severity == "note"]
     sections = [(c, _folded(finding_section(c, in_html), i)) for i, c in enumerate(grave)]
-    apart = [s for c, s in sections if not (c.first.span and in_cell(c.first.span, in_html.lines))]
-    cell = source_sections(report, sections, in_html.lines)
-    shown = [*apart, *cell] if apart and sections[0][1] is apart[0] else [*cell, *apart]
+    under = [(c, s) for c, s in sections if in_html.stands_under(c.first)]
+    apart = [s for c, s in sections if not in_html.stands_under(c.first)]
+    first = [s for c, s in sections[:1] if s in apart]
     return [
-        *shown,
+        *first,
+        *source_sections(report, under, in_html.lines),
+        *apart[len(first):],
         *(finding_section(cause, in_text) for cause in grave),
         *_notes(neutral, in_text, in_html),
     ]  # fmt: skip
@@ -120,6 +122,17 @@ def _worst(made: list[VerdictLine]) -> tuple[VerdictLine, ...]:
 def _about(function: FunctionReport, report: ReportData) -> list[Finding]:
     names = (function.name, "") if len(report.functions) == 1 else (function.name,)
     return sorted((f for f in report.findings if f.function in names), key=_rank)
+
+
+def actions(report: ReportData) -> tuple[Part, ...]:
+    """What the verdicts say to do, where they were shown before anything was tested."""
+    told = []
+    for function in report.functions:
+        about = _about(function, report)
+        worst = [f for f in about if f.severity == about[0].severity != "note"]
+        if words := action(causes(worst)).removeprefix("; "):
+            told.append(Para((Phrase(f"{brief(function.name)}: ", "strong"), *runs(words))))
+    return tuple(told)
 
 
 def _hidden(findings: Sequence[Finding]) -> list[Part]:

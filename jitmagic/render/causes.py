@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,8 @@ def causes(findings: Sequence[Finding]) -> list[Cause]:
 
 def change_of(fix: Fix) -> FixKey | None:
     """What the fix changes; None where it only says something."""
-    key = (fix.cell, fix.diff, fix.static_argnames, fix.static_argnums, fix.dyn, fix.calls)
+    static = None if fix.static_argnames is None else tuple(sorted(fix.static_argnames))
+    key = (fix.cell, fix.diff, static, fix.static_argnums, fix.dyn, fix.calls)
     return key if any(part is not None for part in key) else None
 
 
@@ -54,15 +56,15 @@ def numbered(lines: Sequence[int]) -> str:
 
 
 def _alike(a: Finding, b: Finding) -> bool:
-    """The same names are to blame for both, and what helps with the second helps with the first."""
-    if a.span is None or b.span is None or not a.culprits:
+    """The same names are to blame for both, or the second is about what the first line binds; and what helps with the
+    second, if anything does, helps with the first."""
+    if a.span is None or b.span is None or not a.culprits or not b.culprits:
         return False
-    places = [(f.kind, f.severity, f.function, f.culprits, f.help, f.span and _place(f)) for f in (a, b)]
-    known = [change_of(fix) for fix in a.fixes]
-    return places[0] == places[1] and all(change_of(fix) in known for fix in b.fixes)
-
-
-def _place(finding: Finding) -> tuple[object, ...] | None:
-    """Function, cell and call, without the line."""
-    span = finding.span
-    return (span.function, span.cell, span.called_from) if span is not None else None
+    of = [
+        (f.kind, f.severity, f.function, s.function, s.cell, s.called_from)
+        for f, s in ((a, a.span), (b, b.span))
+    ]
+    known, tested = [change_of(fix) for fix in a.fixes], [fix for fix in b.fixes if fix.verified]
+    same = a.culprits == b.culprits and bool(a.help == b.help or tested)
+    bound = bool(tested and re.match(rf"{re.escape(b.culprits[0])}\s*=[^=]", a.span.source))
+    return of[0] == of[1] and (same or bound) and all(change_of(fix) in known for fix in tested)

@@ -12,7 +12,20 @@ from jitmagic.correction import corrected
 from jitmagic.render.causes import Cause, FixKey, change_of, numbered
 from jitmagic.render.escape import brief, place, shorten
 from jitmagic.render.listing import around, excerpt, in_cell, known, left_out, marked, split
-from jitmagic.render.parts import Buttons, Diff, Inline, Listing, Para, Part, Phrase, Row, Section, Tone, runs
+from jitmagic.render.parts import (
+    SEVERITIES,
+    Buttons,
+    Diff,
+    Inline,
+    Listing,
+    Para,
+    Part,
+    Phrase,
+    Row,
+    Section,
+    Tone,
+    runs,
+)
 from jitmagic.render.payload import FINDINGS
 from jitmagic.report import Finding, Fix, ReportData
 from jitmagic.units import counted, listed
@@ -26,7 +39,7 @@ CALLS = 5
 KINDS = {
     "safe": "safe",
     "unsafe": "may change results or calls, read it first",
-    "display": "to adapt by hand",
+    "display": "to write by hand",
 }
 
 _STOCK = re.compile(
@@ -43,7 +56,8 @@ TESTED = KINDS | {"unsafe": "read it first"}
 class Telling:
     """What is the same for all findings of one report, and what was told already.
 
-    In HTML a finding stands under its line in the cell's source; in text it brings its lines along."""
+    In HTML the worst findings stand under their lines in the cell's source; others, and all in text, bring their lines
+    along."""
 
     report: ReportData
     medium: Literal["text", "html"] = "text"
@@ -55,6 +69,12 @@ class Telling:
     def of(cls, report: ReportData, medium: Literal["text", "html"] = "text") -> Telling:
         """For the findings of `report`."""
         return cls(report, medium, split(report.cell.source))
+
+    def stands_under(self, finding: Finding) -> bool:
+        """Whether the finding is shown under its line of the cell: errors, or warnings where there is none."""
+        worst = min((SEVERITIES.index(f.severity) for f in self.report.findings), default=0)
+        here = finding.span is not None and in_cell(finding.span, self.lines)
+        return here and self.medium == "html" and finding.severity == SEVERITIES[worst] != "note"
 
     def buttons(self, finding: Finding, fix: int) -> tuple[Buttons, ...]:
         """The place for the buttons of a fix, where the report's data hold the findings in its own order."""
@@ -88,7 +108,8 @@ def fix_sections(finding: Finding, telling: Telling, what: str = "") -> list[Sec
     for number, fix in enumerate(finding.fixes, 1):
         name = what or (f"fix {number}" if len(finding.fixes) > 1 else "fix")
         section = _fix_section(fix, name, finding, telling)
-        if fix.verified and fix.applicability != "display" and section.parts:
+        whole = len(_diff(fix, telling.lines)) <= DIFF_LINES
+        if fix.verified and fix.applicability != "display" and section.parts and whole:
             section = replace(section, parts=(*section.parts, *telling.buttons(finding, number - 1)))
         made.append(replace(section, fold=number > 1 and bool(section.parts)))
     return made
@@ -106,7 +127,7 @@ def _place(cause: Cause, telling: Telling) -> list[Part]:
     finding = cause.first
     here = finding.span is not None and in_cell(finding.span, telling.lines)
     parts: list[Part] = [Para(where(cause, here=here))]
-    if finding.span and not (here and telling.medium == "html" and finding.severity != "note"):
+    if finding.span and not telling.stands_under(finding):
         span, lines = finding.span, telling.lines
         if not here and span.around:
             span, lines = replace(span, cell=None), known(span)
@@ -117,7 +138,7 @@ def _place(cause: Cause, telling: Telling) -> list[Part]:
         elif finding.severity != "note" and in_cell(span, lines):
             rows = around(rows, lines)
         if rows:
-            parts.append(Listing(rows))
+            parts.append(Listing(rows, own=here))
     return parts
 
 
@@ -187,13 +208,12 @@ def _detail(text: str) -> Part:
 def _fix_section(fix: Fix, name: str, finding: Finding, telling: Telling) -> Section:
     title = (Phrase(f"{name}: ", "ok" if fix.verified else "strong"), *_prose(fix.title))
     proof: Part = Para(runs(_proof(fix), "dim"))
-    key = change_of(fix)
-    earlier = telling.told.get(key) if key is not None else None
-    if earlier:
-        return Section((title[0], Phrase(f"the same change as {earlier}")))
+    change = change_of(fix)
+    key = (fix.applicability == "display", change)  # one that can't be applied is another to the reader
+    if change is not None and key in telling.told:
+        return Section((title[0], Phrase(f"the same change as {telling.told[key]}")))
     place = f", line {finding.span.line}" if finding.span else ""
-    if key is not None:
-        telling.told[key] = f"{name} of {finding.code}{place}"
+    telling.told[key] = f"{name if name.startswith('fix ') else 'the fix'} of {finding.code}{place}"
     return Section(title, (proof, *_change(fix, telling)))
 
 
@@ -203,7 +223,7 @@ def _proof(fix: Fix) -> str:
     if fix.verified:
         proof = f"tested: {evidence.replace(': ', ', ', 1)}" if evidence else "tested by a new run"
     else:
-        left = not evidence or evidence.startswith("not tried")
+        left = not evidence or evidence.startswith(("not tried", "a first step"))
         proof = evidence or "not tried" if left else f"the test failed: {evidence}"
     return f"{TESTED[fix.applicability] if fix.verified else KINDS[fix.applicability]}; {proof}"
 

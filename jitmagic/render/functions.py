@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jitmagic import units
-from jitmagic.kinds import CAUSES, DEEDS, OWN_ERROR
+from jitmagic.kinds import CAUSES, DEEDS, RAISED
 from jitmagic.render import measured, whatif
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief, place, shorten
@@ -39,6 +39,9 @@ LINES = 5
 ACTION = 72
 """Characters of what a verdict says to do."""
 
+SAID = 100
+"""Characters of what an exception says."""
+
 SIGNS: dict[Tone, str] = {"ok": "✓", "warning": "!", "error": "✗", "note": "·"}
 
 Cells = tuple[Cell, ...]
@@ -51,16 +54,16 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     grave = [*errors, *warnings]
     if function.verdict == "wrong":
         more = _difference(errors) or _causes(errors, warnings)
-        return _verdict("error", function.name, "compiles, but its results are wrong", more + _action(grave))
+        return _verdict("error", function.name, "compiles, but its results are wrong", more + action(grave))
     if function.verdict == "fails" or errors:
         how = _deed(errors[0], _fails(function)) if errors else _fails(function)
-        return _verdict("error", function.name, how, _causes(errors, warnings) + _action(errors))
+        return _verdict("error", function.name, how, _causes(errors, warnings) + action(errors))
     if function.verdict == "untraced":
         begun = "is being compiled" if function.traces else "not called yet"
         how = "was not traced" if function.calls else begun
         return _verdict("warning" if warnings else "note", function.name, how, _causes([], warnings))
     if warnings:
-        more = "; ".join(filter(None, (_action(warnings).removeprefix("; "), gain(function))))
+        more = "; ".join(filter(None, (action(warnings).removeprefix("; "), gain(function))))
         return _verdict("warning", function.name, _causes([], warnings), more, "; ")
     return _verdict("ok", function.name, gain(function), "")
 
@@ -70,9 +73,8 @@ def _causes(errors: Sequence[Cause], warnings: Sequence[Cause]) -> str:
     first, *_ = *errors, *warnings, None
     if first is None:
         return ""
-    words = [_cause(first.first)]
-    if words[0]:
-        words[0] += first.other_lines()
+    deed = _is_deed(first.first)
+    words = [_said(first.first) if deed else _cause(first.first) + first.other_lines()]
     for noun, found in (("problem", errors), ("warning", warnings)):
         rest = [c for c in found if c is not first]
         more = "more " if found and found[0] is first else ""
@@ -86,7 +88,7 @@ def _deed(cause: Cause, otherwise: str) -> str:
     if finding.kind not in DEEDS:
         return otherwise
     place = f" in {_line(finding)}" if finding.span is not None else ""
-    raised = re.match(r"\w+(?=:|$)", finding.detail) if finding.kind == OWN_ERROR else None
+    raised = re.match(r"\w+(?=:|$)", finding.detail) if finding.kind in RAISED else None
     return (f"raises {raised[0]}" if raised else DEEDS[finding.kind]) + place + cause.other_lines()
 
 
@@ -99,10 +101,23 @@ def _line(finding: Finding) -> str:
     return f"`{span.function}` ({line})" if span.function else line
 
 
-def _cause(finding: Finding) -> str:
-    """The line and what it does; nothing where what the function does says all."""
-    if finding.kind in DEEDS and finding.severity == "error":
+def _is_deed(finding: Finding) -> bool:
+    """What the function does says all."""
+    return finding.kind in DEEDS and finding.severity == "error"
+
+
+def _said(finding: Finding) -> str:
+    """What an exception tells: the types of the arrays where they are known, else its words."""
+    if finding.kind not in RAISED or not finding.detail:
         return ""
+    _, raises, said = finding.message.partition(" raises ")
+    words = said.partition(": ")[2] if raises else finding.message
+    forms = words.rpartition("; ")[2]
+    return shorten(forms if forms.startswith("`") else words, SAID)
+
+
+def _cause(finding: Finding) -> str:
+    """The line and what it does."""
     cause, line = CAUSES.get(finding.kind), _line(finding)
     if not cause:
         return line or units.counted(1, "problem" if finding.severity == "error" else "warning")
@@ -111,7 +126,7 @@ def _cause(finding: Finding) -> str:
     return f"{line} {words}" if line else words
 
 
-def _action(found: Sequence[Cause]) -> str:
+def action(found: Sequence[Cause]) -> str:
     """The first tested fix, in short."""
     tested = [c for c in found if any(x.verified for x in c.first.fixes)]
     if not tested:
@@ -119,15 +134,17 @@ def _action(found: Sequence[Cause]) -> str:
     fix = next((x for x in found[0].first.fixes if x.verified), None)
     if fix is None:
         return f"; {len(tested)} with a tested fix"
-    title = re.sub(r" \([^()]*\)", "", fix.title.partition(";")[0].partition(":")[0]).strip()
-    return f"; tested fix: {title}" if len(title) <= ACTION else "; a tested fix"
+    whole, *more = fix.title.split("; ")
+    title = re.sub(r" \([^()]*\)", "", whole.partition(":")[0]).strip()
+    others = f", and {units.counted(len(more), 'more change')}" if more else ""
+    return f"; tested fix: {title}{others}" if len(title) <= ACTION else "; a tested fix"
 
 
 def _difference(errors: Sequence[Cause]) -> str:
     """What the compiled calls give or leave otherwise, from the first message."""
     message = errors[0].first.message if errors else ""
     *_, last = message.split("; ")
-    return last if "without" in last else message
+    return last if "without" in last else ""
 
 
 def _at(words: str, found: Sequence[Cause]) -> str:
@@ -158,7 +175,7 @@ def elsewhere(findings: Sequence[Finding]) -> list[VerdictLine]:
     for name, found in by_name.items():
         errors, warnings = (causes([f for f in found if f.severity == s]) for s in ("error", "warning"))
         grave = [*errors, *warnings]
-        words = _causes(errors, warnings) + _action(grave) if grave else units.counted(len(found), "note")
+        words = _causes(errors, warnings) + action(grave) if grave else units.counted(len(found), "note")
         how = _deed(errors[0], "can't be compiled") if errors else ""
         made.append(_verdict(worst({f.severity for f in found}), name, how or words, words if how else ""))
     return made
@@ -168,7 +185,7 @@ def gain(function: FunctionReport) -> str:
     """What compiling brings, in one phrase; empty where nothing was compiled or timed."""
     timing = function.timing
     if timing.constant_folded:
-        return "computed while compiling, so its time says nothing"
+        return "computed while compiling, so the time of a call says nothing"
     if timing.jit is None:
         compiled = function.stages.compile_s is not None
         took = f"compiled in {units.seconds(function.compiling_s, 2)}" if function.compiling_s else "compiles"
@@ -180,18 +197,19 @@ def gain(function: FunctionReport) -> str:
         took += f"; {measured.in_short(found)}"
     if timing.eager is None or not timing.speedup:
         return call + took
+    other = "before the fix, without jit" if timing.before_fix else "without jit"
     if not timing.clear:
         plain = units.seconds(timing.eager.median_s, timing.digits)
-        return f"{call}, no clear difference from the {plain} without jit{took}"
-    return f"{call}, {_ratio(timing.speedup)}{took}"
+        return f"{call}, no clear difference from the {plain} {other}{took}"
+    return f"{call}, {_ratio(timing.speedup)} {other}{took}"
 
 
 def _ratio(speedup: float) -> str:
     if 0.95 <= speedup <= 1.05:
-        return "as fast as without jit"
+        return "as fast as"
     if speedup > 1:
-        return f"{units.times(speedup)} faster than without jit"
-    return f"{units.times(1 / speedup)} slower than without jit"
+        return f"{units.times(speedup)} faster than"
+    return f"{units.times(1 / speedup)} slower than"
 
 
 def sections(function: FunctionReport, lines: Sequence[str], rows: int = ROWS) -> tuple[Section, ...]:

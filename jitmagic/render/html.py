@@ -211,12 +211,12 @@ def _run(run: Phrase) -> str:
     return head + words + tail
 
 
-def _pre(lines: list[str], width: int = 0, *, own: bool = False) -> str:
+def _pre(lines: list[str], width: int = 0, *, own: bool = False, beyond: str = "overflow-x:auto") -> str:
     """Lines that keep their columns; where they may be wider than the page, scrolled by the keyboard too."""
     focus = ' class="jm-source"' if own else ""
     focus += ' tabindex="0"' if width > WIDE else ""
     text = "\n".join(line if line.strip() else EMPTY for line in lines)
-    return f'<pre{focus} style="{_tint("plain")};{PRE};overflow-x:auto">{text}</pre>'
+    return f'<pre{focus} style="{_tint("plain")};{PRE};{beyond}">{text}</pre>'
 
 
 def to_copy(text: str) -> str:
@@ -263,11 +263,15 @@ def _marked(text: str, tone: Tone | None) -> str:
 
 
 def _diff(part: Diff) -> str:
-    return _pre([_diff_line(line) for line in part.lines], max(map(columns, part.lines), default=0))
+    """Long lines go on in the next one: what is applied is shown whole."""
+    return _pre(
+        [_diff_line(line) for line in part.lines],
+        beyond="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere",
+    )
 
 
 def _diff_line(line: str) -> str:
-    text = for_html(crop(shown(Row(None, line)), LINE).text)
+    text = for_html(shown(Row(None, line)).text)
     tones: dict[str, Tone] = {"+": "ok", "-": "error"}
     tone = tones.get(line[:1])
     return f'<span style="{color(tone)};{_tint(tone)}">{text}</span>' if tone else text

@@ -47,6 +47,11 @@ def marked(span: Span, lines: Sequence[str], tone: Tone) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def last_marked(span: Span, lines: Sequence[str]) -> int:
+    """The number of the last line that is marked for the span."""
+    return max((row.number or 0 for row in marked(span, lines, "error")), default=span.line)
+
+
 def known(span: Span) -> tuple[str, ...]:
     """The lines of another cell, as far as the span brings them; empty ones before."""
     before = max(1, span.line - CONTEXT) - 1
@@ -101,8 +106,9 @@ def cell_rows(
     marks: dict[int, list[Mark]] = {}
     for finding in findings:
         for span in (s for s in (finding.span, finding.shows) if s and in_cell(s, lines)):
-            row = marked(span, lines, finding.severity)[0]
-            marks.setdefault(row.number or 0, []).extend(row.marks)
+            for row in marked(span, lines, finding.severity):
+                marks.setdefault(row.number or 0, []).extend(row.marks)
+    marks.pop(0, None)  # of remarks on lines that are left out
     near = _near(marks, len(lines)) if marks else _near({**labels, **shares}, len(lines))
     chosen = list(range(1, len(lines) + 1)) if len(lines) <= WHOLE else near
     rows, previous = [], 0

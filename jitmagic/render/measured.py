@@ -42,7 +42,8 @@ def remarks(function: FunctionReport) -> Section | None:
 def timing(function: FunctionReport) -> Section | None:
     """Both calls with their distributions, the comparison with an earlier run, and what was left out."""
     timed = function.timing
-    samples = [("without jit", timed.eager), ("compiled", timed.jit), (_unfolded_name(timed), timed.unfolded)]
+    plain = "without jit, before the fix" if timed.before_fix else "without jit"
+    samples = [(plain, timed.eager), ("compiled", timed.jit), (_unfolded_name(timed), timed.unfolded)]
     known = [(name, sample) for name, sample in samples if sample is not None]
     parts: list[Part] = []
     if known:
@@ -61,7 +62,8 @@ def timing(function: FunctionReport) -> Section | None:
         units.seconds(s.median_s, timed.digits) for s in (timed.eager, timed.jit) if s is not None
     )
     pays = ""
-    if known and timed.clear and timed.speedup and (timed.break_even_calls is not None or timed.speedup <= 1):
+    told = known and timed.clear and not timed.constant_folded
+    if told and timed.speedup and (timed.break_even_calls is not None or timed.speedup <= 1):
         calls = units.counted(timed.break_even_calls or 0, "call")
         pays = f", pays off after {calls}" if timed.break_even_calls is not None else ", does not pay off"
     title = (Phrase(f"timing{device}:", "strong"), Phrase(f" {medians}{pays}" if medians else ""))
@@ -265,7 +267,7 @@ def _line_costs(function: FunctionReport, lines: Sequence[str], rows: int) -> li
     heads = ("measured", "share") if measured else ("estimate",)
     head = ("line", "source", *heads, "", "equations", "flop", "bytes", "fused with, reads")
     right = frozenset({0, *range(2, len(head) - 1)}) - {2 + len(heads)}
-    table: list[Part] = [Table(head, shown, right)]
+    table: list[Part] = [Table(head, shown, right, (len(head) - 1, 3 + len(heads)))]
     if len(every) > rows:
         table.append(Para((Phrase(f"… {units.counted(len(every) - rows, 'cheaper line')} not shown"),)))
     if any(w.time is not None and w.time.shared for w in chosen):

@@ -107,11 +107,13 @@ Cell = Inline | Bar | Strip
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under the column names `head`; `right` names the columns that hold numbers."""
+    """Rows of cells under the column names `head`; `right` names the columns that hold numbers, `spare` those that a
+    narrow terminal goes without, in this order."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     right: frozenset[int] = frozenset()
+    spare: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

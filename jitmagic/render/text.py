@@ -37,6 +37,12 @@ NAMES = 24
 BAR = 12
 """Columns of a full bar."""
 
+ENOUGH = 24
+"""Columns that any cell of a table can be broken to."""
+
+DEEP = 8
+"""Columns by which the rest of a long line of a diff is moved in."""
+
 ANSI: dict[Tone, str] = {
     "strong": "1",
     "dim": "2",
@@ -84,7 +90,7 @@ def _verdict(verdict: VerdictLine, names: int, width: int) -> list[Line]:
     head = _head(verdict)
     pad = " " * max(names - columns(head), 0)
     room = width - columns(head + pad) - 2
-    if room < MIN_WIDTH // 2:
+    if room < width // 2:
         lines = _fill([(head, verdict.tone)], width, 2)
         return [*lines, *_indented(wrap(verdict.runs, width - 4), "    ")]
     first, *rest = wrap(verdict.runs, room) or [[]]
@@ -153,14 +159,20 @@ def _carets(text: str, tone: Tone | None) -> Piece:
 
 def _diff(part: Diff, width: int) -> list[Line]:
     tones: dict[str, Tone] = {"+": "ok", "-": "error"}
-    cut = [crop(shown(Row(None, line)), width - len(STEP)).text for line in part.lines]
-    return [[(STEP, "plain"), (line, tones.get(line[:1], "plain"))] for line in cut]
+    lines: list[Line] = []
+    for line in part.lines:
+        piece = (shown(Row(None, line)).text, tones.get(line[:1], "plain"))
+        lines.append(_append(piece, [], lines, width - len(STEP), DEEP))
+    return _indented(lines)
 
 
 def _table(part: Table, width: int) -> list[Line]:
     head = tuple((Phrase(name, "dim"),) for name in part.head)
     grid = [[_pieces(_cell(cell), ticks=False) for cell in row] for row in (head, *part.rows)]
     used = [i for i in range(len(part.head)) if any(grid_row[i] for grid_row in grid[1:])]
+    for spare in part.spare:
+        if sum(min(max(_columns(row[i]) for row in grid), ENOUGH) + 2 for i in used) > width + 2:
+            used = [i for i in used if i != spare]
     widest = [max(_columns(row[i]) for row in grid) for i in used]
     least = [max(_columns(word) for row in grid for word in ([], *_words(row[i]))) for i in used]
     widths = _widths(widest, least, width)

@@ -24,7 +24,7 @@ REASONS = {
     "weak-type": "weak types",
     "static": "new static values",
     "structure": "other arguments",
-    "new-function": "functions made anew",
+    "new-function": "functions made again",
     "redefined": "cells run again",
     "device": "other devices or layouts",
     "again": "caches cleared or settings changed",
@@ -33,7 +33,7 @@ REASONS = {
 WHY = {
     "first": "first call",
     "new-function": "a new function object",
-    "redefined": "defined anew: its cell ran again",
+    "redefined": "defined again: its cell ran again",
     "device": "another device or layout of the same program",
     "again": "traced again for the same types: a cache was cleared or a setting changed",
 }

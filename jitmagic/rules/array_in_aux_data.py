@@ -26,7 +26,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             evidence,
             f"{listed(fields) if fact.field else 'something'} of `{fact.type}` {kind} in the part of its object "
             "that has to be hashable and comparable (auxiliary data, static fields): a call with another object "
-            "fails or compiles anew",
+            "fails or compiles again",
             where=fact.where or evidence.function.where,
             culprits=[*fields, fact.argument, fact.type],
             severity="error" if refused else "warning",

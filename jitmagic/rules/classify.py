@@ -10,31 +10,16 @@ from jitmagic.rules.base import covers
 from jitmagic.rules.returned import returned
 
 BY_OP = {
-    "bool": "tracer-bool",
-    "int": "tracer-int",
-    "index": "tracer-int",
-    "float": "tracer-array-conversion",
-    "complex": "tracer-array-conversion",
-    "array": "tracer-array-conversion",
-    "item": "tracer-array-conversion",
-    "tolist": "tracer-array-conversion",
-    "hash": "tracer-hash",
-    "format": "tracer-format",
-    "setitem": "in-place-update",
-    "boolean-mask": "dynamic-shape",
-    "slice": "dynamic-shape",
-    "shape": "dynamic-shape",
-    "concrete": "tracer-int",
-    "leak": "leaked-tracer",
-    "invalid-type": "invalid-jax-type",
-    "unhashable": "unhashable-static",
-    "static-spec": "bad-static-spec",
-    "donated": "donated-reuse",
-    "carry": "carry-mismatch",
-    "aux-data": "array-in-aux-data",
-    "user": "user-error",
-    "other": "user-error",
-}
+    op: kind
+    for kind, ops in {
+        "tracer-bool": "bool", "tracer-int": "int index concrete", "tracer-hash": "hash", "tracer-format": "format",
+        "tracer-array-conversion": "float complex array item tolist", "in-place-update": "setitem",
+        "dynamic-shape": "boolean-mask slice shape", "leaked-tracer": "leak", "invalid-jax-type": "invalid-type",
+        "unhashable-static": "unhashable", "bad-static-spec": "static-spec", "donated-reuse": "donated",
+        "carry-mismatch": "carry", "array-in-aux-data": "aux-data", "user-error": "user other",
+    }.items()
+    for op in ops.split()
+}  # fmt: skip
 
 BY_EXCEPTION = {
     "TracerBoolConversionError": "tracer-bool",
@@ -50,9 +35,8 @@ BY_EXCEPTION = {
 
 DATA_SIZED = frozenset(
     "nonzero flatnonzero unique unique_all unique_counts unique_inverse unique_values repeat argwhere where "
-    "bincount union1d intersect1d setdiff1d setxor1d extract compress arange linspace zeros ones full "
-    "empty eye "
-    "tri normal uniform broadcast_to tile".split()
+    "bincount union1d intersect1d setdiff1d setxor1d extract compress arange linspace zeros ones full empty "
+    "eye tri normal uniform broadcast_to tile".split()
 )
 """Functions whose result has a shape that depends on the value asked for."""
 
@@ -63,10 +47,8 @@ LIBRARY_TYPES = frozenset(
     "function builtin_function_or_method method method-wrapper partial ufunc type module str bytes bytearray "
     "NoneType ellipsis slice object generator iterator list_iterator zip map enumerate range set frozenset "
     "dict_keys dict_values PjitFunction CompiledFunction custom_jvp custom_vjp jit Generator RandomState "
-    "Random "
-    "PosixPath WindowsPath Path datetime date timedelta DataFrame Series Tensor Index Fraction Decimal "
-    "Pattern "
-    "TextIOWrapper dtype _ScalarMeta ABCMeta EnumType EnumMeta wrapped_function "
+    "Random PosixPath WindowsPath Path datetime date timedelta DataFrame Series Tensor Index Fraction "
+    "Decimal Pattern TextIOWrapper dtype _ScalarMeta ABCMeta EnumType EnumMeta wrapped_function "
     "GradientTransformation".split()
 )
 

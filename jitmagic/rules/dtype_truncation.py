@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Difference, Evidence, Leaf
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
+from jitmagic.rules.captured import first_read
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.jit_differs_from_eager import last_return, type_test
 from jitmagic.rules.parsed_text import first_use, loaded_names, parse
@@ -35,24 +36,23 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         _message(evidence, wrong[0], names, blamed if wide else []),
         where=wrong[0].where if wrong[0].wraps and not wide else _place(evidence, names),
         culprits=[*names, *map(root, names)],
-        help='call `jax.config.update("jax_enable_x64", True)` at the top of the notebook, or '
+        help=f"{SWITCH}, or "
         + (f"compute with NumPy and pass {listed(names[:3])} in 32 bits" if wide else "compute with floats"),
         detail=f"largest difference {wrong[0].worst:g}, allowed {wrong[0].allowed:g}",
     )
 
 
 def _facts(evidence: Evidence) -> Iterator[Finding]:
-    """Arguments that lose digits, dtypes that are not given, literals that do not fit."""
+    """Arguments and constants that lose digits, dtypes that are not given, literals that do not fit."""
     facts = evidence.silent.truncated
-    arguments = [t for t in facts if t.origin == "argument"]
-    if arguments:
-        names = list(dict.fromkeys(n for t in arguments for n in t.names))
-        first = arguments[0]
+    if arrays := [t for t in facts if t.origin != "dtype"]:
+        names = list(dict.fromkeys(n for t in arrays for n in t.names))
+        first, read = arrays[0], [v for v in evidence.variables if v.path == names[0]]
         yield RULE.finding(
             evidence,
             f"{listed(names)} {agree(names, 'is', 'are')} cut from {first.before} to {first.after} on the way into "
             f"the compiled `{evidence.function.name}`, and {agree(names, 'its', 'their')} values do not fit",
-            where=_place(evidence, names),
+            where=first_read(read) or _place(evidence, names),
             culprits=[*names, *map(root, names)],
             help=f"{SWITCH}, or compute with NumPy and pass {listed(names[:3])} in 32 bits",
         )
@@ -116,9 +116,8 @@ def _message(evidence: Evidence, difference: Difference, names: list[str], wide:
             f"`{function}`, and its result differs from that without jit{values}"
         )
     return (
-        f"the result of `{function}` from {listed(names)} does not fit into 32 bits: the compiled "
-        "function wraps "
-        f"around{values}"
+        f"the result of `{function}` from {listed(names)} does not fit into 32 bits: the compiled function "
+        f"wraps around{values}"
     )
 
 

@@ -154,7 +154,7 @@ def _generators(evidence: Evidence) -> Iterator[Finding]:
             continue
         yield RULE.finding(
             evidence,
-            f"{quoted(write.path)} moves on once, while jax traces `{evidence.function.name}`: the compiled "
+            f"{quoted(write.path)} is drawn from once, while jax traces `{evidence.function.name}`: the compiled "
             "function gives the same numbers at every call",
             where=write.where or evidence.function.where,
             culprits=[write.path, root(write.path)],

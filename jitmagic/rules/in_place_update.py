@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.parsed_text import ParsedText, only_stored, parse, stores_into
-from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.rules.words import expression, quoted
+from jitmagic.source import scope
 from jitmagic.source.edits import FunctionNode
-from jitmagic.source.tree import nodes_of, updated_array, walk
+from jitmagic.source.tree import nodes_of, parameters_of, updated_array
 
 VIEWS = frozenset("reshape ravel view squeeze transpose swapaxes".split())
 METHODS = {"+=": "add", "-=": "subtract", "*=": "multiply", "/=": "divide", "**=": "power"}
@@ -45,10 +46,10 @@ def _assignment(evidence: Evidence, problem: Problem) -> Finding:
     return RULE.finding(
         evidence,
         f"{quoted(expression(problem) or source)} changes {quoted(name)} in place, "
-        f"but arrays cannot be changed while jax traces `{evidence.function.name}`",
+        f"but the compiled `{evidence.function.name}` cannot change an array",
         where=problem.where,
         culprits=names,
-        help=f"bind the changed array anew: `{name} = {name}.at[{index}].{method}(...)` "
+        help=f"bind the changed array to the name again: `{name} = {name}.at[{index}].{method}(...)` "
         f"(of `jnp.asarray({name})` where it may be a NumPy array), and return it",
         detail=exception_detail(problem),
     )
@@ -56,17 +57,12 @@ def _assignment(evidence: Evidence, problem: Problem) -> Finding:
 
 def _target(problem: Problem) -> ast.Subscript | None:
     for text in (expression(problem), problem.where.source if problem.where else ""):
-        node = parsed(text)
-        if isinstance(node, ast.Subscript):
-            return node
         try:
-            statement = ast.parse(text).body[0] if text else None
+            statement = next(iter(ast.parse(text.strip()).body), None)
         except SyntaxError:
             continue
-        targets = statement.targets if isinstance(statement, ast.Assign | ast.Delete) else []
-        if isinstance(statement, ast.AugAssign):
-            targets = [statement.target]
-        for found in targets:
+        one = getattr(statement, "value" if isinstance(statement, ast.Expr) else "target", None)
+        for found in getattr(statement, "targets", [one]):
             if isinstance(found, ast.Subscript):
                 return found
     return None
@@ -102,19 +98,18 @@ def _not_returned(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
     inside = nodes_of(node)
     if any(isinstance(n, ast.Return) and n.value is not None or isinstance(n, ast.Yield) for n in inside):
         return
-    parameters = {a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    parameters = {*parameters_of(node)}
     updates = [
         n for n in inside if isinstance(n, ast.Assign | ast.AugAssign | ast.Expr) and _updates(n) & parameters
     ]
     if updates and not _may_reach_the_caller(evidence, updates, parameters):
         last = max(updates, key=lambda n: n.lineno)
         names = sorted(_updates(last) & parameters)
-        bound = "binds a new array" if _names_bound(last) else "changes a copy of what was passed"
+        bound = "binds a new array" if scope.stores(last) else "changes a copy of what was passed"
         yield RULE.finding(
             evidence,
-            f"{quoted(ast.unparse(last))} {bound} inside `{evidence.function.name}`; it is not "
-            "returned, "
-            f"so the caller's {quoted(names[0])} stays as it was and the compiled program does nothing",
+            f"{quoted(ast.unparse(last))} {bound} inside `{evidence.function.name}`; it is not returned, so "
+            f"the caller's {quoted(names[0])} stays as it was and the compiled program does nothing",
             where=source.where(last),
             culprits=names,
             severity="warning",
@@ -123,13 +118,11 @@ def _not_returned(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
         )
 
 
-def _may_reach_the_caller(
-    evidence: Evidence, updates: list[ast.Assign | ast.AugAssign | ast.Expr], parameters: set[str]
-) -> bool:
+def _may_reach_the_caller(evidence: Evidence, updates: Sequence[ast.stmt], parameters: set[str]) -> bool:
     """What is stored in a `jax.Ref` is seen outside; before the first call, each item may be one of a `jax.Ref`."""
     if evidence.calls:
         return bool(evidence.silent.refs)
-    return any((_updates(n) - _names_bound(n)) & parameters for n in updates)
+    return any({stores_into(n)} & parameters for n in updates)
 
 
 def _for_the_caller(evidence: Evidence, source: ParsedText) -> Iterator[Finding]:
@@ -216,20 +209,9 @@ def _changed(statement: ast.AST) -> tuple[str, str]:
     return "", ""
 
 
-def _updates(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
+def _updates(node: ast.stmt) -> set[str]:
     """Names that a statement binds, and those into whose items it stores."""
-    if isinstance(node, ast.Expr):
-        return {stores_into(node)}
-    return _names_bound(node) | {stores_into(node)}
-
-
-def _names_bound(node: ast.Assign | ast.AugAssign | ast.Expr) -> set[str]:
-    if isinstance(node, ast.Expr):
-        return set()
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {
-        n.id for t in targets for n in walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return {*scope.stores(node), stores_into(node)}
 
 
 RULE = Rule("JM107", "in-place-update", "error", find)

@@ -11,16 +11,8 @@ from jitmagic.rules.classify import binding_place, of_kind, offenders
 from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
 
-SOURCES_OF_DATA = (
-    "Loader",
-    "Iterator",
-    "iterator",
-    "Dataset",
-    "generator",
-    "Generator",
-    "RandomState",
-    "zip",
-    "map",
+SOURCES_OF_DATA = frozenset(
+    "Loader Iterator iterator Dataset generator Generator RandomState zip map".split()
 )
 NAMED = {
     "str": "a string", "function": "a function", "builtin_function_or_method": "a function",
@@ -48,8 +40,7 @@ def _argument(evidence: Evidence, problem: Problem, leaves: tuple[Leaf, ...]) ->
     return RULE.finding(
         evidence,
         f"{quoted(names[0])} is {what}, but the inputs of the compiled `{function}` have to be arrays or "
-        "numbers, "
-        "or tuples, lists and dicts of them",
+        "numbers, or tuples, lists and dicts of them",
         where=binding_place(evidence, problem),
         culprits=names,
         help=_help(evidence, names, leaves),
@@ -62,8 +53,7 @@ def _help(evidence: Evidence, names: tuple[str, ...], leaves: tuple[Leaf, ...]) 
     if any(word in x.python_type for x in leaves for word in SOURCES_OF_DATA):
         return (
             f"take the array out of {quoted(first)} before the call and pass that; with {quoted(first)} "
-            "static "
-            "the first data would be used for ever"
+            "static the first data would be used for ever"
         )
     static = static_help(evidence, names)
     if static:

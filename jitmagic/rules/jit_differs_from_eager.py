@@ -50,7 +50,7 @@ def _finding(evidence: Evidence, difference: Difference) -> Finding:
         help = "use `jnp.where` or `jax.lax.cond` there, or catch only the exceptions that are meant"
     elif tested:
         seen = quoted(where.text if where else tested)
-        why = f"; {seen} sees a placeholder while jax traces, and another path is taken"
+        why = f"; {seen} sees a traced value while jax traces, and another path is taken"
         help = f"test with `isinstance({tested}, jax.Array)`, which holds for arrays and while jax traces"
     elif raises and difference.eager.startswith("IndexError"):
         why = "; NumPy raises for an index out of bounds, a compiled program takes the nearest element"

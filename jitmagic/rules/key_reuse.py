@@ -38,8 +38,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"{quoted(ast.unparse(call))} uses the key {quoted(key)} again, {again}: both give the same "
-            "random "
-            "numbers",
+            "random numbers",
             where=source.where(call),
             culprits=[key],
             help=_help(key),

@@ -35,7 +35,7 @@ def _stored(evidence: Evidence, writes: list[Write], leaks: list[Problem]) -> Fi
     declare = "" if grows else f", or declare {name} dynamic (`--dyn {first.path}`)"
     return RULE.finding(
         evidence,
-        f"{_deed(first)} while jax traces `{function}`: {name} now holds a placeholder without a value{used}",
+        f"{_deed(first)} while jax traces `{function}`: {name} now holds a traced value in place of numbers{used}",
         where=first.where,
         culprits=[*(w.path for w in writes), root(first.path)],
         severity="error" if leaks or any(c.outcome == "failed" for c in evidence.calls[1:]) else "warning",
@@ -51,8 +51,7 @@ def _used(evidence: Evidence, problem: Problem) -> Finding:
     return RULE.finding(
         evidence,
         f"{subject} was made inside another function that jax had traced and is used after that trace has "
-        "ended: "
-        "there is no value behind it",
+        "ended: there is no value behind it",
         where=problem.where,
         culprits=names,
         help="return it from the inner function (the body of `jax.lax.scan` returns it as its second value) "
@@ -75,7 +74,7 @@ def _deed(write: Write) -> str:
     path = quoted(write.path)
     to = f"to {quoted(_INDEX.sub('', write.path))}" if _INDEX.search(write.path) else f"at {path}"
     return {"added": f"something is added {to}", "removed": f"{path} is removed"}.get(
-        write.action, f"{path} is {'bound anew' if write.action == 'bound' else 'changed'}"
+        write.action, f"{path} is {'bound again' if write.action == 'bound' else 'changed'}"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
-from jitmagic.rules.words import listed, short
+from jitmagic.rules.words import agree, listed, short
 from jitmagic.units import size
 
 LARGE, SAVED = 1_000_000, 0.1
@@ -21,6 +21,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         if fact.bytes < LARGE or not saves:
             continue
         names = listed(fact.names)
+        new = agree(fact.names, "its new value", "their new values")
         if fact.before is not None and fact.after is not None:
             peak = f"A call holds {size(fact.before)} at most, and {size(fact.after)} with {names} donated"
             is_short = fact.free is not None and fact.before > fact.free / 2
@@ -29,7 +30,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             is_short = False
         yield RULE.finding(
             evidence,
-            f"{names} ({size(fact.bytes)}) could be donated: `{short(fact.call)}` binds its new value. {peak}",
+            f"{names} ({size(fact.bytes)}) could be donated: `{short(fact.call)}` binds {new}. {peak}",
             where=evidence.function.where,
             culprits=fact.names,
             severity="warning" if is_short else None,

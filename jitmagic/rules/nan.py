@@ -26,8 +26,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             where=last_return(evidence) or evidence.function.where,
             culprits=parameters_read(evidence),
             help="keep the inputs of `sqrt`, `log`, `norm` and divisions away from where they (or their "
-            "gradients) are "
-            "not finite, also in the branch of `jnp.where` that is not taken",
+            "gradients) are not finite, also in the branch of `jnp.where` that is not taken",
             detail=f"without jit: {difference.eager}; compiled: {difference.jit}",
         )
 

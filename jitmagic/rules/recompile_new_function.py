@@ -23,7 +23,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"{quoted(path)} is a new function object at each call (`{short(text, 50)}`), and "
-            f"`{evidence.function.name}` is compiled anew for each, though the text is the same",
+            f"`{evidence.function.name}` is compiled again for each, though the text is the same",
             where=evidence.function.where,
             culprits=[path, root(path)],
             help=f"define the function once, before the calls, and pass that object for {quoted(path)}",

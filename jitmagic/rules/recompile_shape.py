@@ -30,14 +30,12 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     shown = ", ".join(array_type(dtypes[shape], shape) for shape in seen[:3])
     yield RULE.finding(
         evidence,
-        f"{listed(many)} came in {len(seen)} shapes ({shown}, …), and `{evidence.function.name}` was "
-        "compiled anew "
-        "for each",
+        f"{listed(many)} came in {len(seen)} shapes ({shown}, …), and `{evidence.function.name}` was compiled "
+        "again for each",
         where=evidence.function.where,
         culprits=[*many, *map(root, many)],
-        help=f"pad {listed(many)} to one size (or a few), pass the true length as an ordinary argument, "
-        "and mask "
-        "what lies beyond it",
+        help=f"pad {listed(many)} to one size (or a few), pass the true length as an ordinary argument, and "
+        "mask what lies beyond it",
     )
 
 
@@ -52,7 +50,7 @@ def _structures(evidence: Evidence) -> Iterator[Finding]:
             yield RULE.finding(
                 evidence,
                 f"{quoted(name)} held other arrays at each call ({len(set(seen))} structures so far), and "
-                f"`{evidence.function.name}` was compiled anew for each",
+                f"`{evidence.function.name}` was compiled again for each",
                 where=evidence.function.where,
                 culprits=[name],
                 help=f"stack what {quoted(name)} holds into one array of fixed size, and mask what is not used",

@@ -28,7 +28,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"the static argument {quoted(path)} had {len(values)} values ({shown}, …), and "
-            f"`{evidence.function.name}` was compiled anew for each",
+            f"`{evidence.function.name}` was compiled again for each",
             where=evidence.function.where,
             culprits=[path, root(path)],
             help=_help(evidence, path),
@@ -48,7 +48,7 @@ def _counted(evidence: Evidence) -> Iterator[Finding]:
             yield RULE.finding(
                 evidence,
                 f"`{evidence.function.name}` changes the number {quoted(write.path)} at each call; what is no array or "
-                "variable of flax is static to its `jit`, so each call compiles anew",
+                "variable of flax is static to its `jit`, so each call compiles again",
                 where=write.where or evidence.function.where,
                 culprits=[write.path, root(write.path)],
                 help=f"keep {quoted(write.path)} in a variable: `nnx.Variable(jnp.array(0))`",
@@ -66,7 +66,7 @@ def _by_identity(evidence: Evidence, path: str, type_name: str) -> Finding:
     return RULE.finding(
         evidence,
         f"the static argument {quoted(path)} is another `{type_name}` object at each call, and "
-        f"`{evidence.function.name}` is compiled anew for each: objects of this class are never equal",
+        f"`{evidence.function.name}` is compiled again for each: objects of this class are never equal",
         where=evidence.function.where,
         culprits=[path, root(path)],
         help=f"make one object and pass it each time, or give `{type_name}` an `__eq__` and a `__hash__` (a frozen "

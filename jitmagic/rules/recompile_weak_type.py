@@ -10,6 +10,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, root
 from jitmagic.rules.recompile import histories
 from jitmagic.rules.words import agree, listed, quoted
+from jitmagic.units import array_type
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -32,10 +33,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     weak = "an array made of a Python number (`jnp.array(1.0)`)" if made else "a Python number"
     yield RULE.finding(
         evidence,
-        f"{listed(names)} {agree(names, 'is', 'are')} once {weak} and once an array of "
-        f"{first.dtype or 'the'} "
-        f"{'' if first.dtype else 'same dtype'}".rstrip()
-        + f": `{evidence.function.name}` is compiled for both",
+        f"{listed(names)} {agree(names, 'is', 'are')} {weak} in one call and "
+        f"`{array_type(first.dtype, first.shape)}` in another: `{evidence.function.name}` is compiled for both",
         where=evidence.function.where,
         culprits=[*names, *map(root, names)],
         help=f"pass {quoted(names[0])} as an array from the start: `jnp.{first.dtype or 'asarray'}(...)`",

@@ -24,14 +24,12 @@ CAUSES: dict[str, frozenset[str]] = {
     "trace-time-print": frozenset({"tracer-format"}),
     "recompile-static": frozenset({"recompile-new-function", "unhashable-static"}),
     "hidden-rng": frozenset({"leaked-tracer"}),
-    "user-error": frozenset(),
 }
 """Kinds that say more than the first where they speak of the same state."""
 
 CHANGE_RESULTS = frozenset(
-    "stale-constant hidden-rng state-write frozen-side-effect dtype-truncation lossy-pytree "
-    "leaked-tracer nan in-place-update "
-    "key-reuse".split()
+    "stale-constant hidden-rng state-write frozen-side-effect dtype-truncation lossy-pytree leaked-tracer "
+    "nan in-place-update key-reuse".split()
 )
 """Kinds that explain why compiled and plain results differ."""
 

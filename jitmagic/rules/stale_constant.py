@@ -54,9 +54,8 @@ def _finding(evidence: Evidence, stale: list[Variable], companions: list[Variabl
     )
     return RULE.finding(
         evidence,
-        f"{listed(names)} {word} since `{function}` was compiled{told}; the "
-        "compiled "
-        f"`{function}` still uses what {agree(names, 'it', 'they')} {agree(names, 'was', 'were')} then",
+        f"{listed(names)} {word} since `{function}` was compiled{told}; the compiled `{function}` still uses "
+        f"what {agree(names, 'it', 'they')} {agree(names, 'was', 'were')} then",
         where=first_read(stale),
         culprits=[*names, *paths(companions)],
         help=f"pass {listed(names)} as {keyword}{dynamic}",

@@ -68,14 +68,12 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"{listed(names[:3]) or 'state'} belongs to the code outside `{evidence.function.name}` and "
-            "cannot be "
-            "changed while jax traces it",
+            "cannot be changed while jax traces it",
             where=problem.where,
             culprits=names,
             severity="error",
             help=f"pass {quoted(names[0]) if names else 'the object'} as an argument, through the "
-            "framework's own "
-            "`jit` (such as `nnx.jit`) where it is a framework's object",
+            "framework's own `jit` (such as `nnx.jit`) where it is a framework's object",
             detail=exception_detail(problem),
         )
 
@@ -107,7 +105,7 @@ def _lost(evidence: Evidence, variables: list[Variable]) -> Finding:
     return RULE.finding(
         evidence,
         f"`{function}` writes {listed(names[:4])}, and a plain `jax.jit` does not know {them}: later calls start from "
-        "the values of the first one, and what is left there is a placeholder without a value",
+        "the values of the first one, and what is left there is a traced value in place of numbers",
         where=_store(variables[0]),
         culprits=[*names, *(root(n) for n in names)],
         help="compile with the framework's own `jit` (`brainpy.math.jit`, `brainstate.transform.jit`), or leave the "
@@ -150,7 +148,7 @@ def _written(evidence: Evidence, writes: list[Write]) -> Finding:
     when = (
         "that happens once, and a further run without jit changes nothing there"
         if once
-        else "that happens once, while jax traces it, and not in later calls of the compiled function"
+        else "that happens only while jax traces it, not in the other calls of the compiled function"
     )
     return RULE.finding(
         evidence,

@@ -27,7 +27,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"{quoted(fact.text)} runs once, while jax traces `{evidence.function.name}`: it shows "
-            f"{'a placeholder without a value' if shown else 'its text'}, and later calls show nothing",
+            f"{'a traced value in place of numbers' if shown else 'its text'}, and later calls show nothing",
             where=fact.where,
             culprits=fact.values or fact.names,
             severity="warning" if shown else "note",

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import value_asked
 from jitmagic.rules.base import Rule, Thresholds, root
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import expression, quoted
+from jitmagic.rules.words import expression, quoted, value_asked
 
 BUILTINS = ("float", "complex", "int", "round")
 CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
@@ -18,7 +17,7 @@ CONVERTERS = ("asarray", "array", "ascontiguousarray", "asanyarray")
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its numbers."""
     for problem in of_kind(evidence, RULE.kind):
-        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
+        yield value_asked(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:
@@ -48,8 +47,7 @@ def rewrite(problem: Problem) -> str:
     if first in ("np", "numpy", "math"):
         return (
             f"use `jnp.{rest if first != 'math' else last}` (or the function of `jnp` for it); what only "
-            "looks at "
-            "values goes into `jax.debug.callback`"
+            "looks at values goes into `jax.debug.callback`"
         )
     if "scipy" in problem.callee:
         return "use the same function of `jax.scipy`, or call this one through `jax.pure_callback`"

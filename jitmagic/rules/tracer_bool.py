@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import value_asked
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.rules.words import expression, parsed, quoted, value_asked
 
 SELECT = (
     "choose with `jnp.where(condition, a, b)`, which computes both, or with `jax.lax.cond`, which runs one"
@@ -41,7 +40,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
                 continue
             matched.add(subject)
         rewrite = REWRITE.get(problem.construct, SELECT)
-        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite)
+        yield value_asked(RULE, evidence, problem, question(problem), rewrite)
 
 
 def question(problem: Problem) -> str:

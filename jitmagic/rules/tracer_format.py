@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules import value_asked
 from jitmagic.rules.base import Rule, Thresholds, culprits
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import expression, quoted
+from jitmagic.rules.words import expression, quoted, value_asked
 
 LOOKED_UP = ("KeyError", "AttributeError", "FileNotFoundError", "OSError")
 """A key, an attribute or a file whose name was made of a placeholder."""
@@ -25,13 +24,13 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         if problem.exception in LOOKED_UP:
             question = f"{quoted(text)} looks for a name that is written with a number and needs its value"
             rewrite = "make it a static argument, or index an array of what is looked up"
-            yield value_asked.finding(RULE, evidence, problem, question, rewrite)
+            yield value_asked(RULE, evidence, problem, question, rewrite)
             continue
         rewrite = (
             f'print with `jax.debug.print("{{{name}}}", {name}={name})`, which shows the value at every '
             "call, or make the text after the call"
         )
-        yield value_asked.finding(RULE, evidence, problem, question, rewrite)
+        yield value_asked(RULE, evidence, problem, question, rewrite)
 
 
 RULE = Rule("JM106", "tracer-format", "error", find)

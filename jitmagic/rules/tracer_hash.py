@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
-from jitmagic.rules import value_asked
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import of_kind
-from jitmagic.rules.words import expression, quoted
+from jitmagic.rules.words import expression, quoted, value_asked
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -26,7 +25,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         else:
             head = f"{quoted(text) if text else 'this'} uses a value as a key and needs it"
             rewrite = "use shapes or static values as keys"
-        yield value_asked.finding(RULE, evidence, problem, head, rewrite)
+        yield value_asked(RULE, evidence, problem, head, rewrite)
 
 
 RULE = Rule("JM105", "tracer-hash", "error", find)

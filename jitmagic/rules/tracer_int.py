@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules import value_asked
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.classify import SIZE_BY_NUMBER, of_kind
-from jitmagic.rules.words import expression, parsed, quoted
+from jitmagic.rules.words import expression, parsed, quoted, value_asked
 
 SHAPE_MATH = (
     "compute sizes with `math` or `numpy` from shapes and static numbers: what `jnp` returns is traced, "
@@ -21,7 +20,7 @@ SHAPE_MATH = (
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for an integer."""
     for problem in of_kind(evidence, RULE.kind):
-        yield value_asked.finding(RULE, evidence, problem, question(problem), rewrite(problem))
+        yield value_asked(RULE, evidence, problem, question(problem), rewrite(problem))
 
 
 def question(problem: Problem) -> str:

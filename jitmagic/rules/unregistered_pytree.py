@@ -39,9 +39,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         names = blamed(problem, leaves)
         yield RULE.finding(
             evidence,
-            f"{quoted(own.path)} is an object of the class `{own.python_type}`, and jax does not know "
-            "which of its "
-            "attributes are arrays",
+            f"{quoted(own.path)} is an object of the class `{own.python_type}`, and jax does not know which "
+            "of its attributes are arrays",
             where=binding_place(evidence, problem),
             culprits=names,
             help=_help(own.path, own.python_type),
@@ -66,9 +65,8 @@ def _result(evidence: Evidence, problem: Problem, result: Returned) -> Finding:
 def _help(path: str, name: str) -> str:
     if any(word in name for word in SOURCES_OF_DATA):
         return (
-            f"take the array out of {quoted(path)} before the call and pass that; with {quoted(path)} "
-            "static the "
-            "first data would be used for ever"
+            f"take the array out of {quoted(path)} before the call and pass that; with {quoted(path)} static "
+            "the first data would be used for ever"
         )
     return (
         f"register `{name}` with `jax.tree_util.register_pytree_node_class` (or `register_dataclass`), "

@@ -12,14 +12,8 @@ from jitmagic.rules.parsed_text import parse_cell
 from jitmagic.rules.words import quoted, short
 from jitmagic.source.tree import statements
 
-MAKERS = (
-    "jax.jit",
-    "jax.vmap",
-    "jax.grad",
-    "jax.value_and_grad",
-    "jax.pmap",
-    "jitmagic.jit",
-    "jax.checkpoint",
+MAKERS = frozenset(
+    "jax.jit jax.vmap jax.grad jax.value_and_grad jax.pmap jitmagic.jit jax.checkpoint".split()
 )
 
 

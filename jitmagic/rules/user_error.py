@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem, Refusal, TypeTest
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, leaf
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import expression, quoted, short
-from jitmagic.units import array_type
 
 TAKEN: dict[Refusal, str] = {
     "mapping": "`in_axes` says over which axis each argument is mapped: `None` passes one whole",
@@ -30,10 +29,10 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     for problem in of_kind(evidence, RULE.kind):
         yield RULE.finding(
             evidence,
-            f"{_deed(evidence, problem)}{_said(problem)}{_forms(evidence, problem)}",
+            f"{_deed(evidence, problem)}{_said(problem)}{_forms(problem)}",
             where=problem.where,
             culprits=tuple(dict.fromkeys([*culprits(evidence, problem), *_tested(evidence, problem)])),
-            help=_help(problem) + _placeholder(evidence),
+            help=_help(problem) + _on_the_way(evidence),
             detail=exception_detail(problem),
         )
 
@@ -52,12 +51,9 @@ def _said(problem: Problem) -> str:
     return f": {short(problem.told.in_words, 160).rstrip('.')}" if problem.told.in_words else ""
 
 
-def _forms(evidence: Evidence, problem: Problem) -> str:
-    """What the arguments in the expression are, where several arrays may not fit."""
-    leaves = {name: leaf(evidence, name) for name in culprits(evidence, problem)}
-    forms = [
-        f"`{n}` is `{array_type(x.dtype, x.shape)}`" for n, x in leaves.items() if x is not None and x.dtype
-    ]
+def _forms(problem: Problem) -> str:
+    """What the arrays in the expression are, where several may not fit."""
+    forms = [f"{quoted(name)} is `{form}`" for name, form in problem.forms]
     raised = problem.where is not None and problem.where.source.startswith(("raise", "assert"))
     return f"; {', '.join(forms)}" if len(forms) > 1 and not raised else ""
 
@@ -88,12 +84,12 @@ def _type_test(evidence: Evidence) -> TypeTest | None:
     return next((t for t in tests if not t.swallows), None)
 
 
-def _placeholder(evidence: Evidence) -> str:
+def _on_the_way(evidence: Evidence) -> str:
     """A test of a type on the way, which may be why."""
     test = _type_test(evidence)
     if test is None:
         return ""
-    return f"; {quoted(test.where.text)} (line {test.where.line}) sees a placeholder while jax traces"
+    return f"; {quoted(test.where.text)} (line {test.where.line}) sees a traced value while jax traces"
 
 
 RULE = Rule("JM901", "user-error", "error", find)

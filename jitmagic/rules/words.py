@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from jitmagic.evidence import Evidence, Problem
-from jitmagic.rules.base import is_array, leaf, root
+from jitmagic.report import Finding
+from jitmagic.rules.base import Rule, culprits, exception_detail, is_array, leaf, root
 
 WIDTH = 64
 
@@ -87,6 +88,20 @@ def advice(evidence: Evidence, names: Sequence[str], rewrite: str) -> str:
         return f"{static}; or, if it takes many values, {rewrite}"
     reason = not_static(evidence, names)
     return f"{rewrite}; {reason}" if reason else rewrite
+
+
+def value_asked(rule: Rule, evidence: Evidence, problem: Problem, question: str, rewrite: str) -> Finding:
+    """The finding where a traced value is asked for what it only has when the program runs: `question` tells what
+    needs the value, `rewrite` how to do without."""
+    names = culprits(evidence, problem)
+    return rule.finding(
+        evidence,
+        f"{question}, but {unknown(evidence, problem, names)}",
+        where=problem.where,
+        culprits=names,
+        help=advice(evidence, names, rewrite),
+        detail=exception_detail(problem),
+    )
 
 
 def parsed(text: str) -> ast.expr | None:

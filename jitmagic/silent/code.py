@@ -22,7 +22,7 @@ from jitmagic.source.tree import (
     source_of,
     walk,
 )
-from jitmagic.state.values import MISSING, codes_in
+from jitmagic.state.values import MISSING, cell_contents, codes_in
 
 CALLBACKS = frozenset("callback pure_callback io_callback debug_callback host_callback call id_tap".split())
 _LOOKED_AT = (
@@ -103,10 +103,7 @@ class Code:
             return MISSING
         if name in self.fn.__code__.co_freevars:
             cell = (self.fn.__closure__ or ())[self.fn.__code__.co_freevars.index(name)]
-            try:
-                return cell.cell_contents
-            except ValueError:
-                return MISSING
+            return next(iter(cell_contents(cell)), MISSING)
         found = self.fn.__globals__.get(name, MISSING)
         return getattr(builtins, name, MISSING) if found is MISSING else found
 

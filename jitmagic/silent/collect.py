@@ -28,7 +28,7 @@ from jitmagic.state.definition import source_file
 from jitmagic.state.reached import Reach
 from jitmagic.state.reads import seen_from_cell
 from jitmagic.state.region import holds_state
-from jitmagic.tracing.compat import jaxpr_of
+from jitmagic.tracing.compat import constants_of, jaxpr_of
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, is_hashable, named_leaves, ref_paths
 
 T = TypeVar("T")
@@ -140,12 +140,14 @@ def _of_source(
 def _of_program(call: CallInView, every: Sequence[Code], found: Silent) -> Silent:
     closed = call.traced.jaxpr
     used = next(iter(_tried(lambda: [in_program.keys_of(closed)])), in_program.Keys())
-    names = {id(leaf.value): leaf.path for leaf in _tried(call.reach.leaves)}
+    outside = [(leaf.path, leaf.value) for leaf in _tried(call.reach.leaves)]
+    names = {id(value): path for path, value in outside}
     paths = _input_paths(call)
     file = source_file(call.fn)
     return replace(
         found,
         program=True,
+        truncated=(*found.truncated, *_tried(lambda: widths.constants(outside, constants_of(closed)))),
         keys=_tried(lambda: keys.reused(used, paths)),
         random=(*found.random, *_tried(lambda: keys.fixed(used, names, file))),
         unrolled=_tried(lambda: written_out.unrolled(closed)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from jitmagic.source import scope
 from jitmagic.source.modules import last_name
 from jitmagic.source.tree import Function, Source, source_of, walk
 from jitmagic.tracing.locate import users_above
-from jitmagic.tracing.stages import COMPILE, listen, told
+from jitmagic.tracing.stages import COMPILE, frame_that_compiles, listen, told
 from jitmagic.trial.quiet import is_held
 
 MANY = 3
@@ -28,10 +27,12 @@ _TRANSFORMS = frozenset("partial grad value_and_grad vmap jacfwd jacrev hessian 
 
 @dataclass(frozen=True)
 class Event:
-    """One compilation: the function's name, and (file, line) of the user frames above it, innermost first."""
+    """One compilation: the function's name, (file, line) of the user frames above it, innermost first, and what XLA
+    took."""
 
     fun_name: str
     frames: tuple[tuple[str, int], ...]
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -60,8 +61,8 @@ class Watcher:
         # our own runs of the user's code hold its output back; the user's calls never do
         if event == COMPILE and not is_held() and len(self.events) < _MOST_EVENTS:
             name = name.removeprefix("jit(").removesuffix(")")
-            lines = ((f.f_code.co_filename, f.f_lineno) for f in users_above(sys._getframe(1)))
-            self.events.append(Event(name, tuple(lines)))
+            lines = ((f.f_code.co_filename, f.f_lineno) for f in users_above(frame_that_compiles()))
+            self.events.append(Event(name, tuple(lines), seconds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +78,14 @@ class Maker:
     """Name under which jax knows the function that is made."""
 
 
-def repeated(events: Sequence[Event]) -> Iterator[tuple[Maker, int]]:
-    """Each place that makes compiled functions again and again, with the number of compilations."""
+def repeated(events: Sequence[Event]) -> Iterator[tuple[Maker, list[Event]]]:
+    """Each place that makes compiled functions again and again, with the compilations."""
     for file in dict.fromkeys(f for e in events for f, _ in e.frames):
         for maker in makers(file):
             mine = [e for e in events if _is_of(e, maker)]
             # A function made once may be compiled for several shapes: then its own line makes it once only.
             if len(mine) >= MANY and max(Counter(e.fun_name for e in mine).values()) >= MANY:
-                yield maker, len(mine)
+                yield maker, mine
 
 
 def _is_of(event: Event, maker: Maker) -> bool:
@@ -189,15 +190,8 @@ def culprits(maker: Maker, source: Source) -> list[str]:
     changing = [n for n in captured if n in inside or n in arguments]
     own = [maker.name] if maker.name and not maker.name.startswith("<") else []
     rest = [n for n in captured if n not in changing]
-    made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else _bound_to(source, maker.node)
+    made = [maker.node.name] if isinstance(maker.node, ast.FunctionDef) else source.bound_to(maker.node)
     return list(dict.fromkeys([*changing, *made, *own, *rest, scope_name(source, maker)]))
-
-
-def _bound_to(source: Source, node: ast.AST) -> list[str]:
-    """The names that an assignment gives to the function compiled there."""
-    statement = source.parent(node)
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return [t.id for t in targets if isinstance(t, ast.Name)]
 
 
 def _parts(made: ast.AST) -> list[ast.AST]:

@@ -17,6 +17,7 @@ from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
 from jitmagic.silent import flagged
 from jitmagic.silent.in_program import Stack, user_frames
+from jitmagic.state.values import on_host
 from jitmagic.tracing.compat import is_unreduced
 
 MANY = 8
@@ -108,7 +109,7 @@ def _numbers(value: object) -> Any:
 
 
 def _near(value: object) -> object:
-    return np.asarray(value) if _on_host(value) else value
+    return on_host(value) if _on_host(value) else value
 
 
 def _on_host(value: object) -> bool:

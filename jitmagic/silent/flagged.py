@@ -16,7 +16,7 @@ from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.evidence import NotFinite
 from jitmagic.measure.flops import FREE
-from jitmagic.measure.program import called_program, scan_split
+from jitmagic.measure.program import called_program, scan_parts
 from jitmagic.measure.reference import CannotEvaluate, Evaluator, PlacedEvaluator
 from jitmagic.silent.in_program import Stack, user_frames
 from jitmagic.silent.keys import names_at
@@ -26,14 +26,9 @@ from jitmagic.tracing.sites import site_of
 INFINITE, NAN = 1, 2
 _BACKWARD = ("transpose", "jvp", "vjp")
 _OPAQUE = ("while", "cond")
-MOVES = FREE - {
-    "select_n",
-    "gather",
-    "pad",
-    "dynamic_update_slice",
-    "reduce_precision",
-    "convert_element_type",
-}
+MOVES = FREE.difference(
+    "select_n gather pad dynamic_update_slice reduce_precision convert_element_type".split()
+)
 """Operations whose results are as finite as what they are given: no mark of their own."""
 
 
@@ -151,8 +146,8 @@ class _Flags(_Marking):
         return results
 
     def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
-        consts, carries = scan_split(eqn)
-        fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
+        fixed, carry, rows = scan_parts(eqn, args)
+        carries = len(carry)
 
         def body(state: Any, row: Any) -> Any:
             outer, self.found = self.found, []
@@ -202,8 +197,8 @@ class _Replay(PlacedEvaluator, _Marking):
         return Flag(code, cause)
 
     def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
-        consts, carries = scan_split(eqn)
-        fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
+        fixed, carry, rows = scan_parts(eqn, args)
+        carries = len(carry)
         told, outer = next(self.told), self.told
         steps = range(eqn.params["length"])
         columns: list[list[Flag]] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 from jax.extend.core import JaxprEqn, Literal
 
-from jitmagic.measure.program import called_program, constants_of, scan_split
+from jitmagic.measure.program import called_program, constants_of, scan_parts
 from jitmagic.source.tree import ByCode
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
@@ -272,9 +272,9 @@ class _Walk:
             used.setdefault(number, now)
 
     def scan(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
-        consts, carries = scan_split(eqn)
-        body = eqn.params["jaxpr"]
-        return self.turns(body, inputs, consts, carries, used, eqn, eqn.params["length"] > 1)
+        fixed, carry, _ = scan_parts(eqn, inputs)
+        many = eqn.params["length"] > 1
+        return self.turns(eqn.params["jaxpr"], inputs, len(fixed), len(carry), used, eqn, many)
 
     def turns(
         self,

@@ -13,6 +13,7 @@ from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.silent.known import known_names, read_values
 from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import walk
+from jitmagic.state.values import own_dict
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "
@@ -224,7 +225,7 @@ def _dispatched_by(code: Code, call: ast.Call) -> str:
     if not call.args:
         return ""
     by_key = code.full_name(call.func) == "builtins.type" and _looks_up(code.parent(call), call)
-    if not by_key and not hasattr(code.value(call.func), "registry"):
+    if not by_key and "registry" not in (own_dict(code.value(call.func)) or ()):
         return ""
     return _first_name(call.args[0])
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
 from jitmagic.evidence import OutOfBounds
-from jitmagic.measure.program import scan_split
+from jitmagic.measure.program import scan_parts
 from jitmagic.measure.reference import Evaluator
 from jitmagic.silent.flagged import is_backward
 from jitmagic.silent.in_program import all_equations, user_frames
@@ -216,12 +216,11 @@ class _IndexedRuns(Evaluator):
         return results
 
     def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:
-        consts, carries = scan_split(eqn)
-        fixed, carry, rows = args[:consts], args[consts : consts + carries], args[consts + carries :]
+        fixed, carry, rows = scan_parts(eqn, args)
 
         def body(state: Any, row: list[Any]) -> Any:
             results, told = self._inside(state[1], eqn.params["jaxpr"], [*fixed, *state[0], *row])
-            return (results[:carries], told), results[carries:]
+            return (results[: len(carry)], told), results[len(carry) :]
 
         (last, self.told), stacked = jax.lax.scan(
             body, (list(carry), self.told), list(rows), length=eqn.params["length"], reverse=eqn.params["reverse"]

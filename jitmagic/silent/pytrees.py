@@ -14,7 +14,7 @@ from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
-from jitmagic.state.values import is_user_class, raw_attributes
+from jitmagic.state.values import is_user_class, on_host, raw_attributes
 
 _MOST = 200
 _LARGEST = 10_000_000
@@ -116,9 +116,7 @@ def _same(a: Any, b: Any) -> bool:
         return True
     try:
         if isinstance(a, jax.Array | np.ndarray) or isinstance(b, jax.Array | np.ndarray):
-            return bool(
-                np.shape(a) == np.shape(b) and np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True)
-            )
+            return bool(np.shape(a) == np.shape(b) and np.array_equal(on_host(a), on_host(b), equal_nan=True))
         if isinstance(a, list | tuple) and isinstance(b, list | tuple):
             return len(a) == len(b) and all(map(_same, a, b))
         if isinstance(a, dict) and isinstance(b, dict):

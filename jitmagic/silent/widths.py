@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
+import jax
 import numpy as np
 
 from jitmagic.evidence import Truncation
@@ -23,8 +26,6 @@ def arguments(leaves: Iterable[tuple[str, object]]) -> Iterator[Truncation]:
 
     Of floats only overflow, underflow and, in NumPy's, whole numbers with more digits than 32 bits hold count:
     rounding to 32 bits is what everybody gets."""
-    import jax
-
     for path, given in leaves:
         value = given
         if isinstance(value, bool | int | float):
@@ -40,6 +41,15 @@ def arguments(leaves: Iterable[tuple[str, object]]) -> Iterator[Truncation]:
             continue
         if _loses(np.asarray(value), np.dtype(narrow), counts=not isinstance(given, float)):
             yield Truncation((path,), None, str(value.dtype), str(narrow))
+
+
+def constants(leaves: Iterable[tuple[str, object]], held: Sequence[Any]) -> Iterator[Truncation]:
+    """Arrays from outside of which a program holds what 32 bits leave of their values."""
+    for path, value in leaves:
+        for fact in arguments([(path, value)]) if isinstance(value, np.ndarray) else ():
+            cut = np.asarray(value).astype(fact.after)
+            if any(c.dtype == cut.dtype and np.array_equal(c, cut) for c in held):
+                yield replace(fact, origin="constant")
 
 
 def units_lost(value: object) -> bool:
@@ -58,7 +68,8 @@ def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
     if value.dtype.kind in "iu":
         return bool((cut != value).any())
     finite = np.isfinite(value)
-    gone = finite & (~np.isfinite(cut) | ((cut == 0) & (value != 0)))
+    least = 1e-7 * np.abs(value[finite]).max(initial=0.0)  # what vanishes beside the others is rounding
+    gone = finite & (~np.isfinite(cut) | ((cut == 0) & (np.abs(value) > least)))
     if value.dtype.kind == "c" or not counts:
         return bool(gone.any())
     whole = finite & (value == np.round(value)) & (np.abs(value) > 2**24) & (np.abs(value) < 2**53)
@@ -72,8 +83,6 @@ def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
 
 def dtypes(code: Code) -> Iterator[Truncation]:
     """Calls of jax that ask for a dtype of 64 bits while jax has them switched off."""
-    import jax
-
     if jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return
     for name, call in code.calls:

@@ -35,10 +35,8 @@ def to_line_magic(lines: list[str]) -> list[str]:
                 return lines  # `%%jit?` asks for help
             if not "".join(lines[1:]).strip():
                 return lines  # an empty body: let IPython say so
-            call = (
-                f"get_ipython().run_line_magic({name!r}, {f'--cell{rest}'.strip()!r})"  # as IPython writes it
-            )
-            return [f"{call}\n", *_inner_magic(lines[1:])]
+            call = f"get_ipython().run_line_magic({name!r}, {f'--cell{rest}'.strip()!r})\n"  # as IPython does
+            return [call, *_inner_magic(lines[1:])]
     return lines
 
 
@@ -272,9 +270,8 @@ def beside_compiled(tree: ast.Module) -> set[str]:
     making of its objects calls. Those that come to compile something at each call are none of them."""
     if not uses_jit(tree):
         return set()
-    found = {
-        n.name: n for n in statements_at_top(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef))
-    }
+    defined = (n for n in statements_at_top(tree.body) if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
+    found = {n.name: n for n in defined}
     compiling = {d.name for d in definitions(tree) if d.jits_inside or d.jitted}
     top = [n for n in tree.body if n not in found.values()]
     called = {id(n.func) for s in top for n in in_order(s, own=True) if isinstance(n, ast.Call)}
@@ -286,9 +283,8 @@ def beside_compiled(tree: ast.Module) -> set[str]:
         todo += [found[name] for name in (names & found.keys()) - reached]
         reached |= names
     functions = {name for name, n in found.items() if isinstance(n, ast.FunctionDef)}
-    return (
-        functions - reached - _callers(tree, {_as_called(d.name) for d in definitions(tree) if d.jits_inside})
-    )
+    inside = {_as_called(d.name) for d in definitions(tree) if d.jits_inside}
+    return functions - reached - _callers(tree, inside)
 
 
 def _makes(method: ast.stmt) -> bool:
@@ -355,26 +351,19 @@ def factories(tree: ast.AST) -> set[str]:
         inner = {n.name for n in statements_at_top(function.body) if isinstance(n, ast.FunctionDef)}
         returned = [n.value for n in in_order(function, own=True) if isinstance(n, ast.Return)]
         parts = [p for v in returned for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
-        if parts and all(
-            isinstance(p, ast.Lambda) or isinstance(p, ast.Name) and p.id in inner for p in parts
-        ):
+        if parts and all(isinstance(p, ast.Lambda) or getattr(p, "id", "") in inner for p in parts):
             found.add(function.name)
     return found
 
 
 def made_by(tree: ast.Module, makers: Collection[str]) -> tuple[str, ...]:
     """The names that the cell's top level binds to what these functions give: `step` of `step = make(0.1)`."""
-    bound = (n for n in statements_at_top(tree.body) if isinstance(n, ast.Assign) and len(n.targets) == 1)
-    return tuple(
-        dict.fromkeys(
-            n.targets[0].id
-            for n in bound
-            if isinstance(n.targets[0], ast.Name)
-            and isinstance(n.value, ast.Call)
-            and isinstance(n.value.func, ast.Name)
-            and n.value.func.id in makers
-        )
-    )
+    found: dict[str, None] = {}
+    for statement in statements_at_top(tree.body):
+        match statement:
+            case ast.Assign([ast.Name(name)], ast.Call(ast.Name(maker))) if maker in makers:
+                found[name] = None
+    return tuple(found)
 
 
 def _handed_over(tree: ast.AST) -> set[str]:
@@ -384,10 +373,8 @@ def _handed_over(tree: ast.AST) -> set[str]:
         a for n in _nodes(tree) if isinstance(n, ast.Call) and _takes(n.func)
         for a in (*n.args, *(k.value for k in n.keywords))
     ]  # fmt: skip
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    decorated = [
-        n.name for n in _nodes(tree) if isinstance(n, functions) and any(map(_takes, n.decorator_list))
-    ]
+    defined = (n for n in _nodes(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    decorated = (n.name for n in defined if any(map(_takes, n.decorator_list)))
     return {*decorated, *(a.id for a in given if isinstance(a, ast.Name))}
 
 

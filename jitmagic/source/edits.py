@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from jitmagic.source.tree import first_line, in_order, nodes_of, parsed
+from jitmagic.source.tree import characters, first_line, in_order, nodes_of, parsed
 
 N = TypeVar("N", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
-_MAGIC = re.compile(r"^([ \t]*)([%!?].*)$", re.M)
+_MAGIC = re.compile(r"^([ \t]*)((?:[\w.,\[\] ]+=[ \t]*)?[%!?].*)$", re.M)
 _MASK = "pass  #:magic:"
 _BESIDE = re.compile(r"[ \t]*#.*")
 _GAP = r"(?:\s|#[^\n]*\n)*"
@@ -84,10 +84,7 @@ class Text:
         """Position in the text of a line and a column in bytes, as trees count."""
         if line > len(self.lines):
             return len(self.plain)
-        text = self.lines[line - 1]
-        return self._starts[line - 1] + (
-            column if text.isascii() else len(text.encode()[:column].decode("utf-8", "ignore"))
-        )
+        return self._starts[line - 1] + characters(self.lines[line - 1], column)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Where a node begins and ends, decorators included."""
@@ -196,9 +193,7 @@ class Text:
 
     def outermost(self, node: ast.AST) -> FunctionNode | None:
         """The outermost function that holds a node, or is it."""
-        return next((n for n in [*self.ancestors(node)][::-1] if isinstance(n, FunctionNode)), None) or (
-            node if isinstance(node, FunctionNode) else None
-        )
+        return next((n for n in [node, *self.ancestors(node)][::-1] if isinstance(n, FunctionNode)), None)
 
     def within(self, node: ast.AST, *kinds: type[N]) -> list[N]:
         """Nodes of these types in a node, itself included, in the order of the source."""
@@ -240,14 +235,18 @@ class Text:
             and (getattr(n.func, "attr", None) if method else getattr(n.func, "id", None)) == last
         ]  # fmt: skip
 
+    @property
+    def functions(self) -> list[FunctionNode]:
+        """Every function that the cell defines."""
+        return self.within(self.tree, ast.FunctionDef, ast.AsyncFunctionDef)
+
     @functools.cached_property
     def names(self) -> frozenset[str]:
         """Every name in the cell: of variables, parameters, functions, classes."""
         found = {n.id for n in nodes_of(self.tree) if isinstance(n, ast.Name)}
         found |= {n.arg for n in nodes_of(self.tree) if isinstance(n, ast.arg)}
-        return frozenset(
-            found | {n.name for n in nodes_of(self.tree) if isinstance(n, FunctionNode | ast.ClassDef)}
-        )
+        named = (n.name for n in nodes_of(self.tree) if isinstance(n, FunctionNode | ast.ClassDef))
+        return frozenset((*found, *named))
 
     def fresh(self, *wanted: str, taken: Collection[str] = ()) -> str:
         """The first of these names that is free here, else the last with a number."""
@@ -283,10 +282,8 @@ class Edits:
             new = f"({new})"
         elif "\n" in new and not in_brackets(new) and not isinstance(expression(new), _CLOSED):
             new = f"({new})" if not self._in_brackets(node) else new
-        outer = self.text.bracketed(node)
-        if isinstance(expression(new), ast.Call | ast.Name | ast.Subscript) and not self.text.comments_in(
-            *outer
-        ):
+        outer, alone = self.text.bracketed(node), ast.Call | ast.Name | ast.Subscript
+        if isinstance(expression(new), alone) and not self.text.comments_in(*outer):
             start, end = outer  # it needs no brackets
         return self._put(start, end, new)
 
@@ -305,14 +302,14 @@ class Edits:
     def before(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin above a statement, below its comments."""
         line, lead = self._lead(statement)
-        return self._insert(line, shifted(new.strip("\n") + "\n", "", lead, first=True))
+        return self.insert(line, shifted(new.strip("\n") + "\n", "", lead, first=True))
 
     def after(self, statement: ast.stmt, new: str) -> Edits:
         """Source at the margin below a statement."""
         code = shifted(new.strip("\n") + "\n", "", self._lead(statement)[1], first=True)
         if below := self.text.plain.find("\n", self.text.span(statement)[1]) + 1:
-            return self._insert(below, code)
-        return self._insert(len(self.text.plain), "\n" + code.rstrip("\n"))
+            return self.insert(below, code)
+        return self.insert(len(self.text.plain), "\n" + code.rstrip("\n"))
 
     def remove(self, first: ast.stmt, last: ast.stmt | None = None) -> Edits:
         """Statements taken out with their lines; `pass` where a block would be left empty."""
@@ -326,7 +323,10 @@ class Edits:
 
     def insert(self, position: int, new: str) -> Edits:
         """Text at a position of the plain text."""
-        return self._insert(position, new)
+        if any(first < position < last for first, last in self.changes):
+            raise CannotEdit("two changes meet")
+        self.changes[position, position] = self.changes.get((position, position), "") + new
+        return self
 
     def argument(self, call: ast.Call, new: str) -> Edits:
         """One more argument at the end of a call."""
@@ -344,7 +344,7 @@ class Edits:
             if token.type not in (tokenize.COMMENT, tokenize.NL):
                 (row, column), last = token.end, token.string
                 end = sum(map(len, lines[: row - 1])) + column
-        return self._insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
+        return self.insert(opening + end, {"(": "", ",": " "}.get(last, ", ") + new)
 
     def undecorate(self, decorator: ast.expr) -> Edits:
         """A decorator taken off, with its line."""
@@ -354,7 +354,7 @@ class Edits:
     def add(self, other: Edits) -> Edits:
         """The changes of another set of the same text too. Raises CannotEdit where two of them meet."""
         for (start, end), new in other.changes.items():
-            self._insert(start, new) if start == end else self._put(start, end, new, over=False)
+            self.insert(start, new) if start == end else self._put(start, end, new, over=False)
         return self
 
     def fresh(self, *wanted: str, taken: Collection[str] = ()) -> str:
@@ -412,12 +412,6 @@ class Edits:
         self.changes[start, end] = new
         return self
 
-    def _insert(self, position: int, new: str) -> Edits:
-        if any(first < position < last for first, last in self.changes):
-            raise CannotEdit("two changes meet")
-        self.changes[position, position] = self.changes.get((position, position), "") + new
-        return self
-
     def _indented(self, new: str, start: int) -> str:
         line = self.text.plain.rfind("\n", 0, start) + 1
         lead = self.text.plain[line:start]
@@ -447,13 +441,10 @@ class Edits:
         return not named or not own or _dumped(f"{before}{new}{after}") == wanted
 
     def _in_brackets(self, node: ast.AST) -> bool:
-        inside = (ast.Call, ast.Subscript, ast.List, ast.Tuple, ast.Dict, ast.Set)
         parent = self.text.parents.get(node)
-        return (
-            isinstance(parent, inside)
-            and getattr(parent, "func", None) is not node
-            and parent.end_lineno != parent.lineno
-        )
+        holds = isinstance(parent, ast.Call | ast.Subscript | ast.List | ast.Tuple | ast.Dict | ast.Set)
+        called = getattr(parent, "func", None) is node
+        return holds and not called and parent.end_lineno != parent.lineno  # type: ignore[union-attr]
 
 
 _CLOSED = (ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.Name, ast.Constant)

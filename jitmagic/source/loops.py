@@ -140,20 +140,15 @@ class LoopBody:
         around = self.text.function(self.loop)
         given = scope.parameters_of(around) if around is not None else ()
         own = scope.bound_before(self.text, self.loop) - set(given)
-        stores = (
-            n.value for n in in_order(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
-        )
-        return list(dict.fromkeys(n.id for n in stores if isinstance(n, ast.Name) and n.id in own))
+        items = (n for n in in_order(tree) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store))
+        return list(dict.fromkeys(name for n in items if (name := getattr(n.value, "id", "")) in own))
 
 
 def mutates(tree: ast.AST, modules: Collection[str] = ()) -> bool:
     """Statements fill a list or another object that they have not bound."""
     bound = {*scope.stores(tree), *modules}
-    return any(
-        isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and n.func.attr in _CHANGES
-        and isinstance(n.func.value, ast.Name)
-        and n.func.value.id not in bound
-        for n in in_order(tree, own=True)
-    )
+    for node in in_order(tree, own=True):
+        match node:
+            case ast.Call(ast.Attribute(ast.Name(name), method)) if method in _CHANGES and name not in bound:
+                return True
+    return False

@@ -116,9 +116,7 @@ class Modules:
         bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         bound |= set(dict(imported(tree))) | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         wanted = (*USUAL.items(), *((m, m) for m in USUAL if "." not in m))
-        missing = dict.fromkeys(
-            (m, n) for m, n in wanted if n in read and n not in bound and n not in self.names
-        )
+        missing = dict.fromkeys(pair for pair in wanted if pair[1] in read - bound - self.names.keys())
         return [f"import {m}" if m == n else f"import {m} as {n}" for m, n in missing]
 
 
@@ -158,11 +156,10 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 def _full(value: Any) -> str:
     if issubclass(type(value), types.ModuleType):
         return str(value.__name__)
-    if callable(value):
-        found = _functions(tuple(m for m in _KNOWN if m in sys.modules))
-        with_id = found.get(id(value))
-        return with_id[0] if with_id is not None and with_id[1] is value else ""
-    return ""
+    if not callable(value):
+        return ""
+    name, known = _functions(tuple(m for m in _KNOWN if m in sys.modules)).get(id(value), ("", None))
+    return name if known is value else ""
 
 
 @functools.lru_cache(maxsize=2)
@@ -170,11 +167,8 @@ def _functions(modules: tuple[str, ...]) -> dict[int, tuple[str, Any]]:
     """The functions of these modules by identity; a later module does not rename what an earlier one has."""
     found: dict[int, tuple[str, Any]] = {}
     for module in modules:
+        classes = module.startswith(("scipy", "functools"))
         for name, value in list(vars(sys.modules[module]).items()):
-            if (
-                callable(value)
-                and name[0] != "_"
-                and not (isinstance(value, type) and not module.startswith(("scipy", "functools")))
-            ):
+            if callable(value) and name[0] != "_" and (classes or not isinstance(value, type)):
                 found.setdefault(id(value), (f"{module}.{name}", value))
     return found

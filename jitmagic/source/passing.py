@@ -27,7 +27,7 @@ def definition_of(text: Text, name: str) -> FunctionNode:
     """The definition of `f` or `Class.method`, or the only function of that name inside of another. Raises
     CannotEdit."""
     found = text.definition(name)
-    inner = [n for n in _functions(text) if n.name == name]
+    inner = [n for n in text.functions if n.name == name]
     if found is None and len(inner) != 1:
         raise CannotEdit(f"the cell does not define {name}")
     return found or inner[0]
@@ -48,10 +48,6 @@ def reads_of(text: Text, path: str, main: FunctionNode) -> list[ast.expr]:
     return found
 
 
-def _functions(text: Text) -> list[FunctionNode]:
-    return [n for n in text.within(text.tree, ast.stmt) if isinstance(n, FunctionNode)]
-
-
 def bound_by(function: FunctionNode | ast.Lambda) -> set[str]:
     """Names that a function binds for itself."""
     if isinstance(function, ast.Lambda):
@@ -61,20 +57,16 @@ def bound_by(function: FunctionNode | ast.Lambda) -> set[str]:
 
 def chain(text: Text, main: FunctionNode, nodes: Iterable[ast.AST]) -> list[FunctionNode]:
     """The functions on the ways from `main` to those that hold these nodes, `main` first."""
-    others = [
-        n for n in _functions(text) if text.function(n) is None and n not in (main, *text.ancestors(main))
-    ]
+    above = (main, *text.ancestors(main))
+    others = [n for n in text.functions if text.function(n) is None and n not in above]
     known = [main, *others]
     inner = [next((k for k in known if k is n or k in text.ancestors(n)), None) for n in nodes]
-    above, below = [k for k in known if k in inner], [main]
-    for found, downwards in ((below, True), (above, False)):
-        for one in found:
-            pairs = [(one, other) if downwards else (other, one) for other in known]
-            new = [
-                callee if downwards else caller for caller, callee in pairs if uses_of(text, caller, callee)
-            ]
-            found += [n for n in dict.fromkeys(new) if n not in found]
-    on_the_way = [k for k in known if k in above and k in below]
+    callers, called = [k for k in known if k in inner], [main]
+    for one in called:
+        called += [k for k in known if k not in called and uses_of(text, one, k)]
+    for one in callers:
+        callers += [k for k in known if k not in callers and uses_of(text, k, one)]
+    on_the_way = [k for k in known if k in callers and k in called]
     if main not in on_the_way:
         raise LookupError("what is read is not read for this function")
     return on_the_way
@@ -127,7 +119,7 @@ def _pass(
     call = text.parents[around] if compiles else around
     if isinstance(call, ast.Call) and call.func is (around if compiles else use):
         values = {p.name: value_at(edits, call, function, p.value, modules) for p in new}
-        signature.pass_all(edits, call, values, keyword=keyword)
+        signature.pass_to(edits, call, values, keyword=keyword)
     elif not compiles:
         bound = ", ".join(f"{p.name}={p.value}" for p in new)
         edits.replace(use, f"{modules.written('functools.partial')}({text.code(use)}, {bound})")
@@ -141,11 +133,8 @@ def is_jit(node: ast.AST, modules: Modules) -> TypeGuard[ast.Call]:
 
 def _compiled_forms(text: Text, main: FunctionNode, modules: Modules) -> list[str]:
     """Names that the cell gives to the compiled function: `step` of `step = jax.jit(f)`."""
-    made = (
-        text.parents[text.parents[u]]
-        for u in uses_of(text, text.tree, main)
-        if is_jit(text.parents[u], modules)
-    )
+    calls = (text.parents[u] for u in uses_of(text, text.tree, main))
+    made = (text.parents[c] for c in calls if is_jit(c, modules))
     return [t.id for s in made if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)]
 
 

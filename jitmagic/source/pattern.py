@@ -177,22 +177,16 @@ class Template:
         if hole["raw"]:
             return _code(holes[hole["raw"]], text)
         if hole["rest"]:
-            given = holes[hole["rest"]]
-            parts = (
-                [_code(given, text)] if isinstance(given, str | ast.AST) else [_code(g, text) for g in given]
-            )
-            return (hole["comma"] or "") + ", ".join(parts) if any(parts) else ""
+            code = _code(holes[hole["rest"]], text)
+            return (hole["comma"] or "") + code if code else ""
         code = _code(holes[hole["name"]], text)
         line = template[: hole.start()].rpartition("\n")[2]
         end = template[hole.end() : hole.end() + 1]
         if not line.strip() and end in ("", "\n"):  # statements
             return shifted(code.strip("\n"), "", line) or "pass"
-        before = template[: hole.start()].rstrip(" ")[-1:]
-        apart = before in ("", "(", "[", ",", "=", "\n", ":") and template[hole.end() :].lstrip(" ")[:1] in (
-            "", ")", "]", ",", "\n", ":",
-        )  # fmt: skip
-        if before == "=" and template[: hole.start()].rstrip(" ")[-2:-1] in ("=", "!", "<", ">"):
-            apart = False
+        before, behind = template[: hole.start()].rstrip(" "), template[hole.end() :].lstrip(" ")
+        compared = before.endswith(("==", "!=", "<=", ">="))
+        apart = not compared and before[-1:] in ("", *"([,=\n:") and behind[:1] in ("", *")],\n:")
         return bare(code) if apart else atom(code)
 
 
@@ -225,6 +219,16 @@ def bare(code: str) -> str:
     return code
 
 
+def number_of(node: ast.AST | None) -> float | None:
+    """The value of `3` or `-1.5`; None for other expressions."""
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.UnaryOp(ast.USub(), ast.Constant(value=int() | float() as number)):
+            return -number
+    return None
+
+
 def tuple_of(parts: Sequence[str]) -> str:
     """Source of a tuple."""
     return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
@@ -233,14 +237,8 @@ def tuple_of(parts: Sequence[str]) -> str:
 def stripped(code: str) -> str:
     """An expression without brackets around all of it."""
     text = code.strip()
-    node = expression(text)
-    if (
-        in_brackets(text)
-        and not isinstance(node, ast.Tuple | ast.GeneratorExp | ast.NamedExpr)
-        and "\n" not in text
-    ):
-        return stripped(text[1:-1])
-    return text
+    kept = isinstance(expression(text), ast.Tuple | ast.GeneratorExp | ast.NamedExpr) or "\n" in text
+    return stripped(text[1:-1]) if in_brackets(text) and not kept else text
 
 
 def call_of(function: str, *arguments: str) -> str:

@@ -11,10 +11,8 @@ from jitmagic.source.tree import SCOPES, in_order
 from jitmagic.source.tree import parameters_of as parameters_of
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_STATIC_ATTRIBUTES = frozenset(
-    ("shape", "ndim", "dtype", "size", "itemsize", "nbytes", "weak_type", "sharding")
-)
-_STATIC_CALLS = frozenset(("len", "isinstance", "callable", "hasattr", "type", "issubclass", "id"))
+_STATIC_ATTRIBUTES = frozenset("shape ndim dtype size itemsize nbytes weak_type sharding".split())
+_STATIC_CALLS = frozenset("len isinstance callable hasattr type issubclass id".split())
 
 
 def parse(source: str | ast.AST) -> ast.AST:
@@ -53,10 +51,8 @@ def _loads(node: ast.AST) -> Iterator[str]:
 def _free(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     a, own = node.args, set(parameters_of(node))
     body = node.body if isinstance(node.body, list) else [node.body]
-    outer = {
-        n for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)) for n in x.names
-    }
-    own |= {n for s in body for n in _bound(s)} - outer
+    declared = (x for s in body for x in ast.walk(s) if isinstance(x, (ast.Nonlocal, ast.Global)))
+    own |= {n for s in body for n in _bound(s)} - {n for x in declared for n in x.names}
     read = {n for s in body for n in _loads(s)} - own
     defaults = {n for d in (*a.defaults, *a.kw_defaults) if d is not None for n in _loads(d)}
     decorators = {n for d in getattr(node, "decorator_list", ()) for n in _loads(d)}
@@ -66,12 +62,6 @@ def _free(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]
 def stores(source: str | ast.AST) -> list[str]:
     """Names that the source binds at its own level, in order."""
     return list(dict.fromkeys(_bound(parse(source))))
-
-
-def inside(source: str | ast.AST) -> set[str]:
-    """Names that the comprehensions of the source bind, which nothing outside of them sees."""
-    generators = [n for n in ast.walk(parse(source)) if isinstance(n, ast.comprehension)]
-    return {name for g in generators for name in _stored(g.target)}
 
 
 def _stored(node: ast.AST) -> Iterator[str]:
@@ -131,19 +121,6 @@ def _exposed(body: Iterable[ast.AST], bound: set[str]) -> tuple[set[str], set[st
             need |= loads(node) - bound
             bound |= set(stores(node))
     return need, bound
-
-
-def all_names(source: str | ast.AST) -> set[str]:
-    """Every identifier of the source, arguments and attributes of no object included."""
-    out: set[str] = set()
-    for n in ast.walk(parse(source)):
-        if isinstance(n, ast.Name):
-            out.add(n.id)
-        elif isinstance(n, ast.arg):
-            out.add(n.arg)
-        elif isinstance(n, (ast.FunctionDef, ast.ClassDef)):
-            out.add(n.name)
-    return out
 
 
 def traced_in(source: str | ast.AST, traced: Collection[str]) -> bool:
@@ -234,10 +211,8 @@ def live_after(text: Text, statement: ast.stmt) -> set[str]:
         node = parent
     scope = text.function(statement)
     if scope is not None:
-        inside = set(text.within(statement, *_FUNCTIONS))
-        for inner in text.own(scope, *_FUNCTIONS):
-            if inner is not scope and inner not in inside:
-                found |= loads(inner)
+        apart = {scope, *text.within(statement, *_FUNCTIONS)}
+        found |= {n for inner in text.own(scope, *_FUNCTIONS) if inner not in apart for n in loads(inner)}
         found |= outer_names(scope)
     return found
 
@@ -287,9 +262,7 @@ def assigned(function: ast.AST, name: str) -> ast.expr | None:
     """The expression of the only assignment to a local name; None where there are others, or it is a parameter."""
     found: list[ast.expr] = []
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
+        if isinstance(node, ast.Assign) and name in [getattr(t, "id", "") for t in node.targets]:
             found.append(node.value)
         elif isinstance(node, ast.arg) and node.arg == name:
             return None

@@ -50,13 +50,8 @@ def add_parameter(edits: Edits, function: FunctionNode, name: str) -> bool:
     return keyword
 
 
-def pass_to(edits: Edits, call: ast.Call, name: str, argument: str, *, keyword: bool = False) -> None:
-    """One argument more for a call: the last one, by name where others are given by name too."""
-    pass_all(edits, call, {name: argument}, keyword=keyword)
-
-
-def pass_all(edits: Edits, call: ast.Call, given: Mapping[str, str], *, keyword: bool = False) -> None:
-    """As `pass_to`, for several parameters."""
+def pass_to(edits: Edits, call: ast.Call, given: Mapping[str, str], *, keyword: bool = False) -> None:
+    """More arguments for a call, by their parameters: the last ones, by name where others are given by name too."""
     by_name = keyword or call.keywords
     edits.argument(call, ", ".join(f"{k}={v}" if by_name else v for k, v in given.items()))
 
@@ -102,26 +97,20 @@ def bind_again(edits: Edits, call: ast.Call, places: Sequence[str], *, alone: bo
     """The statement of a call binds these places to what it gives beside its result: `y, a = f(a)`; the result has a
     name of its own where it is part of an expression."""
     text, given = edits.text, ", ".join(places)
-    statement = text.statement(call)
-    if isinstance(statement, ast.Expr) and statement.value is call and alone:
-        edits.insert(text.span(call)[0], f"{given} = ")
-    elif (
-        not alone
-        and isinstance(statement, ast.Assign)
-        and statement.value is call
-        and len(statement.targets) == 1
-    ):
-        target = edits.code(statement.targets[0])
-        bare = isinstance(statement.targets[0], ast.Tuple) and not in_brackets(target)
-        edits.replace(statement.targets[0], f"({target}), {given}" if bare else f"{target}, {given}")
-    else:
-        for node in (n for n in text.ancestors(call) if isinstance(n, _OFTEN)):
-            if text.statement(node) is statement:
-                raise CannotEdit("the call may run more than once, or not at all")
-        code = shifted(edits.code(call), " " * statement.col_offset, "")
-        out = edits.fresh("out")
-        edits.before(statement, f"{given} = {code}" if alone else f"{out}, {given} = {code}")
-        edits.replace(call, "None" if alone else out)
+    match statement := text.statement(call):
+        case ast.Expr(value) if value is call and alone:
+            edits.insert(text.span(call)[0], f"{given} = ")
+        case ast.Assign([target], value) if value is call and not alone:
+            code = edits.code(target)
+            bare = isinstance(target, ast.Tuple) and not in_brackets(code)
+            edits.replace(target, f"({code}), {given}" if bare else f"{code}, {given}")
+        case _:
+            for node in (n for n in text.ancestors(call) if isinstance(n, _OFTEN)):
+                if text.statement(node) is statement:
+                    raise CannotEdit("the call may run more than once, or not at all")
+            code, out = shifted(edits.code(call), " " * statement.col_offset, ""), edits.fresh("out")
+            edits.before(statement, f"{given} = {code}" if alone else f"{out}, {given} = {code}")
+            edits.replace(call, "None" if alone else out)
 
 
 def body_of(function: FunctionNode) -> list[ast.stmt]:

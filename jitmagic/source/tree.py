@@ -39,8 +39,8 @@ class ByCode(Generic[T]):
 
     def put(self, code: types.CodeType, value: T) -> T:
         """Remember `value` as long as the code object lives."""
-        key, known = id(code), self._known
-        known[key] = (weakref.ref(code, lambda _: known.pop(key, None)), value)
+        gone = functools.partial(self._known.pop, id(code))  # not in Python: an interrupt would be lost there
+        self._known[id(code)] = (weakref.ref(code, gone), value)
         return value
 
 
@@ -194,13 +194,9 @@ class Source:
 
     def function(self, code: types.CodeType) -> Function | None:
         """The definition or lambda that a code object was compiled from."""
-        nodes = [
-            n
-            for n in self.functions(code.co_firstlineno)
-            if first_line(n) == code.co_firstlineno
-            and getattr(n, "name", "<lambda>") == code.co_name
-            and parameters_of(n) == _code_parameters(code)
-        ]
+        line, wanted = code.co_firstlineno, (code.co_name, _code_parameters(code))
+        here = (n for n in self.functions(line) if first_line(n) == line)
+        nodes = [n for n in here if (getattr(n, "name", "<lambda>"), parameters_of(n)) == wanted]
         if len(nodes) < 2:
             return nodes[0] if nodes else None
         spans = [p for p in positions_of(code) if None not in p and p[2] != p[3]]
@@ -274,18 +270,14 @@ UPDATES = frozenset("set add subtract multiply divide power min max apply".split
 
 def characters(line: str, column: int) -> int:
     """The column in characters of one that Python counts in bytes."""
-    return len(line.encode()[:column].decode(errors="ignore"))
+    return column if line.isascii() else len(line.encode()[:column].decode(errors="ignore"))
 
 
 def updated_array(node: ast.AST) -> str:
     """The array of `array.at[index].set(...)`, or nothing for other expressions."""
-    if not (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in UPDATES
-    ):
-        return ""
-    view = node.func.value
-    if isinstance(view, ast.Subscript) and isinstance(view.value, ast.Attribute) and view.value.attr == "at":
-        return ast.unparse(view.value.value)
+    match node:
+        case ast.Call(ast.Attribute(ast.Subscript(ast.Attribute(array, "at")), method)) if method in UPDATES:
+            return ast.unparse(array)
     return ""
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from jitmagic import patches
 from jitmagic.state.values import MISSING, class_dict, module_of, mro, own_dict, raw_get
 
 _PLAIN = {"Array", "BaseArray", "ndarray", "JaxArray", "Quantity", "ShardedArray"}
@@ -43,6 +44,8 @@ TAKES_CONVERTER = frozenset(("equinox.Module",))
 """Classes whose fields take a `converter`."""
 _known: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDictionary()
 _RAW = ("raw_value", "_raw_value", "_value")
+WRITTEN = "_been_writen"
+"""Where a variable of brainstate's notes that it was written."""
 _open: threading.local = threading.local()
 
 
@@ -211,6 +214,30 @@ def unheard() -> Iterator[None]:
         yield
     finally:
         stack[:] = held
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """What brainstate (and BrainPy) traces inside is not what it remembers for the user's own calls."""
+    cache = getattr(sys.modules.get("brainstate.util._cache"), "BoundedCache", None)
+    if cache is None:
+        yield
+        return
+    made, put = list[tuple[Any, Any]](), cache.set
+
+    def noted(self: Any, key: object, value: object) -> None:
+        put(self, key, value)
+        made.append((self, key))
+
+    try:
+        with patches.replaced(cache, set=patches.here(noted, put)):
+            yield
+    finally:
+        for holder, key in made:
+            holder.pop(key, None)
+
+
+patches.around_runs.append(_apart)
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from jitmagic.state import values
 from jitmagic.state.values import is_a
 
 _LIMIT = 5000
+_DECORATED = "<decorator-gen-"
+"""The file of what the package `decorator` makes, as around the thread that saves the history of IPython 7."""
 
 
 def reached() -> frozenset[int]:
@@ -48,7 +50,8 @@ def _begins(thread: threading.Thread) -> Iterator[object]:
     )
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
-        if values.is_user_file(frame.f_code.co_filename):
+        file = frame.f_code.co_filename
+        if values.is_user_file(file) and not file.startswith(_DECORATED):
             yield from frame.f_locals.values()
             yield from _named(frame.f_code, frame.f_globals)
         frame = frame.f_back

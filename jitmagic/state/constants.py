@@ -14,25 +14,21 @@ from jitmagic.state import values
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach, Root
 from jitmagic.state.reads import reads_of, seen_from_cell
-from jitmagic.state.values import is_a, is_array, is_tracer, short
+from jitmagic.state.values import is_a, is_array, is_tracer, on_host, short
 
 _Type = Literal["array", "scalar", "object", "rng", "function"]
 _ELEMENTS = 100_000
 
 
 def variables(
-    reach: Reach,
-    jaxpr_constants: Sequence[object],
-    *,
-    dyn: Collection[str] = (),
-    static: Collection[str] = (),
+    reach: Reach, jaxpr_constants: Sequence[object], *, dyn: Collection[str] = ()
 ) -> tuple[Variable, ...]:
     """What the function reads without taking it as an argument.
 
     Arrays among `jaxpr_constants` are named by identity, shared memory, or equal value once converted; those
     that no name leads to (they were computed from others) are left out. An array that is read but is no
-    constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` and
-    `static` are the paths with those roles.
+    constant has `in_jaxpr=False`. Scalars, strings and functions are those that the code names. `dyn` are the paths
+    with that role.
     """
     leaves = [leaf for leaf in reach.leaves() if at_or_below(leaf.path, dyn) or not is_input(leaf)]
     baked = match(jaxpr_constants, leaves)
@@ -47,7 +43,7 @@ def variables(
     found: dict[str, Variable] = {}
     for leaf in leaves:
         if leaf.path not in found and _counts(leaf, leaf.path in baked):
-            found[leaf.path] = _variable(leaf, reach, leaf.path in baked, dyn, static)
+            found[leaf.path] = _variable(leaf, reach, leaf.path in baked, dyn)
     return tuple(found.values())
 
 
@@ -78,19 +74,16 @@ def _is_plain_object(value: object) -> bool:
         return True
 
 
-def _variable(
-    leaf: LeafValue, reach: Reach, baked: bool, dyn: Collection[str], static: Collection[str]
-) -> Variable:
+def _variable(leaf: LeafValue, reach: Reach, baked: bool, dyn: Collection[str]) -> Variable:
     value = leaf.value
     kind = _type(leaf)
     whole = kind == "array" and is_array(value)
     declared = at_or_below(leaf.path, dyn)
-    role = "dynamic" if declared else "static" if at_or_below(leaf.path, static) else "constant"
     return Variable(
         path=leaf.path,
         origin=leaf.origin,  # type: ignore[arg-type]
         type=kind,
-        role=role,  # type: ignore[arg-type]
+        role="dynamic" if declared else "constant",
         declared=declared,
         shape=tuple(value.shape) if whole else None,
         dtype=str(value.dtype) if whole else type(value).__name__ if kind == "scalar" else None,
@@ -108,7 +101,7 @@ def of_place(place: Place) -> Variable | None:
     if not is_array(value):
         return None
     leaf = LeafValue(place.path, value, place, origin, Root(place.path, place, origin))
-    found = _variable(leaf, Reach(), True, (place.path,), ())
+    found = _variable(leaf, Reach(), True, (place.path,))
     return replace(found, declared=False)
 
 
@@ -152,7 +145,7 @@ def _by_content(constant: object, leaves: Sequence[LeafValue]) -> LeafValue | No
     if is_tracer(constant):
         return None
     try:
-        array = np.asarray(constant)
+        array = on_host(constant)
     except Exception:  # random keys have no numpy form
         return None
     held = [leaf for leaf in leaves if is_a(leaf.value, np.ndarray | np.generic | list | tuple)]
@@ -183,7 +176,7 @@ def _equal(value: Any, array: np.ndarray) -> bool:
     elif tuple(value.shape) != array.shape or value.dtype.kind not in "biufc":
         return False
     try:
-        given = np.asarray(value)
+        given = on_host(value)
         if given.shape != array.shape or given.dtype.kind not in "biufc":
             return False
         if given.size > _ELEMENTS:

@@ -46,6 +46,11 @@ def put_items(holder: dict[object, object], wanted: dict[object, object]) -> Non
     for key, value in wanted.items():
         if dict.get(holder, key, MISSING) is not value:
             put_item(holder, key, value)
+    put_in_order(holder, wanted)
+
+
+def put_in_order(holder: dict[Any, Any], wanted: Iterable[object]) -> None:
+    """Bring the items into the order of these keys, which are all of them."""
     late = _apart(list(items_of(holder)), list(wanted))[0]
     for key in list(wanted)[late:]:
         if is_a(holder, collections.OrderedDict):

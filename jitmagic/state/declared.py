@@ -140,13 +140,8 @@ def flatten(dyn_vars: object) -> Iterator[object]:
     """The leaves of a nested list, tuple or dict of dynamic variables."""
     if type(dyn_vars) is dict:
         dyn_vars = tuple(dyn_vars.values())
-    if isinstance(dyn_vars, (list, tuple, set, frozenset)) and type(dyn_vars) in (
-        list,
-        tuple,
-        set,
-        frozenset,
-    ):
-        for v in dyn_vars:
+    if type(dyn_vars) in (list, tuple, set, frozenset):
+        for v in dyn_vars:  # type: ignore[attr-defined]
             yield from flatten(v)
     elif dyn_vars is not None:
         yield dyn_vars

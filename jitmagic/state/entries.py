@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from jitmagic.state import contents, iterators, paths, values
-from jitmagic.state.adapters import adapter_for
+from jitmagic.state.adapters import WRITTEN, adapter_for
 from jitmagic.state.contents import CONTENTS, INSIDE, Key
 from jitmagic.state.paths import Place
-from jitmagic.state.values import MISSING, contains_tracer, is_a
+from jitmagic.state.values import MISSING, contains_tracer, is_a, on_host
 
 MEGABYTE = 1 << 20
 Function = types.FunctionType
@@ -128,6 +128,9 @@ class Keyed(Entry):
         found = self.differences()
         for key, old in [(k, old) for (_, k), old, new in found if not only or only((self.kind, k), new)]:
             self._put(key, old)
+        own = values.own_dict(self.holder) if self.kind == "attribute" else None
+        if own is not None and not only:
+            contents.put_in_order(own, [k for k in self.old if k in own])
 
     def _put(self, key: Any, old: object) -> None:
         paths.store(self.holder, self.kind, key, old, self.path)
@@ -283,6 +286,12 @@ class VariableEntry(Kept):
 
         same = _same_in_ref if adapter.name == "jax.Ref" else _same
         super().__init__(variable, path, "attribute", read, adapter.write, same, by_value=True)
+        self.written = values.raw_get(variable, WRITTEN)
+
+    def restore(self, only: Only) -> None:
+        super().restore(only)
+        if not only and values.raw_get(self.holder, WRITTEN) is not self.written:
+            object.__setattr__(self.holder, WRITTEN, self.written)
 
     def changes(self) -> Iterator[Change]:
         yield from (change for change in super().changes() if not same_arrays(change[-1], self.old))
@@ -294,7 +303,7 @@ class VariableEntry(Kept):
 
 def _same_in_ref(now: object, old: object) -> bool:
     # the value of a Ref is a new array each time
-    return now is old or np.array_equal(np.asarray(now), np.asarray(old))
+    return now is old or np.array_equal(on_host(now), on_host(old))
 
 
 def suspended(generator: types.GeneratorType[object, object, object], place: Place) -> Kept:
@@ -419,7 +428,7 @@ def same_arrays(a: Any, b: Any) -> bool:
     if (a.shape, a.dtype) != (b.shape, b.dtype) or a.nbytes > MEGABYTE:
         return False
     try:
-        return a.weak_type == b.weak_type and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        return a.weak_type == b.weak_type and on_host(a).tobytes() == on_host(b).tobytes()
     except Exception:  # a key, or an array that was given away
         return False
 

@@ -11,7 +11,7 @@ import types
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -23,13 +23,7 @@ from jitmagic.state.state_program import Owner, StateProgram, returned
 from jitmagic.tracing import compat
 
 
-class Caller(Owner, Protocol):
-    """What is needed of the function that is called."""
-
-    def of(self, args: Sequence[object], kwargs: dict[str, object]) -> Any: ...
-
-
-def call(owner: Caller, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+def call(owner: Owner, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """A call inside grad, vmap, scan, another jit or another stateful function."""
     while True:
         with tracing:

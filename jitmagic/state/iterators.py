@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import collections.abc
 import copy
+import gc
 import io
 import itertools
+import operator
 import random
 import sys
 import types
@@ -20,13 +22,19 @@ from jitmagic.state.values import class_attribute, is_a
 
 _SAMPLES: tuple[object, ...] = (
     iter([]), iter(()), iter(""), iter("é"), iter(b""), iter(bytearray()), iter(range(0)),
-    iter(range(1 << 70)), iter({}), iter({}.values()), iter({}.items()), iter(set()),
-    reversed([]), iter(collections.deque()),
+    iter(range(1 << 70)), reversed([]), iter(collections.deque()),
     iter(np.zeros(1)), itertools.count(), itertools.repeat(0), itertools.product(),
     itertools.permutations(()), itertools.combinations((), 0),
 )  # fmt: skip
 _RANGES = (type(iter(range(0))), type(iter(range(1 << 70))))
 _INDEPENDENT = tuple(type(i) for i in _SAMPLES)
+_OVER_LIVE: dict[type, Callable[[Any], Any]] = {
+    type(iter({})): dict.__iter__,
+    type(iter({}.values())): lambda d: iter(dict.values(d)),
+    type(iter({}.items())): lambda d: iter(dict.items(d)),
+    type(iter(set())): iter,
+}
+"""How iterators over dicts and sets are made."""
 _COMPOSITE = (
     zip, enumerate, map, filter, itertools.islice, itertools.chain, itertools.accumulate, itertools.starmap,
     itertools.takewhile, itertools.dropwhile, itertools.compress, itertools.zip_longest, itertools.cycle,
@@ -36,7 +44,7 @@ _COMPOSITE = (
 
 def is_iterator(value: object) -> bool:
     """Is this one of Python's iterators (not a user's object with `__next__`)?"""
-    if is_a(value, (*_INDEPENDENT, *_COMPOSITE, types.GeneratorType)):
+    if is_a(value, (*_INDEPENDENT, *_OVER_LIVE, *_COMPOSITE, types.GeneratorType)):
         return True
     return type(value).__module__ in ("builtins", "itertools") and is_a(value, collections.abc.Iterator)
 
@@ -46,7 +54,7 @@ def among(value: object, depth: int = 3) -> bool:
     if isinstance(value, (list, tuple, dict)):
         held = value.values() if isinstance(value, dict) else value
         return depth > 0 and any(among(v, depth - 1) for v in held)
-    return hasattr(type(value), "__next__")
+    return class_attribute(type(value), "__next__") is not None
 
 
 def copied(iterator: object, memo: dict[int, object] | None = None) -> object:
@@ -80,6 +88,8 @@ def _copied(value: object, memo: dict[int, object]) -> object:
 
 
 def _made_anew(iterator: Any, memo: dict[int, object]) -> object:
+    if type(iterator) in _OVER_LIVE:
+        return _over_live(iterator)
     if is_a(iterator, _INDEPENDENT):
         return copy.copy(iterator)
     if not is_a(iterator, _COMPOSITE):
@@ -89,6 +99,18 @@ def _made_anew(iterator: Any, memo: dict[int, object]) -> object:
     if state and state[0] is not None:
         parts = state[0]
         made.__setstate__(tuple(_copied(p, memo) for p in parts) if type(parts) is tuple else parts)
+    return made
+
+
+def _over_live(iterator: object) -> object:
+    """One over the same dict or set, as far on; a copy by `copy` goes through a list."""
+    left = operator.length_hint(iterator)
+    holder: Any = next((v for v in gc.get_referents(iterator) if is_a(v, dict | set | frozenset)), None)
+    if holder is None:  # it is used up
+        return iterator
+    made = _OVER_LIVE[type(iterator)](holder)
+    for _ in range(len(holder) - left):
+        next(made)
     return made
 
 

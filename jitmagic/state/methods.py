@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import jax
+
 from jitmagic.options import JitOptions
 from jitmagic.state import region, values
 from jitmagic.state.declared import Inspected
@@ -59,7 +61,7 @@ class StatefulMethod:
 
     def _reference(self, receiver: object) -> Callable[[], Any]:
         key = id(receiver)
-        return values.reference(receiver, lambda _: self._instances.pop(key, None))
+        return values.reference(receiver, functools.partial(self._instances.pop, key))
 
     def _without_receiver(self) -> JitOptions:
         def less(numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -104,6 +106,4 @@ class StatefulMethod:
 
 
 def _is_pytree(value: object) -> bool:
-    import jax
-
     return not jax.tree_util.all_leaves([value])

@@ -81,7 +81,9 @@ def is_standard(stream: object) -> bool:
         getattr(sys, name, None)
         for name in ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
     ]
-    return any(stream is s or stream is (own_dict(s) or {}).get("stream") for s in named)
+    return stream is not None and any(
+        stream is s or stream is (own_dict(s) or {}).get("stream") for s in named
+    )
 
 
 def file(value: object, path: str, origin: Origin) -> Kept:
@@ -198,8 +200,7 @@ def process() -> list[Entry]:
         setting("gc.isenabled()", looks_for_garbage, lambda old: gc.enable() if old else gc.disable()),
         Sequence(sys.path, "sys.path"),
         Sequence(warnings.filters, "warnings.filters"),  # type: ignore[arg-type]
-        Keyed(logging.root, "logging.root", "attribute", "global"),
-        Sequence(logging.root.handlers, "logging.root.handlers"),
+        Loggers(),
         Imported(),
     ]
     jax = sys.modules.get("jax")
@@ -230,19 +231,56 @@ def _directory() -> str:
         return ""
 
 
+class Loggers(Entry):
+    """What loggers let pass, and where to. Those that a run of ours has made go, but for those named after modules of
+    libraries, which keep them."""
+
+    path = "logging"
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = dict(logging.root.manager.loggerDict)
+        loggers = [v for v in (logging.root, *self.names.values()) if is_a(v, logging.Logger)]
+        self.old = [(logger, _of_logger(logger)) for logger in loggers]
+
+    def restore(self, only: Only) -> None:
+        if only:
+            return
+        for logger, old in self.old:
+            if _of_logger(logger) != old:
+                logger.setLevel(old[0])  # and what was remembered of it goes
+                logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:] = old[1:]
+        registry = logging.root.manager.loggerDict
+        for name in registry.keys() - self.names.keys():
+            if name.partition(".")[0] not in sys.modules.keys() - {"__main__"}:
+                del registry[name]
+        registry.update(self.names)
+
+
+def _of_logger(logger: logging.Logger) -> tuple[Any, ...]:
+    return logger.level, logger.propagate, logger.disabled, [*logger.handlers], [*logger.filters]
+
+
 class Imported(Entry):
-    """Modules of the user's that a run of ours has imported: they run when the user's own call imports them."""
+    """Modules of the user's that a run of ours has imported: they run when the user's own call imports them. Those that
+    the user's call has imported stay."""
 
     path = "sys.modules"
 
     def __init__(self) -> None:
-        self.old = set(sys.modules)
+        self.old = sys.modules.copy()
 
     def restore(self, only: Only) -> None:
-        for name in () if only else sys.modules.keys() - self.old:
-            file = getattr(sys.modules[name], "__file__", None)
+        now = {} if only else sys.modules.copy()
+        for name, module in {**now, **self.old}.items() if now else ():
+            if now.get(name) is self.old.get(name):
+                continue
+            file = getattr(module, "__file__", None)
             if file and is_user_file(file):
-                module = sys.modules.pop(name)
                 parent, _, last = name.rpartition(".")
-                if (own_dict(sys.modules.get(parent)) or {}).get(last) is module:
-                    delattr(sys.modules[parent], last)
+                above = own_dict(sys.modules.get(parent)) or {}
+                if name in self.old:
+                    sys.modules[name] = above[last] = module
+                    continue
+                del sys.modules[name]
+                if above.get(last) is module:
+                    del above[last]

@@ -151,10 +151,9 @@ class Place:
         """The object that directly holds the variable: a dict, cell, list or object. Raises PathError."""
         return self.root if self.parent is None else self.parent.get()
 
-    def below(self, kind: Literal["attribute", "item"], key: Any, *, origin: str | None = None) -> Place:
+    def below(self, kind: Literal["attribute", "item"], key: Any) -> Place:
         """The place one step further down."""
-        if origin is None:
-            origin = "attribute" if kind == "attribute" else self.origin
+        origin = "attribute" if kind == "attribute" else self.origin
         return Place(self.path + values.step_text(kind, key), origin, kind, key, parent=self)
 
     def inside(self, adapter: Adapter) -> Place:
@@ -246,7 +245,7 @@ def put_attribute(holder: Any, name: str, value: Any, path: str = "") -> None:
     if held is not None and name in held and not values.is_slot(type(holder), name):
         held[name] = value
         return
-    if _is_property(holder, name):
+    if _is_property(holder, name, property):
         raise PathError(f"`{path}` is a property; name the attribute that it reads")
     try:
         object.__setattr__(holder, name, value)
@@ -266,9 +265,9 @@ def delete_attribute(holder: Any, name: str) -> None:
             held.pop(name, None)
 
 
-def _is_property(holder: object, name: str) -> bool:
+def _is_property(holder: object, name: str, kinds: Any = property | functools.cached_property) -> bool:
     found = values.class_attribute(type(holder), name)
-    return found is not None and is_a(found[1], property | functools.cached_property)
+    return found is not None and is_a(found[1], kinds)
 
 
 def place_of(obj: object) -> Place:

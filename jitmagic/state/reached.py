@@ -121,10 +121,6 @@ class Reach:
                 below = [place.below(kind, key) for kind, key, _ in values.children(value)]  # type: ignore[arg-type]
                 todo += reversed(below)
 
-    def root(self, name: str) -> Root | None:
-        """The first root of that name."""
-        return next((r for r in self.roots if r.path == name), None)
-
     def _walk(
         self, root: Root, place: Place, keys: set[object] | None, found: list[LeafValue], seen: set[int],
         limit: int, used_only: bool, depth: int,

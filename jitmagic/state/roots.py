@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import collections
+import dis
 import functools
 import gc
-import sys
 import types
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from jitmagic.source.tree import ByCode
 from jitmagic.state import adapters, values
-from jitmagic.state.adapters import adapter_for
-from jitmagic.state.glance import uses_libraries_alone
+from jitmagic.state.adapters import adapter_for, is_framework
 from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import Place
 from jitmagic.state.reached import Reach, Root
@@ -25,10 +22,20 @@ from jitmagic.state.wrappers import full_name, inner, is_library, parts, unwrap
 
 _CALLABLES_WITHIN = 2000
 _CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__del__")
-_NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__", "__reduce__")
-_CALLING = (collections.defaultdict, types.MethodWrapperType, types.BuiltinMethodType, np.ufunc)
+_NOT_CALLED = (*_CONSTRUCTORS, "__repr__", "__str__", "__init_subclass__")
+_CALLING = (types.MethodWrapperType, types.BuiltinMethodType)
 """What else of Python's own calls the user's functions."""
 Function = types.FunctionType
+_READ_CLOSELY = frozenset(
+    "globals locals exec eval getattr setattr delattr hasattr vars dir next __dict__".split()
+)
+"""Names with which a function may reach what it does not name, or use up what it names."""
+_WRITES = ("STORE_ATTR", "STORE_GLOBAL", "STORE_NAME", "STORE_SUBSCR", "STORE_SLICE", "DELETE_", "IMPORT_")
+_OTHER = ("LOAD_SUPER", "LOAD_NAME", "LOAD_LOCALS", "LOAD_BUILD_CLASS", "LOAD_CLASSDEREF", "LOAD_FROM_DICT")
+_CLOSELY = frozenset(
+    code for name, code in dis.opmap.items() if name.startswith((*_WRITES, *_OTHER))
+)  # fmt: skip
+_straight: ByCode[bool] = ByCode()
 
 
 def reach(
@@ -59,7 +66,6 @@ class _Scan:
         self.stored: dict[str, None] = {}
         self.constructed: set[int] = set()
         self.classes: dict[int, type] = {}
-        self.methods: list[tuple[object, str]] = []
         self.makes_classes = False
         self.seen: dict[int, object] = {}
         self.target: Function | None = None
@@ -172,8 +178,6 @@ class _Scan:
             elif is_iterator(value) or is_a(value, _CALLING):
                 for part in gc.get_referents(value):  # what it calls, and what it draws from
                     self._value(part, name)
-            elif is_a(value, weakref.ref) and not is_user_class(type(value)):
-                self._value(value(), name)
             elif values.module_of(type(value)).startswith(("jax", "numpy")):
                 for part in values.raw_attributes(
                     value
@@ -207,12 +211,8 @@ class _Scan:
 
     def _cells(self, fn: Function, facts: Facts | None = None) -> None:
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                value = MISSING
-            if facts is None:
-                self._callable(value, name)  # a library's wrapper: only what it wraps is the user's
+            if facts is None:  # a library's wrapper: only what it wraps is the user's
+                self._callable(next(iter(values.cell_contents(cell)), MISSING), name)
             else:
                 place = Place(name, "closure", "closure", name, holder=cell)
                 self._add(name, place, self._origin("closure", fn), facts)
@@ -321,8 +321,9 @@ class _Scan:
             v = todo.pop()
             left -= 1
             if v is MISSING or values.is_leaf(v) or is_a(v, types.ModuleType):
-                continue
-            if type(v) in (dict, list, tuple, collections.deque, set):
+                if is_user_class(type(v)):  # a number, text or array of the user's own kind
+                    self._class(type(v))
+            elif type(v) in (dict, list, tuple, collections.deque, set):
                 if id(v) not in self.seen:
                     self.seen[id(v)] = v
                     todo += list(v.values())[:left] if is_a(v, dict) else list(v)[:left]
@@ -351,10 +352,8 @@ class _Scan:
         return any(u.action == "read" and not u.steps and (u.root,) in names for u in uses)
 
     def _methods(self, cls: type) -> None:
-        called = any(map(_calls_methods, values.mro(cls)))
         for name, member in list(values.class_dict(cls).items()):
             special = name.startswith("__") and name not in _NOT_CALLED
-            special |= called and not name.startswith("__")
             special |= name in _CONSTRUCTORS and id(cls) in self.constructed
             special |= name == "__init_subclass__" and self.makes_classes
             own = cls in values.mro(type(self.receiver))
@@ -368,10 +367,33 @@ class _Scan:
                         self._class(type(part))
 
 
-def _calls_methods(cls: type) -> bool:
-    """Python's own class calls the methods of those derived from it: `Thread.run`, `Handler.emit`, `visit_Name`."""
-    room = values.module_of(cls).partition(".")[0]
-    return room in sys.stdlib_module_names and room not in ("builtins", "abc", "typing")
+def uses_libraries_alone(fn: types.FunctionType) -> bool:
+    """Every name that the function looks up outside is a module of a library or one of Python's own, and it stores
+    nothing but local variables; told from its bytecode, without its source. False where that cannot be told.
+
+    What it asks of its arguments is among `fn.__code__.co_names`."""
+    code = fn.__code__
+    if not _is_straight(code):
+        return False
+    names = fn.__globals__
+    return all(_is_library_module(names[name]) for name in code.co_names if name in names)
+
+
+def _is_straight(code: types.CodeType) -> bool:
+    known = _straight.get(code)
+    if known is not None:
+        return known
+    nested = any(isinstance(c, types.CodeType) for c in code.co_consts)
+    straight = (
+        not (nested or code.co_freevars or code.co_cellvars)
+        and _READ_CLOSELY.isdisjoint(code.co_names)
+        and _CLOSELY.isdisjoint(code.co_code[::2])
+    )
+    return _straight.put(code, straight)
+
+
+def _is_library_module(value: object) -> bool:
+    return is_a(value, types.ModuleType) and not is_user_module(value) and not is_framework(value)
 
 
 class _DefaultPlace(Place):

@@ -8,9 +8,11 @@ write into them, of large ones that it only reads a sample is kept.
 from __future__ import annotations
 
 import collections
+import contextlib
 import contextvars
 import functools
 import gc
+import itertools
 import logging
 import operator
 import sys
@@ -23,7 +25,7 @@ import numpy as np
 
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
-from jitmagic.state import bystanders, iterators, outside, values
+from jitmagic.state import bystanders, iterators, outside, roots, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
     MEGABYTE,
@@ -63,7 +65,10 @@ _WRITES = 200
 def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
     """Remember everything that `reach` leads to, mutable arguments and random states included; not what is `known`
     by identity."""
-    return Snapshot(reach, known)
+    taken = Snapshot(reach, known)
+    for fn in [f for main in reach.functions[:1] for f in _found_late.get(main, ())]:
+        taken.late.append(Snapshot(roots.reach(fn), {*known, *map(id, taken.objects)}))
+    return taken
 
 
 class Snapshot:
@@ -72,12 +77,15 @@ class Snapshot:
     def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[object] = ()) -> None:
         self._reach, self._known = reach, known
         self.functions = reach.functions
+        self._codes: set[int] | None = None
         self.unrestorable: dict[str, str] = {}
         """Paths of what cannot be put back, and what it is: generators, connections, files that are written."""
         self.drained: dict[str, str] = {}
         """Of these, the paths of what a run of these functions may change, with the full names of the classes."""
         self.donating: dict[str, str] = {}
         """Functions that give away what they are called with, outside of a trace."""
+        self.late: list[Snapshot] = []
+        """What functions reach that no search has found, from where a run came to them."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
         self._seen: dict[int, object] = {}
@@ -163,7 +171,7 @@ class Snapshot:
         if is_a(value, _CONTAINERS) or _is_open(value):
             if depth < DEPTH:
                 self._structure(value, place, depth)
-        elif hasattr(type(value), "__next__"):
+        elif values.class_attribute(type(value), "__next__") is not None:
             self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
             self._follow(gc.get_referents(value), place, depth)
@@ -269,6 +277,10 @@ class Snapshot:
             if not self._reads(place):
                 self._lose(path, "a container that is too long", value)
             return
+        if is_a(value, set) and "pop" in self._reach.attributes and not self._reads(place):
+            self._lose(
+                path, "a set that is taken from", value
+            )  # which of its members comes next is not put back
         self._entries += parts(value, path, attributes=_is_open(value))
         own_settings = _root(type(value)) == "logging"  # and no streams below
         below = DEPTH - 1 if own_settings else depth + 1
@@ -287,7 +299,7 @@ class Snapshot:
         """Give the run that comes iterators and memories of its own: the user's stay untouched."""
         memo: dict[int, object] = {}
         with deferred():
-            for entry in self._entries:
+            for entry in itertools.chain(self._entries, *(s._entries for s in self.late)):
                 entry.stand_in(memo)
 
     def renew(self) -> None:
@@ -314,12 +326,18 @@ class Snapshot:
         """Was this object there before?"""
         return id(value) in self._seen
 
+    def knows(self, code: types.CodeType) -> bool:
+        """It holds what this code reaches."""
+        if self._codes is None:
+            self._codes = {id(c) for f in self.functions for c in values.codes_in(f.__code__)}
+        return id(code) in self._codes or any(s.knows(code) for s in self.late)
+
     def changes(self, besides: Iterable[object] = ()) -> list[Write]:
         """What is different now, at most a few hundred writes. A path that changed twice is told once, and the
         frameworks' variables in `besides` by no path."""
         found: dict[str, Write] = {}
         known = {id(v) for v in besides}
-        for entry in self._entries:
+        for entry in itertools.chain(self._entries, *(s._entries for s in self.late)):
             if isinstance(entry, Kept) and id(entry.holder) in known:
                 continue
             for path, origin, action, old, new in _guarded(entry.changes):
@@ -334,11 +352,56 @@ class Snapshot:
     def restore(self, *, only_tracers: bool = False) -> None:
         """Put everything back; with `only_tracers`, just the places that hold a tracer now."""
         with deferred():
-            for entry in (*self._entries, *self._settings):
+            for entry in itertools.chain(*(s._entries for s in self.late), self._entries, self._settings):
                 try:
                     entry.restore(_is_traced if only_tracers else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
                     self.unrestorable.setdefault(entry.path, type(exc).__name__)
+
+
+_in_force: list[Snapshot] = []
+"""What the runs of ours that are under way put back."""
+
+
+@contextlib.contextmanager
+def in_force(before: Snapshot) -> Iterator[None]:
+    """While this holds, what runs of ours come to, and no search has found, is remembered there too."""
+    _in_force.append(before)
+    try:
+        yield
+    finally:
+        _in_force.remove(before)
+
+
+def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
+    """A function of the user's begins in a run of ours. Where no search has found it, for a library calls it, what it
+    reaches is remembered before its first line. None where it was found."""
+    code, caller = frame.f_code, frame.f_back
+    by = str(caller.f_globals.get("__name__", "")) if caller is not None else ""
+    if not _in_force or by.startswith(_SEARCHED):
+        return []
+    made_by_us = code.co_name == "<module>" or code.co_filename.startswith("<jitmagic ")
+    if made_by_us or any(s.knows(code) for s in _in_force):
+        return None
+    known = {id(v) for s in _in_force for part in (s, *s.late) for v in part.objects}
+    found = [f for f in gc.get_referrers(code) if is_a(f, Function) and f.__globals__ is frame.f_globals]
+    made = code.co_name in _MAKERS  # its first argument is new, and stays what the run makes of it
+    given = {name: frame.f_locals[name] for name in code.co_varnames[made : code.co_argcount]}
+    late = [take(roots.reach(fn, kwargs=given), known) for fn in found]
+    for one in late:
+        one.stand_in()
+    for before in _in_force:
+        before.late += late
+        for main in before.functions[:1]:
+            _found_late.setdefault(main, weakref.WeakSet()).update(found)
+    return late
+
+
+_found_late: weakref.WeakKeyDictionary[Function, weakref.WeakSet[Function]] = weakref.WeakKeyDictionary()
+"""What functions were found to come to: Python 3.11 tells nothing of it where a run is timed."""
+_MAKERS = frozenset(("__init__", "__new__", "__post_init__", "__setstate__"))
+_SEARCHED = ("jitmagic.checking.", "jitmagic.measure.")
+"""What is called from there was searched."""
 
 
 def _made_of(fn: types.FunctionType) -> tuple[Any, ...]:

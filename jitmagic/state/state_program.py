@@ -21,6 +21,7 @@ from jitmagic.state.active import TraceAgain, active, tracing
 from jitmagic.state.below import AsBefore, Same, Watched
 from jitmagic.state.declared import Inspected
 from jitmagic.state.errors import StateError
+from jitmagic.state.guards import Guards
 from jitmagic.state.logs import Notes
 from jitmagic.state.made import Made
 from jitmagic.state.paths import Place
@@ -56,7 +57,7 @@ def _kept(value: object) -> tuple[object, ...]:
 
 
 class Owner(Protocol):
-    """What a program needs of the function that it belongs to."""
+    """What a program, its calls and their wrapper need of the function that they belong to."""
 
     name: str
     options: JitOptions
@@ -65,6 +66,12 @@ class Owner(Protocol):
     touched: dict[str, Write]
     note: Made | None
     """Where it is noted what the program holds as constants."""
+    cells: codegen.Cells
+    guards: Guards | None
+    known: dict[tuple[int, ...], Instance]
+    receiver: Any
+    plain: Any
+    program: StateProgram
 
     def taken(self, args: Sequence[object], kwargs: Mapping[str, object]) -> taken_out.Taken: ...
     def bound(self) -> Callable[..., object]: ...
@@ -76,6 +83,19 @@ class Owner(Protocol):
     def count(self, places: Sequence[Place]) -> bool: ...
     def fix(self, places: Sequence[Place]) -> bool: ...
     def note_growth(self, places: Sequence[Place]) -> bool: ...
+    def of(self, args: Sequence[object], kwargs: dict[str, object]) -> Any: ...
+    def receiver_object(self) -> object: ...
+    def slow(self, *args: object, **kwargs: object) -> Any: ...
+    def retry(self, program: StateProgram, exc: BaseException, state: Sequence[object]) -> bool: ...
+    def retry_plain(self, exc: BaseException) -> bool: ...
+    def other(
+        self,
+        program: StateProgram,
+        result: Sequence[object],
+        state: Sequence[object],
+        objects: Sequence[object],
+    ) -> object: ...
+    def stale(self, program: StateProgram) -> None: ...
 
 
 class Instance:

@@ -329,7 +329,7 @@ class Stateful:
         if not call.objects:
             return
         ids = tuple(map(id, call.objects.values()))
-        gone = lambda _: self.known.pop(ids, None)  # noqa: E731
+        gone = functools.partial(self.known.pop, ids)
         references = [values.reference(v, gone) for v in call.objects.values()]
         self.known.pop(ids, None)
         self.known[ids] = Instance(call.program, AsBefore(call.nodes), references)
@@ -386,7 +386,7 @@ class Stateful:
         if gone:
             exc.add_note(
                 f"{', '.join(gone)}: donated to a call of {self.name} that did not finish, so the old value is gone "
-                f"and there is no new one. assign it anew before the next call"
+                f"and there is no new one. assign it again before the next call"
             )
 
     # -- what the user sees
@@ -395,20 +395,6 @@ class Stateful:
     def compiled(self) -> Any:
         """The `jax.jit` function that served last."""
         return self.program.compiled if self.plain is None or self.program.locations else self.plain
-
-    @property
-    def places(self) -> list[Place]:
-        """The dynamic variables of the program that served last."""
-        return self.program.places
-
-    @property
-    def written(self) -> list[int] | None:
-        """The numbers of those that its calls write."""
-        return self.program.written
-
-    def read(self) -> tuple[object, ...]:
-        """What the variables hold now."""
-        return self.program.read()
 
     def _public(self) -> Any:
         call = codegen.generic(self.slow, self.name, self.cells)

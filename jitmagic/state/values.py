@@ -51,6 +51,7 @@ _OPAQUE = frozenset(
     "jitmagic IPython ipykernel traitlets matplotlib jax jaxlib numpy pandas polars threading logging asyncio io "
     "zmq concurrent multiprocessing socket subprocess weakref ast inspect".split()
 )
+_OPEN = frozenset("types collections functools dataclasses random queue _thread argparse __main__".split())
 
 GENERATED = "<jitmagic>"
 """The file name of wrappers that we generate: what they wrap is the user's."""
@@ -129,6 +130,14 @@ def is_array(value: object) -> TypeGuard[ArrayLike]:
     return is_jax_array(value)
 
 
+def on_host(value: Any) -> np.ndarray:
+    """An array as one of NumPy's. Raises what its computation ended with: jaxlib ends the whole process where NumPy
+    asks for the memory of an array that could not be computed."""
+    if is_jax_array(value) and not is_tracer(value):
+        value.block_until_ready()
+    return np.asarray(value)
+
+
 def is_number(value: object) -> bool:
     """An array, or a Python number (bools are numbers too)."""
     return type(value) in (bool, int, float, complex) or is_array(value)
@@ -179,17 +188,15 @@ _OURS = _directory(sys.modules[__name__], 2)
 
 def is_user_class(cls: type) -> bool:
     """Was this class defined in the user's own code (a notebook cell or a module outside the libraries)?"""
-    return _user_class(cls) if is_a(cls, type) else False
-
-
-_user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
-
-
-def _user_class(cls: type) -> bool:
+    if not is_a(cls, type):
+        return False
     known = _user_classes.get(cls)
     if known is None:
         known = _user_classes[cls] = _is_user_module(module_of(cls))
     return known
+
+
+_user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def _is_user_module(name: str) -> bool:
@@ -207,19 +214,7 @@ def is_walkable(value: object) -> bool:
     if is_a(value, (types.ModuleType, type, types.CodeType, *FUNCTIONS)):
         return False
     root = module_of(type(value)).split(".")[0]
-    if root in (
-        "types",
-        "collections",
-        "functools",
-        "dataclasses",
-        "random",
-        "queue",
-        "_thread",
-        "argparse",
-        "__main__",
-    ):
-        return True
-    return root not in _OPAQUE and root not in sys.stdlib_module_names
+    return root in _OPEN or root not in _OPAQUE and root not in sys.stdlib_module_names
 
 
 def is_memory(value: object) -> bool:
@@ -352,7 +347,7 @@ def children(value: Any) -> Iterator[Child]:
 def step_text(kind: str, key: object) -> str:
     """The step as it is written in a path: `.w` or `['layer1']`."""
     if kind == "attribute":
-        return f".{key}"
+        return f"[{key}]" if str(key).isdigit() else f".{key}"  # as `nnx.List` keeps its items
     parts = key if type(key) is tuple else (key,)
     literal = all(type(k) in SCALARS for k in parts)
     return f"[{key!r}]" if literal else f"[<{type(key).__name__}>]"
@@ -429,7 +424,7 @@ def cell_contents(cell: types.CellType) -> tuple[object, ...]:
 
 
 def _held(value: Any) -> list[object]:
-    if hasattr(type(value), "__next__") and not is_user_class(type(value)):
+    if class_attribute(type(value), "__next__") and not is_user_class(type(value)):
         return gc.get_referents(value)
     if is_a(value, np.ndarray):
         return list(value.reshape(-1)[:2000])

@@ -16,13 +16,13 @@ Function = types.FunctionType
 
 
 def parts(member: Any) -> tuple[object, ...]:
-    """The functions inside a property, a static or class method."""
+    """The functions inside a property, a static or class method, or what `functools` makes of one."""
     if is_a(member, property):
-        return (member.fget, member.fset)
+        return (member.fget, member.fset, member.fdel)
     if is_a(member, staticmethod | classmethod):
         return (member.__func__,)
-    if is_a(member, functools.cached_property):
-        return (member.func,)
+    if values.module_of(type(member)) == "functools" and not callable(member):
+        return tuple(values.raw_attributes(member).values())
     return (member,)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from jitmagic.evidence import Where
+from jitmagic.source import scope
 from jitmagic.source.tree import Source, source_of, span_of, walk
 from jitmagic.tracing.expressions import callee_of
 from jitmagic.tracing.sites import Site, where_at
@@ -134,21 +135,10 @@ def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
     changes = [
         n for n in _statements(body)
         if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)
-        and name in _bound(n) and not (isinstance(n, ast.Assign) and _reads_only(n.value, state))
+        and name in scope.stores(n) and not (isinstance(n, ast.Assign) and getattr(n.value, "id", "") == state)
     ]  # fmt: skip
     returns = [n for n in _statements(body) if isinstance(n, ast.Return)]
     return (changes or returns or [None])[-1]
-
-
-def _bound(node: ast.Assign | ast.AugAssign | ast.AnnAssign) -> set[str]:
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return {
-        n.id for t in targets for n in walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-
-
-def _reads_only(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _where(file: str, source: Source, node: ast.AST, body: Function) -> Where | None:

@@ -13,17 +13,15 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.core
 import jax.extend.core
+import numpy as np
 from jax.extend.core import JaxprEqn
 
 from jitmagic import patches
-
-if TYPE_CHECKING:
-    import numpy as np
 
 JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
@@ -58,13 +56,18 @@ def is_tracer(value: object) -> bool:
     return isinstance(value, Tracer)
 
 
+def array_class() -> Any:
+    """The class of arrays that have a value. Private; None without the name."""
+    return getattr(importlib.import_module("jax._src.array"), "ArrayImpl", None)
+
+
 def code_that_fetches() -> tuple[types.CodeType, ...]:
     """The Python code by which the value of an array comes to the host: that of `x.item()`, and of what `float(x)`,
     `print(x)` and the like all ask for. Its first argument is the array.
 
     Private: the latter is `_value`. Without the name nothing of it is heard.
     """
-    array: Any = getattr(importlib.import_module("jax._src.array"), "ArrayImpl", None)
+    array = array_class()
     asked = (getattr(vars(array).get("_value"), "fget", None), getattr(array, "item", None)) if array else ()
     plain = (inspect.unwrap(function) for function in asked if callable(function))
     return tuple(f.__code__ for f in plain if isinstance(f, types.FunctionType))
@@ -157,8 +160,6 @@ def constants_of(closed: object) -> list[Any]:
     jax keeps them beside the jaxpr (`consts`) or, with simplified constants, inside as literals:
     both are read.
     """
-    import numpy as np
-
     found: dict[int, object] = {}
 
     def collect(jaxpr: object) -> None:
@@ -381,13 +382,7 @@ def traces_jit(code: types.CodeType) -> bool:
     return code.co_filename.endswith("pjit.py") and code.co_name in _JIT_TRACES
 
 
-_JIT_TRACES = (
-    "_infer_params",
-    "_infer_params_impl",
-    "_infer_params_internal",
-    "_trace_for_jit",
-    "trace_for_jit",
-)
+_JIT_TRACES = "_infer_params _infer_params_impl _infer_params_internal _trace_for_jit trace_for_jit".split()
 
 
 def trace_call(frame: types.FrameType | None) -> tuple[object, object, object, dict[str, object]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
 from jitmagic.tracing.sites import Site
+from jitmagic.units import array_type
 
 _LIKE_COND = ("cond", "switch")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -252,8 +254,26 @@ def _is_code(value: object) -> bool:
     """Modules, functions and classes: never to blame for a traced value."""
     return isinstance(value, (types.ModuleType, type)) or (
         callable(value) and not _is_array(value) and not hasattr(value, "__dataclass_fields__")
-        and (hasattr(value, "__name__") or hasattr(value, "func"))
+        and (hasattr(value, "__name__") or inspect.getattr_static(value, "func", None))
     )  # fmt: skip
+
+
+def forms_in(site: Site, namespace: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """The arrays that an expression names, entries of dicts too (`p["w"]`), each with its type."""
+    nodes = walk(site.node) if site.node is not None else []
+    bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    found: dict[str, str] = {}
+    for node in sorted((n for n in nodes if isinstance(n, ast.expr)), key=lambda n: (n.lineno, n.col_offset)):
+        value: Any = look_up(dotted(node), namespace)
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)):
+                held = namespace.get(name)
+                value = held.get(key) if type(held) is dict else None
+            case ast.Name(id=name) if name in bound:
+                value = None
+        if _is_array(value):
+            found[ast.unparse(node)] = array_type(str(value.dtype), value.shape)
+    return tuple(found.items())
 
 
 def _is_scalar(value: object) -> bool:

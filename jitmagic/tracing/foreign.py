@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
+from jax.stages import Traced
 
 from jitmagic.tracing.leaves import is_array, named_leaves
-
-if TYPE_CHECKING:
-    from jax.stages import Traced
 
 LEAVES = "_leaves"
 """The only parameter of the traced function; messages of jax name `_leaves[3]`."""
@@ -65,8 +65,6 @@ class Filtered:
 
     def trace(self, *args: object, **kwargs: object) -> Traced:
         """The `Traced` of one call; its inputs are the array leaves in the order of the arguments."""
-        import jax
-
         leaves, tree = jax.tree.flatten((args, kwargs))
         dynamic = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
 

@@ -41,11 +41,29 @@ def leak_site(text: str) -> LeakSite | None:
         function = _function_at(source, line)
         if function is None:
             continue
-        stores = list(_stores(function))
+        stores = [(node, node, name, function) for node, name in _stores(function)] or list(
+            _stores_in_calls(source, function)
+        )
         if stores:
-            node, name = min(stores, key=lambda s: _rank(s[0], line, created == place))
-            return _site(file, source, node, name, function)
+            _, node, name, where = min(stores, key=lambda s: _rank(s[0], line, created == place))
+            return _site(file, source, node, name, where)
     return None
+
+
+def _stores_in_calls(
+    source: Source, function: _Function
+) -> Iterator[tuple[ast.AST, ast.AST, str, _Function]]:
+    """Calls of functions and methods of the same text that store something: each with the store, what it goes into as
+    the caller names it (`log.values` for `self.values`), and that function."""
+    defined = [n for n in walk(source.tree) if isinstance(n, _Function)] if source.tree else []
+    for call in (n for n in walk(function) if isinstance(n, ast.Call)):
+        caller, _, called = dotted(call.func).rpartition(".")
+        named = [f for f in defined if getattr(f, "name", "<lambda>") == called and f is not function]
+        for inner in named if len(named) == 1 else ():
+            for node, name in _stores(inner):
+                root, dot, rest = name.partition(".")
+                own = caller and dot and [a.arg for a in inner.args.args[:1]] == [root]
+                yield call, node, f"{caller}.{rest}" if own else name, inner
 
 
 def inner_store(code: types.CodeType, names: Sequence[str] = ()) -> LeakSite | None:
@@ -56,8 +74,9 @@ def inner_store(code: types.CodeType, names: Sequence[str] = ()) -> LeakSite | N
     if outer is None:
         return None
     shared = {n for s in ast.walk(outer) if isinstance(s, ast.Global) for n in s.names}
-    stored = (n.id for n in ast.walk(outer) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    theirs = set(stored) - shared
+    theirs = {
+        n.id for n in ast.walk(outer) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    } - shared
     for inner in (n for n in ast.walk(outer) if isinstance(n, _Function) and n is not outer):
         for node, name in _stores(inner):
             root = name.split(".")[0].split("[")[0]
@@ -107,7 +126,9 @@ def _rank(node: ast.AST, line: int, exact: bool) -> tuple[bool, bool, int]:
 
 def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
     """(statement or call, name) of each write to a name that is not the function's own."""
-    own, outer = _bindings(function)
+    # parameters outlive the function
+    outer = {n for s in walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
+    own = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - outer
     for node in walk(function):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -122,13 +143,6 @@ def _stores(function: _Function) -> Iterator[tuple[ast.AST, str]]:
             name = dotted(node.func.value) or _stored_in(node.func.value, own, outer)
             if name and name.split(".")[0] not in own:
                 yield node, name
-
-
-def _bindings(function: _Function) -> tuple[set[str], set[str]]:
-    """Names the function creates itself (parameters outlive it), and those it declares outer."""
-    outer = {n for s in walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
-    own = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} - outer
-    return own, outer
 
 
 def _stored_in(target: ast.AST, own: set[str], outer: set[str]) -> str:

@@ -10,18 +10,21 @@ import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import jax
+import jax.tree_util as jtu
+import numpy as np
+
 from jitmagic.evidence import Leaf
 from jitmagic.options import JitOptions, argument_names, parameters_of
 from jitmagic.tracing import compat
 
 _Kind = inspect.Parameter
+_NO_SETTINGS = ("builtins", "numpy", "random", "jax", "jaxlib", "functools")
+"""Modules whose objects are no settings, whatever they hold."""
 
 
 def is_array(value: object) -> bool:
     """What a filtering jit traces: arrays of jax and numpy."""
-    import jax
-    import numpy as np
-
     return isinstance(value, jax.Array) or (
         isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "OUSMmV"
     )
@@ -65,8 +68,6 @@ def map_leaves(
     fn: Callable[..., Any], args: Any, kwargs: Any, change: Callable[[str, object], object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """The same call with each leaf replaced by `change(path, leaf)`."""
-    import jax.tree_util as jtu
-
     bound = _bound(fn, args, kwargs)
     known = list(bound.signature.parameters.values()) if bound is not None else None
 
@@ -90,17 +91,17 @@ def ref_paths(fn: Callable[..., object], args: object, kwargs: object) -> set[st
 
 
 def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator[tuple[str, str, object]]:
-    import jax.tree_util as jtu
-
     for name, path, value in bound_arguments(fn, args, kwargs):
-        for keys, leaf in jtu.tree_flatten_with_path(value)[0]:
-            yield name, path + keystr(keys), leaf
+        yield from ((name, *below) for below in leaves_below(path, value))
+
+
+def leaves_below(path: str, value: object) -> Iterator[tuple[str, Any]]:
+    """(path, leaf) of each leaf of a value, which has a path itself."""
+    yield from ((path + keystr(keys), leaf) for keys, leaf in jtu.tree_flatten_with_path(value)[0])
 
 
 def keystr(keys: Any) -> str:
     """`['deep'][0].w`, with positions of unnamed children as items."""
-    import jax.tree_util as jtu
-
     out = ""
     for key in keys:
         if isinstance(key, jtu.DictKey):
@@ -125,18 +126,14 @@ def call_leaves(
 ) -> tuple[Leaf, ...]:
     """The leaves of one call as plain data; a static argument is one leaf, whatever it holds. For a `filtering` jit
     every leaf that is no array is static."""
-    import jax.tree_util as jtu
-
     static = static_names(fn, static_argnums, static_argnames)
     out: list[Leaf] = []
     for position, (name, path, value) in enumerate(bound_arguments(fn, args, kwargs)):
         if name in static or position in static_argnums and name == path and name.startswith("args["):
             out.append(_leaf(path, name, value, static=True))
             continue
-        out += [
-            _leaf(path + keystr(keys), name, v, static=filtering and not is_array(v))
-            for keys, v in jtu.tree_flatten_with_path(value)[0]
-        ]
+        below = leaves_below(path, value)
+        out += [_leaf(p, name, v, static=filtering and not is_array(v)) for p, v in below]
     return tuple(out)
 
 
@@ -147,9 +144,6 @@ def static_names(fn: Callable[..., object], numbers: Collection[int], names: Col
 
 
 def _leaf(path: str, argument: str, value: object, *, static: bool = False) -> Leaf:
-    import jax
-    import numpy as np
-
     kind = "function" if hasattr(type(value), "eval_shape") else type(value).__name__  # a compiled one
     hashable = is_hashable(value)
     if isinstance(value, jax.Array):
@@ -180,18 +174,11 @@ def _settles(value: object) -> bool:
     """An object that gives no data, and holds settings alone, by which it compares; or that holds nothing."""
     kind, held = type(value), dict(getattr(value, "__dict__", {}))
     if dataclasses.is_dataclass(value):
-        held = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+        held = {f.name: inspect.getattr_static(value, f.name, None) for f in dataclasses.fields(value)}
     elif getattr(kind, "__slots__", ()):
         return False
-    gives = any(hasattr(kind, n) for n in ("__iter__", "__next__", "__getitem__"))
-    if gives or kind.__module__.partition(".")[0] in (
-        "builtins",
-        "numpy",
-        "random",
-        "jax",
-        "jaxlib",
-        "functools",
-    ):
+    gives = any(inspect.getattr_static(kind, n, None) for n in ("__iter__", "__next__", "__getitem__"))
+    if gives or kind.__module__.partition(".")[0] in _NO_SETTINGS:
         return False
     by_value = kind.__eq__ is not object.__eq__ and kind.__hash__ not in (object.__hash__, None)
     return not held or by_value and all(map(_is_setting, held.values())) and is_hashable(value)
@@ -205,14 +192,15 @@ def _is_setting(value: object) -> bool:
 
 def _code(value: object) -> int | None:
     """A number for what a Python function does: its instructions, and the names and constants in them."""
-    code = getattr(value, "__code__", None)
+    code = getattr(value, "__code__", None) if callable(value) else None
     if not isinstance(code, types.CodeType):
         return None
-    inner = [
-        _code(types.SimpleNamespace(__code__=c)) for c in code.co_consts if isinstance(c, types.CodeType)
-    ]
-    plain = [repr(c) for c in code.co_consts if not isinstance(c, types.CodeType)]
-    return hash((code.co_code, code.co_names, tuple(plain), tuple(inner)))
+    return _what_it_does(code)
+
+
+def _what_it_does(code: types.CodeType) -> int:
+    parts = (_what_it_does(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts)
+    return hash((code.co_code, code.co_names, *parts))
 
 
 def _short(value: object) -> str:
@@ -227,7 +215,7 @@ def _short(value: object) -> str:
         return text
     if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
         return _by_fields(value)
-    name = getattr(value, "__qualname__", None)
+    name = getattr(value, "__qualname__", None) if callable(value) else None
     if not isinstance(name, str) and type(value).__hash__ is not object.__hash__ and is_hashable(value):
         return f"{_repr(value)} of hash {hash(value) & 0xFFFFFFFFFF:#x}"  # equal objects are one to jax
     return f"{name if isinstance(name, str) else type(value).__name__} at {id(value):#x}"
@@ -270,8 +258,6 @@ def signature_key(
 ) -> Any:
     """A hashable key that changes when `jax.jit` would trace anew: shapes, dtypes, weak types, static values
     and the structure of the arguments."""
-    import jax
-
     leaves = call_leaves(
         fn, args, kwargs, static_argnums=static_argnums, static_argnames=static_argnames, filtering=filtering
     )

@@ -62,6 +62,8 @@ class _Entry:
 class _Known:
     """The kinds of call that a function was traced for, and the function objects that had its name."""
 
+    cell: int | None
+    """Where it was traced last."""
     signatures: list[Leaves] = field(default_factory=list)
     objects: list[Callable[[], object]] = field(default_factory=list)
 
@@ -208,22 +210,23 @@ class Ledger:
             static_argnums=getattr(options, "static_argnums", ()) or (),
             static_argnames=getattr(options, "static_argnames", ()) or (),
         )  # fmt: skip
-        known = self._known.setdefault(_key(inner), _Known())
+        known = self._known.setdefault(_key(inner), _Known(self._cell()))
         # a weak reference: the ledger must not keep what a closure holds alive
         new = not any(ref() is inner for ref in known.objects)
-        reason, change = _reason(known, leaves, new, _is_local(inner))
+        reason, change = _reason(known, leaves, new, known.cell == self._cell() or _is_local(inner))
+        known.cell = self._cell()
         if new:
             known.objects = [*(r for r in known.objects if r() is not None), _reference(inner)]
         known.signatures = [*known.signatures[-SIGNATURES + 1 :], leaves]
         return reason, change
 
 
-def _reason(known: _Known, leaves: Leaves, new: bool, local: bool) -> tuple[Reason, tuple[str, str, str]]:
+def _reason(known: _Known, leaves: Leaves, new: bool, made: bool) -> tuple[Reason, tuple[str, str, str]]:
     """Why a function is traced: it is new, or what differs from the nearest earlier call."""
     if not known.signatures:
         return "first", ("", "", "")
     if new:
-        return ("new-function" if local else "redefined"), ("", "", "")
+        return ("new-function" if made else "redefined"), ("", "", "")
     nearest = min(reversed(known.signatures), key=lambda old: _distance(old, leaves))
     found = changes(nearest, leaves)
     if not found:

@@ -24,6 +24,7 @@ from jitmagic.tracing.expressions import (
     called_object,
     callee_of,
     construct_of,
+    forms_in,
     holds_tracer,
     look_up,
     names_in,
@@ -150,6 +151,7 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
     return Problem(
         op, found.where, leaves, names, construct_of(found, op), callee_of(found.node), name, message,
         inside=inside, called_from=_caller(preferred or users),
+        forms=forms_in(found, namespace) if op == "user" else (),
     )  # fmt: skip
 
 

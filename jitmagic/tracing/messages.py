@@ -57,23 +57,9 @@ _SIZED = r"jnp\.(arange|linspace|logspace|geomspace|indices|\w+_indices|eye|tri|
          r"|histogram_bin|`length`" \
          r"|random\.(choice|permutation|orthogonal|ball)\b|dimensions argument|in jax\.numpy\.\w*split" \
          r"|'?num'? argument"  # fmt: skip
-_SIZED_CALLEES = (
-    "tile",
-    "split",
-    "top_k",
-    "iota",
-    "approx_max_k",
-    "array_split",
-    "zeros",
-    "ones",
-    "full",
-    "empty",
-    "choice",
-    "eye",
-    "identity",
-    "tri",
-    "broadcast_to",
-    "repeat",
+_SIZED_CALLEES = frozenset(
+    "tile split top_k iota approx_max_k array_split zeros ones full empty choice eye identity tri "
+    "broadcast_to repeat".split()
 )
 
 _WRITTEN = re.compile(r"\w*Tracer[(<]~?\w+\[")

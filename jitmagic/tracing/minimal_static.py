@@ -13,15 +13,20 @@ import random
 import re
 import types
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
 
 from jitmagic import work
-from jitmagic.evidence import Problem
+from jitmagic.evidence import Problem, root
 from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
 from jitmagic.tracing.locate import locate
 
 MAX_GROWTH = 8
+_FUNCTIONS = ("PjitFunction", "CustomJVPFunction", "custom_jvp", "ufunc")
 
 Arguments = Sequence[tuple[str, str, object]]
 """(parameter, path, value) of each argument of a call."""
@@ -69,16 +74,13 @@ def smallest_static(
 
 def why_not_static(value: object) -> str | None:
     """Why this argument must not be static, or None where it may be."""
-    import jax
-    import numpy as np
-
     if isinstance(value, (jax.Array, np.ndarray, np.generic)):
         return "an array"
     if isinstance(value, list):
         return "a list: pass a tuple"
     if isinstance(value, dict):
         return "a dict: pass what is needed by itself"
-    if hasattr(value, "__next__"):
+    if inspect.getattr_static(type(value), "__next__", None):
         return "an iterator: what it gives would be used once and for ever"
     if is_random(value):
         return "a random generator: what it draws first would be used for ever"
@@ -90,26 +92,16 @@ def why_not_static(value: object) -> str | None:
         return next((f"it holds {r}" for r in reasons if r), None)
     if isinstance(value, functools.partial):
         return why_not_static((*value.args, *value.keywords.values()))
-    if inspect.isroutine(value) or type(value).__name__ in (
-        "PjitFunction",
-        "CustomJVPFunction",
-        "custom_jvp",
-        "ufunc",
-    ):
+    if inspect.isroutine(value) or type(value).__name__ in _FUNCTIONS:
         return None
     if callable(value) and (hasattr(value, "__wrapped__") or not getattr(value, "__dict__", None)):
         return None
-    if type(value).__hash__ is object.__hash__ and hasattr(value, "__dict__"):
-        return "an object that can change"
-    return (
-        None if leaves_.is_hashable(value) and not hasattr(value, "__dict__") else "an object that can change"
-    )
+    fixed = leaves_.is_hashable(value) and not hasattr(value, "__dict__")
+    return None if fixed else "an object that can change"
 
 
 def is_random(value: object) -> bool:
     """A random generator of NumPy's or Python's: each draw changes it."""
-    import numpy as np
-
     return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
@@ -164,12 +156,10 @@ class _Search:
         return static
 
     def _is_declared(self, path: str) -> bool:
-        return re.split(r"[.\[]", path, maxsplit=1)[0] in self.declared
+        return root(path) in self.declared
 
     def _no_jax_type(self, path: str, value: object) -> bool:
         """jax would refuse this argument outright, and it may be static."""
-        import jax
-
         bad = any(not is_jax_type(v) for v in jax.tree.leaves(value))
         if bad and (reason := why_not_static(value)):
             self.refused[path] = reason
@@ -191,8 +181,6 @@ class _Search:
 
     def _problem_with(self, static: set[str]) -> Problem | None:
         """Trace with these arguments static; the problem that stopped it, or None."""
-        import jax
-
         self.traces += 1
         dynamic = {p: v for p, v in self.values.items() if p not in static and not self._is_declared(p)}
         flat, tree = jax.tree.flatten(list(dynamic.values()))  # a dict would be sorted by its keys
@@ -205,24 +193,17 @@ class _Search:
 
         only = inspect.Parameter("leaves", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         call.__signature__ = inspect.Signature([only])  # type: ignore[attr-defined]
-        names = [path for path, v in dynamic.items() for path in _leaf_paths(path, v)]
+        names = [path for p, v in dynamic.items() for path, _ in leaves_.leaves_below(p, v)]
         try:
-            jax.make_jaxpr(call)([_shape(v) for v in flat])
+            jax.make_jaxpr(call)([as_type(v) for v in flat])
         except Exception as exc:
             problem = locate(exc)
             return _renamed(problem, names)
         return None
 
 
-def _leaf_paths(path: str, value: object) -> list[str]:
-    import jax.tree_util as jtu
-
-    return [path + leaves_.keystr(keys) for keys, _ in jtu.tree_flatten_with_path(value)[0]]
-
-
 def _renamed(problem: Problem, names: Sequence[str]) -> Problem:
     """`leaves[2]`, as jax calls our flat argument, by the user's name for it."""
-    from dataclasses import replace
 
     def name(leaf: str) -> str:
         match = re.match(r"leaves\[(\d+)\]", leaf)
@@ -254,9 +235,6 @@ def _value_of(arguments: Arguments, path: str) -> object:
 
 def is_jax_type(value: object) -> bool:
     """Whether the value is an array or a number to jax."""
-    import jax
-    import numpy as np
-
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.kind not in "OUSMm"
     return isinstance(value, (jax.Array, bool, int, float, complex, jax.ShapeDtypeStruct)) or hasattr(
@@ -264,11 +242,8 @@ def is_jax_type(value: object) -> bool:
     )
 
 
-def _shape(value: object) -> object:
+def as_type(value: object) -> Any:
     """The leaf without its data: weak types stay weak."""
-    import jax
-    import numpy as np
-
     if isinstance(value, jax.Array):
         weak = bool(getattr(value, "weak_type", False))
         return jax.ShapeDtypeStruct(value.shape, value.dtype, weak_type=weak)
@@ -286,7 +261,7 @@ def _spelled(
         return tuple(names), tuple(numbers)
     order = [p.name for p in parameters]
     all_names, all_numbers = list(names), list(numbers)
-    for path in sorted(found, key=lambda p: order.index(_head(p)) if _head(p) in order else 99):
+    for path in sorted(found, key=lambda p: order.index(root(p)) if root(p) in order else 99):
         match = re.fullmatch(r"(\w+)\[(\d+)\]", path)
         only = next((p for p in parameters if p.name == path), None)
         if match and match[1] in order:
@@ -296,7 +271,3 @@ def _spelled(
         else:
             all_names.append(path)
     return tuple(dict.fromkeys(all_names)), tuple(dict.fromkeys(all_numbers))
-
-
-def _head(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]

@@ -25,13 +25,7 @@ _CAUGHT = frozenset(
 _Span = tuple[int, int]
 _RUNNER = os.path.join(os.path.dirname(__file__), "recording.py")
 SHAPE_CHECKS = frozenset(
-    (
-        "canonicalize_shape",
-        "_canonicalize_dimension",
-        "canonicalize_dim",
-        "concrete_dim_or_error",
-        "_compute_newshape",
-    )
+    "canonicalize_shape _canonicalize_dimension canonicalize_dim concrete_dim_or_error _compute_newshape".split()
 )
 """jax functions that try a value as a size and refuse it with a better message."""
 

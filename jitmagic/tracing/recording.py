@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jitmagic import patches
 from jitmagic.evidence import Op, Problem
 from jitmagic.tracing import compat
-from jitmagic.tracing.lax_loops import counting
 from jitmagic.tracing.leaves import is_array, map_leaves, named_leaves
 from jitmagic.tracing.locate import locate
 from jitmagic.tracing.messages import is_of_shadows
@@ -74,13 +75,13 @@ def _record(
 ) -> Recording:  # fmt: skip
     trace = ShadowTrace(recorder, constants)
     error: BaseException | None = None
-    note, complete = "", True
+    note, complete, handled = "", True, sys.exc_info()[1]
     try:
         args, kwargs = _shadowed(trace, fn, args, kwargs, static)
         with contextlib.ExitStack() as stack:
             if recorder.inside:
                 stack.enter_context(jax.disable_jit())
-                stack.enter_context(counting(functools.partial(_counted, trace)))
+                stack.enter_context(_counting(functools.partial(_counted, trace)))
             for context in (
                 answering_tracers(), compat.answering_jitted(trace.call), compat.full_tracebacks(),
                 compat.set_current_trace(trace),
@@ -88,9 +89,9 @@ def _record(
                 stack.enter_context(context)
             fn(*args, **kwargs)
     except OutOfBudget:
-        complete, note = False, f"the recording run was stopped after {recorder.budget_s:g} s"
+        complete, note = False, f"the search for more problems was stopped after {recorder.budget_s:g} s"
     except Exception as exc:
-        complete, error = False, exc
+        complete, error = False, _apart_from(handled, exc)
     finally:
         trace.invalidate()
         _forget(recorder)
@@ -99,6 +100,45 @@ def _record(
         problems, note = _with_error(problems, error)
     text = f"{type(error).__name__}: {error}" if error is not None else None
     return Recording(problems, text, complete, note)
+
+
+@contextlib.contextmanager
+def _counting(shadowed: Callable[[object], object]) -> Iterator[None]:
+    """While the block runs, `jax.lax.fori_loop`, `while_loop` and `scan` start with `shadowed(leaf)` for each leaf
+    of their state, and `fori_loop` hands its body a shadowed counter: without jit a counter is a plain number, and a
+    question to it would not be noticed. In this thread alone."""
+    lax: Any = jax.lax
+    originals = {name: getattr(lax, name) for name in ("fori_loop", "while_loop", "scan")}
+
+    def started(state: object) -> object:
+        return jax.tree.map(shadowed, state)
+
+    def fori_loop(
+        lower: object, upper: object, body_fun: Callable[..., object], init_val: object, **options: object
+    ) -> object:
+        def body(i: object, state: object) -> object:
+            return body_fun(shadowed(i), state)
+
+        return originals["fori_loop"](lower, upper, body, started(init_val), **options)
+
+    def while_loop(cond_fun: object, body_fun: object, init_val: object) -> object:
+        return originals["while_loop"](cond_fun, body_fun, started(init_val))
+
+    def scan(f: object, init: object, *args: object, **options: object) -> object:
+        return originals["scan"](f, started(init), *args, **options)
+
+    patched = {f.__name__: patches.here(f, originals[f.__name__]) for f in (fori_loop, while_loop, scan)}
+    with patches.replaced(lax, **patched):
+        yield
+
+
+def _apart_from(handled: BaseException | None, error: BaseException) -> BaseException:
+    """The error without what is being handled while the run is made, which is none of its causes."""
+    last = error
+    while last.__context__ is not None and last.__context__ is not handled:
+        last = last.__context__
+    last.__context__ = None
+    return error
 
 
 def _counted(trace: ShadowTrace, value: object) -> object:
@@ -117,7 +157,7 @@ def _forget(recorder: Recorder) -> None:
 
 def _with_error(problems: tuple[Problem, ...], error: BaseException) -> tuple[tuple[Problem, ...], str]:
     located = replace(locate(error), recorded=True)
-    note = f"the recording run ended at an error: {located.exception}"
+    note = f"the search for more problems ended at an error: {located.exception}"
     if located.where is None or is_of_shadows(error):
         return problems, note
     if any(p.where == located.where and p.op == located.op for p in problems):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+
+import jax
 
 from jitmagic.report import Stages
 from jitmagic.tracing import compat
@@ -74,8 +78,6 @@ def listen() -> None:
     """Begin to count. One listener for the process: jax has no public way to take a single one out."""
     global _registered
     if not _registered:
-        import jax
-
         jax.monitoring.register_event_duration_secs_listener(_ended)
         jax.monitoring.register_event_listener(_happened)
         _registered = True
@@ -169,6 +171,16 @@ _pending: dict[int, tuple[object, threading.Event]] = {}
 """Traced programs whose compilation was interrupted and goes on, by `id`; set when it is done."""
 
 
+_waiting: contextvars.ContextVar[int | None] = contextvars.ContextVar("waiting", default=None)
+"""The thread that waits for what this one compiles."""
+
+
+def frame_that_compiles() -> types.FrameType:
+    """The innermost frame of the code that asked for a compilation, though that is made in a thread of its own."""
+    here = sys._getframe(1)
+    return sys._current_frames().get(_waiting.get() or 0, here)
+
+
 def _interruptibly(name: str, program: object, compile: Callable[[], object]) -> Any:
     """The compiled program, made in a thread of its own so that an interrupt ends the wait at once.
 
@@ -187,10 +199,10 @@ def _interruptibly(name: str, program: object, compile: Callable[[], object]) ->
             finished.set()
             _pending.pop(id(program), None)
 
+    context = contextvars.copy_context()
+    context.run(_waiting.set, threading.get_ident())
     # the settings that hold in this thread (`with jax.default_device(...)`) belong to the trace and the lowering
-    worker = threading.Thread(
-        target=contextvars.copy_context().run, args=(run,), name=f"compile {name}", daemon=True
-    )
+    worker = threading.Thread(target=context.run, args=(run,), name=f"compile {name}", daemon=True)
     start = time.perf_counter()
     try:
         worker.start()
@@ -206,7 +218,7 @@ def _interruptibly(name: str, program: object, compile: Callable[[], object]) ->
         raise KeyboardInterrupt(
             f"interrupted after {gone:.0f} s of compiling {name}. XLA can't be stopped: it goes on in the background "
             f"and keeps its cores busy until it is done; the next call of {name} with such arguments waits for it and "
-            f"compiles nothing anew"
+            f"does not compile again"
         ) from None
     result, error = done[0]
     if error is not None:
@@ -218,8 +230,6 @@ def _interruptibly(name: str, program: object, compile: Callable[[], object]) ->
 def served() -> Iterator[list[bool]]:
     """Whether the persistent compilation cache served what is compiled in the block: `[True]`, or `[False]` where
     it was asked in vain; empty where it was not asked."""
-    import jax
-
     listen()
     answers: list[bool] = []
 

@@ -71,7 +71,8 @@ class Beginning:
                     put_item(self.namespace, name, value)  # type: ignore[arg-type]
                 for s in self.snapshots:
                     s.stand_in()
-            yield self.namespace
+            with snapshot.in_force(now[-1]):
+                yield self.namespace
         finally:
             with deferred():
                 for jitted in new:  # the user's own first call traces it

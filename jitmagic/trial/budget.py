@@ -15,9 +15,7 @@ from jitmagic.work import clock
 _TICK = 0.02
 _AGAIN = 1.0
 """Seconds after which a run that has caught its end is ended once more."""
-_PUTS_BACK = frozenset(
-    ("jitmagic.state.snapshot", "jitmagic.patches", "jitmagic.interrupts", __name__, "start")
-)
+_PUTS_BACK = {"jitmagic.state.snapshot", "jitmagic.patches", "jitmagic.interrupts", __name__, "start"}
 """Modules whose work is not left half done."""
 _START = threading.Thread.start.__code__
 
@@ -113,9 +111,8 @@ _lock = threading.RLock()
 
 def _block(frame: FrameType | None) -> FrameType | None:
     """The function whose `with` statement it is; generators that are context managers only stand for it."""
-    while frame is not None and (
-        frame.f_code.co_flags & inspect.CO_GENERATOR or frame.f_globals.get("__name__") == "contextlib"
-    ):
+    generators = inspect.CO_GENERATOR
+    while frame and (frame.f_code.co_flags & generators or frame.f_globals.get("__name__") == "contextlib"):
         frame = frame.f_back
     return frame
 

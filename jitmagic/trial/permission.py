@@ -13,26 +13,15 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 
-from jitmagic.state import outside
-from jitmagic.state.values import (
-    FUNCTIONS,
-    GENERATED,
-    class_dict,
-    is_a,
-    is_user_class,
-    is_user_file,
-    is_user_module,
-    module_of,
-    mro,
-)
+from jitmagic.state import outside, values
 from jitmagic.tracing.libraries import HARMLESS
 
 _NAMES = frozenset(
     """IPython.core.display_functions.display IPython.core.interactiveshell._modified_open importlib._bootstrap
-    os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd os.getenv os.getpid os.getppid
-    os.listdir os.lstat os.putenv os.scandir os.stat os.unsetenv os.urandom os.walk
-    sys._getframe sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof sys.intern
-    sys.is_finalizing sys.setrecursionlimit""".split()
+    os.DirEntry os.ScandirIterator os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd
+    os.getenv os.getpid os.getppid os.listdir os.lstat os.putenv os.scandir os.stat os.stat_result os.unsetenv
+    os.urandom os.walk sys._getframe sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof
+    sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
 _NEVER = frozenset(
@@ -78,54 +67,58 @@ def is_allowed(name: str = "") -> bool:
 def obstacle(called: object, first: object = None) -> str:
     """The full name of what is called where that may not be called unasked, '' where it may; `first` is its first
     argument."""
-    if is_a(called, types.MethodType):
+    if values.is_a(called, types.MethodType):
         called, first = called.__func__, called.__self__  # type: ignore[attr-defined]
         if outside.is_standard(first):
             return ""
-    if is_a(called, functools.partial):
+    if values.is_a(called, functools.partial):
         return obstacle(called.func, *called.args[:1])  # type: ignore[attr-defined]
-    if is_a(called, types.FunctionType):
+    if values.is_a(called, types.FunctionType):
         return _of_code(called.__code__, called.__globals__)  # type: ignore[attr-defined]
-    if is_a(called, type):
-        return next(filter(None, map(_of_class, mro(called))), "")  # type: ignore[arg-type]
-    if not is_a(called, (*FUNCTIONS, types.WrapperDescriptorType, types.MethodWrapperType)):
+    if values.is_a(called, type):
+        return next(filter(None, map(_of_class, values.mro(called))), "")  # type: ignore[arg-type]
+    if not values.is_a(called, (*values.FUNCTIONS, types.WrapperDescriptorType, types.MethodWrapperType)):
         return _of_instance(called)
     holder = getattr(called, "__objclass__", None) or getattr(called, "__self__", None)
-    if holder is None or is_a(holder, types.ModuleType):
-        return _judged(f"{getattr(called, '__module__', None) or ''}.{called.__qualname__}")  # type: ignore[attr-defined]
+    if holder is None or values.is_a(holder, types.ModuleType):
+        return _judged(f"{getattr(called, '__module__', None) or 'builtins'}.{called.__qualname__}")  # type: ignore[attr-defined]
     own = getattr(called, "__self__", first)
-    cls = holder if is_a(holder, type) else type(holder)
-    if outside.is_standard(own) or outside.is_in_memory(own):
-        return ""
-    return _judged(f"{module_of(cls)}.{cls.__qualname__}.{called.__name__}")  # type: ignore[attr-defined]
+    cls = holder if values.is_a(holder, type) else type(holder)
+    name: str = called.__name__  # type: ignore[attr-defined]
+    theirs = (c for c in values.mro(cls) if not values.is_user_class(c))
+    cls = next((c for c in theirs if name in values.class_dict(c)), cls)
+    fine = outside.is_standard(own) or outside.is_in_memory(own)
+    return "" if fine else _judged(f"{values.module_of(cls)}.{cls.__qualname__}.{name}")
 
 
 def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
-    if _is_users(code, names) or code.co_filename.startswith(GENERATED):
-        return ""  # what it calls is looked at in turn
-    return _judged(f"{names.get('__name__', '')}.{code.co_qualname}")
+    in_turn = _is_users(code, names) or code.co_filename.startswith(values.GENERATED)
+    return "" if in_turn else _judged(f"{names.get('__name__', '')}.{code.co_qualname}")
 
 
 def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
-    """The code is the user's, and not what a library has made for itself: the `__init__` of a dataclass of its own."""
+    """The code is the user's, and not what a library has made for itself: the `__init__` of a dataclass of its own, the
+    `__new__` of a named tuple."""
     if code.co_filename != "<string>":
-        return is_user_file(code.co_filename)
+        return values.is_user_file(code.co_filename)
     name = str(names.get("__name__", ""))
-    return name == "__main__" or name not in sys.modules or is_user_module(sys.modules[name])
+    if name == "__main__" or name.startswith("namedtuple_"):
+        return name == "__main__"
+    return name not in sys.modules or values.is_user_module(sys.modules[name])
 
 
 def _of_class(cls: type) -> str:
-    return "" if is_user_class(cls) else _judged(f"{module_of(cls)}.{cls.__qualname__}")
+    return "" if values.is_user_class(cls) else _judged(f"{values.module_of(cls)}.{cls.__qualname__}")
 
 
 def _of_instance(value: object) -> str:
     """Functions of libraries written in C are objects with names of their own; of others, the class that knows how it
     is called."""
-    if not is_user_class(type(value)):
+    if not values.is_user_class(type(value)):
         module, name = (str(getattr(value, n, "")) for n in ("__module__", "__qualname__"))
         if name and _is_library(module):
             return _judged(f"{module}.{name}")
-    return _of_class(next((c for c in mro(type(value)) if "__call__" in class_dict(c)), object))
+    return _of_class(next((c for c in values.mro(type(value)) if "__call__" in values.class_dict(c)), object))
 
 
 def _judged(name: str) -> str:
@@ -151,11 +144,13 @@ def _is_harmless(name: str) -> bool:
 
 class Watch:
     """Looks at each call that the user's code makes, in every thread, and has `refuse` told of those that may not be
-    made; `refuse` raises where the run is one of ours. A run that is `timed` was looked at before: only calls at new
-    places are looked at."""
+    made; `refuse` raises where the run is one of ours. `begins` is told of the user's code that begins, and says
+    whether to tell it again. A run that is `timed` was looked at before: only calls at new places are looked at."""
 
-    def __init__(self, refuse: Refuse, *, timed: bool = False) -> None:
-        self.refuse, self.most = refuse, 1 if timed else _MOST
+    def __init__(
+        self, refuse: Refuse, begins: Callable[[types.FrameType], bool], *, timed: bool = False
+    ) -> None:
+        self.refuse, self.begins, self.most = refuse, begins, 1 if timed else _MOST
         self.tool: int | None = None
         self.codes: dict[int, tuple[types.CodeType, bool]] = {}
         """Code that has run, by its `id`, and whether it is the user's."""
@@ -220,8 +215,11 @@ class Watch:
     if sys.version_info >= (3, 12):
 
         def _started(self, code: types.CodeType, offset: int) -> object:
-            if self._is_users(sys._getframe(1)):
+            frame = sys._getframe(1)
+            if self._is_users(frame):
                 sys.monitoring.set_local_events(self.tool or 0, code, sys.monitoring.events.CALL)
+                if self.begins(frame):
+                    return None
             return sys.monitoring.DISABLE
 
         def _called(self, code: types.CodeType, offset: int, called: object, first: object) -> object:
@@ -237,6 +235,8 @@ class Watch:
             caller: types.FrameType | None = frame
         elif event == "call":
             caller = frame.f_back
+            if id(frame.f_code) not in self.others and self._is_users(frame):
+                self.begins(frame)
         else:
             return
         # Nearly all calls are those of libraries, and the next line is all that they cost.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.state import adapters, iterators, values
-from jitmagic.state.values import is_a
+from jitmagic.state.values import is_a, on_host
 from jitmagic.units import counted, short_dtype
 
 MOST_NODES = 20_000
@@ -83,11 +83,8 @@ class Painter:
 
     def names(self, namespace: Mapping[str, object]) -> dict[str, Node]:
         """Pictures of what the names of a notebook stand for, and of the random states that no name holds."""
-        drawn = {
-            k: self.draw(v)
-            for k, v in list(namespace.items())
-            if k not in _SHELL and not _HISTORY.fullmatch(k)
-        }
+        held = list(namespace.items())
+        drawn = {k: self.draw(v) for k, v in held if k not in _SHELL and not _HISTORY.fullmatch(k)}
         for name, state in (*iterators.global_random_states(), *adapters.default_random_states()):
             drawn[f"<{name}>"] = self.draw(state)
         return drawn
@@ -134,10 +131,7 @@ class Painter:
             node.kind, node.label = "opaque", "a deleted array"
         elif is_a(array, np.ndarray | np.generic):
             self._bytes += array.nbytes
-            flat = np.asarray(array).ravel()
-            node.value = (
-                np.array(array) if self._bytes <= MOST_BYTES else flat[:: array.size // 100_000 + 1].copy()
-            )
+            node.value = np.array(array) if self._bytes <= MOST_BYTES else _sample(array)
         elif jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
             node.value = jax.random.key_data(array)
         else:
@@ -148,7 +142,7 @@ class Painter:
             node.kind, node.label = "class", cls.__qualname__
             node.parts = {
                 f".{k}": self.draw(v) for k, v in values.class_dict(cls).items()
-                if not k.startswith(("__", "_abc")) and not is_a(v, property) and not _is_slot(v)
+                if not k.startswith(("__", "_abc")) and not is_a(v, _DESCRIPTORS)
             }  # fmt: skip
 
     def _function(self, node: Node, fn: types.FunctionType) -> None:
@@ -198,8 +192,12 @@ def _is_empty_memo(name: str, value: object) -> bool:
     return name.startswith("_") and (value is None or empty)
 
 
-def _is_slot(value: object) -> bool:
-    return is_a(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+def _sample(array: Any) -> np.ndarray:
+    """Every so many elements of an array."""
+    return np.asarray(array).ravel()[:: array.size // 100_000 + 1].copy()
+
+
+_DESCRIPTORS = property | types.MemberDescriptorType | types.GetSetDescriptorType
 
 
 def _is_library(value: object) -> bool:
@@ -216,9 +214,8 @@ def _wrapped(value: object) -> object:
 
 
 def _key(key: object) -> str:
-    return (
-        repr(key) if is_a(key, str | int | float | bool | tuple | bytes) or key is None else _type_name(key)
-    )
+    plain = key is None or is_a(key, str | int | float | bool | tuple | bytes)
+    return repr(key) if plain else _type_name(key)
 
 
 def _type_name(value: object) -> str:
@@ -265,9 +262,7 @@ class Differences:
         if a.kind in numbers and b.kind in numbers:
             self._numbers(a, b, path)
         elif a.kind != b.kind:
-            if not {a.kind, b.kind} <= _CALLABLE and not (
-                self.more and {a.kind, b.kind} <= {*_CALLABLE, "object"}
-            ):
+            if not {a.kind, b.kind} <= {*_CALLABLE, *(["object"] if self.more else [])}:
                 self._gap(path, said(a), said(b), structure=True)
         elif a.kind in ("text", "set"):
             if a.value != b.value:
@@ -307,7 +302,7 @@ class Differences:
 
 
 def _plain(value: object) -> np.ndarray:
-    array = np.asarray(value)
+    array = on_host(value)
     known = array.dtype.kind in "biufcSU" and array.dtype.name in np.sctypeDict
     return array if known else array.astype(np.float32)
 

@@ -59,12 +59,13 @@ def play(
     `first` is called at the beginning, `bound` hears of the names after each statement that binds some, `last` gives
     more to show at the end, `around` holds meanwhile, `more` are names besides. Raises SyntaxError, and OutOfTime.
     """
+    import jax
+
     ran, painter = Ran(), Painter()
     ran.file = f"<jitmagic run {next(_numbers)}>"
     programs = [(ran.file, _program(cell, ran.file, lines_above))]
-    programs += [
-        (f"{ran.file[:-1]}.{i}>", _program(s, f"{ran.file[:-1]}.{i}>", 0)) for i, s in enumerate(later, 1)
-    ]
+    files = (f"{ran.file[:-1]}.{i}>" for i in itertools.count(1))
+    programs += [(file, _program(source, file, 0)) for source, file in zip(later, files, strict=False)]
     with beginning.rewound() as namespace, quiet.held_back(), around or contextlib.nullcontext():
         with quiet.overheard() as printed:
             try:
@@ -73,14 +74,14 @@ def play(
                 for file, tree in programs:
                     _run(tree, file, namespace, ran, painter, bound)
                 ran.shown += map(painter.draw, last())
-                _settle()
+                jax.effects_barrier()
                 quiet.heed()
             except (KeyboardInterrupt, budget.OutOfTime):
                 raise
+            except Exception as exc:
+                ran.error = exc
             except BaseException as exc:
-                ran.error = (
-                    exc if isinstance(exc, Exception) else quiet.Ended(f"it raises {type(exc).__name__}")
-                )
+                ran.error = quiet.Ended(f"it raises {type(exc).__name__}")
             ran.printed = printed()
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
     return ran
@@ -93,13 +94,9 @@ def _program(source: str, file: str, lines_above: int) -> ast.Module:
 
 
 def _run(
-    tree: ast.Module,
-    file: str,
-    namespace: dict[str, object],
-    ran: Ran,
-    painter: Painter,
+    tree: ast.Module, file: str, namespace: dict[str, object], ran: Ran, painter: Painter,
     bound: Callable[..., None],
-) -> None:
+) -> None:  # fmt: skip
     """The statements one by one, at the top level; the values of those that are expressions are kept."""
     for statement in tree.body:
         if isinstance(statement, ast.Expr):
@@ -110,9 +107,3 @@ def _run(
             exec(compile(ast.Module([statement], []), file, "exec"), namespace)
         if names := [n for s in statements_at_top([statement]) for n in bound_names(s)]:
             bound(names)
-
-
-def _settle() -> None:
-    import jax
-
-    jax.effects_barrier()

@@ -9,19 +9,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from jitmagic import patches
+from jitmagic.state.values import on_host
 
 
 @contextmanager
 def loops_in_python() -> Iterator[None]:
     """`scan`, `cond`, `while_loop`, `fori_loop` and `vmap` over leading axes run as Python, on real values."""
-    original: Any = jax.vmap
-    jax.vmap = functools.partial(_vmap, original)
-    try:
-        with jax.disable_jit():
-            yield
-    finally:
-        jax.vmap = original
+    with patches.replaced(jax, vmap=functools.partial(_vmap, jax.vmap)), jax.disable_jit():
+        yield
 
 
 def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, **options: Any) -> Any:
@@ -33,16 +30,12 @@ def _vmap(original: Any, fun: Callable[..., Any], in_axes: Any = 0, out_axes: An
         sizes = {len(x) for v, a in zip(args, axes, strict=False) if a == 0 for x in jax.tree.leaves(v)}
         if any(a not in (0, None) for a in axes) or len(sizes) != 1:
             return original(fun, in_axes, out_axes, **options)(*args)
-        rows = [
-            fun(
-                *(
-                    v if a is None else jax.tree.map(lambda x, i=i: x[i], v)
-                    for v, a in zip(args, axes, strict=True)
-                )
-            )
-            for i in range(sizes.pop())
-        ]
-        return jax.tree.map(lambda *xs: jnp.stack(xs), *rows)
+
+        def row(i: int) -> object:
+            pairs = zip(args, axes, strict=True)
+            return fun(*(v if a is None else jax.tree.map(lambda x: x[i], v) for v, a in pairs))
+
+        return jax.tree.map(lambda *xs: jnp.stack(xs), *map(row, range(sizes.pop())))
 
     return mapped
 
@@ -59,4 +52,4 @@ def on_numpy(fn: Callable[..., object]) -> Callable[..., object]:
 
 def _plain(value: object) -> object:
     is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return np.array(value) if isinstance(value, jax.Array) and not is_key else value
+    return on_host(value).copy() if isinstance(value, jax.Array) and not is_key else value

@@ -31,7 +31,7 @@ from jitmagic.interrupts import deferred
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
 from jitmagic.state.values import is_user_file
-from jitmagic.tracing import ledger
+from jitmagic.tracing import compat, ledger
 from jitmagic.trial import budget, permission
 from jitmagic.trial.whose_run import STATE, plainly
 
@@ -121,7 +121,7 @@ class _Streams:
     def _begin_hold(self, timed: bool) -> None:
         """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
         _listen()
-        watch = permission.Watch(_refuse_call, timed=timed)
+        watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
         watch.start()
         self.stack.callback(watch.stop)
         self._hold_warnings()
@@ -130,12 +130,13 @@ class _Streams:
         for stream in {id(s): s for n in _STREAMS if (s := _real(getattr(sys, n))) is not None}.values():
             with contextlib.suppress(AttributeError, TypeError):  # the user may have it under another name
                 self._hold(stream, "write", len)
-        for holder, name, what in _CHANGING:
+        for holder, name, what in (*_CHANGING, (compat.array_class(), "delete", "deletes an array")):
             if hasattr(holder, name):
                 self._refuse(holder, name, what)
         self._replace(threading.Thread, "start", self._start)
         self._replace(threading.Condition, "wait", self._wait)
-        publisher = getattr(_shell(), "display_pub", None)
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        publisher = getattr(shell, "display_pub", None)
         for name in ("publish", "clear_output"):
             if publisher is not None and hasattr(publisher, name):
                 self._hold(publisher, name)
@@ -176,10 +177,10 @@ class _Streams:
         """In runs of ours, `held` is called in place of a function, with that function in front."""
         original = getattr(holder, name)
 
-        @functools.wraps(original)
         def chosen(*args: object, **kwargs: object) -> object:
             return held(original, *args, **kwargs) if self.held() else original(*args, **kwargs)
 
+        chosen.__name__ = chosen.__qualname__ = name
         self.stack.enter_context(patches.replaced(holder, **{name: chosen}))
 
     def _start(self, start: Callable[[threading.Thread], None], thread: threading.Thread) -> None:
@@ -191,8 +192,11 @@ class _Streams:
         def held() -> None:
             self.holders[threading.get_ident()] = 1
             try:
-                with contextlib.suppress(SystemExit):
-                    run()
+                run()
+            except Refused as exc:
+                self.refused.setdefault(starter, str(exc))
+            except BaseException:
+                pass  # shown where the user's own run raises it
             finally:
                 self.holders.pop(threading.get_ident(), None)
 
@@ -303,15 +307,10 @@ def _done(event: str, args: tuple[object, ...]) -> str:
     return f"calls {event}"
 
 
-_audited = False
-
-
+@functools.cache
 def _listen() -> None:
     """Hear of what Python audits: from the first run of ours on, for a hook can't be taken out."""
-    global _audited
-    if not _audited:
-        _audited = True
-        sys.addaudithook(functools.partial(_audit, _streams, set()))
+    sys.addaudithook(functools.partial(_audit, _streams, set()))
 
 
 def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
@@ -322,6 +321,15 @@ def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
 def _refuse_call(name: str) -> None:
     if _streams.held():
         _refuse(f"it calls `{name}`, which may leave something behind")
+
+
+def _code_begins(frame: types.FrameType) -> bool:
+    if not _streams.held():
+        return True
+    late = snapshot.look_at_call(frame)
+    if what := next(filter(None, map(drains, late or ())), ""):
+        _refuse(what)
+    return late is not None
 
 
 def _refuse(what: str) -> None:
@@ -511,11 +519,6 @@ def reset() -> None:
             STATE.plain = 0
 
 
-def _shell() -> object:
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module is not None else None
-
-
 @contextlib.contextmanager
 def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
     """Put every variable in reach back afterwards, whatever happens in between; `traced`: no value is computed.
@@ -525,11 +528,12 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
     before = snapshot.take(reach)
     if what := drains(before, traced=traced):
         raise Refused(what)
-    try:
-        before.stand_in()
-        yield before
-    finally:
-        before.restore()
+    with snapshot.in_force(before):
+        try:
+            before.stand_in()
+            yield before
+        finally:
+            before.restore()
 
 
 @contextlib.contextmanager
@@ -546,10 +550,8 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
 def drains(before: snapshot.Snapshot, *, traced: bool = False) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
     lost = before.drained if traced else before.drained | before.donating
-    paths = [f"`{path}`" for path, name in lost.items() if not permission.is_allowed(name)]
-    return (
-        f"it changes {', '.join(paths[:3])}, which can't be put back (`--rerun` allows it)" if paths else ""
-    )
+    paths = ", ".join([f"`{path}`" for path, name in lost.items() if not permission.is_allowed(name)][:3])
+    return f"it changes {paths}, which can't be put back (`--rerun` allows it)" if paths else ""
 
 
 def rehearse(

@@ -156,23 +156,22 @@ class Verifier:
         except (SyntaxError, ValueError) as exc:
             return Verdict(False, f"the corrected cell cannot be run: {exc}", tested)
         self._known[attempt, left_plain] = found
+        grave = [f for f in found.findings if f.severity in GRAVE]
         gaps = self._apart(plain, found.ran, attempt, claim)
         forgotten = self._forgotten(gaps, found.ran, attempt, claim)
         if gaps and not forgotten:
             words, error = f"{gaps[0].path} would be {gaps[0].after}, not {gaps[0].before}", found.ran.error
             left = self._told_elsewhere(gaps, finding, found.findings) if error is None else ()
             if error is not None and not is_of_jax(error) and gaps[0].structure:
-                grave = [f for f in found.findings if f.severity in GRAVE and f.kind != OWN_ERROR]
-                left = tuple(f for f in grave if not is_same(f, finding))
+                own = [f for f in grave if f.kind != OWN_ERROR]
+                left = tuple(f for f in own if not is_same(f, finding))
             return Verdict(False, words, tested, left, error=None if left else error, file=found.ran.file)
-        told = [f for f in found.findings if f.severity in GRAVE or finding.severity not in GRAVE]
-        if any(is_same(f, finding) for f in told):
+        told = any(is_same(f, finding) for f in (grave if finding.severity in GRAVE else found.findings))
+        if told or (finding.kind == OWN_ERROR and found.ran.error is not None):  # as in the plain cell
             return Verdict(False, "it is still told", tested)
         if claim.fewer and not self._fewer(found, attempt, claim):
             return Verdict(False, f"there are no fewer {claim.fewer}", tested)
-        left = tuple(
-            f for f in found.findings if f.severity in GRAVE and not any(is_same(f, g) for g in self.findings)
-        )
+        left = tuple(f for f in grave if not any(is_same(f, g) for g in self.findings))
         if left:
             return Verdict(False, f"then {left[0].kind} is told", tested, left, found.evidence)
         if self._differs_without_jit(attempt, found.ran, claim):
@@ -282,9 +281,8 @@ def _say_the_same(*errors: BaseException | None) -> bool:
 
 
 def _comparison(claim: Claim) -> Differences:
-    return Differences(
-        more=True, values=claim.results != "other random", finite=claim.results == "where finite"
-    )
+    values, finite = claim.results != "other random", claim.results == "where finite"
+    return Differences(more=True, values=values, finite=finite)
 
 
 def _results(plain: Ran, ran: Ran, claim: Claim) -> list[Gap]:
@@ -307,10 +305,8 @@ def covers(plain: Ran, ran: Ran) -> bool:
     whole = np.concatenate(given) if given else np.zeros(0)
     for part in wanted:
         starts = range(at, len(whole) - len(part) + 1)
-        found = next(
-            (i for i in starts if np.allclose(whole[i : i + len(part)], part, 2e-4, 1e-5, True)), None
-        )
-        if found is None:
+        fits = (i for i in starts if np.allclose(whole[i : i + len(part)], part, 2e-4, 1e-5, True))
+        if (found := next(fits, None)) is None:
             return False
         at = found + len(part)
     return True

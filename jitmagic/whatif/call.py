@@ -15,6 +15,7 @@ import numpy as np
 from jitmagic import report
 from jitmagic.checking.subject import Subject
 from jitmagic.measure import cost
+from jitmagic.tracing.leaves import leaves_below
 from jitmagic.units import in_code
 
 BATCH = 32
@@ -156,16 +157,7 @@ def like(shape: tuple[int, ...], like: jax.ShapeDtypeStruct, sharding: object = 
 
 def named_leaves(types: Values) -> list[tuple[str, jax.ShapeDtypeStruct]]:
     """(path, type) of each array: `x`, `p['w']`."""
-    return [
-        (name + jax.tree_util.keystr(path), t)
-        for name, value in types.items()
-        for path, t in jax.tree_util.tree_flatten_with_path(value)[0]
-    ]
-
-
-def nbytes(t: jax.ShapeDtypeStruct) -> int:
-    """Bytes of an array of this type."""
-    return math.prod(t.shape) * int(getattr(t.dtype, "itemsize", 4))
+    return [leaf for name, value in types.items() for leaf in leaves_below(name, value)]
 
 
 def short(t: Any) -> str:

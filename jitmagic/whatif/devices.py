@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jitmagic import report
 from jitmagic.checking.subject import Subject
-from jitmagic.measure.collectives import collectives
+from jitmagic.measure import hlo
 from jitmagic.tracing import compat
 from jitmagic.tracing.messages import is_of_devices
 from jitmagic.units import in_code
@@ -24,11 +24,14 @@ from jitmagic.whatif.call import (
     batched,
     like,
     named_leaves,
-    nbytes,
     short,
 )
 
 AXIS = "devices"
+KINDS = frozenset(
+    "all-reduce all-gather reduce-scatter all-to-all collective-permute collective-broadcast".split()
+)
+"""How the compiler lets devices share an array."""
 
 
 def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
@@ -54,10 +57,10 @@ def on_devices(subject: Subject, call: TypedCall) -> report.WhatIf:
     words = f"{title}, on {count} devices" if title else f"on {count} devices"
     split = [k for k, t in named_leaves(placed) if t.sharding.spec]
     notes = (f"{in_code(split)} split along the leading axis{where}",)
-    held = sum(nbytes(t) for _, t in whole) + size
+    held = sum(t.size * t.dtype.itemsize for _, t in whole) + size
     return report.WhatIf(
         "devices", words, tuple(split), count, stages=program.stages, cost=_per_device(program, one),
-        plain=one.cost, collectives=_collectives(program),
+        plain=one.cost, collectives=collectives(hlo.text_of(program.compiled)),
         replicated=(*(f"{k} {short(t)}" for k, t in whole), *constants), replicated_bytes=held, notes=notes,
     )  # fmt: skip
 
@@ -134,8 +137,25 @@ def _analysed_flops(program: StagedFunction) -> float | None:
         return None
 
 
-def _collectives(program: StagedFunction) -> tuple[report.Collective, ...]:
-    return collectives(program.compiled.as_text()) if program.compiled is not None else ()
+def collectives(text: str) -> tuple[report.Collective, ...]:
+    """Kinds of communication in the text of an optimised program, with their number and bytes.
+
+    Bytes are those of the results on one device; of a start with its operands beside the result, the larger."""
+    program = hlo.read(text)
+    loops = {name for i in program if i.opcode == "while" for name in i.called}
+    counts: dict[str, list[int]] = {}
+    inside: dict[str, bool] = {}
+    for instruction in program:
+        name = instruction.opcode.removesuffix("-start")
+        if name not in KINDS:
+            continue
+        sizes = [shape.elements * shape.width for shape in instruction.shapes]
+        size = sum(sizes) if name == instruction.opcode else max(sizes, default=0)
+        counts.setdefault(name, []).append(size)
+        inside[name] = inside.get(name, False) or instruction.computation in loops
+    return tuple(
+        report.Collective(n, len(sizes), sum(sizes), inside[n]) for n, sizes in sorted(counts.items())
+    )
 
 
 def _whole(types: Values) -> list[tuple[str, jax.ShapeDtypeStruct]]:

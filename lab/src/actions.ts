@@ -7,6 +7,7 @@ import type { EditorView } from '@codemirror/view';
 import { applied, canApply } from './fix';
 import { apply, goTo } from './layer';
 import { Fix, Report } from './report';
+import { button } from './shown';
 
 const OLD = 'The cell was edited after this report: run it again for a new one.';
 const STRANGE = 'Saved report, not checked here: run the cell for one whose fixes can be applied.';
@@ -24,6 +25,7 @@ export interface Lying {
 
 /** Below a cell that is marked, the report's own copy of it is there for screen readers and to be copied alone. */
 const MARKED = 'jm-marked';
+const ACTION = 'jm-action';
 
 type ViewOf = (cell: Cell) => EditorView | null;
 
@@ -108,21 +110,12 @@ function buttons(panel: NotebookPanel, owner: Cell, fix: Fix, viewOf: ViewOf): H
   };
   const read = fix.applicability === 'safe' ? '' : ' (read it first)';
   return [
-    button(`Apply${read}`, write),
-    button('Apply and run', () => {
+    button(ACTION, `Apply${read}`, write),
+    button(ACTION, 'Apply and run', () => {
       write();
       void NotebookActions.run(panel.content, panel.sessionContext);
     })
   ];
-}
-
-function button(name: string, act: () => void): HTMLButtonElement {
-  const dom = document.createElement('button');
-  dom.type = 'button';
-  dom.className = 'jm-action';
-  dom.textContent = name;
-  dom.addEventListener('click', act);
-  return dom;
 }
 
 /** One line above the report, or none; a button brings what is `hidden` of it. */
@@ -138,7 +131,7 @@ function note(area: HTMLElement, words: string, hidden: boolean): void {
     dom.setAttribute('role', 'note');
     dom.append(words);
     if (hidden) {
-      const show = button('Show its code', () => {
+      const show = button(ACTION, 'Show its code', () => {
         hideSource(area, false);
         show.remove();
       });

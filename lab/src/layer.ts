@@ -2,7 +2,7 @@
 
 import { Diagnostic, setDiagnostics, setDiagnosticsEffect } from '@codemirror/lint';
 import { EditorState, Extension, RangeSetBuilder, StateEffect, StateField, Compartment } from '@codemirror/state';
-import { Decoration, DecorationSet, EditorView, GutterMarker, WidgetType, gutter } from '@codemirror/view';
+import { Decoration, DecorationSet, EditorView, GutterMarker, ViewPlugin, WidgetType, gutter } from '@codemirror/view';
 
 import { applied, canApply, change } from './fix';
 import { EndNote, Heat, Marks, Squiggle, isEmpty, noteWords } from './marks';
@@ -58,7 +58,7 @@ export function show(view: EditorView, marks: Marks, withGutter: boolean): void 
     return;
   }
   if (!known) {
-    view.dispatch({ effects: StateEffect.appendConfig.of([drawn, dropOnEdit, gutters.of([]), messages(LAYER), theme]) });
+    view.dispatch({ effects: StateEffect.appendConfig.of([drawn, dropOnEdit, gutters.of([]), messages(LAYER), noteWidths, theme]) });
   }
   view.dispatch({
     effects: [setMarks.of(marks), gutters.reconfigure(withGutter && !isEmpty(marks) ? bars(marks) : [])]
@@ -156,9 +156,24 @@ class NoteWidget extends WidgetType {
     const dom = document.createElement('span');
     dom.className = this.stale ? 'jm-note jm-stale' : 'jm-note';
     dom.textContent = this.words.replace(/`/g, '');
+    dom.title = dom.textContent;
     return dom;
   }
 }
+
+/** A note that begins in sight ends there too; behind a line that goes on beyond the editor it is whole. */
+const noteWidths = ViewPlugin.define(view => {
+  const notes = () => [...view.contentDOM.querySelectorAll<HTMLElement>('.jm-note')];
+  const edge = (dom: HTMLElement) => dom.getBoundingClientRect().right - dom.scrollLeft;
+  const measure = {
+    key: notes,
+    read: () => notes().map(dom => edge(view.scrollDOM) - dom.getBoundingClientRect().left - 1),
+    write: (rooms: number[]) => notes().forEach((dom, i) => (dom.style.maxWidth = rooms[i] > 0 ? `${rooms[i]}px` : ''))
+  };
+  const update = () => view.requestMeasure(measure);
+  update();
+  return { update };
+});
 
 class HeatMarker extends GutterMarker {
   constructor(private heat: Heat) {

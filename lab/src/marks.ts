@@ -52,6 +52,7 @@ const TOLD_BEHIND = new Set(['captured-constant', 'captured-scalar']);
 const NAMES_IN_A_NOTE = 3;
 /** Lines below this share are not worth words of their own. */
 const WORTH_WORDS = 0.1;
+const UNITS = { seconds: 'time', flops: 'flop', equations: 'equations' };
 
 export function marksFor(text: string, sources: Source[], isHere: (name: string) => boolean, wanted: Wanted): Marks {
   const lines = text.split('\n');
@@ -77,7 +78,7 @@ export function marksFor(text: string, sources: Source[], isHere: (name: string)
     if (wanted.constants) {
       addConstants(fn, lines.length, notes);
     }
-    if (wanted.heat) {
+    if (wanted.heat && !fn.wrong) {
       marks.heat.push(...heatOf(fn, lines.length, notes));
     }
   }
@@ -190,21 +191,19 @@ function shortType(dtype: string): string {
   return found ? letters[found[1]] + found[2] : dtype;
 }
 
+/** The heat of the lines by what was measured, else by what was counted. */
 function heatOf(fn: FunctionReport, count: number, notes: Map<number, EndNote>): Heat[] {
-  const byFlops = fn.lines.some(c => c.flops);
-  const costs = fn.lines
-    .filter(c => c.line >= 1 && c.line <= count)
-    .map(c => ({ line: c.line, weight: byFlops ? c.flops ?? 0 : c.equations }));
-  const total = costs.reduce((sum, c) => sum + c.weight, 0);
+  const unit = fn.line_times.length ? 'seconds' : fn.lines.some(c => c.flops) ? 'flops' : 'equations';
+  const costs = (unit === 'seconds' ? fn.line_times : fn.lines).filter(c => c.line >= 1 && c.line <= count);
+  const total = costs.reduce((sum, c) => sum + c[unit], 0);
   if (!total || costs.length < 2) {
     return []; // one line alone is always all of it
   }
-  const unit = byFlops ? 'flop' : 'equations';
   const heat = [];
-  for (const { line, weight } of costs) {
-    const share = weight / total;
-    const percent = Math.round(100 * share);
-    const words = `${percent} % of the ${unit}`;
+  for (const cost of costs) {
+    const { line } = cost;
+    const share = cost[unit] / total;
+    const words = `${Math.round(100 * share)} % of the ${UNITS[unit]}`;
     heat.push({ line, share, words: `${words} of ${fn.name}` });
     if (share >= WORTH_WORDS) {
       noteAt(line, notes).cost = words;

@@ -55,17 +55,22 @@ export interface State {
   value: string | null;
 }
 
+/** What a line of the report's own cell costs, as counted in the program or measured; 0 where that is not known. */
 export interface LineCost {
   line: number;
   equations: number;
-  flops: number | null;
-  bytes: number | null;
+  flops: number;
+  seconds: number;
 }
 
 export interface FunctionReport {
   name: string;
+  /** It compiles, and its results are wrong: what it costs is of no interest. */
+  wrong: boolean;
   state: State[];
   lines: LineCost[];
+  /** Measured; none where the calls are too short. */
+  line_times: LineCost[];
 }
 
 export interface Report {
@@ -96,6 +101,7 @@ export function read(bundle: unknown): Report | null {
 function readFunction(raw: Raw): FunctionReport {
   return {
     name: text(raw.name),
+    wrong: raw.verdict === 'wrong',
     state: records(raw.state, MOST.rows).map(s => ({
       path: text(s.path),
       role: text(s.role) as State['role'],
@@ -106,13 +112,19 @@ function readFunction(raw: Raw): FunctionReport {
       stale: s.stale === true,
       value: typeof s.value === 'string' ? s.value : null
     })),
-    lines: records(raw.lines, MOST.rows).map(c => ({
-      line: number(c.line) ?? 0,
-      equations: number(c.equations) ?? 0,
-      flops: number(c.flops),
-      bytes: number(c.bytes)
-    }))
+    lines: readLines(raw.lines),
+    line_times: readLines(raw.line_times)
   };
+}
+
+function readLines(raw: unknown): LineCost[] {
+  const own = records(raw, MOST.rows).filter(row => typeof row.cell !== 'string');
+  return own.map(row => ({
+    line: number(row.line) ?? 0,
+    equations: number(row.equations) ?? 0,
+    flops: number(row.flops) ?? 0,
+    seconds: number(row.seconds) ?? 0
+  }));
 }
 
 function readFinding(raw: Raw): Finding {

@@ -1,7 +1,7 @@
 /** A finding's message where somebody asks for it: at the next finding, at an icon beside the line, all in a list. */
 
 import { EditorState, Extension, Range, RangeSet, StateEffect, StateField } from '@codemirror/state';
-import { EditorView, GutterMarker, KeyBinding, ViewUpdate, gutter, keymap, showPanel, showTooltip } from '@codemirror/view';
+import { EditorView, GutterMarker, KeyBinding, Rect, ViewUpdate, gutter, keymap, showPanel, showTooltip } from '@codemirror/view';
 
 import { canApply } from './fix';
 import { Severity } from './report';
@@ -43,7 +43,12 @@ export function messages(layer: Layer): Extension {
     },
     provide: field =>
       showTooltip.from(field, shown =>
-        shown === null ? null : { pos: shown.pos, create: view => ({ dom: cards(view, shown.squiggles, layer) }) }
+        shown === null
+          ? null
+          : {
+              pos: shown.pos,
+              create: view => ({ dom: cards(view, shown.squiggles, layer), getCoords: pos => inSight(view, pos) })
+            }
       )
   });
   const listed = StateField.define<boolean>({
@@ -64,6 +69,14 @@ export function messages(layer: Layer): Extension {
     { key: 'Escape', run: view => view.state.field(card) !== null && close(view) }
   ];
   return [card, listed, keymap.of(keys)];
+}
+
+/** Where a position stands; where its line is scrolled sideways, the edge that it lies behind: no card is shown for what is out of sight. */
+function inSight(view: EditorView, pos: number): Rect {
+  const { top, bottom, left } = view.coordsAtPos(pos)!;
+  const seen = view.scrollDOM.getBoundingClientRect();
+  const at = Math.min(Math.max(left, seen.left), seen.right);
+  return { top, bottom, left: at, right: at };
 }
 
 /** Icons of the findings beside their lines; pointing at one shows its message. */
@@ -88,7 +101,11 @@ export function icons(layer: Layer): Extension {
 export function openList(view: EditorView): boolean {
   view.dispatch({ effects: setListed.of(true) });
   // After the notebook, which focuses the text at every key that it hears.
-  window.setTimeout(() => view.dom.querySelector<HTMLElement>('.jm-list button')?.focus());
+  window.setTimeout(() => {
+    const shown = view.dom.querySelector<HTMLElement>('.jm-list');
+    shown?.querySelector('button')?.focus({ preventScroll: true });
+    shown?.scrollIntoView({ block: 'nearest' });
+  });
   return true;
 }
 
@@ -185,8 +202,9 @@ function list(view: EditorView, layer: Layer): { dom: HTMLElement; update(update
     }
     drawn = all;
     const rows = document.createElement('ol');
+    const worstFirst = [...all].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
     rows.append(
-      ...all.map(s => {
+      ...worstFirst.map(s => {
         const row = item(view, s, layer);
         row.prepend(button('jm-goto', `line ${view.state.doc.lineAt(s.from).number}`, () => show(view, s)));
         return row;
@@ -201,7 +219,7 @@ function list(view: EditorView, layer: Layer): { dom: HTMLElement; update(update
   return { dom, update: draw };
 }
 
-function button(className: string, name: string, act: () => void): HTMLButtonElement {
+export function button(className: string, name: string, act: () => void): HTMLButtonElement {
   const dom = document.createElement('button');
   dom.type = 'button';
   dom.className = className;

@@ -30,6 +30,10 @@ export const theme = EditorView.theme({
   '.jm-heat-gutter .cm-gutterElement': { padding: '2px 1px', display: 'flex', alignItems: 'stretch' },
   '.jm-heat': { backgroundColor: '#e8710a', borderRadius: '1px' },
   '.jm-note': {
+    display: 'inline-block',
+    overflow: 'hidden',
+    textOverflow: 'ellipsis',
+    verticalAlign: 'bottom',
     marginLeft: '2.5em',
     color: 'var(--jp-ui-font-color1)',
     opacity: '0.75',
@@ -46,6 +50,7 @@ export const theme = EditorView.theme({
     border: '1px solid var(--jp-border-color1)',
     borderRadius: '4px',
     boxShadow: 'var(--jp-elevation-z6)',
+    overflowY: 'auto',
     zIndex: '100'
   },
   '.cm-tooltip-lint': { maxWidth: 'min(42em, 90vw)', maxHeight: 'min(36em, 75vh)', overflowY: 'auto', margin: '0', padding: '2px 0' },
@@ -64,7 +69,7 @@ export const theme = EditorView.theme({
     cursor: 'pointer',
     textAlign: 'left'
   },
-  '.jm-list': { color: 'var(--jp-ui-font-color0)', maxHeight: '40vh', overflowY: 'auto', fontFamily: 'var(--jp-ui-font-family)', whiteSpace: 'normal' },
+  '.jm-list': { color: 'var(--jp-ui-font-color0)', maxHeight: '40vh', overflowY: 'auto', fontFamily: 'var(--jp-ui-font-family)' },
   '.jm-list ol': { margin: '0', padding: '0', listStyle: 'none' },
   '.jm-list-head': { display: 'flex', flexDirection: 'row-reverse', padding: '2px 8px' },
   '.cm-panels:has(.jm-list)': { backgroundColor: 'var(--jp-layout-color1)' },
@@ -90,7 +95,7 @@ export const theme = EditorView.theme({
     borderRadius: '2px'
   },
   '.jm-tip-row': { marginTop: '6px' },
-  '.jm-tip-code': { padding: '4px 8px', margin: '3px 0', maxHeight: '40vh', overflow: 'auto', lineHeight: '1.35' },
+  '.jm-tip-code': { whiteSpace: 'pre-wrap', padding: '4px 8px', margin: '3px 0', maxHeight: '40vh', overflow: 'auto', lineHeight: '1.35' },
   '.jm-gone': { color: WORDS.error[0] },
   '.jm-come, .jm-fix-word': { color: FIXED[0] },
   '.jm-error-word': { color: WORDS.error[0] },

@@ -11,9 +11,9 @@ export function tooltip(finding: Finding, text: string): HTMLElement {
   const head = element('div', 'jm-tip-head');
   head.append(element('b', `jm-${finding.severity}-word`, `${finding.severity}[${finding.code}]`), ` ${finding.kind}`);
   dom.append(head, prose('jm-tip-message', finding.message));
-  const unnamed = finding.culprits.filter(name => !finding.message.includes(`\`${name}`));
-  if (unnamed.length) {
-    dom.append(prose('jm-tip-row', `look at: ${finding.culprits.slice(0, 4).map(name => `\`${name}\``).join(', ')}`));
+  const [first, ...more] = finding.culprits;
+  if (first && !finding.culprits.some(name => finding.message.includes(`\`${name}`))) {
+    dom.append(prose('jm-tip-row', `look at: \`${first}\`${more.length ? ` and ${more.length} more` : ''}`));
   }
   const fixes = finding.fixes.filter(canApply);
   fixes.forEach((fix, i) => dom.append(...described(fix, fixes.length > 1 ? `fix ${i + 1}` : 'fix', text)));

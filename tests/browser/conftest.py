@@ -24,6 +24,7 @@ METADATA = {
         "codemirror_mode": {"name": "ipython", "version": 3},
     }
 }
+WINDOW = {"width": 1000, "height": 1100}
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
@@ -56,7 +57,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def _lab(browser: Any, server: driver.Server) -> Iterator[driver.Lab]:
-    made = driver.Lab(browser.new_page(viewport={"width": 1000, "height": 1100}), server)
+    made = driver.Lab(browser.new_page(viewport=WINDOW), server)
     yield made
     made.close()
 
@@ -67,6 +68,7 @@ def lab(_lab: driver.Lab) -> Iterator[driver.Lab]:
     _lab.errors.clear()
     yield _lab
     if "/lab/" in _lab.page.url:
+        _lab.page.set_viewport_size(WINDOW)
         _lab.page.mouse.move(5, 5)
         _lab.theme("JupyterLab Light")
     assert _lab.errors == []

@@ -35,17 +35,50 @@ def test_a_number_that_stays_what_it_is_has_no_words_at_the_line_end(lab, server
         {**number, "path": "eps", "value": "1e-08"},
         {**number, "path": "old", "value": "3", "stale": True},
     )
-    bundle["application/vnd.jitmagic.v1+json"]["functions"][0]["state"] = [eps, state, old]
+    function = bundle["application/vnd.jitmagic.v1+json"]["functions"][0]
+    function["state"] = [eps, state, old]
+    function["line_times"] = [
+        {"line": 5, "seconds": 3.0}, {"line": 6, "seconds": 1.0}, {"line": 6, "seconds": 9.0, "cell": "other"}
+    ]  # fmt: skip
+    (finding,) = made.cells[cells.FAILING_AT].outputs[0].data["application/vnd.jitmagic.v1+json"]["findings"]
+    finding["culprits"] = ["rows", "columns", "depth"]
     nbformat.write(made, server.root / "numbers.ipynb")
     lab.open("numbers.ipynb", kernel=False)
-    note = lab.cell(cells.GOOD_AT).locator(".cm-line", has_text="jnp.tanh(x @ w)").locator(".jm-note")
-    assert note.text_content().startswith("w f32[10,3], old = 3 constant, changed since · ")
+    good = lab.cell(cells.GOOD_AT)
+    note = good.locator(".cm-line", has_text="jnp.tanh(x @ w)").locator(".jm-note")
+    assert note.text_content() == "w f32[10,3], old = 3 constant, changed since · 75 % of the time"
+    # where the window is narrow the note ends with it
+    editor = good.locator(".cm-editor")
+    editor.evaluate("e => { e.style.width = '340px'; }")
+    lab.page.wait_for_function(
+        "([note, editor]) => note.getBoundingClientRect().right <= editor.getBoundingClientRect().right",
+        arg=[note.element_handle(), editor.element_handle()],
+    )
+    assert note.bounding_box()["width"] > 30
+    tip = lab.hover(lab.cell(cells.FAILING_AT).locator(".cm-lintRange-error"))
+    assert "look at: rows and 2 more" in tip.inner_text()
+    lab.no_hover()
+    function["verdict"] = "wrong"
+    nbformat.write(made, server.root / "wrong.ipynb")
+    lab.open("wrong.ipynb", kernel=False)
+    assert note.text_content() == "w f32[10,3], old = 3 constant, changed since"
+    assert good.locator(".jm-heat").count() == 0
 
 
 def test_the_cell_that_defines_is_marked_when_another_calls(lab, saved):
     lab.open(saved(), kernel=False)
     assert lab.squiggles(cells.DEFINES_AT) == ["bool(y.sum() > 3)"]
     assert lab.cell(cells.CALLS_AT).locator(".cm-lintRange").count() == 0
+
+
+def test_a_fix_reaches_the_cell_that_the_report_is_of_and_no_other(lab, saved):
+    lab.open(saved(trusted=True), kernel=False)
+    lab.squiggles(cells.DEFINES_AT)
+    before = [lab.source(i) for i in range(len(cells.ALL))]
+    lab.output(cells.CALLS_AT).first.get_by_role("button", name="Apply").first.click()
+    lab.no_marks(cells.DEFINES_AT)
+    changed = [i for i, text in enumerate(before) if lab.source(i) != text]
+    assert changed == [cells.DEFINES_AT]
 
 
 def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
@@ -59,6 +92,9 @@ def test_hover_tells_message_culprit_and_fix(lab, saved, shot):
     assert "-%%jit\n+%%jit --static n" in words
     assert tip.get_by_role("button", name="Apply fix").count() == 2
     assert tip.get_by_role("button", name="(read it first)").count() == 0
+    # where there is less room than it needs, all of it can be scrolled to
+    scrolls = "e => [getComputedStyle(e).overflowY, getComputedStyle(e.querySelector('pre')).whiteSpace]"
+    assert lab.page.locator(".cm-tooltip-hover").evaluate(scrolls) == ["auto", "pre-wrap"]
     shot(lab.page, "lab-hover-light")
     shot(lab.page, "docs-hover", clip=clip)
     lab.no_hover()
@@ -74,6 +110,10 @@ def test_gutter_icon_tells_the_same(lab, saved):
     tip = lab.hover(icon)
     assert "JM102" in tip.inner_text() and inside_the_window(lab, tip)
     assert icon.get_attribute("aria-label").startswith("error: ")
+    lab.no_hover()
+    # also where its stretch of the line is scrolled out of sight
+    lab.cell(cells.FAILING_AT).locator(".cm-editor").evaluate("e => { e.style.width = '90px'; }")
+    assert inside_the_window(lab, lab.hover(icon))
     lab.no_hover()
 
 
@@ -113,8 +153,14 @@ def test_the_list_of_findings_by_keyboard_alone(lab, saved, shot):
     lab.page.keyboard.press("Escape")
     found.wait_for(state="detached")
     assert lab.source(cells.FAILING_AT) == before
+    # it opens below the cell, and comes into sight
+    lab.page.set_viewport_size({"width": 1000, "height": 400})
+    lab.cell(cells.FAILING_AT).locator(".cm-line").first.click()
     lab.page.keyboard.press("ControlOrMeta+Shift+m")
     found.wait_for()
+    lab.page.wait_for_function(
+        "e => e.getBoundingClientRect().bottom <= innerHeight", arg=found.element_handle()
+    )
     focused = "() => document.activeElement.textContent"
     for _ in range(6):
         if lab.js(focused).startswith("Apply"):
@@ -157,14 +203,24 @@ def test_a_forged_report_puts_nothing_into_any_cell_and_stops_nothing(lab, serve
     report["cell"] = {"source": target.source, "id": target.id}
     (finding,) = [f for f in report["findings"] if f["fixes"]]
     finding["fixes"] = [{**fix, "cell": "import os; os.remove('x')"} for fix in finding["fixes"]]
-    report["findings"] = [{**finding, "message": f"{'`' * 99} {i}"} for i in range(20_000)]
+    finding["span"] |= {
+        "line": 4,
+        "column": 4,
+        "end_line": 4,
+        "end_column": 10,
+        "source": "return y / 2 if big else y",
+    }
+    report["findings"] = [{**finding, "message": f"{'`' * 99} \r\u202e{i}"} for i in range(20_000)]
     places = f'data-jm-cell="{target.id}" data-jm-before="{target.source}" data-jm-after="1"'
     bundle["text/html"] = (
         f'<button class="jm-write" {places}>Apply</button><div class="jm-fix" data-fix="0.0"></div>'
     )
     nbformat.write(forged, server.root / "forged.ipynb")
     lab.open("forged.ipynb", kernel=False)
-    lab.squiggles(cells.DEFINES_AT)
+    assert lab.squiggles(cells.DEFINES_AT, count=2)[1] == "return"
+    tip = lab.hover(lab.cell(cells.DEFINES_AT).locator(".cm-lintRange-error", has_text="return"))
+    assert "\\x0d\\u202e0" in tip.inner_text()
+    lab.no_hover()
     assert lab.page.locator(".jm-action, .cm-diagnosticAction").count() == 0
     for button in lab.output(cells.FAILING_AT).get_by_role("button").all():
         button.click()

@@ -23,7 +23,7 @@ def test_an_older_variant_goes_on_with_the_old_value_and_says_so(notebook, head)
     notebook.ok("s = 5.0\ny = float(f(jnp.ones(4)))")
     assert notebook.ns["y"] == 20.0 and notebook.kinds("error", "warning") == []
     assert float(notebook.ok("f(jnp.ones(3))")) == 6.0
-    (found,) = [f for f in notebook.report().findings if f.severity == "warning"]
+    (found,) = [f for f in notebook.report().findings if f.severity == "error"]
     assert (found.kind, found.culprits[0]) == (
         "stale-constant",
         "s",
@@ -218,7 +218,7 @@ class TestDynamicVariables:
         assert self.call(linear) == [2.0] * 3
         linear.ok("b = jnp.ones(3)")
         assert self.call(linear) == [2.0] * 3
-        [finding] = [f for f in linear.report().findings if f.severity == "warning"]
+        [finding] = [f for f in linear.report().findings if f.severity == "error"]
         assert (finding.kind, finding.culprits[0], finding.span.line) == ("stale-constant", "b", 3)
         assert finding.fixes[0].dyn == ("b",) and finding.fixes[0].verified
 
@@ -348,6 +348,12 @@ class TestFailingCells:
         error = notebook.error("%%jit -q\ndef f(x):\n    return undefined_name + x\nf(1.0)")
         assert isinstance(error, NameError)
         assert notebook.kinds("error") == ["user-error"]
+
+    def test_no_fix_keeps_the_users_own_error(self, notebook):
+        body = "def f(q, k):\n    return q @ k / jnp.sqrt(q.shape[-1])\nf(jnp.ones((2, 3)), jnp.ones((2, 3)))"
+        notebook.error(f"%%jit -q\n{body}")
+        [finding] = notebook.report().findings
+        assert finding.kind == "user-error" and not any(x.verified for x in finding.fixes)
 
     def test_a_leak_is_found_and_taken_back(self, notebook):
         notebook.ok("%%jit -q --no-time\nkept = []\ndef f(x):\n    kept.append(x * 2)\n    return x\nf(1.0)")
@@ -692,6 +698,28 @@ def test_what_only_prepares_or_drives_a_cell_that_compiles_is_not_for_jit(notebo
     notebook.ok(f"%%jitcheck -q\n{cell}run(3)")
     assert notebook.kinds("warning", "error") == ["recompile-new-function"]
     assert not any("out of what is compiled" in x.title for f in notebook.report().findings for x in f.fixes)
+
+
+def test_the_cell_itself_tells_what_it_compiles_again(notebook):
+    """Though no function of the cell is watched, and without a question."""
+    notebook.ok(
+        "%%jit\nclass Trainer:\n    lr = 0.1\n    def fit(self, w, n):\n        for _ in range(n):\n"
+        "            @jax.jit\n            def update(w):\n                return w - self.lr * jnp.sin(w)\n"
+        "            w = update(w)\n        return w\nw = Trainer().fit(jnp.ones(4), 5)"
+    )
+    (shown,) = notebook.outputs
+    told = shown.data["text/plain"]
+    assert told.startswith(
+        "! Trainer.fit  line 6 makes a new compiled function each time; tested fix: jit once"
+    )
+    assert "5 compilations so far of `@jax.jit def update(w):" in told and "+@jax.jit\n" in told
+    notebook.ok(
+        "%%jitcheck\nfor i in range(4):\n    @jax.jit\n    def g(x):\n        return x * 2\n    g(1.0)\n0"
+    )
+    shown = next(o.data["text/plain"] for o in notebook.outputs if "! g  " in o.data["text/plain"])
+    assert "4 compilations so far" in shown and "about `g`" not in shown  # of four functions the newest alone
+    made = notebook.ok("%jitcheck --session -o").session.compilations
+    assert [c.reason for c in made if (c.function, c.origin) == ("g", "user")][-3:] == ["new-function"] * 3
 
 
 def test_what_the_user_compiles_is_compared_by_a_check_too(notebook):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -24,12 +26,12 @@ def step(w, x):
 CELLS = {
     "without jit": (
         f"%%jitcheck -q\n{GRAM}gram(jnp.ones(4_000_000)).block_until_ready()", "gram",
-        ["`gram` does not fit into memory", "20 GB are free", "line 4 holds most", "a value of line 3 float32[4000000,4000000], 64 TB"],
+        ["`gram` does not fit into memory", "20 GB are free", "line 4 holds most", "a value of line 3 (float32[4000000,4000000], 64 TB)"],
         "31,250 rows instead of 4,000,000 in `x`",
     ),
     "a gradient through a scan": (
         f"%%jit -q -f step\n{GRADIENT}float(step(jnp.ones((8, 8)), jnp.ones((20000, 8))).sum())", "step",
-        ["line 5 holds most", "float32[4000000,20000,8], 2.6 TB"], "`jax.checkpoint` around the body of `jax.lax.scan`: 2.6 TB",
+        ["line 5 holds most", "(float32[4000000,20000,8], 2.6 TB)"], "`jax.checkpoint` around the body of `jax.lax.scan`: 2.6 TB",
     ),
 }  # fmt: skip
 
@@ -47,6 +49,34 @@ def test_the_arrays_are_named_with_what_would_take_less(notebook, twenty_gb, cel
     assert [part for part in told if part not in finding.message] == [], finding.message
     assert way in finding.help, finding.help
     assert [f.verdict for f in report.functions if f.name == name] == ["fails"]
+
+
+def test_a_result_that_nobody_reads_ends_no_process(notebook, twenty_gb):
+    notebook.run(  # a jax that knows at once raises here
+        "%%jit -q\ndef outer(x):\n    return jnp.outer(x, x) + 1\nout = outer(jnp.ones(4_000_000))"
+    )
+    assert notebook.kinds() == ["out-of-memory"]
+    assert notebook.ok(
+        "%jitcheck --memory -o"
+    ).memory.arrays  # `out` is none of them, and its memory is not read
+
+
+def test_what_no_function_of_the_magic_asks_for(notebook, twenty_gb):
+    notebook.error("cache = jnp.ones(60_000_000)\nbig = jnp.zeros((4_000_000, 3_000_000))")
+    (finding,) = notebook.report().findings
+    assert (
+        "for `big = jnp.zeros((4_000_000, 3_000_000))`, or for what it reads: 48 TB could not be had"
+        in finding.message
+    )
+    assert "holds `cache` (240 MB) besides" in finding.message
+
+
+def test_the_statement_that_reads_a_result_is_named(notebook, twenty_gb):
+    make = "out = jax.jit(lambda x: jnp.outer(x, x) + 1)(jnp.ones(4_000_000))"
+    error = notebook.error(f"{make}\nout.block_until_ready()")
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+    (finding,) = notebook.report().findings
+    assert f"for `{make[:60] if 1 in lines else 'out.block_until_ready()'}" in finding.message
 
 
 def explained(fn, *args, names):

@@ -26,6 +26,30 @@ def test_a_lost_write_is_wrong(notebook: Any, name: str, magic: str) -> None:
     assert error.message.endswith(words)
 
 
+def test_the_place_that_the_function_writes_is_told_before_what_comes_of_it(notebook: Any) -> None:
+    notebook.ok(
+        "%%jit -q --no-time -f f\nclass C:\n    a, k = 0, 0\nc = C()\ndef f(x):\n    c.k = c.k + 1\n    return x\n"
+        "for i in range(3):\n    f(1.0)\n    c.a = c.a + c.k"
+    )
+    (error,) = (f for f in notebook.report().findings if f.severity == "error")
+    assert error.message.endswith("`c.k` is 1 with jit, and 3 without jit")
+
+
+STALE = "k, xs = {0}\n{1}def f(x):\n    return x * k\nprint('at', f(1.5), 3)\nk = {2}\nxs.append(f(1.5))\nprint('at', xs.pop(), 3)"
+
+
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time -f f\n{0}", "%%jitcheck -q\n{0}"])
+def test_an_old_value_is_wrong_where_a_result_shows_it(notebook: Any, magic: str) -> None:
+    jitted = "@jax.jit\n" if "check" in magic else ""
+    notebook.ok(magic.format(STALE.format("2.0, []", jitted, "4.0")))
+    (error,) = (f for f in notebook.report().findings if f.severity == "error")
+    assert error.kind == "stale-constant" and error.message.endswith(
+        "; printed number 3 is 3 with jit, and 6 without jit"
+    )
+    notebook.ok(magic.format(STALE.format("2.0, []", jitted, "2.0000001")))
+    assert notebook.report().functions[0].verdict == "ok"
+
+
 @pytest.mark.parametrize("magic", ["%%jit -q --no-time", "%%jitcheck -q"])
 def test_what_is_written_once_is_not_wrong(notebook: Any, magic: str) -> None:
     notebook.ok(

@@ -30,6 +30,15 @@ CASES: dict[str, tuple[str, str, str]] = {
         "def f(x, w):\n    a = jax.nn.softmax(x @ w @ x.T, axis=-1)\n    return a @ x, a.T @ x\n",
         "f(jnp.arange({n} * 2.0).reshape({n}, 2) / 9, jnp.eye(2))", "return a @ jnp.where(keep[:, None], x, 0), jnp.where(keep, a.T, 0) @ jnp",
     ),
+    "what came before": (
+        "def f(x):\n    past = jnp.tril(jnp.ones((len(x), len(x))))\n    return past @ x, jax.lax.cummax(x)\n",
+        "f(jnp.arange({n}.0))", "past = jnp.tril(jnp.ones((",
+    ),
+    "arrays put together, and added to": (
+        "def f(x):\n    h = jnp.tanh(x)\n    with jax.named_scope('sums'):\n        h += x\n"
+        "    return jnp.stack([h, x]).mean(axis=1), jnp.eye(len(x)) @ h\n",
+        "f(jnp.arange({n}.0))", "h += x",
+    ),
     "results of two lengths": (
         "def f(x, *, k=2.0):\n    return jnp.diff(x) * k, x[-1], x[1:] * x[:-1]\n",
         "f(jnp.arange({n}.0))", "return out[0][:n - 1], out[1], out[2][:n - 1]",
@@ -64,6 +73,10 @@ CASES: dict[str, tuple[str, str, str]] = {
         "def f(x):\n    def step(c, v):\n        c = 0.9 * c + v\n        return c, jnp.tanh(c)\n"
         "    last, ys = jax.lax.scan(step, 0.0, x, reverse=True)\n    return last, ys.mean(), ys\n",
         "f(jnp.arange({n}.0))", "last, ys = jax.lax.scan(kept_step, 0.0, (x, keep), reverse=True)",
+    ),
+    "rows by their numbers": (
+        "def f(t, i):\n    v = jnp.take(t, i, axis=1, mode='clip')\n    return v.max(axis=1), t.take(i).mean()\n",
+        "f(jnp.arange(12.0).reshape(2, 6), jnp.arange({n}) % 6)", "jnp.max(v, axis=1, where=keep, initial=-jnp.inf)",
     ),
     "a method that is given the length": (
         "class P:\n    def at(self, n):\n        return jnp.cos(jnp.arange(n)) / n\n\np = P()\n\n"

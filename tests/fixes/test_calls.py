@@ -66,3 +66,15 @@ def test_family_writes(name: str) -> None:
     found = [c.edits.result() for c in family(spot(cell, line)) if c.edits is not None]
     for text in wanted:
         assert any(text in cell for cell in found), found
+
+
+UNSETTLED = {
+    "an argument": "class M:\n    def g(self, x):\n        if self.kept is None:\n            self.kept = x + 1\n        return self.kept\n",
+    "a part of the state": "class M:\n    def g(self):\n        if self.kept is None:\n            self.kept = self.w + 1\n"
+    "        return self.kept\n    def grow(self):\n        self.w += 1\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSETTLED)
+def test_a_memo_without_a_key_stays_where_another_call_may_give_another_value(name: str) -> None:
+    assert not list(memos(spot(UNSETTLED[name], 4)))

@@ -28,6 +28,15 @@ CASES = {
         "    w = w - 0.1 * step(w, x=jnp.ones(3))\n",
         ("compiled = jax.jit(jax.grad(loss))", "compiled(w, x=jnp.ones(3), b=b)"),
     ),
+    "decorated in a loop": (
+        "w = jnp.ones(4)\nfor i in range(5):\n    @jax.jit\n    def update(w):\n        return w - i * jnp.sin(w)\n    w = update(w)\n",
+        ("@jax.jit\ndef update(w, i):\n    return w - i * jnp.sin(w)\n\n\nfor i in range(5):\n    w = update(w, i)\n",),
+    ),
+    "what a factory gives": (
+        "def make_step(lr):\n    def step(w, g):\n        return w - lr * g\n    return step\n"
+        "w = jnp.ones(3)\nfor lr in (0.1, 0.05, 0.01):\n    f = jax.jit(make_step(lr))\n    w = f(w, w)\n",
+        ("def step(w, g, lr):\n", "compiled = jax.jit(step)\n", "    w = compiled(w, w, lr=lr)"),
+    ),
     "decorated inside a function": (
         "def simulate(dt, n):\n    @jax.jit\n    def step(x):\n        # one step\n        return x + dt * jnp.sin(x)\n"
         "    x = jnp.float32(1.0)\n    for _ in range(n):\n        x = step(x)\n    return x\n"

@@ -779,7 +779,8 @@ def test_a_method_under_a_name_of_its_own_is_that_of_the_corrected_class(
     assert [x.verified for x in found.fixes] == [True]
 
 
-def test_magic_lines_survive() -> None:
-    cell = "%jit -f f\ndef f(x):\n    return x if x > 0 else -x\n!ls\n"
+@pytest.mark.parametrize("line", ["!ls", "names = !ls", "%time 3", "took = %timeit -o 3"])
+def test_magic_lines_survive(line: str) -> None:
+    cell = f"%jit -f f\ndef f(x):\n    return x if x > 0 else -x\n{line}\n"
     new = first_offered(cell, (3, 16, 3, 21), ("x",), {"jnp": "jax.numpy"})
     assert new == cell.replace("x if x > 0 else -x", "jnp.where(x > 0, x, -x)")

@@ -257,8 +257,8 @@ def test_what_the_fixes_run_leaves_nothing_behind() -> None:
 )
 def test_an_error_behind_a_test_of_a_type_names_the_test(cell: str, hinted: bool) -> None:
     found = finding("user-error", cell, "f(1.0)")
-    assert ("`isinstance(s, float)` (line 3) sees a placeholder" in found.help) is hinted
-    assert ("placeholder" in found.help) is hinted
+    assert ("`isinstance(s, float)` (line 3) sees a traced value" in found.help) is hinted
+    assert ("sees a traced value" in found.help) is hinted
 
 
 def test_values_that_a_method_keeps_on_the_object_it_is_given_are_sent_out(notebook: Any) -> None:

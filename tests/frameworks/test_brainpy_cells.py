@@ -450,3 +450,12 @@ def test_a_loop_around_a_network_becomes_the_frameworks_own(layer: Any, cell: st
     assert finding.kind == "unrolled-loop"
     (fix,) = [x for x in finding.fixes if x.verified]
     assert fix.applicability == "safe" and wanted in fix.cell
+
+
+def test_what_a_framework_remembers_of_our_traces_is_not_what_the_users_call_reads(layer: Any) -> None:
+    layer.ok(
+        "calls = []\nv = bm.Variable(jnp.ones(2))\n"
+        "@bm.jit\ndef g(x):\n    calls.append(1)\n    v.value = v + x\n    return x * 2"
+    )
+    layer.ok("%%jitcheck -q\ndef f(x):\n    return g(x) + 1\nf(jnp.ones(2))")
+    assert layer.ok("calls, v.value.tolist()") == ([1], [2.0, 2.0])

@@ -83,8 +83,7 @@ def test_settings_in_a_module_of_another_cell_are_left_to_its_own_jit(notebook: 
     assert found.fixes[0].verified and "@eqx.filter_jit\ndef gain" in found.fixes[0].cell
 
 
-def test_a_module_made_from_a_fixed_seed_at_each_call_is_made_once(notebook: Any) -> None:
-    notebook.ok("%config JitMagics.budget = 60")
+def test_a_module_made_from_a_fixed_seed_at_each_call_is_told(notebook: Any) -> None:
     notebook.ok(
         """%%jitcheck -q
 from flax import nnx
@@ -96,10 +95,7 @@ def jittered(x):
     )
     notebook.ok("jittered(jnp.ones(64))")
     [found] = [f for f in notebook.report().findings if f.kind == "hidden-rng"]
-    [fix] = [f for f in found.fixes if f.verified]
-    assert fix.cell.endswith("\nnoise = nnx.Dropout(0.5, rngs=nnx.Rngs(3))\n")
-    assert fix.calls == ("jittered(jnp.ones(64), noise)",)
-    notebook.ok("%config JitMagics.budget = 10")
+    assert found.span.line == 5
 
 
 MODEL = """%%jitcheck -q

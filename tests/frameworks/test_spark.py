@@ -76,7 +76,7 @@ def test_a_model_that_builds_itself_is_one_further_trace(model, spikes, wanted):
     got = [leaves(step(in_spikes=spikes)) for _ in range(STEPS)]
     check(got, model, wanted)
     assert step._cache_size() == 1 and traces == [0, 1]
-    assert len(step.__jitmagic__.places) > 10
+    assert len(step.__jitmagic__.program.places) > 10
 
 
 @pytest.mark.parametrize("built", [False, True])

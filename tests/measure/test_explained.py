@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from jitmagic.measure import machine
-from jitmagic.measure.equations import equations_by_line
-from jitmagic.measure.lowered import Lowered, fused_with, lines_of_fusions, lowered_lines
+from jitmagic.measure.lowered import Lowered, equations_by_line, fused_with, lines_of_fusions, lowered_lines
 from jitmagic.measure.peak import peak
 
 SOURCE = """%%jit -q --no-time

@@ -9,7 +9,7 @@ import pytest
 
 from jitmagic.measure import lies, machine
 from jitmagic.measure.clocks import clocked
-from jitmagic.measure.dead import dead_lines
+from jitmagic.measure.lies import dead_lines
 from jitmagic.report import Sample
 
 

@@ -63,6 +63,17 @@ def test_before_there_is_a_cell_the_names_of_the_notebook_are_offered(offered):
     assert offered("%%jit --dyn ", "") == {"%%jit --dyn auto", "%%jit --dyn l", "%%jit --dyn p"}
 
 
+@of_cell
+def test_a_module_is_no_variable(notebook, offered):
+    notebook.ok("import random")
+    assert offered("%%jit --dyn ", "\ndef f(x): return jnp.sin(x) * p + random.random()") == {
+        "%%jit --dyn auto",
+        "%%jit --dyn p",
+    }
+    error = notebook.error("%%jit --dyn randum\ndef f(x): return x")
+    assert "binds 'randum'" in str(error) and "did you mean" not in str(error)
+
+
 def test_unloaded_nothing_is_offered(notebook, offered):
     notebook.ok("%unload_ext jitmagic")
     assert "%%jit --static" not in offered("%%jit --sta")

@@ -165,7 +165,7 @@ class TestTheQuickstart:
 
     def test_what_is_baked_in(self, cells):
         [report] = reports(self.of(cells, "b = jnp.ones(3)"))
-        assert [f["kind"] for f in report["findings"] if f["severity"] == "warning"] == ["stale-constant"]
+        assert [f["kind"] for f in report["findings"] if f["severity"] == "error"] == ["stale-constant"]
         assert "[2. 2. 2.]" in str(self.of(cells, "--dyn b").outputs)
 
     def test_the_failing_cell(self, cells):

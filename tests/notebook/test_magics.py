@@ -171,6 +171,14 @@ class TestWhichFunctions:
             "%%jit --dynamic w --statik n",
             "--dynamic (did you mean --dyn?), --statik (did you mean --static?)",
         ),
+        ("%%jit --dynamic w -n many", "unrecognized arguments: --dynamic (did you mean --dyn?)"),
+        (
+            "%%jit -n 0 --static-argnums a --save no",
+            "--save no: the suffix has to be .html, .json or .txt; -n 0: has to be 1 or more; --static-argnums a:",
+        ),
+        ("%%jit --vmap x=0 --grad q", "has such an argument: --vmap x=0 (did you mean 'x'?), --grad q"),
+        ("%jitcheck --vmap objj --grad q print(1)", "has no such argument: --vmap objj, --grad q"),
+        ("%%jit --explain tracer-bol", "no rule is called 'tracer-bol' (did you mean tracer-bool?)"),
         (
             "%%jit --dyn rann,zzz --static zz",
             "--dyn rann: neither this cell nor the notebook binds 'rann' (did you mean 'ran'?); --dyn zzz: neither this "

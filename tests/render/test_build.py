@@ -53,11 +53,15 @@ def timed(**fields):
         (FunctionReport("f", "fails"), (finding(span=Span(3, 0, 3, 1, "x", function="g")), finding()),
          "✗ f  can't be compiled: `g` (line 3) branches on a traced value, and 1 more problem"),
         (FunctionReport("f", "fails"), (finding(fixes=(Fix("pass `n` (slower); more", verified=True),)),),
-         "✗ f  can't be compiled: branches on a traced value; tested fix: pass `n`"),
+         "✗ f  can't be compiled: branches on a traced value; tested fix: pass `n`, and 1 more change"),
         (FunctionReport("f", "fails"), (finding(), finding(fixes=(Fix("pass `n`", verified=True),))),
          "✗ f  can't be compiled: branches on a traced value, and 1 more problem; 1 with a tested fix"),
         (FunctionReport("f", "fails"), (finding(kind="user-error"),), "✗ f  raises an error of its own"),
-        (FunctionReport("f", "fails"), (finding(kind="user-error", detail="TypeError: shapes differ"),), "✗ f  raises TypeError"),
+        (FunctionReport("f", "fails"), (finding(kind="user-error", detail="TypeError: shapes differ",
+                                                 message="`x @ w` raises TypeError: shapes differ; `x` is `f32[3]`"),),
+         "✗ f  raises TypeError: `x` is `f32[3]`"),
+        (FunctionReport("f", "fails"), (finding(kind="user-error", detail="KeyError: 'w'", message="`p['w']` raises KeyError: 'w'"),),
+         "✗ f  raises KeyError: 'w'"),
         (FunctionReport("f", "fails"), (finding(kind="nan", fixes=(Fix("mask it", verified=True),)),),
          "✗ f  gives NaN or infinity; tested fix: mask it"),
         (FunctionReport("f", "fails"), (finding(kind="invalid-jax-type", culprits=("kind",)),),
@@ -80,12 +84,14 @@ def timed(**fields):
         (FunctionReport("f", "ok"), (finding("note"),), "✓ f  traces, not timed"),
         (timed(speedup=8.3, break_even_calls=12, device="cpu"), (),
          "✓ f  1 ms a call, 8.3× faster than without jit (compiled in 3 s)"),
+        (timed(speedup=8.3, before_fix=True), (),
+         "✓ f  1 ms a call, 8.3× faster than before the fix, without jit (compiled in 3 s)"),
         (timed(speedup=0.5), (), "✓ f  1 ms a call, 2× slower than without jit (compiled in 3 s)"),
         (timed(speedup=1.01), (), "✓ f  1 ms a call, as fast as without jit (compiled in 3 s)"),
         (timed(speedup=1.2, clear=False), (),
          "✓ f  1 ms a call, no clear difference from the 1 ms without jit (compiled in 3 s)"),
         (timed(speedup=9.0, constant_folded=True), (),
-         "✓ f  computed while compiling, so its time says nothing"),
+         "✓ f  computed while compiling, so the time of a call says nothing"),
         (timed(), (finding("warning"),), "! f  branches on a traced value; 1 ms a call (compiled in 3 s)"),
         *(
             (replace(timed(), against=Comparison(verdict, earlier, 1e-3, 0.5, 0.1)), (),
@@ -133,9 +139,33 @@ def test_errors_come_first_then_in_the_order_of_the_source():
         at(4, "error", "first"),
         at(2, "warning", "between"),
     )
-    text = render.text(Report((FunctionReport("f", "fails"),), found))
-    places = [text.index(word) for word in ("first", "second", "between", "third")]
-    assert places == sorted(places)
+    cell = CellText("x\n" * 9)
+    for lines in (CellText(), cell):  # in HTML errors stand under their lines
+        report = Report((FunctionReport("f", "fails"),), found, cell=lines)
+        for text in (render.text(report), render.html(report)):
+            places = [text.index(word) for word in ("first", "second", "between", "third")]
+            assert places == sorted(places)
+    alone = render.html(replace(report, findings=found[3:]))  # warnings do, where there is no error
+    assert alone.index("between") < alone.index("9 | </span>") < alone.index("jitmagic.explain")
+
+
+def test_a_fix_is_shown_whole_before_it_can_be_applied():
+    cell = CellText("%%jit\ndef f(x): return float(x)\n", magic="%%jit")
+    fix = Fix("t", "safe", True, "", cell=f"def f(x): return {' + '.join(f'x{i}' for i in range(200))}\n")
+    report = Report((), (finding(fixes=(fix,)),), cell=cell)
+    for text in (render.text(report), render.html(report)):
+        assert all(f"x{i}" in re.sub(r"\n\s+", "", text) for i in range(200))
+    long = replace(fix, cell="".join(f"x = {i}\n" for i in range(99)))
+    assert 'class="jm-fix"' in render.html(report)
+    assert 'class="jm-fix"' not in render.html(replace(report, findings=(finding(fixes=(long,)),)))
+
+
+def test_the_rest_of_a_report_begins_with_what_was_tested_since():
+    fix = Fix("choose with `jnp.where`", "safe", True, "", cell="x")
+    report = Report((FunctionReport("f", "fails"),), (finding(fixes=(fix,)),))
+    assert render.on_screen(report, "rest").startswith(
+        "f: tested fix: choose with `jnp.where`\n\nerror[JM101]"
+    )
 
 
 def test_proof_is_said_and_its_absence_too():
@@ -147,7 +177,7 @@ def test_proof_is_said_and_its_absence_too():
     )
     text = render.text(Report((), (finding(fixes=fixes),)))
     assert "safe; tested: traced; equal to eager on 1 call" in text
-    assert "to adapt by hand; not tried" in text
+    assert "to write by hand; not tried" in text
     assert (
         "may change results or calls, read it first; the test failed: the result differs on call 2"
         in " ".join(text.split())
@@ -186,11 +216,26 @@ def test_a_given_diff_is_shown_without_headers():
     assert [line.strip() for line in shown] == ["a", "-b", "+c", "…", "-d", "+e", ""]
 
 
+def test_places_of_one_cause_are_one_block_also_where_nothing_that_was_tried_helps():
+    def at(line, **fields):
+        return finding(
+            span=Span(line, 0, line, 1, "x"), culprits=("time.time",), help="measure outside", **fields
+        )
+
+    first, second = (Fix(f"as {n}", evidence="a first step: nan is left", cell=n) for n in "ab")
+    text = render.text(Report((), (at(1, fixes=(first,)), at(2, fixes=(second,)))))
+    assert text.count("error[JM101]") == 1 and "lines 1 and 2" in text and "b" not in text.split()
+    assert "to write by hand; a first step: nan is left" in text
+    helps = replace(second, verified=True)
+    text = render.text(Report((), (at(1, fixes=(first,)), at(2, fixes=(helps,)))))
+    assert text.count("error[JM101]") == 2
+
+
 def test_the_same_change_is_shown_once():
     fix = Fix("mend", "safe", True, "traced", cell="def f(x):\n    return x\n")
     found = (finding(fixes=(fix,)), finding(code="JM103", fixes=(fix,)))
     text = render.text(Report((), found, cell=CellText("def f(x):\n    return float(x)\n")))
-    assert text.count("+    return x") == 1 and "the same change as fix of JM101" in text
+    assert text.count("+    return x") == 1 and "the same change as the fix of JM101" in text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Which findings are told together, and how."""
 
+from dataclasses import replace
+
 import pytest
 
 from jitmagic import render
@@ -30,7 +32,23 @@ TOGETHER = {
     "one cause": ([finding(3), finding(6), finding(8)], [[3, 6, 8]]),
     "the first has one more fix": ([finding(3, fixes=(WHERE, STATIC)), finding(6)], [[3, 6]]),
     "no fix yet": ([finding(3, fixes=()), finding(6, fixes=())], [[3, 6]]),
+    "what the first line binds": (
+        [
+            replace(finding(3, "x"), span=Span(3, 9, 3, 24, "flag = x > 0 and y > 0")),
+            finding(4),
+            finding(8, "y"),
+        ],
+        [[3, 4], [8]],
+    ),
     "another name to blame": ([finding(3), finding(6, "x"), finding(8)], [[3, 8], [6]]),
+    "one tested fix, whose help says more of each line": (
+        [
+            finding(3),
+            replace(finding(6), help="`y.at[0].add(1)`"),
+            replace(finding(8, fixes=()), help="else"),
+        ],
+        [[3, 6], [8]],
+    ),
     "a fix of its own": ([finding(3), finding(6, fixes=(WHERE,))], [[3], [6]]),
     "another kind": ([finding(3), finding(6, kind="tracer-int")], [[3], [6]]),
     "a warning": ([finding(3), finding(6, severity="warning")], [[3], [6]]),

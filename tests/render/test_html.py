@@ -37,7 +37,7 @@ PROPERTIES = {
     "background-color", "border-collapse", "border-left", "color", "cursor", "display", "font-family",
     "font-size", "font-weight", "height", "line-height", "margin", "margin-left", "margin-top", "max-width",
     "overflow-wrap", "overflow-x", "padding", "padding-left", "text-align", "text-decoration",
-    "text-decoration-color", "text-decoration-style", "vertical-align", "white-space", "width",
+    "text-decoration-color", "text-decoration-style", "vertical-align", "white-space", "width", "word-break",
 }  # fmt: skip
 """What JupyterLab's sanitizer keeps; the two of the wave are dropped there, and the plain line stays."""
 

@@ -469,6 +469,13 @@ def test_items_of_an_argument_tell_only_where_a_call_shows_that_it_is_no_ref() -
         ('raise ValueError("no")', 'raise ValueError("no")', "ValueError", "no", "`f` raises ValueError: no"),
         ("assert n == 2, 'two'", "n == 2", "AssertionError", "two", "`n == 2` does not hold: two"),
         ('y = p["v"]', 'p["v"]', "KeyError", "'v'", "`p[\"v\"]` raises KeyError: 'v'"),
+        (
+            "y = p + v",
+            "p + v",
+            "TypeError",
+            "no",
+            "`p + v` raises TypeError: no; `p` is `f32[3]`, `v` is `f32[4]`",
+        ),
         ("return g(x)", "", "OSError", "", "`f` raises OSError"),
     ],
 )
@@ -476,7 +483,8 @@ def test_an_error_of_the_users_is_one_plain_sentence(
     line: str, text: str, exception: str, said: str, message: str
 ) -> None:
     where = Where(FILE, 3, 4, 3, 9, line, text, "f") if text else None
-    problem = with_facts(Problem("user", where, exception=exception, message=said))
+    forms = (("p", "f32[3]"), ("v", "f32[4]")) if exception == "TypeError" else ()
+    problem = with_facts(Problem("user", where, exception=exception, message=said, forms=forms))
     (found,) = run(Evidence(function(f"def f(x):\n    {line}\n"), problems=(problem,)))
     assert (found.kind, found.message) == ("user-error", message)
 

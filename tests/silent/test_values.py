@@ -44,6 +44,14 @@ def test_round_numbers_and_python_floats_lose_nothing_that_counts() -> None:
     cell = "def f(a, b):\n    return a[0] / b\n"
     assert facts(cell, "f(np.array([1.5e11, 5.79e10]), 299792458.0)").truncated == ()
     assert len(facts(cell, "f(np.array([299792458.0]), 1e300)").truncated) == 2
+    assert facts(cell, "f(np.array([1.0, 1e-60]), 2.0)").truncated == ()
+
+
+def test_arrays_from_outside_count_where_the_program_holds_what_is_left_of_them() -> None:
+    cell = "K = np.array([2**32 + 5])\n\ndef g(i):\n    return K[i] % 1000\n\ndef f(x):\n    return x + {}\n"
+    found = facts(cell.format("jnp.asarray(K)"), "f(1)").truncated
+    assert [(t.names, t.before, t.origin) for t in found] == [(("K",), "int64", "constant")]
+    assert facts(cell.format("g(0)"), "f(1)").truncated == ()
 
 
 def test_a_dtype_that_is_asked_for_and_not_given() -> None:

@@ -102,5 +102,5 @@ def test_argument(call: str, wanted: str | None) -> None:
 def test_one_argument_more(call: str, wanted: str) -> None:
     text = Text(call)
     edits = Edits(text)
-    signature.pass_to(edits, text.calls("f")[0], "n", "s")
+    signature.pass_to(edits, text.calls("f")[0], {"n": "s"})
     assert edits.result() == wanted

@@ -176,7 +176,7 @@ def test_an_interrupt_before_the_writes(monkeypatch, donated):
         step(1.0)
         assert float(box.m) == 2.0 and float(box.n[0]) == 3.0
         return
-    assert "box.n: donated" in "".join(told.value.__notes__) and "assign it anew" in "".join(
+    assert "box.n: donated" in "".join(told.value.__notes__) and "assign it again" in "".join(
         told.value.__notes__
     )
     with pytest.raises(Exception, match="deleted") as again:

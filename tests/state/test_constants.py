@@ -22,9 +22,9 @@ def baked(jaxpr):
     return list(found.values())
 
 
-def known(fn, *args, dyn=(), static=(), **kw):
+def known(fn, *args, dyn=(), **kw):
     constants = baked(jax.jit(lambda *a: fn(*a)).trace(*args).jaxpr)
-    return {v.path: v for v in variables(reach(fn, **kw), constants, dyn=dyn, static=static)}
+    return {v.path: v for v in variables(reach(fn, **kw), constants, dyn=dyn)}
 
 
 def test_every_variable_of_top(top):
@@ -100,8 +100,8 @@ def test_roles_and_random_states(cell):
     ns = cell(
         "mode = 'relu'\nrng = np.random.default_rng(0)\nw = 1.0\ndef f(x):\n    return x + w if mode else rng"
     )
-    found = known(ns["f"], 1.0, static=["mode"])
-    assert found["mode"].role == "static" and found["rng"].type == "rng" and found["mode"].type == "scalar"
+    found = known(ns["f"], 1.0)
+    assert found["mode"].role == "constant" and found["rng"].type == "rng" and found["mode"].type == "scalar"
 
 
 CHANGES = """\

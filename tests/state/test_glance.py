@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.state.glance import uses_libraries_alone
+from jitmagic.state.roots import uses_libraries_alone
 
 WEIGHTS = np.ones(3)
 MODULES = {"jnp": jnp, "np": np, "math": math}

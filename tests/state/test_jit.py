@@ -296,7 +296,7 @@ class TestWrites:
         before = dict(params)
         g(1.0)
         assert all(params[k] is before[k] for k in params) and int(counter) == 1
-        assert [g.__jitmagic__.places[i].path for i in g.__jitmagic__.written] == ["counter"]
+        assert [g.__jitmagic__.program.places[i].path for i in g.__jitmagic__.program.written] == ["counter"]
 
     @pytest.mark.parametrize("order", [(True, False, True, False), (False, True, False, True)])
     def test_write_sets_that_differ_by_static_argument(self, order):

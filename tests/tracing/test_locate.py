@@ -112,6 +112,10 @@ CASES = [
     ("def f(x):\n    seen = []\n    def g(c, _):\n        c = c * 2\n        seen.append(c)\n        return c, None\n"
      "    jax.lax.scan(g, x, None, length=2)\n    return jnp.stack(seen)", (2.0,), "leak", "seen.append(c)", "call", "",
      ("seen",), ()),
+    ("class Log:\n    seen = []\n    def note(self, v):\n        self.seen.append(v)\n\ndef f(x):\n    log = Log()\n"
+     "    def g(c, _):\n        log.note(c * 2)\n        return c * 2, None\n"
+     "    jax.lax.scan(g, x, None, length=2)\n    return jnp.stack(log.seen)", (2.0,), "leak", "self.seen.append(v)", "call", "",
+     ("log.seen",), ()),
     ("def f(x):\n    raise ValueError('mine')", (X,), "user", "raise ValueError('mine')", "other", "", (), ()),
 ]  # fmt: skip
 
@@ -239,6 +243,14 @@ def test_attribute_paths_are_names() -> None:
     with pytest.raises(TypeError) as caught:
         jax.jit(lambda x: names["f"](names["M"](), x))(2.0)
     assert locate(caught.value).locals == ("m.w",)
+
+
+def test_the_arrays_of_an_expression_that_fails_by_itself() -> None:
+    fn = function("def f(x):\n    p = {'w': jnp.ones((10, 3))}\n    return (lambda y: y)(x) @ p['w']")
+    try:
+        jax.jit(fn)(X)
+    except TypeError as exc:
+        assert locate(exc).forms == (("x", f"f32[{','.join(map(str, X.shape))}]"), ("p['w']", "f32[10,3]"))
 
 
 def test_what_is_user_code() -> None:

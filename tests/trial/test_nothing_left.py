@@ -51,12 +51,14 @@ FILES = {
 }  # fmt: skip
 
 CONTAINERS = {
+    "order of attributes": ("class A: pass\na = A(); a.x = 1; a.y = 2", "k = a.x; del a.x; a.x = k", "list(vars(a))"),
     "OrderedDict": ("import collections\nd = collections.OrderedDict(a=1, b=2, c=3)", "d['a'] = 5; d['z'] = 1; d.move_to_end('a'); d.popitem(False)", "list(d.items()), list(reversed(d)), len(d), d.popitem()"),
     "order of a dict": ("d = dict(a=1, b=2, c=3)", "d['a'] = d.pop('a') + 1", "list(d.items())"),
     "Counter": ("import collections\nd = collections.Counter('abca')", "d.update('ab'); d['q'] += 1", "list(d.items()), type(d).__name__"),
     "a dict's subclass": ("class D(dict):\n    n = 0\n    def __setitem__(self, k, v): dict.__setitem__(self, k, v); self.n += 1\nd = D(a=1)", "d['b'] = 2", "dict(d), d.n"),
     "a list's subclass": ("class L(list):\n    n = 0\n    def append(self, v): list.append(self, v); self.n += 1\nl = L([1])", "l.append(2)", "list(l), l.n"),
     "sorted, inserted": ("import heapq\nl = [3, 1, 2]", "l.sort(); heapq.heappush(l, 0); l.insert(2, 9)", "l"),
+    "a set that is taken from": ("s = {1, 2, 3, 4}; n = []", "n.append(s.pop())", "n, s"),
     "bounded deque": ("import collections\nd = collections.deque([1, 2], maxlen=2)", "d.append(3)", "list(d)"),
     "rotated deque": ("import collections\nd = collections.deque([1, 2, 3])", "d.rotate(1); d.popleft()", "list(d)"),
     "a bound method": ("l = []\nput = l.append", "put(1)", "l"),
@@ -89,6 +91,8 @@ BUFFERS = {
 
 ITERATORS = {
     "list": ("it = iter([1, 2, 3])", "next(it)", "list(it)"),
+    "dict": ("d = {1: 2, 3: 4, 5: 6}; ks, vs, it = iter(d), iter(d.values()), iter(d.items())", "next(ks); next(vs); next(it)", "type(ks), type(vs), type(it), next(ks), list(vs), list(it)"),
+    "a cached property": ("import functools\nn = []\nclass A:\n    @functools.cached_property\n    def w(self): n.append(1); return 2\na = A()", "x = x * a.w", "n, vars(a)"),
     "used up": ("it = iter([1]); m = map(str, it)", "next(m)", "list(it), list(m)"),
     "map over a named one": ("it = iter([1, 2, 3, 4]); m = map(str, it)", "next(m); next(it)", "list(it), list(m)"),
     "enumerate": ("it = iter('abcd'); m = enumerate(it)", "next(m)", "next(it), next(m), list(m)"),
@@ -117,6 +121,7 @@ SETTINGS = {
     "decimal": ("import decimal\ndecimal.getcontext().prec = 20", "decimal.getcontext().prec += 1", "decimal.getcontext().prec"),
     "a logger": ("import logging\nlg = logging.getLogger('jm'); lg.setLevel(10); lg.handlers[:] = []", "lg.setLevel(lg.level + 10); lg.addHandler(logging.NullHandler())", "lg.level, len(lg.handlers)"),
     "all loggers": ("import logging\nold = logging.root.manager.disable", "logging.disable(logging.root.manager.disable + 10)", "logging.root.manager.disable - old, logging.disable(old)"),
+    "a logger by its name": ("import logging\nlogging.root.manager.loggerDict.pop('jmn', None)", "lg = logging.getLogger('jmn'); lg.setLevel(lg.level + 10); lg.addHandler(logging.NullHandler())", "logging.getLogger('jmn').level, len(logging.getLogger('jmn').handlers)"),
     "a logger's filter": ("import logging\nn = []\nlg = logging.getLogger('jmf'); lg.handlers[:] = [logging.NullHandler()]; lg.filters[:] = [lambda r: n.append(1)]", "lg.error('a')", "n"),
     "a loop of events": ("import asyncio\nloop = asyncio.new_event_loop(); n = []", "loop.call_soon(n.append, 1)", "loop.call_soon(loop.stop), loop.run_forever(), n, loop.close()"),
     "warnings": ("import warnings\nn = []", "n.append(len(warnings.filters)); warnings.filterwarnings('ignore', 'jm')", "n[0] == len(warnings.filters) - 1, warnings.filters.pop(0)[0]"),
@@ -133,6 +138,7 @@ SETTINGS = {
     "a pool that is there": ("import concurrent.futures as cf\nl = []; pool = cf.ThreadPoolExecutor(1)", "pool.submit(l.append, 1).result()", "l, pool.shutdown()"),
     "a thread of its own": ("import threading\nl = []", "t = threading.Thread(target=lambda: (l.append(1), print('in thread'))); t.start(); t.join()", "l"),
     "a class of threads": ("import threading\nl = []\nclass T(threading.Thread):\n    def run(self): l.append(1)", "t = T(); t.start(); t.join()", "l"),
+    "an error in a thread": ("import threading\nl = []\ndef work(): l.append(1); 1 / 0\nold, threading.excepthook = threading.excepthook, lambda e: print('in a thread', e.exc_type)", "t = threading.Thread(target=work); t.start(); t.join()", "l, setattr(threading, 'excepthook', old)"),
     "a thread that goes on": ("import threading\nstop = threading.Event()", "threading.Thread(target=stop.wait, args=(60,), name='jm').start()", "[t.name for t in threading.enumerate() if t.name == 'jm'], stop.set()"),
     "a thread that is there": ("import threading\nl = []; t = threading.Thread(target=l.append, args=(1,))", "t.start(); t.join()", "l"),
 }  # fmt: skip
@@ -140,6 +146,13 @@ SETTINGS = {
 CALLED = {
     "what an iterator calls": ("n = [0]\ndef g(): n[0] += 1; return n[0]\nit = iter(g, 5)", "next(it)", "n, list(it)"),
     "the next of a generator": ("step = (i for i in range(5)).__next__", "step()", "step()"),
+    "a library's function, replaced": ("n = []\nold = os.path.join\ndef join(*a): n.append(1); return old(*a)\nos.path.join = join", "os.path.join('a', 'b')", "n, setattr(os.path, 'join', old)"),
+    "a library's method, replaced": ("import collections\nn = []\nC = collections.Counter; old = C.update\ndef update(*a): n.append(1); return old(*a)\nC.update = update; c = C()", "c.update('a')", "n, c, setattr(C, 'update', old)"),
+    "what NumPy calls": ("n = []\nold = np.seterrcall(lambda *a: n.append(a)), np.seterr(all='call')", "np.float64(1) / np.float64(0)", "n, np.seterr(**old[1]), callable(np.seterrcall(old[0]))"),
+    "whom a library's method gets": ("import collections\nclass N:\n    n = 0\nk = N()\ndef find(f, v): v.n += 1; return v.n\nC = collections.Counter; C.jm = find; c = [C()]", "c[0].jm(k)", "k.n, delattr(C, 'jm')"),
+    "what finds modules": ("n = []\nclass F:\n    @classmethod\n    def find_spec(cls, name, *a): n.append(name)\nsys.meta_path.insert(0, F)", "try: import jm_nowhere\nexcept ImportError: pass", "n, sys.meta_path.remove(F)"),
+    "a mock": ("from unittest import mock\nm = mock.MagicMock(); l = [m]", "m(1); next(iter(l))", "m.mock_calls, sorted(m._mock_children)"),
+    "attributes made when asked for": ("n = []\nclass A:\n    def __getattr__(self, k): n.append(k); raise AttributeError(k)\na = [A()]", "x = x * len(a)", "[k for k in n if not k.startswith('_repr')]"),
     "a default": ("import collections, itertools\nc = itertools.count(); d = collections.defaultdict(lambda: next(c))", "d['a']", "d['a'], next(c)"),
     "a descriptor": ("n = []\nclass D:\n    def __get__(self, o, c): n.append(1); return 2\nclass A: d = D()\na = A()", "a.d", "n"),
     "a class's class": ("class M(type):\n    n = 0\n    def __call__(cls): M.n += 1; return super().__call__()\nclass A(metaclass=M): pass", "A()", "M.n"),
@@ -148,8 +161,13 @@ CALLED = {
     "defaults": ("def g(k=1): return k", "g.__defaults__ = (g() + 1,)", "g()"),
     "an empty slot": ("class A: __slots__ = ('v',)\na = A(); n = []", "n.append(hasattr(a, 'v')); a.v = 1", "n, a.v"),
     "a class": ("class A: pass\nclass B: pass\na = A(); n = []", "n.append(type(a).__name__); a.__class__ = B", "n"),
+    "an array that is deleted": ("a, b = jnp.ones(3), jnp.ones(3); k = -1", "(a if k > 0 else b).delete()", "a.is_deleted(), b.is_deleted()"),
     "a donation": ("a = jnp.ones(3); b = [a]\ng = jax.jit(lambda v: v + 1, donate_argnums=0)", "isinstance(x, jax.core.Tracer) or g(a + 0)", "a.tolist()"),
     "attributes of an array": ("class A(np.ndarray): pass\na = np.zeros(2).view(A); n = []", "n.append(vars(a).copy()); a.k = 1", "n"),
+    "a profiler": ("import cProfile\np = cProfile.Profile()\ndef g(): return 1", "p.enable(); g(); p.disable()", "[s.callcount for s in p.getstats() if 'code object g' in str(s.code)]"),
+    "its text": ("n = []\nclass A:\n    def __repr__(self): n.append(1); return 'A'\na = A()", "print(a); print('%s' % a, f'{a}')", "len(n)"),
+    "a number of its own kind": ("class I(int):\n    n = 0\n    def __add__(self, o): I.n += 1; return int(self) + o\ni = I(3)", "x = x + (i + 1)", "I.n"),
+    "a method in part": ("import functools\nn = []\nclass A:\n    def m(self, k): n.append(k)\n    p = functools.partialmethod(m, 1)\na = A()", "a.p()", "n"),
     "who is asked": ("n = []\nclass A:\n    w = 3\n    def __getattribute__(self, k): n.append(k); return object.__getattribute__(self, k)\na = A()", "x = x * a.w", "n"),
 }  # fmt: skip
 

@@ -47,13 +47,13 @@ class Base(subprocess.Popen): ...
 HARMLESS = (
     jnp.sum, jax.vmap, jax.jit(lambda x: x), jnp.ones(3).at[0].set, jax.random.normal, jax.config.update, jax.debug.print,
     np.add, np.add.at, np.linalg.norm, np.random.rand, np.random.default_rng(0).normal, np.vectorize(len), np.ones(3).fill,
-    print, open, getattr, type, super, dict.fromkeys, [].append, "".join, iter([1]).__next__, ValueError, map, object(),
+    print, open, getattr, type, super, dict.fromkeys, Own.__init_subclass__, np.ndarray.sum, [].append, "".join, iter([1]).__next__, ValueError, map, object(),
     math.sin, operator.add, itertools.count, functools.partial(math.sin, 1), random.gauss, time.time, time.perf_counter,
     io.StringIO("a").write, sys.stdout.write, os.getcwd, os.environ.get, os.path.join, Own, Own(), Own().__call__, lambda: 0,
 )  # fmt: skip
 OTHERS = {
     "builtins.input": input, "builtins.eval": eval, "builtins.exec": exec, "os.system": os.system, "os.fork": os.fork, "os.makedirs": os.makedirs,
-    "subprocess.run": subprocess.run, "subprocess.Popen": Base, "numpy.save": np.save, "numpy.ndarray.tofile": np.ones(3).tofile,
+    "subprocess.run": subprocess.run, "subprocess.Popen": Base, "numpy.save": np.save, "numpy.ndarray.tofile": np.ones(3).tofile, "numpy.ndarray.dump": np.ndarray.dump,
     "jax.clear_caches": jax.clear_caches, "pytest.main": functools.partial(pytest.main, []),
 }  # fmt: skip
 
@@ -177,6 +177,7 @@ def test_classes_that_a_trial_makes_are_registered_nowhere(cell, notebook):
     _, _, report = cell(f"%%jitcheck -q\nclass A(Base): w = 2.0\n@known\n{BRANCH}f(1.0)")
     assert [x.tested for f in report.findings for x in f.fixes][:1] == ["cell"]
     assert notebook.ns["subs"] == ["A", "f"]
+    assert len(notebook.ns["Base"].__subclasses__()) == 1
 
 
 def test_asking_for_a_report_changes_nothing(cell, notebook):

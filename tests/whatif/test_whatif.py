@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jitmagic.measure.collectives import collectives
 from jitmagic.tracing import compat
+from jitmagic.whatif.devices import collectives
 
 MATMUL = "def f(x, w):\n    return x @ w\n"
 

@@ -1,4 +1,5 @@
-"""`if` statements on traced conditions: `jnp.where` for what both branches can compute, else `jax.lax.cond`."""
+"""`if` statements on traced conditions: `jnp.where` for what both branches can compute, else `jax.lax.cond`; checks
+that move into the compiled program."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 from jitmagic.fixes.branches.choice import Choice
 from jitmagic.fixes.branches.merge import Merger, ends, only_raises, returns, sides_of
-from jitmagic.fixes.branches.truth import maybe_traced
+from jitmagic.fixes.branches.truth import maybe_traced, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.stores.rebinding import rebound
 from jitmagic.source import scope
@@ -19,6 +20,7 @@ WHERE = "choose with `jnp.where` in place of `if`"
 COND = "choose with `jax.lax.cond` in place of `if`"
 BOTH = "both branches are computed"
 CHECK = "check first, then go on"
+KNOWN = "ask first what is known while jax traces"
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,7 @@ def known_first(spot: Spot) -> Iterator[Change]:
                     outer=stripped(outer), inner=stripped(inner), body=spot.text.block(node.body),
                 )  # fmt: skip
                 if count:
-                    yield Change(
-                        "ask first what is known while jax traces", spot.edits().statements(node, new)
-                    )
+                    yield Change(KNOWN, spot.edits().statements(node, new))
 
 
 def selecting(spot: Spot) -> Iterator[Change]:
@@ -139,3 +139,28 @@ def _value(code: str, outputs: Sequence[str]) -> str | None:
         case ast.Assign(targets=[ast.Name(id=name)], value=value) if [name] == list(outputs):
             return ast.get_source_segment(code, value)
     return None
+
+
+CALLBACK = "check the values in `jax.debug.callback`, which raises while the compiled function runs"
+
+
+def checks(spot: Spot) -> Iterator[Change]:
+    """An `assert`, or an `if` that raises, as a check that runs with the compiled program."""
+    statement = spot.text.statement(spot.node)
+    match statement:
+        case ast.If(test=test) if only_raises(statement) and test in spot.path:
+            flag, body = spot.fresh("failed"), spot.text.block(statement.body)
+            guard = spot.write("if $$flag:\n    $body", flag=flag, body=body)
+        case ast.Assert(test=test, msg=message):
+            flag, body = spot.fresh("holds"), "" if message is None else spot.code(message)
+            guard = f"assert {flag}, {body}" if body else f"assert {flag}"
+        case _:
+            return
+    asked, check = stripped(truth(spot, test)), spot.fresh("check")
+    values = sorted(scope.loads(body) & spot.traced) if body else []
+    new = spot.write(
+        "def $$check($*header):\n    $guard\n\njax.debug.callback($*called)",
+        check=check, header=", ".join([flag, *values]), guard=guard, called=", ".join([check, asked, *values]),
+    )  # fmt: skip
+    cost = "the error arrives as one of jax's runtime"
+    yield Change(CALLBACK, spot.edits().statements(statement, new), cost=cost, sure=False)

@@ -9,6 +9,7 @@ from jitmagic.fixes.branches.choice import Choice
 from jitmagic.fixes.branches.truth import is_boolean, maybe_traced, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
+from jitmagic.source.edits import shifted
 from jitmagic.source.pattern import stripped
 
 COND = "choose with `jax.lax.cond` in place of the conditional expression"
@@ -29,7 +30,8 @@ def choosing_expressions(spot: Spot) -> Iterator[Change]:
     for node in _asked(spot):
         if (divided := _divided(spot, node)) is not None:
             yield Change(DIVIDED, spot.edits().replace(node, divided))
-        yield Change(WHERE, spot.edits().replace(node, _choice(spot, node)), cost="both values are computed")
+        new = shifted(_choice(spot, node), "", " " * spot.text.statement(node).col_offset)
+        yield Change(WHERE, spot.edits().replace(node, new), cost="both values are computed")
 
 
 def branching_expressions(spot: Spot) -> Iterator[Change]:
@@ -71,9 +73,8 @@ def _divided(spot: Spot, node: ast.IfExp) -> str | None:
     test = stripped(truth(spot, node.test))
     safe = spot.write("jnp.where($test, $divisor, 1)", test=test, divisor=divisors[0])
     then = spot.edits().replace(divisors[0], safe).code(node.body)
-    return spot.write(
-        "jnp.where($test, $then, $other)", test=test, then=then, other=stripped(spot.code(node.orelse))
-    )
+    other = stripped(spot.code(node.orelse))
+    return spot.write("jnp.where($test, $then, $other)", test=test, then=then, other=other)
 
 
 def operators(spot: Spot) -> Iterator[Change]:
@@ -108,10 +109,7 @@ def _values(spot: Spot, node: ast.BoolOp) -> Iterator[Change]:
             edits = spot.edits().replace(node, default if whole else f"({default})")
             yield Change(NONE, edits, cost="0 is then a value like any other", sure=False)
         case [ast.BoolOp(op=ast.And(), values=[test, ast.Constant() as value])] if either and value.value:
-            values, new = (
-                [],
-                Choice(spot, test).of(spot.code(value), new),
-            )  # an old way to write `if` and `else`
+            values, new = [], Choice(spot, test).of(spot.code(value), new)  # an old `if` and `else`
     for operand in values[::-1]:
         form = "jnp.where($v, $v, $new)" if either else "jnp.where($v, $new, $v)"
         new = spot.write(form, v=operand, new=new)

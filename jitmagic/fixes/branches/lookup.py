@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from jitmagic.fixes.branches.truth import is_boolean, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source.edits import Edits
 from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import Filling, call_of, stripped
 
 SWITCH = "choose the function with `jax.lax.switch`"
+ARRAY = "make `{}` an array, which takes a traced index"
 CLAMPED = "an index beyond the end is clamped, not an error"
 MISSING = "a missing key is no error"
 BOUNDED = frozenset("argmax argmin clip argsort categorical".split())
@@ -45,12 +45,7 @@ def _lookups(spot: Spot) -> list[ast.Subscript]:
 
 def _item(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
     """`table[i]` of a list: a call of it as `switch`, or an item of an array."""
-    asked, table = _inside_int(node.slice), spot.code(node.value)
-    match node.value:
-        case ast.Tuple(elts=[other, one]) | ast.List(elts=[other, one]) if asked and is_boolean(spot, asked):
-            yield _one_of_two(spot, node, asked, one, other)
-            return
-    index = _whole(spot, node.slice)
+    table, index = spot.code(node.value), _whole(spot, node.slice)
     parent, edits = spot.text.parents[node], spot.edits()
     found = _uses(spot, parent if isinstance(parent, ast.Assign) else node)
     given = [_arguments(spot, use) for use in found]
@@ -60,14 +55,9 @@ def _item(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
         yield _indexed(spot, SWITCH, edits.remove(parent) if isinstance(parent, ast.Assign) else edits, node)
     if isinstance(parent, ast.Call) and parent.func is node:
         return
-    for form, title in (
-        ("jnp.array($table)[$index]", f"make `{table}` an array, which takes a traced index"),
-        ("jnp.stack($table)[$index]", f"make `{table}` an array, which takes a traced index"),
-        (
-            "jax.tree.map(lambda *xs: jnp.stack(xs)[$index], *$table)",
-            f"stack what `{table}` holds, and index that",
-        ),
-    ):
+    stacked = "jax.tree.map(lambda *xs: jnp.stack(xs)[$index], *$table)"
+    for form in ("jnp.array($table)[$index]", "jnp.stack($table)[$index]", stacked):
+        title = f"stack what `{table}` holds, and index that" if form is stacked else ARRAY.format(table)
         new = spot.write(form, table=node.value, index=index)
         yield _indexed(spot, title, spot.edits().replace(node, new), node)
 
@@ -99,18 +89,6 @@ def _whole(spot: Spot, node: ast.expr) -> str:
     return stripped(spot.code(value if value is not None and kinds and kinds <= {"int", "uint"} else node))
 
 
-def _one_of_two(spot: Spot, node: ast.Subscript, test: ast.expr, one: ast.expr, other: ast.expr) -> Change:
-    """`(a, b)[int(c)]` as `jnp.where(c, b, a)`, or as `cond` where it is called."""
-    sides = [stripped(truth(spot, test)), *(stripped(spot.code(n)) for n in (one, other))]
-    if (given := _arguments(spot, node)) is not None:
-        new = call_of(spot.write("lax.cond"), *sides, *given)
-        edits = spot.edits().replace(spot.text.parents[node], new)
-        return Change("choose the function with `jax.lax.cond`", edits)
-    return Change(
-        "choose with `jnp.where`", spot.edits().replace(node, call_of(spot.write("jnp.where"), *sides))
-    )
-
-
 # --- dicts --------------------------------------------------------------------------------------------
 
 
@@ -123,8 +101,10 @@ def _is_dict(spot: Spot, table: ast.expr) -> bool:
 def _entry(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
     """`table[key]` of a dict: where the key stands among its keys is the index of its value."""
     table, parent = node.value, spot.text.parents[node]
-    holes: dict[str, Filling] = {"table": table, "place": _place(spot, table, _whole(spot, node.slice))}
-    title = f"make `{spot.code(table)}` an array, which takes a traced index"
+    place = "jnp.argmax(jnp.array(list($table)) == $key)"
+    place = spot.write(place, table=table, key=_whole(spot, node.slice))
+    holes: dict[str, Filling] = {"table": table, "place": place}
+    title = ARRAY.format(spot.code(table))
     forms = ["jnp.array(list($table.values()))[$place]", "jnp.stack(list($table.values()))[$place]"]
     replaced: ast.AST = node
     if isinstance(parent, ast.Call) and parent.func is node:
@@ -133,16 +113,6 @@ def _entry(spot: Spot, node: ast.Subscript) -> Iterator[Change]:
     for form in () if isinstance(table, ast.Call) else forms:
         edits = spot.edits().replace(replaced, spot.write(form, **holes))
         yield Change(title, edits, cost=MISSING, sure=False)
-
-
-def _place(spot: Spot, table: ast.expr, key: str) -> str:
-    """Where the traced key stands in the dict."""
-    shown = _assigned(spot, table)
-    if isinstance(shown, ast.Dict) and [ast.unparse(k) for k in shown.keys if k] == [
-        *map(str, range(len(shown.keys)))
-    ]:
-        return key
-    return spot.write("jnp.argmax(jnp.array(list($table)) == $key)", table=table, key=key)
 
 
 def _uses(spot: Spot, node: ast.AST) -> list[ast.AST]:
@@ -178,6 +148,5 @@ def _with_default(spot: Spot) -> Iterator[Change]:
                 form = "jnp.select([$key == key for key in $table], list($table.values()), $default)"
                 otherwise = default[0] if default else spot.write("jnp.nan")
                 new = spot.write(form, key=_whole(spot, key), table=table, default=otherwise)
-                yield Change(
-                    f"choose from `{spot.code(table)}` with `jnp.select`", spot.edits().replace(node, new)
-                )
+                title = f"choose from `{spot.code(table)}` with `jnp.select`"
+                yield Change(title, spot.edits().replace(node, new))

@@ -15,7 +15,6 @@ from functools import cached_property
 
 from jitmagic.evidence import root
 from jitmagic.fixes.branches.choice import Choice, parsed_value
-from jitmagic.fixes.branches.truth import negated
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.stores.rebinding import SIGNS, is_path, rebinding, rebound
 from jitmagic.source import scope
@@ -191,10 +190,6 @@ class Merger:
         match statement:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 return
-            case ast.Assert(test=test, msg=message):
-                said = self._code(message) if message is not None else ""
-                yield Line(test=negated(self.spot, test), source=f"raise AssertionError({said})")
-                return
             case ast.AugAssign(target=target, op=op, value=value):
                 targets = [target]
                 values = [f"{self._code(target)} {SIGNS[type(op)]} {atom(self._code(value))}"]
@@ -248,9 +243,7 @@ def joined(
         return replace(on, steps=(check, *on.steps))
     if raising or (then.result is None) != (other.result is None):
         raise CannotEdit("the branches do not end alike")
-    then, other = (
-        _composed(own, live | two.reads | two.bound) for own, two in ((then, other), (other, then))
-    )
+    then, other = (_composed(a, live | b.reads | b.bound) for a, b in ((then, other), (other, then)))
     pairs, steps = list(_interleaved(then.steps, other.steps)), []
     for i, (one, two) in enumerate(pairs):
         step = one or two or Line()
@@ -266,9 +259,8 @@ def joined(
             if chosen and any(n.isidentifier() and n not in before | choice.bound for n in step.names):
                 raise CannotEdit("only one branch binds a name")
             if not chosen and choice.python and step.plain:
-                step = Line(
-                    source=f"if {choice.holds(bool(one))}:\n{indented(step.plain)}", comments=step.comments
-                )
+                code = f"if {choice.holds(bool(one))}:\n{indented(step.plain)}"
+                step = Line(source=code, comments=step.comments)
         if chosen and not step.names:
             raise CannotEdit("statements of one branch bind what is read after it")
         if chosen:
@@ -289,9 +281,8 @@ def _composed(run: Straight, wanted: AbstractSet[str]) -> Straight:
             read = [n for n in text.within(value, ast.Name) if n.id == step.names[0]]
             if len(read) == 1 and not text.within(value, ast.Lambda, *scope.COMPREHENSIONS):
                 old = steps.pop()
-                codes = [
-                    Edits(text).replace(read[0], c).code(value) for c in (old.values[0], f"({old.values[0]})")
-                ]
+                forms = (old.values[0], f"({old.values[0]})")
+                codes = [Edits(text).replace(read[0], form).code(value) for form in forms]
                 new = codes[not same(*(parsed_value(c)[1] for c in codes))]
                 step = replace(step, values=(new,), source="", comments=(*old.comments, *step.comments))
         steps.append(step)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of, taken_apart
+from jitmagic.fixes.branches.structures import OutputWriter, Want, item_of, items_of
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.loops.lax_calls import definition, returned, spelt_out
 from jitmagic.source.modules import last_name
@@ -106,7 +106,7 @@ def joined(trees: Sequence[Any], nodes: Sequence[ast.expr | None]) -> Any:
         return None
     if any(isinstance(t, tuple | list) for t, _ in present):
         return _joined_sequences(present)
-    return _leaf(present) if all(hasattr(t, "dtype") for t, _ in present) else _joined_objects(present)
+    return _leaf(present) if all(hasattr(t, "dtype") for t, _ in present) else present[0][0]
 
 
 def _joined_sequences(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
@@ -119,21 +119,9 @@ def _joined_sequences(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
         [*zip(t, items_of(n, t), strict=True)] if isinstance(t, tuple | list) else [(t, n)]
         for t, n in present
     ]
-    parts = [
-        joined(*zip(*(r[i] for r in rows if i < len(r)), strict=True)) for i in range(max(map(len, rows)))
-    ]
+    columns = ([r[i] for r in rows if i < len(r)] for i in range(max(map(len, rows))))
+    parts = [joined(*zip(*column, strict=True)) for column in columns]
     return kind(*parts) if named else kind(parts)
-
-
-def _joined_objects(present: Sequence[tuple[Any, ast.expr | None]]) -> Any:
-    """Objects of one class that jax takes apart, leaf by leaf; None where their structures differ."""
-    import jax
-
-    rows, structures = zip(*(taken_apart(t) for t, _ in present), strict=True)
-    if len(set(structures)) > 1:
-        return None
-    wanted = [_leaf([(x, None) for x in column]) for column in zip(*rows, strict=True)]
-    return jax.tree.unflatten(structures[0], wanted)
 
 
 def _leaf(present: Sequence[tuple[Any, ast.expr | None]]) -> Want | None:
@@ -144,10 +132,8 @@ def _leaf(present: Sequence[tuple[Any, ast.expr | None]]) -> Want | None:
         shape = tuple(jnp.broadcast_shapes(*(t.shape for t, _ in present)))
     except (TypeError, ValueError, AttributeError):
         return None
-    names = [
-        n.id for t, n in present if isinstance(n, ast.Name) and (*t.shape, str(t.dtype)) == (*shape, dtype)
-    ]
-    return Want(shape, dtype, names[0] if names else "")
+    alike = (n for t, n in present if (*t.shape, str(t.dtype)) == (*shape, dtype))
+    return Want(shape, dtype, next((n.id for n in alike if isinstance(n, ast.Name)), ""))
 
 
 def _typed(leaf: Any) -> Any:

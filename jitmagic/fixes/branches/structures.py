@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,10 +10,10 @@ from typing import Any, TypeAlias
 from jitmagic.fixes.change import Spot
 from jitmagic.fixes.sizes.masked_expressions import is_constant
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import Filling, tuple_of
+from jitmagic.source.pattern import number_of, tuple_of
 
 Tree: TypeAlias = Any
-"""What `jax.eval_shape` gives: dicts, lists, tuples and objects of what has a shape and a dtype."""
+"""What `jax.eval_shape` gives: dicts, lists and tuples of what has a shape and a dtype; objects stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,7 @@ class OutputWriter:
             return self._leaf(node, source, tree, want) if hasattr(tree, "dtype") else None
         if isinstance(want, dict):
             return self._dict(node, whole, source, tree, want) if isinstance(tree, dict) else None
-        if isinstance(want, tuple | list):
-            return self._sequence(node, whole, source, tree, want)
-        return self._object(node, source, tree, want)
+        return self._sequence(node, whole, source, tree, want) if isinstance(want, tuple | list) else None
 
     def zeros(self, want: Tree) -> str:
         """Source of zeros of this structure."""
@@ -88,19 +84,19 @@ class OutputWriter:
         if not isinstance(want, Want):
             return _listed(want, [self.zeros(v) for v in want])
         if want.name:
-            return self._write("jnp.zeros_like($$name)", name=want.name)
+            return self.spot.write("jnp.zeros_like($$name)", name=want.name)
         if not want.shape:
             return self._number(0, want)
         dtype = "" if want.dtype == "float32" else f", {_type(want)}"
-        return self._write(f"jnp.zeros({want.shape}{dtype})")
+        return self.spot.write(f"jnp.zeros({want.shape}{dtype})")
 
     def _leaf(self, node: ast.expr, source: str, tree: Tree, want: Want) -> str | None:
-        shape, number = tuple(tree.shape), _number(node)
+        shape, number = tuple(tree.shape), number_of(node)
         if number is not None and not want.shape:
             return self._number(number, want)
         if number is not None and want.name:
             self.formed |= shape != want.shape
-            return self._write("jnp.full_like($$name, $x)", name=want.name, x=source)
+            return self.spot.write("jnp.full_like($$name, $x)", name=want.name, x=source)
         if shape != want.shape:
             return None
         if str(tree.dtype) == want.dtype:
@@ -108,16 +104,14 @@ class OutputWriter:
         # what is weakly typed may be a number of Python's, which has no method
         array = any(isinstance(n, ast.Name) for n in ast.walk(node)) and not getattr(tree, "weak_type", False)
         template = f"$x.astype({_type(want)})" if array else f"jnp.asarray($x, {_type(want)})"
-        return self._write(template, x=source)
+        return self.spot.write(template, x=source)
 
     def _dict(
         self, node: ast.expr, whole: str, source: str, tree: Tree, want: Mapping[object, Tree]
     ) -> str | None:
         missing = [k for k in want if k not in tree]
         self.filled |= bool(missing)
-        keys = (
-            [k.value for k in node.keys if isinstance(k, ast.Constant)] if isinstance(node, ast.Dict) else []
-        )
+        keys = [k.value for k in getattr(node, "keys", ()) if isinstance(k, ast.Constant)]
         if set(keys) != set(tree):
             first, name = self._named(node, source)
             other = {k: f"{name}[{key_of(k)}]" for k in tree if not _same(tree[k], want[k])}
@@ -142,7 +136,7 @@ class OutputWriter:
         self.formed |= not listed
         written_out = [n for n in nodes if n is not None]
         if not written_out and own and type(tree) is type(want) and hasattr(want, "_asdict"):
-            return self._replaced("$first._replace($$fields)", node, source, tree._asdict(), want._asdict())
+            return self._replaced(node, source, tree._asdict(), want._asdict())
         if not written_out:
             first, name = self._named(node, source)
             codes = [f"{name if i else first}[{i}]" for i in range(len(own))]
@@ -158,35 +152,17 @@ class OutputWriter:
         bare = type(want) is tuple and isinstance(node, ast.Tuple) and not whole.startswith("(")
         return ", ".join(found) if bare and node.col_offset == 0 and len(found) > 1 else _listed(want, found)
 
-    def _object(self, node: ast.expr, source: str, tree: Tree, want: Tree) -> str | None:
-        """An object of a class that jax takes apart: its fields anew, or all of its leaves."""
-        leaves, structure = taken_apart(tree)
-        wanted, other = taken_apart(want)
-        if structure != other:
-            return None
-        kind = type(tree)
-        fields = [f.name for f in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
-        if fields and [*inspect.signature(kind).parameters] == fields:
-            parts = ({name: getattr(t, name) for name in fields} for t in (tree, want))
-            return self._replaced("dataclasses.replace($first, $$fields)", node, source, *parts)
-        if any(x.shape != w.shape for x, w in zip(leaves, wanted, strict=True)):
-            return None
-        first, name = self._named(node, source)
-        types = ", ".join(map(_type, wanted))
-        return self._write(
-            f"jax.tree.map(jnp.asarray, $first, jax.tree.unflatten(jax.tree.structure($$name), [{types}]))",
-            first=first, name=name,
-        )  # fmt: skip
-
     def _replaced(
-        self, template: str, node: ast.expr, source: str, tree: Mapping[str, Tree], want: Mapping[str, Tree]
+        self, node: ast.expr, source: str, tree: Mapping[str, Tree], want: Mapping[str, Tree]
     ) -> str | None:
-        """An object of which some fields are replaced."""
+        """A named tuple of which some fields are replaced."""
         first, name = self._named(node, source)
         other = [k for k in tree if not _same(tree[k], want[k])]
         new = [self._part(f"{name}.{k}", tree[k], want[k]) for k in other]
         fields = ", ".join(f"{k}={v}" for k, v in zip(other, new, strict=True))
-        return None if None in new else self._write(template, first=first, fields=fields)
+        return (
+            None if None in new else self.spot.write("$first._replace($$fields)", first=first, fields=fields)
+        )
 
     def _named(self, node: ast.expr, source: str) -> tuple[str, str]:
         """The expression, and how its value is called behind it."""
@@ -208,42 +184,18 @@ class OutputWriter:
             return repr(float(number))
         if want.dtype == "int32" and number == int(number):
             return repr(int(number))
-        return self._write(f"{_type(want)}({number})")
-
-    def _write(self, template: str, **holes: Filling) -> str:
-        return self.spot.write(template, **holes)
-
-
-def taken_apart(tree: Tree) -> tuple[list[Tree], object]:
-    """The leaves of a tree, and its structure."""
-    import jax
-
-    return jax.tree.flatten(tree)
+        return self.spot.write(f"{_type(want)}({number})")
 
 
 def _same(tree: Tree, want: Tree) -> bool:
     if isinstance(want, Want):
         return hasattr(tree, "dtype") and str(tree.dtype) == want.dtype and tuple(tree.shape) == want.shape
     if isinstance(want, dict):
-        return (
-            isinstance(tree, dict) and set(tree) == set(want) and all(_same(tree[k], want[k]) for k in want)
-        )
+        keys = set(tree) == set(want) if isinstance(tree, dict) else False
+        return keys and all(_same(tree[k], want[k]) for k in want)
     if isinstance(want, tuple | list):
         return type(tree) is type(want) and len(tree) == len(want) and all(map(_same, tree, want))
-    leaves, structure = taken_apart(tree)
-    wanted, other = taken_apart(want)
-    if structure != other or len(leaves) == 1 and leaves[0] is tree:
-        return bool(structure == other and tree == want)
-    return all(map(_same, leaves, wanted))
-
-
-def _number(node: ast.expr) -> float | None:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return number
-        case ast.UnaryOp(ast.USub(), ast.Constant(value=int() | float() as number)):
-            return -number
-    return None
+    return bool(tree == want)
 
 
 def _type(want: Want) -> str:

@@ -6,7 +6,7 @@ import ast
 
 from jitmagic.fixes.change import Spot
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import atom, stripped
+from jitmagic.source.pattern import atom
 
 PREDICATES = frozenset(
     "any all isnan isinf isfinite isclose allclose array_equal logical_and logical_or logical_not logical_xor "
@@ -61,17 +61,7 @@ def maybe_traced(spot: Spot, node: ast.AST) -> bool:
     """Unless it can be seen to be a plain Python value."""
     if any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(node)):
         return False
-    return spot.is_traced(node) or _calls_jax(spot, node)
-
-
-def _calls_jax(spot: Spot, node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Call) and _root(n.func) in spot.jax_names for n in ast.walk(node))
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return spot.may_be_array(node)
 
 
 def is_boolean(spot: Spot, node: ast.AST) -> bool:
@@ -100,7 +90,7 @@ def _surely_array(spot: Spot, node: ast.AST) -> bool:
         value = spot.assigned(node.id)
         return value is not None and _surely_array(spot, value)
     values = (spot.assigned(n.id) for n in ast.walk(node) if isinstance(n, ast.Name))
-    return _calls_jax(spot, node) or any(v is not None and _root(v) in spot.jax_names for v in values)
+    return spot.calls_jax(node) or any(v is not None and spot.calls_jax(v) for v in values)
 
 
 _SIGNS: dict[type[ast.cmpop], str] = {
@@ -130,18 +120,8 @@ def atom_of(spot: Spot, node: ast.expr) -> str:
 
 
 def _membership(spot: Spot, left: ast.expr, right: ast.expr, outside: bool) -> str:
-    x = atom_of(spot, left)
-    if isinstance(right, ast.Tuple | ast.List | ast.Set) and 0 < len(right.elts) <= 4:
-        sign, glue = ("!=", " & ") if outside else ("==", " | ")
-        tests = [f"({x} {sign} {atom_of(spot, e)})" for e in right.elts]
-        return glue.join(tests) if len(tests) > 1 else stripped(tests[0])
-    if isinstance(right, ast.Call) and spot.code(right.func) == "range" and len(right.args) <= 2:
-        bounds = [spot.code(a) for a in right.args]
-        low, high = bounds if len(bounds) == 2 else ("0", bounds[0])
-        inside = f"({low} <= {x}) & ({x} < {high})"
-        return spot.write("jnp.logical_not($inside)", inside=inside) if outside else inside
     values = spot.assigned(right.id) if isinstance(right, ast.Name) else right
     listed = isinstance(values, ast.Tuple | ast.List)
     array = spot.write("jnp.array($values)" if listed else "jnp.array(list($values))", values=right)
-    inside = spot.write("jnp.isin($x, $array)", x=x, array=array)
+    inside = spot.write("jnp.isin($x, $array)", x=left, array=array)
     return f"~{inside}" if outside else inside

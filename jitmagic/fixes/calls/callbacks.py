@@ -203,13 +203,13 @@ def _items(node: ast.AST) -> Iterator[Items]:
     return (n for n in ast.walk(node) if isinstance(n, Items))
 
 
-def _reached(spot: Spot) -> list[ast.FunctionDef]:
+def _reached(spot: Spot) -> list[FunctionNode]:
     """The function that is compiled, and those of the cell that it may call."""
     first = spot.text.definition(spot.function) or spot.outermost
-    found = [f for f in spot.functions if f in (first, spot.outermost)]
+    found = [f for f in spot.text.functions if f in (first, spot.outermost)]
     for function in found:
         named = {last_name(n) for n in ast.walk(function)}
-        found += [f for f in spot.functions if f.name in named and f not in found]
+        found += [f for f in spot.text.functions if f.name in named and f not in found]
     return found
 
 
@@ -281,12 +281,15 @@ def _store(spot: Spot, edits: Edits, statement: ast.Assign | ast.AugAssign) -> N
             edits.replace(node, own)
         values = [own]
     declared = f"global {target.id}\n" if isinstance(target, ast.Name) else ""
-    written = spot.write(
-        "def $$keep($*values):\n    $body\n\njax.debug.callback($$keep, $*values)",
-        keep=edits.fresh("keep", taken=spot.modules.names), body=declared + line.code(statement),
-        values=", ".join(dict.fromkeys([*values, *_values(spot, target)])),
-    )  # fmt: skip
-    edits.statements(statement, first + written)
+    keep, values = edits.fresh("keep", taken=spot.modules.names), [*values, *_values(spot, target)]
+    body = declared + line.code(statement)
+    edits.statements(statement, first + through_callback(spot, keep, ", ".join(dict.fromkeys(values)), body))
+
+
+def through_callback(spot: Spot, name: str, values: str, body: str) -> str:
+    """Source of a function of these names that does something on the host, and of the callback that calls it."""
+    form = "def $$name($*values):\n    $body\n\njax.debug.callback($$name, $*values)"
+    return spot.write(form, name=name, values=values, body=body)
 
 
 def _undeclare(spot: Spot, edits: Edits, outputs: Sequence[Output]) -> None:

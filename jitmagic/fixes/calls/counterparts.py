@@ -1,4 +1,5 @@
-"""Calls that want numbers, as jax's own: functions of NumPy, `math` and SciPy, `float`, `int`, `.item()`."""
+"""Calls that want numbers, as jax's own (functions of NumPy, `math` and SciPy, `float`, `int`, `.item()`), or on the
+host."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import jax
+
 from jitmagic.fixes.calls.callbacks import VALUES, on_the_host
-from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.change import Change, Spot, Tag
 from jitmagic.rules.words import listed
-from jitmagic.source.edits import Edits
+from jitmagic.source import scope
+from jitmagic.source.edits import Edits, shifted
 from jitmagic.source.modules import last_name
-from jitmagic.source.pattern import Pattern
+from jitmagic.source.pattern import Pattern, call_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ def _rows(*rows: tuple[str, str, str]) -> list[Form]:
     return [Form(Pattern(call), new, careful) for call, new, careful in rows]
 
 
+_INTERP = "lambda at: jnp.interp(at, $x, $y, left={0}, right={0})"
 FORMS = _rows(
     ("float($x)", "$x", "jnp.asarray($x, float)"),
     ("complex($x)", "$x", "jnp.asarray($x, complex)"),
@@ -54,18 +59,9 @@ FORMS = _rows(
     ("cmath.polar($x)", "(jnp.abs($x), jnp.angle($x))", ""),
     ("scipy.special.softmax($*r)", "jax.nn.softmax($*r)", ""),
     ("scipy.special.log_softmax($*r)", "jax.nn.log_softmax($*r)", ""),
-    *(
-        (
-            f"scipy.interpolate.interp1d({given})",
-            f"lambda at: jnp.interp(at, $x, $y, left={out}, right={out})",
-            "",
-        )
-        for given, out in (
-            ("$x, $y", "jnp.nan"),
-            ("$x, $y, bounds_error=False", "jnp.nan"),
-            ("$x, $y, bounds_error=False, fill_value=$c", "$c"),
-        )
-    ),
+    ("scipy.interpolate.interp1d($x, $y)", _INTERP.format("jnp.nan"), ""),
+    ("scipy.interpolate.interp1d($x, $y, bounds_error=False)", _INTERP.format("jnp.nan"), ""),
+    ("scipy.interpolate.interp1d($x, $y, bounds_error=False, fill_value=$c)", _INTERP.format("$c"), ""),
 )
 """What jax has in another form."""
 NAMES = {
@@ -142,12 +138,10 @@ def _title(spot: Spot, libraries: Iterable[str]) -> str:
 
 def _handed(spot: Spot, call: ast.Call, edits: Edits) -> list[str]:
     """Functions of libraries among the arguments, as jax's: `jax.vmap(np.sin)`."""
-    named = [a for a in call.args if isinstance(a, ast.Attribute | ast.Name)]
-    found = {
-        a: jaxs for a in named if (jaxs := counterpart(spot.full(a))) and not isinstance(_value(jaxs), type)
-    }
-    for argument, jaxs in found.items():
-        edits.replace(argument, spot.write(jaxs))
+    named = {a: counterpart(spot.full(a)) for a in call.args if isinstance(a, ast.Attribute | ast.Name)}
+    found = [a for a, jaxs in named.items() if jaxs and not isinstance(_value(jaxs), type)]
+    for argument in found:
+        edits.replace(argument, spot.write(named[argument]))
     return list(map(spot.code, found))
 
 
@@ -166,9 +160,8 @@ def _converted(spot: Spot, call: ast.Call, edits: Edits, careful: bool, here: bo
         return []
     for form in FORMS:
         if (found := form.call.match(call, spot.modules)) is not None:
-            edits.replace(
-                call, spot.write((form.careful if careful else "") or form.new, edits, **found.holes)
-            )
+            new = (form.careful if careful else "") or form.new
+            edits.replace(call, spot.write(new, edits, **found.holes))
             return [spot.code(call.func)] if full else []
     jaxs = counterpart(full)
     if jaxs:
@@ -177,3 +170,63 @@ def _converted(spot: Spot, call: ast.Call, edits: Edits, careful: bool, here: bo
         if careful and first is not None and listed_first and jaxs.rpartition(".")[2] not in TAKE_LISTS:
             edits.replace(first, spot.write("jnp.array($x)", edits, x=first))
     return [spot.code(call.func)] if jaxs else []
+
+
+# --- on the host -------------------------------------------------------------------------------------
+
+COST = "it runs in Python at each call and has no gradient"
+
+
+def pure_callbacks(spot: Spot) -> Iterator[Change]:
+    """The call of the place through `jax.pure_callback`, which hands it the values while the program runs."""
+    call = spot.here(ast.Call)
+    if call is None or not _is_foreign(spot, call):
+        return
+    taken: set[str] = set(spot.modules.names)
+    inside, operands = spot.edits(), dict[str, ast.expr]()
+    for value in (*call.args, *(k.value for k in call.keywords)):
+        if spot.is_traced(value):
+            own = value.id if isinstance(value, ast.Name) else spot.text.fresh("v", taken=taken)
+            taken.add(own)
+            operands[own] = value
+            inside.replace(value, own)
+    result = _seen(spot, call)
+    if len({dtype for _, dtype in result}) != 1:
+        return
+    (shape, dtype), *others = result
+    like = next((v for v in operands.values() if _seen(spot, v) == result), None)
+    size = spot.write("jnp.shape($x)", x=like) if like is not None else repr(shape)
+    if others and like is None:
+        return
+    number = spot.write(f"jnp.{dtype}")
+    function = spot.write("lambda $$names: np.asarray($call, $number)", names=", ".join(operands),
+                          call=inside.code(call), number=number)  # fmt: skip
+    form = spot.write("jax.ShapeDtypeStruct($size, $number)", size=size, number=number)
+    new = call_of(spot.write("jax.pure_callback"), function, form, *map(spot.code, operands.values()))
+    new = shifted(new, "", " " * spot.text.statement(call).col_offset)
+    as_seen = like is None and shape != ()
+    yield Change(
+        f"call `{spot.code(call.func)}` on the host through `jax.pure_callback`", spot.edits().replace(call, new),
+        cost=f"{COST}; its shape is as in the calls seen" if as_seen else COST, sure=False,
+        tags=frozenset({Tag.CALLBACK, *([Tag.AS_SEEN] if as_seen else [])}),
+    )  # fmt: skip
+
+
+def _is_foreign(spot: Spot, call: ast.Call) -> bool:
+    """A function from outside the cell and jax, which gives a value that is used."""
+    full, root = spot.full(call), spot.code(call.func).partition(".")[0]
+    if not spot.code(call.func).replace(".", "").isidentifier() or full.startswith("jax."):
+        return False
+    if full.startswith("numpy.") and full.split(".")[1] in NO_COUNTERPART or has_counterpart(spot, call):
+        return False
+    own = not full and root in {*spot.traced, *scope.stores(spot.text.tree)}
+    used = not isinstance(spot.text.parents.get(call), ast.Expr)
+    return used and not own and not any(isinstance(a, ast.Starred) for a in call.args)
+
+
+def _seen(spot: Spot, node: ast.AST) -> set[tuple[tuple[int, ...], str]]:
+    """Shapes and dtypes of an expression in a run without jit, as jax has them."""
+    try:
+        return {(s.shape, str(jax.dtypes.canonicalize_dtype(s.dtype))) for s in spot.seen(node) if s.dtype}
+    except TypeError:  # an object that is no array
+        return set()

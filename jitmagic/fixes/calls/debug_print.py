@@ -60,9 +60,8 @@ def prints_under_condition(spot: Spot) -> Iterator[Change]:
     for name, told in zip(("show", "show_other"), branches, strict=True):
         if len(told) > 1:
             functions.append(spot.fresh(name))
-            above += spot.write(
-                "def $$name():\n    $body\n\n", name=functions[-1], body="\n".join(map(str, told))
-            )
+            body = "\n".join(map(str, told))
+            above += spot.write("def $$name():\n    $body\n\n", name=functions[-1], body=body)
         else:
             functions.append(f"lambda: {told[0] if told else None}")
     yes, no = functions

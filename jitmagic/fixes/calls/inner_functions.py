@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.fixes.loops.filled import addition
+from jitmagic.fixes.loops.filled import addition, as_stacked, stacks
 from jitmagic.fixes.loops.iterations import group
 from jitmagic.fixes.loops.lax_calls import LaxLoop, returned
-from jitmagic.fixes.loops.stacked import as_stacked, stacks
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
@@ -54,7 +53,7 @@ class Applied:
 
 def escaping(spot: Spot) -> Iterator[Change]:
     """What escapes from the inner functions of the outermost one, one change for each such function."""
-    functions, around = spot.functions, spot.outermost
+    functions, around = spot.text.functions, spot.outermost
     inside = [(spot.text.function(f), f) for f in functions if around in [*spot.text.ancestors(f)]]
     callers = [(f, around) for f in functions if f is not around and spot.text.function(f) is None]
     for outer, inner in (*inside, *callers):
@@ -254,11 +253,8 @@ class InnerFunction:
         if use.name in ("scan", "value_and_grad"):
             first, second, rest = self._bound_apart(call)
             stacked = group([*([second] if kept else []), *places])
-            bound = (
-                f"{bare(first)}, {stacked}"
-                if use.name == "scan" and kept is not None
-                else f"({bare(first)}, {beside}), {second}"
-            )
+            apart = use.name == "scan" and kept is not None
+            bound = f"{bare(first)}, {stacked}" if apart else f"({bare(first)}, {beside}), {second}"
         else:
             whole, rest = self._bound_whole(call, "gradient" if use.name == "grad" else "result")
             bound = f"{whole}, {beside}"

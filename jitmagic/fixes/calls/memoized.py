@@ -7,14 +7,14 @@ import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jitmagic.fixes.calls.callbacks import handed_out
+from jitmagic.fixes.calls.callbacks import handed_out, through_callback
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.source import signature
+from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
 from jitmagic.trial.claims import Claim
 
-ANEW = "its result is computed anew in each trace"
+ANEW = "its result is computed again in each trace"
 _CACHES = ("lru_cache", "cache", "memoize", "memoise", "cached", "cached_property")
 _CONTAINERS = ("__wrapped__", "append", "add", "get", "update", "setdefault")
 """Methods that are no cached functions."""
@@ -31,7 +31,7 @@ def caches(spot: Spot) -> Iterator[Change]:
         else:
             edits = spot.edits().undecorate(decorator)
             yield Change(f"take the cache off `{function.name}`", edits, cost=ANEW)
-    here = {f.name for f in spot.functions}
+    here = {f.name for f in spot.text.functions}
     for call in spot.on_line(ast.Call):
         name = spot.code(call.func)
         root, last = name.partition(".")[0], last_name(call.func)
@@ -44,24 +44,19 @@ def caches(spot: Spot) -> Iterator[Change]:
 
 def memos(spot: Spot) -> Iterator[Change]:
     """`if k not in memo: memo[k] = e` and `return memo[k]`, as `return e`; then with the store in a callback."""
-    for memo in _memos(spot):
-        title = f"compute the result of `{memo.function.name}` anew"
-        cost = f"`{memo.name}` keeps nothing any more"
-        claim = Claim(forgets=(memo.name,))
+    for memo in (m for m in _memos(spot) if _is_settled(spot, m)):
+        title = f"compute the result of `{memo.function.name}` again"
+        cost, claim = f"`{memo.name}` keeps nothing any more", Claim(forgets=(memo.name,))
         yield Change(f"{title}, without the memo", _without(spot, memo), claim=claim, cost=cost, sure=False)
-        yield handed_out(
-            f"{title}, and store it through `jax.debug.callback`", _without(spot, memo, store=True)
-        )
+        stored = _without(spot, memo, store=True)
+        yield handed_out(f"{title}, and store it through `jax.debug.callback`", stored)
 
 
 def kept_constants(spot: Spot) -> Iterator[Change]:
     """What a cache or a memo keeps, computed at once: a value of the program's own trace would be dead after it."""
     title = "compute what `{}` keeps at once, where jax does not trace"
     for function, _, _ in _cached(spot):
-        body = signature.body_of(function)
-        if isinstance(body[0], ast.With) and "ensure_compile_time_eval" in spot.code(body[0].items[0]):
-            continue  # it is already
-        yield Change(title.format(function.name), _computed_at_once(spot, body))
+        yield Change(title.format(function.name), _computed_at_once(spot, signature.body_of(function)))
     for memo in _memos(spot):
         body = memo.part if memo.store in memo.part else [memo.store]
         yield Change(title.format(memo.name), _computed_at_once(spot, body))
@@ -72,11 +67,11 @@ def _computed_at_once(spot: Spot, body: Sequence[ast.stmt]) -> Edits:
     return spot.edits().statements(body[0], new, body[-1])
 
 
-def _cached(spot: Spot) -> Iterator[tuple[ast.FunctionDef, ast.expr, str]]:
+def _cached(spot: Spot) -> Iterator[tuple[FunctionNode, ast.expr, str]]:
     """Cached helpers that the line uses or defines, each with its decorator and the name of that."""
     used = {last_name(c.func) for c in spot.on_line(ast.Call)} | {n.attr for n in spot.on_line(ast.Attribute)}
     used |= {n.name for n in spot.path if isinstance(n, FunctionNode)}
-    for function in spot.functions:
+    for function in spot.text.functions:
         for decorator in function.decorator_list:
             kind = last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if function.name in used or decorator.lineno == spot.line:
@@ -88,7 +83,7 @@ def _cached(spot: Spot) -> Iterator[tuple[ast.FunctionDef, ast.expr, str]]:
 class Memo:
     """A store that a function makes where it has not made it before, and the test for that."""
 
-    function: ast.FunctionDef
+    function: FunctionNode
     guard: ast.If
     part: list[ast.stmt]
     """What is done where nothing is known yet; empty where the guard only gives what is known."""
@@ -107,7 +102,7 @@ class Memo:
 
 
 def _memos(spot: Spot) -> Iterator[Memo]:
-    for function in spot.functions:
+    for function in spot.text.functions:
         outer = {n for s in spot.text.own(function, ast.Global) for n in s.names}
         stores = [
             s for s in spot.text.own(function, ast.Assign) if len(s.targets) == 1
@@ -138,14 +133,26 @@ def _asks(spot: Spot, memo: Memo) -> bool:
     target, guard = memo.store.targets[0], memo.guard
     nodes = list(ast.walk(guard.test))
     texts = {ast.unparse(n) for n in nodes if isinstance(n, ast.expr)}
-    if (
-        isinstance(target, ast.Attribute)
-        and f"hasattr({ast.unparse(target.value)}, '{target.attr}')" in texts
-    ):
+    owner = ast.unparse(target.value) if isinstance(target, ast.Attribute) else ""
+    if owner and f"hasattr({owner}, {getattr(target, 'attr', '')!r})" in texts:
         return True
     looked = {ast.unparse(a.targets[0]) for a in _lookups(spot, memo)}
     asks = any(isinstance(n, ast.In | ast.NotIn | ast.Is | ast.IsNot) for n in nodes)
     return asks and bool(texts & {memo.name, memo.target, *looked})
+
+
+def _is_settled(spot: Spot, memo: Memo) -> bool:
+    """It has a key, or is made of nothing that another call may pass, or a method may change."""
+    target, later = memo.store.targets[0], [f for f in spot.text.functions if f.name != "__init__"]
+    block, index = spot.text.siblings(memo.guard)
+    body = scope.body_of(memo.part or block[index + 1 : block.index(memo.store) + 1])
+    passed = scope.exposed(body) & scope.local_names(memo.function) - scope.loads(target)
+    stored = [n for f in later for n in spot.text.within(f, ast.Attribute) if isinstance(n.ctx, ast.Store)]
+    changed = {a for n in stored for a in (n.attr, getattr(n.value, "attr", ""))} - {
+        getattr(target, "attr", "")
+    }
+    read = {n.attr for n in ast.walk(body) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    return isinstance(target, ast.Subscript) or not (passed or read & changed)
 
 
 def _lookups(spot: Spot, memo: Memo) -> list[ast.Assign]:
@@ -166,17 +173,18 @@ def _without(spot: Spot, memo: Memo, *, store: bool = False) -> Edits:
     kept = ""
     if isinstance(value, ast.Name):
         name = value.id
-    elif (
-        len(reads) == 1
-        and not store
-        and spot.text.statement(reads[0]) in behind[behind.index(dropped) + 1 :][:1]
-    ):
+    elif not store and [spot.text.statement(r) for r in reads] == behind[behind.index(dropped) + 1 :][:1]:
         name = spot.code(value)
     else:
         name = spot.fresh("value")
         kept = f"{name} = {spot.code(value)}\n"
     if store:
-        kept += f"\n{_stored(spot, memo, name)}"
+        target = memo.store.targets[0]
+        line = f"{spot.code(target)} = {name}"
+        if isinstance(target, ast.Subscript):
+            line = f"if {spot.code(target.slice)} not in {spot.code(target.value)}:\n    {line}"
+        line = f"global {target.id}\n{line}" if isinstance(target, ast.Name) else line
+        kept += "\n" + through_callback(spot, spot.fresh("keep"), name, line)
     for read in reads:
         edits.replace(read, name)
     for assign in _lookups(spot, memo):
@@ -185,14 +193,3 @@ def _without(spot: Spot, memo: Memo, *, store: bool = False) -> Edits:
         edits.statements(dropped, kept)
     lines = [kept if s is dropped else edits.code(s) for s in memo.part]
     return edits.statements(memo.guard, "\n".join(filter(None, lines)))
-
-
-def _stored(spot: Spot, memo: Memo, name: str) -> str:
-    """The store, made while the program runs, where it has not been made before."""
-    target = memo.store.targets[0]
-    line = f"{spot.code(target)} = {name}"
-    if isinstance(target, ast.Subscript):
-        line = f"if {spot.code(target.slice)} not in {spot.code(target.value)}:\n    {line}"
-    line = f"global {target.id}\n{line}" if isinstance(target, ast.Name) else line
-    template = "def $$keep($$name):\n    $line\n\njax.debug.callback($$keep, $$name)"
-    return spot.write(template, keep=spot.fresh("keep"), name=name, line=line)

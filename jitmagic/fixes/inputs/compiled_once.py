@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.rules.parsed_text import bound_names
 from jitmagic.source import passing, scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
 from jitmagic.source.modules import last_name
@@ -33,9 +34,9 @@ def compiled_once(spot: Spot) -> Iterator[Change]:
             yield from _attempts(_at_the_top(spot, node), _before_loop(spot, node))
             return
     decorated = [
-        f for f in spot.functions
-        if spot.text.function(f) is not None and len(f.decorator_list) == 1
-        and spot.line in (f.lineno, f.decorator_list[0].lineno)
+        f for f in spot.text.functions
+        if spot.text.top(f) is not f and not isinstance(spot.text.parents[f], ast.ClassDef)
+        and len(f.decorator_list) == 1 and spot.line in (f.lineno, f.decorator_list[0].lineno)
     ]  # fmt: skip
     for function in decorated:
         yield from _attempts(_moved(spot, function), _moved(spot, function, static=True))
@@ -55,12 +56,9 @@ def _before_loop(spot: Spot, jit: ast.Call) -> Iterator[Edits]:
     loop = text.around(jit, ast.For, ast.While)
     if loop is None or text.function(jit) is not text.function(loop):
         return
-    stored = [n for n in ast.walk(loop) if isinstance(getattr(n, "ctx", None), ast.Store)]
-    changed = {ast.unparse(n) for n in stored}
-    read = (n for n in ast.walk(jit) if isinstance(n, ast.Name | ast.Attribute))
-    if scope.loads(jit) & changed or any(
-        ast.unparse(n) in changed for n in read if isinstance(n, ast.Attribute)
-    ):
+    changed = {ast.unparse(n) for n in ast.walk(loop) if isinstance(getattr(n, "ctx", None), ast.Store)}
+    read = {ast.unparse(n) for n in ast.walk(jit) if isinstance(n, ast.Attribute)}
+    if (scope.loads(jit) | read) & changed:
         return
     statement = text.statement(jit)
     if isinstance(statement, ast.Assign) and statement.value is jit:
@@ -77,9 +75,7 @@ def _at_the_top(spot: Spot, jit: ast.Call) -> Iterator[Edits]:
     applied = _applied(spot, jit, top)
     above, captured, by_name = _closed(spot, edits, jit, top)
     code = edits.code(jit)
-    if scope.loads(code) & (
-        _local(top) - {n.name for n in ast.walk(ast.parse(above)) if isinstance(n, FunctionNode)}
-    ):
+    if scope.loads(code) & bound_names(top) - set(scope.stores(above)):
         return  # it depends on more
     if static := [c.name for c in captured if c.is_function]:
         code = f"{code[:-1]}, static_argnames=({', '.join(map(repr, static))},))"
@@ -143,9 +139,7 @@ def _closed(spot: Spot, edits: Edits, jit: ast.Call, top: ast.stmt) -> tuple[str
 
 def _bound_to(name: ast.Name, top: ast.stmt) -> ast.AST | None:
     """The function, or the value of the only assignment, for which a name inside of `top` stands."""
-    functions = [
-        n for n in ast.walk(top) if isinstance(n, FunctionNode) and n.name == name.id and n is not top
-    ]
+    functions = [n for n in _functions_in(top) if n.name == name.id]
     uses = [n for n in ast.walk(top) if isinstance(n, ast.Name) and n.id == name.id]
     if functions or len(uses) != 2:  # where it is bound, and here
         return functions[0] if len(functions) == 1 and not functions[0].decorator_list else None
@@ -154,12 +148,10 @@ def _bound_to(name: ast.Name, top: ast.stmt) -> ast.AST | None:
 
 def _returned(spot: Spot, call: ast.Call) -> FunctionNode | None:
     """The function that a factory of the cell defines and returns, where this is the only call of the factory."""
-    found = [
-        f for f in spot.text.tree.body if isinstance(f, ast.FunctionDef) and f.name == last_name(call.func)
-    ]
-    if len(found) != 1 or len(passing.uses_of(spot.text, spot.text.tree, found[0])) != 1:
+    factory = spot.text.definition(last_name(call.func))
+    if factory is None or len(passing.uses_of(spot.text, spot.text.tree, factory)) != 1:
         return None
-    inner, *rest = found[0].body[-2:]
+    inner, *rest = factory.body[-2:]
     plain = isinstance(inner, ast.FunctionDef) and [ast.unparse(r) for r in rest] == [f"return {inner.name}"]
     return inner if plain and isinstance(inner, ast.FunctionDef) else None
 
@@ -168,13 +160,11 @@ def _captured(spot: Spot, definition: Definition, top: ast.stmt) -> list[Capture
     """What a function reads that is bound inside of `top`: names, and attributes of the object of a method. Raises
     CannotEdit."""
     text, found = spot.text, dict[str, Captured]()
-    method = next(
-        (f for f in text.ancestors(definition) if isinstance(text.parents.get(f), ast.ClassDef)), None
-    )
-    receiver = scope.parameters_of(method)[0] if isinstance(method, FunctionNode) else ""
-    free = (scope.loads(definition) - {getattr(definition, "name", "")}) & _local(top)
-    functions = {n.name for n in ast.walk(top) if isinstance(n, FunctionNode)}
-    if free & functions or text.within(definition, ast.Nonlocal):
+    method = text.outermost(definition)
+    in_class = method is not None and isinstance(text.parents[method], ast.ClassDef)
+    receiver = scope.parameters_of(method)[0] if method is not None and in_class else ""
+    free = (scope.loads(definition) - {getattr(definition, "name", "")}) & bound_names(top)
+    if free & {n.name for n in _functions_in(top)} or text.within(definition, ast.Nonlocal):
         raise CannotEdit("it needs the functions around it")
     for node in (n for n in text.within(definition, ast.Name) if n.id in free):
         whole: ast.AST = text.parents[node] if node.id == receiver else node
@@ -182,10 +172,8 @@ def _captured(spot: Spot, definition: Definition, top: ast.stmt) -> list[Capture
             raise CannotEdit("it needs the object itself")
         called = isinstance(call := text.parents[whole], ast.Call) and call.func is whole
         name = signature.name_for(code := spot.code(whole))
-        before = found.get(code)
-        found[code] = Captured(
-            name, code, called and whole is not node or before is not None and before.is_function
-        )
+        before = code in found and found[code].is_function
+        found[code] = Captured(name, code, called and whole is not node or before)
     names = [c.name for c in found.values()]
     own = passing.bound_by(definition)
     if len({*names, *own}) < len(names) + len(own):
@@ -197,12 +185,8 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
-def _local(top: ast.stmt) -> set[str]:
-    """Names that are bound inside of a statement at the top, which itself is not among them."""
-    inside = [n for n in ast.walk(top) if n is not top]
-    found = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    found |= {n.arg for n in inside if isinstance(n, ast.arg)}
-    return found | {n.name for n in inside if isinstance(n, FunctionNode)}
+def _functions_in(top: ast.stmt) -> list[FunctionNode]:
+    return [n for n in ast.walk(top) if isinstance(n, FunctionNode) and n is not top]
 
 
 def _with_parameters(spot: Spot, definition: Definition, captured: Sequence[Captured]) -> tuple[str, bool]:
@@ -265,12 +249,10 @@ def _calls_of(spot: Spot, name: str, top: ast.AST) -> list[tuple[ast.Call, ast.e
 
 def _pass(edits: Edits, call: ast.Call, captured: Sequence[Captured], *, by_name: bool) -> None:
     if captured:
-        signature.pass_all(edits, call, {c.name: c.value for c in captured}, keyword=by_name)
+        signature.pass_to(edits, call, {c.name: c.value for c in captured}, keyword=by_name)
 
 
 def _above(edits: Edits, top: ast.stmt, code: str) -> Edits:
     """Source above a statement at the top, apart from a definition."""
-    apart = (
-        "\n\n\n" if isinstance(top, FunctionNode | ast.ClassDef) or code.startswith(("def", "@")) else "\n"
-    )
-    return edits.insert(edits.text.line_start(top), code + apart)
+    apart = isinstance(top, FunctionNode | ast.ClassDef) or code.startswith(("def", "@"))
+    return edits.insert(edits.text.line_start(top), code + ("\n\n\n" if apart else "\n"))

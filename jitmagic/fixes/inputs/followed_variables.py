@@ -46,21 +46,18 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
         n.func.attr for m in methods if m.name == "__init__" for n in spot.text.within(m, ast.Call)
         if isinstance(n.func, ast.Attribute) and spot.code(n.func.value) == m.args.args[0].arg
     }  # fmt: skip
-    written = [a for m in methods if m.name not in making for a in _attributes(spot, m) if _is_stored(a)]
+    others = [a for m in methods if m.name not in making for a in _attributes(spot, m)]
     known = {n.rpartition(".")[2] for n in spot.names}
-    names = [n for n in dict.fromkeys(a.attr for a in written) if n in known]
+    names = list(dict.fromkeys(a.attr for a in others if isinstance(a.ctx, ast.Store) and a.attr in known))
     edits = spot.edits()
     for method in methods:
         for attribute in (a for a in _attributes(spot, method) if a.attr in names):
-            parent, code = spot.text.parents[attribute], spot.code(attribute)
-            if isinstance(parent, ast.Assign) and _is_stored(attribute) and method.name in making:
-                value = spot.code(parent.value)
-                array = spot.write("jnp.array($v)", v=parent.value)
-                edits.replace(
-                    parent.value, f"{made}({array if isinstance(parent.value, ast.Constant) else value})"
-                )
-            elif _is_stored(attribute) or isinstance(parent, ast.Return | ast.Tuple):
-                edits.replace(attribute, f"{code}.value")
+            parent, stored = spot.text.parents[attribute], isinstance(attribute.ctx, ast.Store)
+            if isinstance(parent, ast.Assign) and stored and method.name in making:
+                form = "jnp.array($v)" if isinstance(parent.value, ast.Constant) else "$$v"
+                edits.replace(parent.value, f"{made}({spot.write(form, v=parent.value)})")
+            elif stored or isinstance(parent, ast.Return | ast.Tuple):
+                edits.replace(attribute, f"{spot.code(attribute)}.value")
     if edits:
         told = listed(f"self.{n}" for n in names)
         yield Change(
@@ -72,9 +69,8 @@ def declared_variables(spot: Spot) -> Iterator[Change]:
 def own_jits(spot: Spot) -> Iterator[Change]:
     """`bm.jit` for each `jax.jit` of a cell, where the notebook has such a framework."""
     packages = {full.partition(".")[0] for full in spot.modules.names.values()}
-    plain = [
-        n for n in spot.text.within(spot.text.tree, ast.Name, ast.Attribute) if spot.full(n) == "jax.jit"
-    ]
+    named = spot.text.within(spot.text.tree, ast.Name, ast.Attribute)
+    plain = [n for n in named if spot.full(n) == "jax.jit"]
     for own in OWN_JITS:
         if plain and own.partition(".")[0] in packages:
             edits, name = spot.edits(), spot.modules.spelled(own)
@@ -103,7 +99,3 @@ def _attributes(spot: Spot, method: FunctionNode) -> list[ast.Attribute]:
     """Attributes of the object in a method."""
     receiver = method.args.args[0].arg
     return [n for n in spot.text.within(method, ast.Attribute) if spot.code(n.value) == receiver]
-
-
-def _is_stored(node: ast.Attribute) -> bool:
-    return isinstance(node.ctx, ast.Store)

@@ -29,7 +29,7 @@ _NAMES = {
 def questions(spot: Spot) -> Iterator[Change]:
     """The question, with what is made of it alone, becomes an argument that each call passes."""
     main = passing.definition_of(spot.text, spot.function)
-    kinds, asked = {e.what for e in spot.silent.effects}, asking(spot, main)
+    kinds, asked = {e.what for e in spot.evidence.silent.effects}, asking(spot, main)
     if spot.writes:  # of what changes, only what is taken out is an answer
         asked = [n for n in asked if isinstance(n, ast.Call) and last_name(n.func) in _TAKERS]
     ways = [(False, False), (True, False)] if not kinds & BLOCKING else []
@@ -69,7 +69,8 @@ def around(spot: Spot, main: FunctionNode, asked: Sequence[ast.expr]) -> list[as
         node = spot.text.parents[node]
     found = [n for n in found if not isinstance(spot.text.parents[n], ast.Expr)]
     free = [n for n in found if not scope.loads(n) & parameters]
-    return [*reversed(free), *(n for n in found if n not in free)]
+    alone = main.body[0] if len(main.body) == 1 else None  # without it, the function does nothing
+    return [*reversed(free), *(n for n in found if n not in free and spot.text.parents[n] is not alone)]
 
 
 def smallest(spot: Spot, nodes: Sequence[ast.expr]) -> ast.expr:
@@ -93,11 +94,9 @@ def _leading_to(spot: Spot, main: FunctionNode) -> list[ast.Call]:
     return [c for c in calls if isinstance(c, ast.Call)]
 
 
-def as_argument(
-    spot: Spot, main: FunctionNode, node: ast.expr, *, once: bool = False
-) -> tuple[str, Edits, tuple[str, ...]]:
+def as_argument(spot: Spot, main: FunctionNode, node: ast.expr) -> tuple[str, Edits, tuple[str, ...]]:
     """A parameter in the place of an expression that each call passes: its name, and the changes of the cell and of
-    later cells. `once`: the expression is made below the function. Raises CannotEdit."""
+    later cells. Raises CannotEdit."""
     text, edits = spot.text, spot.edits()
     bound, code = text.bound_to(node), spot.code(node)
     if bound and bound not in scope.parameters_of(main):
@@ -107,7 +106,5 @@ def as_argument(
         words = [_NAMES[w] for w in called if w in _NAMES] or ["value"]
         name = spot.fresh(*words, f"new_{bound}" if bound else "value")
         edits.replace(node, name)
-    if once:
-        edits.after(text.top(main), f"{name} = {code}")
-    new = passing.Passed(name, name if once else code)
+    new = passing.Passed(name, code)
     return name, edits, passing.pass_down(edits, spot.later, [main], [new], spot.modules)

@@ -85,10 +85,8 @@ def _state(
     """What the function reads of its object and what it writes, there and by name; all that it reads where jax would
     have to trace the object. Raises CannotEdit where it needs the object itself."""
     text = spot.text
-    shared = [n for s in text.own(function, ast.Global) for n in s.names]
-    written = [
-        n for n in shared if n in {x.id for x in text.own(function, ast.Name) if isinstance(x.ctx, ast.Store)}
-    ]
+    bound = {n.id for n in text.own(function, ast.Name) if isinstance(n.ctx, ast.Store)}
+    written = [n for s in text.own(function, ast.Global) for n in s.names if n in bound]
     names = [n for n in text.within(function, ast.Name) if receiver and n.id == receiver]
     uses = [p for n in names if isinstance(p := text.parents[n], ast.Attribute)]
     called = [c.func for c in text.within(function, ast.Call)]

@@ -1,4 +1,5 @@
-"""What the functions of a loop of jax's give back: a pair, one boolean, the state in the structure that it had."""
+"""What a loop of jax's starts with, and what its body gives back: a pair, the state in the type and structure that it
+had."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic.fixes.branches.output_types import joined
-from jitmagic.fixes.branches.structures import OutputWriter, key_of
+from jitmagic.fixes.branches.structures import OutputWriter, Want, key_of
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.loops.lax_calls import LaxLoop, definition, lax_loops, returned, spelt_out
+from jitmagic.fixes.loops.lax_calls import LaxLoop, lax_loops, returned, spelt_out
+from jitmagic.fixes.objects.layouts import part_of
+from jitmagic.source.edits import Edits
 from jitmagic.source.pattern import atom, bare, in_brackets, tuple_of
-from jitmagic.tracing.messages import loop_complaint
+from jitmagic.tracing.messages import CarryMismatch, carry_mismatches, loop_complaint
 
 STATE_ONLY = "return a pair from the scan's body: its state, and no result of the iteration"
 STATE_AND_REST = "return a pair from the scan's body: its state, and the rest as the result of the iteration"
@@ -29,8 +32,6 @@ def loop_functions(spot: Spot) -> Iterator[Change]:
     for loop in lax_loops(spot):
         if complaint == "pair" and loop.name == "scan":
             yield from _paired(loop)
-        elif complaint == "condition":
-            yield from _one_answer(loop)
         elif complaint == "structure":
             yield from _fitted(loop)
 
@@ -44,35 +45,14 @@ def _paired(loop: LaxLoop) -> Iterator[Change]:
     for value in values:
         if isinstance(value, ast.Tuple) and len(value.elts) > count > 0:
             state, rest = ([spot.code(e) for e in part] for part in (value.elts[:count], value.elts[count:]))
-            split.replace(
-                value, _as(value, spot, f"{tuple_of(state)}, {rest[0] if len(rest) == 1 else tuple_of(rest)}")
-            )
-        code = spot.code(value)
-        pair = f"{bare(code)}, None"
+            pair = f"{tuple_of(state)}, {rest[0] if len(rest) == 1 else tuple_of(rest)}"
+            split.replace(value, f"({pair})" if in_brackets(spot.code(value)) else pair)
+        pair = f"{bare(spot.code(value))}, None"
         whole.replace(value, f"({pair})" if isinstance(loop.body, ast.Lambda) else pair)
     if split:
         yield Change(STATE_AND_REST, split)
     if whole:
         yield Change(STATE_ONLY, whole)
-
-
-def _as(value: ast.expr, spot: Spot, code: str) -> str:
-    """A tuple in brackets where the value stood in some."""
-    return f"({code})" if in_brackets(spot.code(value)) else code
-
-
-def _one_answer(loop: LaxLoop) -> Iterator[Change]:
-    """`jnp.any(...)` around a condition with an answer for each element."""
-    spot, test = loop.spot, loop.parts.get("test")
-    values = returned(spot, definition(spot, test)) if test is not None else []
-    for value in values if len(values) == 1 else ():
-        for word, title in (
-            ("any", "go on while any element asks for it"),
-            ("all", "go on while all elements ask"),
-        ):
-            yield Change(
-                title, spot.edits().replace(value, spot.write(f"jnp.{word}($x)", x=value)), sure=False
-            )
 
 
 # --- structure
@@ -107,9 +87,13 @@ def widened(spot: Spot, code: str, before: Tree, after: Tree) -> str | None:
 
     start = ast.parse(code, mode="eval").body
     want = joined([before, after], [start, None])
-    named = {(w.shape, w.dtype): w.name for w in jax.tree.leaves(want) if w.name and w.shape}
-    want = jax.tree.map(lambda w: replace(w, name=w.name or named.get((w.shape, w.dtype), "")), want)
-    return OutputWriter(spot).written(start, code, before, want)
+    leaves = (w for w in jax.tree.leaves(want) if isinstance(w, Want))
+    named = {(w.shape, w.dtype): w.name for w in leaves if w.name and w.shape}
+
+    def like(w: Tree) -> Tree:
+        return replace(w, name=w.name or named.get((w.shape, w.dtype), "")) if isinstance(w, Want) else w
+
+    return OutputWriter(spot).written(start, code, before, jax.tree.map(like, want))
 
 
 def state_probe(loop: LaxLoop) -> str:
@@ -149,3 +133,64 @@ def _completed(loop: LaxLoop, carry: ast.expr, before: Tree, after: Tree) -> str
         display = f"[{', '.join(parts)}]" if type(before) is list else tuple_of(parts)
         return display if parts else f"{type(before).__name__}({code})"
     return ""
+
+
+# --- what it starts with -----------------------------------------------------------------------------
+
+TYPED = "start the loop with the type that its body gives"
+_DTYPE_AT = {"zeros": 1, "ones": 1, "empty": 1, "full": 2, "array": 1, "asarray": 1}
+"""Position of the dtype in what makes an array."""
+
+
+def loop_starts(spot: Spot) -> Iterator[Change]:
+    """A start that has another type than what the body gives, as that type."""
+    for loop in lax_loops(spot):
+        # that a number comes out of what is an array is no matter of the start
+        found = [m for m in carry_mismatches(spot.message) if m.shape or m.shape is None]
+        sized, rows = any(m.shape for m in found), loop.parts.get("xs")
+        likes = [f"{rows.id}[0]", ""] if isinstance(rows, ast.Name) and rows.id != "None" and sized else [""]
+        for like in likes:
+            edits = spot.edits()
+            for mismatch in found:
+                _start(loop, mismatch, like, edits)
+            if edits:
+                cost = "for arrays of this size" if sized and not like else ""
+                yield Change(TYPED, edits, cost=cost, sure=not cost)
+            elif found and not sized:
+                yield from _cast(loop)
+
+
+def _start(loop: LaxLoop, mismatch: CarryMismatch, like: str, edits: Edits) -> None:
+    """The part of the start that does not fit, as what the body gives."""
+    part = part_of(loop.spot, loop.start, mismatch.path, loop.spelt_out)
+    whole = loop.spelt_out(part) if part is not None and not mismatch.path else part
+    part = whole if isinstance(whole, ast.Constant) else part
+    if part is not None:
+        edits.replace(part, _typed(loop.spot, part, mismatch, like))
+
+
+def _cast(loop: LaxLoop) -> Iterator[Change]:
+    """A start that is not spelt out, cast where it does not fit."""
+    spot, trees = loop.spot, loop.spot.outputs(state_probe(loop))
+    new = widened(spot, spot.code(loop.start), *trees) if len(trees) == 2 else None
+    if new and new != spot.code(loop.start):
+        yield Change(TYPED, spot.edits().replace(loop.start, new))
+
+
+def _typed(spot: Spot, part: ast.expr, mismatch: CarryMismatch, like: str) -> str:
+    """A start value with another dtype, and spread to a shape (that of `like`) where that differs too."""
+    dtype = f"jnp.{mismatch.new_dtype}"
+    if mismatch.shape is not None and like:
+        return spot.write(f"jnp.full_like($like, $part, {dtype})", like=like, part=part)
+    if mismatch.shape is not None:
+        return spot.write(f"jnp.full({mismatch.shape}, $part, {dtype})", part=part)
+    if isinstance(part, ast.Constant) and type(part.value) is int and dtype == "jnp.float32":
+        return f"{part.value}.0"
+    made = spot.full(part).removeprefix("jax.numpy.") if isinstance(part, ast.Call) else ""
+    if isinstance(part, ast.Call) and made == mismatch.dtype and part.args:
+        return spot.write(f"{dtype}($x)", x=part.args[0])
+    if isinstance(part, ast.Call) and made in _DTYPE_AT:
+        named = [k.value for k in part.keywords if k.arg == "dtype"] or part.args[_DTYPE_AT[made] :][:1]
+        if named:
+            return spot.edits().replace(named[0], spot.write(dtype)).code(part)
+    return spot.write(f"jnp.asarray($part, {dtype})", part=part)

@@ -150,9 +150,8 @@ def _forms(spot: Spot, name: str, e: Elements, default: str) -> Iterator[str]:
             template = "jnp.argmax($test)"
         new = spot.write(template, element=element, test=test)
         if default:
-            return spot.write(
-                "jnp.where(jnp.any($test), $new, $default)", test=test, new=new, default=default
-            )
+            form = "jnp.where(jnp.any($test), $new, $default)"
+            return spot.write(form, test=test, new=new, default=default)
         return spot.write("jnp.sum($test)", test=test) if name == "sum" and element == "1" and test else new
 
     def each(source: str) -> str:

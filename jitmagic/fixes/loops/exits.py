@@ -82,12 +82,10 @@ class Exits:
 
     def _breaks(self, statement: ast.stmt, tests: Sequence[ast.expr]) -> bool:
         """`if c: break` after others, all of them booleans."""
-        return (
-            isinstance(statement, ast.If)
-            and [type(s) for s in statement.body] == [ast.Break]
-            and not statement.orelse
-            and all(is_boolean(self.spot, t) for t in [*tests, statement.test])
-        )
+        match statement:
+            case ast.If(test, [ast.Break()], []):
+                return all(is_boolean(self.spot, t) for t in [*tests, test])
+        return False
 
     def _either(self, statement: ast.If, rest: Sequence[ast.stmt]) -> str:
         """Jumps deeper in the branches of an `if`."""

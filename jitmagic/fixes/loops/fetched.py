@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
+from jitmagic.evidence import root
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
 from jitmagic.source.edits import indented
@@ -14,14 +15,9 @@ from jitmagic.source.pattern import tuple_of
 from jitmagic.source.tree import walk
 
 COST = "the arrays stay on the device until then"
-_CONVERSIONS = frozenset(
-    "float int bool complex numpy.asarray numpy.array numpy.float32 numpy.float64".split()
-)
-
-_SHOWING = frozenset("print display write info debug log log_metrics set_postfix add_scalar".split())
-_READS = frozenset(
-    "item tolist copy mean sum min max any all astype reshape block_until_ready format".split()
-)
+_CONVERSIONS = "float int bool complex numpy.asarray numpy.array numpy.float32 numpy.float64".split()
+_SHOWING = "print display write info debug log log_metrics set_postfix add_scalar".split()
+_READS = "item tolist copy mean sum min max any all astype reshape block_until_ready format".split()
 """Methods that leave what they are of as it is."""
 
 
@@ -31,8 +27,7 @@ def fetched_behind(spot: Spot) -> Iterator[Change]:
     listed = spot.here(ast.ListComp)
     if listed is not None and spot.text.statement(listed) is spot.text.statement(spot.node):
         yield from _of_comprehension(spot, listed)
-    loops = (n for n in spot.text.ancestors(spot.node) if isinstance(n, ast.For | ast.While))
-    loop = next(loops, None)
+    loop = next((n for n in spot.text.ancestors(spot.node) if isinstance(n, LoopNode)), None)
     statement = spot.text.statement(spot.node)
     if loop is None or statement not in loop.body or loop.orelse or LoopBody(spot.text, loop).waits:
         return
@@ -62,10 +57,9 @@ def _of_comprehension(spot: Spot, listed: ast.ListComp) -> Iterator[Change]:
 def _of_list(spot: Spot, loop: LoopNode, statement: ast.stmt) -> Iterator[Change]:
     match statement:
         case ast.Expr(ast.Call(ast.Attribute(ast.Name() | ast.Attribute() as filled, "append"), [value], [])):
-            found = _conversion(spot, value)
+            name, around, found = spot.code(filled), spot.text.function(loop), _conversion(spot, value)
         case _:
             return
-    name, around = spot.code(filled), spot.text.function(loop)
     outer = loop
     for node in spot.text.ancestors(loop):
         if isinstance(node, ast.For | ast.While) and spot.text.function(node) is around and not node.orelse:
@@ -74,9 +68,8 @@ def _of_list(spot: Spot, loop: LoopNode, statement: ast.stmt) -> Iterator[Change
     if found is None or len(uses) > 1:
         return
     inner, converted = found
-    own = isinstance(filled, ast.Name) and any(
-        name in scope.stores(s) for s in spot.text.own(around or spot.text.tree, ast.Assign, ast.AnnAssign)
-    )
+    bound = spot.text.own(around or spot.text.tree, ast.Assign, ast.AnnAssign)
+    own = isinstance(filled, ast.Name) and any(name in scope.stores(s) for s in bound)
     each = spot.fresh("value", "fetched")
     edits = spot.edits().replace(value, spot.code(inner))
     edits.after(outer, f"{name}{'' if own else '[:]'} = [{converted(each)} for {each} in {name}]")
@@ -86,19 +79,16 @@ def _of_list(spot: Spot, loop: LoopNode, statement: ast.stmt) -> Iterator[Change
 def _in_a_loop_of_its_own(spot: Spot, loop: LoopNode, first: ast.stmt) -> Iterator[Change]:
     """The statement, and those that need what it binds, for each tuple of what they read of the iteration."""
     moved, rest = _split(loop, first)
-    bound, changed = set(scope.stores(scope.body_of(moved))), _changed(moved)
-    others = scope.body_of(rest)
-    iterated = set(scope.stores(loop.target)) if isinstance(loop, ast.For) else set[str]()
+    bound, others = set(scope.stores(scope.body_of(moved))), scope.body_of(rest)
     asked = scope.loads(loop.iter if isinstance(loop, ast.For) else loop.test)
-    of_others = {*scope.stores(others), *iterated}
-    if (bound | changed) & (scope.loads(others) | asked | of_others):
+    of_others = {*scope.stores(others), *(scope.stores(loop.target) if isinstance(loop, ast.For) else ())}
+    if (bound | _changed(moved)) & (scope.loads(others) | asked | of_others):
         return  # the loop goes on with it
     jumps = [n for n in walk(*moved) if isinstance(n, ast.Break | ast.Continue | ast.Return)]
     if jumps or len(moved) > 1 and LoopBody(spot.text, loop).jumps:
         return
     later = scope.body_of([s for s in rest if first.lineno < s.lineno < moved[-1].lineno])
-    reads = scope.loads(scope.body_of(moved))
-    needed = [n for n in sorted(reads & of_others) if n not in bound]
+    needed = sorted((scope.loads(scope.body_of(moved)) & of_others) - bound)
     if not needed or {*scope.stores(later)} & {*needed}:
         return
     kept, edits = spot.fresh("kept", "on_device"), spot.edits()
@@ -134,15 +124,9 @@ def _changed(statements: Sequence[ast.stmt]) -> set[str]:
     for node in walk(*statements):
         match node:
             case ast.Call(ast.Attribute(changed, method)) if method not in _READS:
-                found.add(_root(changed))
-            case ast.Subscript(changed, ctx=ast.Store()) | ast.Attribute(changed, ctx=ast.Store()):
-                found.add(_root(changed))
+                found.add(root(ast.unparse(changed)))
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                found.add(root(ast.unparse(node)))
             case ast.AugAssign(changed):
-                found.add(_root(changed))
-    return found - {""}
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+                found.add(root(ast.unparse(changed)))
+    return found

@@ -1,9 +1,10 @@
-"""Lists that a Python loop fills: what they begin with, what each iteration adds, and how far back it reads."""
+"""Lists that a Python loop fills: what they begin with, what each iteration adds, how far back it reads; their uses, as
+uses of the arrays that `scan` and `vmap` stack in their place."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -117,15 +118,17 @@ def inlined_selections(spot: Spot) -> Iterator[Change]:
     made = spot.here(ast.Assign)
     if made is None or spot.innermost is None or not isinstance(made.value, ast.ListComp):
         return
-    inner, names = made.value, [t.id for t in made.targets if isinstance(t, ast.Name)]
-    if len(names) != 1 or len(inner.generators) != 1 or spot.assigned(names[0]) is not inner:
-        return
-    below = [n for n in spot.text.own(spot.innermost, ast.stmt) if n.lineno > made.lineno]
-    uses = [
-        n for n in spot.text.own(spot.innermost, ast.Name) if n.id == names[0] and n is not made.targets[0]
-    ]
-    edits = spot.edits().remove(made)
-    if uses and not scope.loads(inner) & {n for s in below for n in scope.stores(s)}:
+    name, inner = getattr(made.targets[0], "id", ""), made.value
+    uses, edits = uses_after(spot, made, name), spot.edits().remove(made)
+    below = {
+        n for s in spot.text.own(spot.innermost, ast.stmt) if s.lineno > made.lineno for n in scope.stores(s)
+    }
+    if (
+        uses
+        and spot.assigned(name) is inner
+        and not scope.loads(inner) & below
+        and len(inner.generators) == 1
+    ):
         for use in uses:
             _inlined(spot, edits, inner, use)
         yield Change("select where the selection is used", edits)
@@ -133,36 +136,33 @@ def inlined_selections(spot: Spot) -> Iterator[Change]:
 
 def _inlined(spot: Spot, edits: Edits, inner: ast.ListComp, use: ast.Name) -> None:
     """One use of a selection. Raises CannotEdit where that is more than going over the elements."""
-    loop = spot.text.parents[use]
+    loop, (of,) = spot.text.parents[use], inner.generators
     if isinstance(loop, ast.Call) and loop.args == [use] and spot.code(loop.func) in FILTERED:
         edits.replace(use, spot.code(inner))
         return
-    if not isinstance(loop, ast.comprehension | ast.For) or loop.iter is not use:
+    if (
+        not isinstance(loop, ast.comprehension | ast.For)
+        or loop.iter is not use
+        or getattr(loop, "orelse", None)
+    ):
         raise CannotEdit("the selection is used otherwise")
     whole = loop if isinstance(loop, ast.For) else spot.text.parents[loop]
-    (of,) = inner.generators
-    if not isinstance(loop.target, ast.Name) and spot.code(loop.target) != spot.code(inner.elt):
-        raise CannotEdit("its elements are unpacked")
-    taken = scope.all_names(whole) - scope.loads(inner.elt) - set(scope.stores(loop.target))
-    if taken & set(scope.stores(of.target)) or isinstance(loop, ast.For) and loop.orelse:
+    same, own = spot.code(loop.target) == stripped(spot.code(inner.elt)), set(scope.stores(loop.target))
+    names = [n for n in spot.text.within(whole, ast.Name) if n not in spot.text.within(loop.target, ast.Name)]
+    if ({n.id for n in names} - scope.loads(inner.elt) - own) & set(scope.stores(of.target)):
         raise CannotEdit("names of the selection mean something else there")
-    if isinstance(loop.target, ast.Name):
-        for read in (
-            n for n in spot.text.within(whole, ast.Name) if n.id == loop.target.id and n is not loop.target
-        ):
+    if not same and not isinstance(loop.target, ast.Name):
+        raise CannotEdit("its elements are unpacked")
+    for read in names if not same else ():
+        if read.id in own:
             edits.replace(read, atom(spot.code(inner.elt)))
-    head = f"for {stripped(spot.code(of.target))} in {spot.code(of.iter)}"
-    tests = [spot.code(t) for t in of.ifs]
+    target, looped, *asked = (stripped(spot.code(n)) for n in (of.target, of.iter, *of.ifs))
+    both = " and ".join(map(atom, asked)) if asked[1:] else asked[0]
     if isinstance(loop, ast.For):
-        asked = " and ".join(map(atom, tests)) if len(tests) > 1 else tests[0]
-        edits.statements(
-            loop, f"{head}:\n    if {asked}:\n" + indented(indented(edits.block(loop.body))), loop
-        )
+        body = indented(indented(edits.block(loop.body)))
+        edits.statements(loop, f"for {target} in {looped}:\n    if {both}:\n{body}", loop)
     else:
-        more = [*tests, *map(edits.code, loop.ifs)]
-        opened = spot.code(whole)[0]
-        code = f"{edits.code(whole.elt)} {head} {' '.join(f'if {t}' for t in more)}"  # type: ignore[attr-defined]
-        edits.replace(whole, opened + code + {"(": ")", "[": "]", "{": "}"}[opened])
+        edits.replace(loop.target, target).replace(use, " if ".join((looped, *asked)))
 
 
 def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], edits: Edits) -> str:
@@ -204,11 +204,8 @@ def _read_back(spot: Spot, loop: ast.For, turns: Turns, x: Filled, edits: Edits)
             raise CannotEdit(f"the loop reads {x.name}")
         back[parent] = steps
     first = x.name.removesuffix("s")
-    usual = [
-        first if first not in ("", x.name) else "last",
-        "before_last",
-        *(f"back_{k}" for k in range(3, 9)),
-    ]
+    newest = first if first not in ("", x.name) else "last"
+    usual = [newest, "before_last", *(f"back_{k}" for k in range(3, 9))]
     for wanted in usual[: max(back.values(), default=0)]:
         x.lasts.append(spot.fresh(wanted, f"this_{wanted}", f"{wanted}_now"))
     for parent, steps in back.items():
@@ -220,9 +217,8 @@ def _reads(spot: Spot, loop: ast.For, x: Filled) -> Iterator[ast.Name]:
     adding = (s for s in spot.text.within(x.holder, ast.stmt) if not isinstance(s, ast.If))
     added = {n for s in adding for n in spot.text.within(s, ast.Name)}
     added -= set(spot.text.within(x.value, ast.Name))
-    yield from (
-        n for s in loop.body for n in spot.text.within(s, ast.Name) if n.id == x.name and n not in added
-    )
+    names = (n for s in loop.body for n in spot.text.within(s, ast.Name))
+    yield from (n for n in names if n.id == x.name and n not in added)
 
 
 def _steps_back(spot: Spot, turns: Turns, x: Filled, node: ast.Subscript) -> int:
@@ -236,3 +232,94 @@ def _steps_back(spot: Spot, turns: Turns, x: Filled, node: ast.Subscript) -> int
     ahead = next((k for k in range(-9, 9) if plus(spot.code(counter), k) == index), None)
     after = spot.text.span(node)[0] > spot.text.span(x.holder)[1]
     return 0 if ahead is None else len(x.start) + after - int(first) - ahead
+
+
+# --- uses --------------------------------------------------------------------------------------------
+
+STACKS = (
+    Pattern("stack($xs)"),
+    Pattern("stack($xs, axis=0)"),
+    Pattern("array($xs)"),
+    Pattern("asarray($xs)"),
+)
+_JOINED = (Pattern("tree.map($f, *$xs)"), Pattern("tree_util.tree_map($f, *$xs)"))
+
+
+def stacks(spot: Spot, node: ast.AST) -> bool:
+    """The call makes one array of a list, along a new first axis."""
+    return any(p.match(node, spot.modules) for p in STACKS)
+
+
+def uses_after(spot: Spot, statement: ast.stmt, name: str) -> list[ast.Name]:
+    """Where a name stands in the function around a statement, below it."""
+    around, end = spot.text.function(statement) or spot.text.tree, spot.text.span(statement)[1]
+    return [n for n in spot.text.within(around, ast.Name) if n.id == name and spot.text.span(n)[0] > end]
+
+
+def as_stacked(spot: Spot, edits: Edits, uses: Sequence[ast.Name], value: ast.expr) -> str:
+    """`jnp.stack(seen)` as `seen`, where each entry is like `value`, and `list(seen)` where a list is needed. Gives a
+    statement that makes a list of it again, where something is done with that list or name."""
+    several, name = isinstance(value, ast.Tuple), uses[0].id if uses else ""
+    listed = f"list(zip(*{name}))" if several else f"list({name})"
+    if any(isinstance(spot.text.parents[n], ast.Attribute) or not isinstance(n.ctx, ast.Load) for n in uses):
+        return f"{name} = {listed}\n"
+    for node in uses:
+        use = _use_of_several(spot, node) if several else _use_of_rows(spot, node)
+        edits.replace(*(use or (node, listed)))
+    return ""
+
+
+def _use_of_rows(spot: Spot, node: ast.Name) -> tuple[ast.AST, str] | None:
+    """What stands for a use of a list in which each entry is an array; None where it has to be a list."""
+    parent, name = spot.text.parents[node], node.id
+    match parent:
+        case ast.Call() if stacks(spot, parent):
+            return parent, name
+        case ast.Call(ast.Name("sum"), [_], []):
+            return parent, f"{name}.sum(0)"
+        case ast.Call(func, arguments) if node in arguments:
+            own = isinstance(func, ast.Name) and func.id == "len"
+            return (node, name) if own or spot.full(parent).startswith("jax.numpy.") else None
+        case ast.Starred() if _joins(spot, spot.text.parents[parent]):
+            return spot.text.parents[parent], name
+        case ast.Subscript(value) if value is not node:
+            return None
+        case ast.Subscript() | ast.Starred() | ast.For() | ast.comprehension():
+            return node, name
+    return None
+
+
+def _use_of_several(spot: Spot, node: ast.Name) -> tuple[ast.AST, str] | None:
+    """What stands for a use of a list in which each entry is a tuple of arrays."""
+    parent, name = spot.text.parents[node], node.id
+    around = spot.text.parents.get(parent)
+    match parent, around:
+        case ast.Starred(), ast.Call(ast.Name("zip"), [_], []) as whole:
+            return whole, name
+        case ast.Starred(), ast.Call() as whole if _joins(spot, whole):
+            return whole, name
+        case ast.comprehension(each, _, []), ast.ListComp(part, [_]) if (at := _part(each, part)) is not None:
+            if stacks(spot, outer := spot.text.parents[around]):
+                return outer, f"{name}[{at}]"
+            return around, f"list({name}[{at}])"
+        case ast.Subscript(value, index), _ if value is node:
+            return parent, spot.write("jax.tree.map(lambda v: v[$at], $$n)", at=index, n=name)
+        case ast.Call(), _ if stacks(spot, parent):
+            return parent, spot.write("jnp.stack($$n, axis=1)", n=name)
+    return None
+
+
+def _part(each: ast.expr, part: ast.expr) -> int | None:
+    """Which part of an entry `o[1]` is, or `b`, where the entry is `o`, or `a, b`."""
+    match each, part:
+        case ast.Name(entry), ast.Subscript(ast.Name(of), ast.Constant(int() as at)) if entry == of:
+            return at
+        case ast.Tuple(parts), ast.Name(name):
+            names = [n.id if isinstance(n, ast.Name) else "" for n in parts]
+            return names.index(name) if name in names else None
+    return None
+
+
+def _joins(spot: Spot, node: ast.AST) -> bool:
+    """Trees are stacked leaf by leaf."""
+    return any(p.match(node, spot.modules) for p in _JOINED)

@@ -6,8 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
-from jitmagic.source import scope
-from jitmagic.source.edits import CannotEdit
+from jitmagic.source.edits import CannotEdit, Text
 from jitmagic.source.loops import Counting, Turns
 from jitmagic.source.pattern import atom, expression, stripped
 
@@ -101,7 +100,7 @@ def array_of(spot: Spot, given: ast.expr | Counting, like: str = "") -> str:
 
 def fresh(spot: Spot, code: str, *wanted: str) -> str:
     """A name that is free in the cell and in code of ours."""
-    return spot.text.fresh(*wanted, taken={*spot.modules.names, *scope.all_names(code)})
+    return spot.text.fresh(*wanted, taken={*spot.modules.names, *Text(code).names})
 
 
 def plus(code: str, number: int) -> str:

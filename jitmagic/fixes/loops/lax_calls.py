@@ -77,7 +77,7 @@ def definition(spot: Spot, node: ast.expr) -> Given | None:
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
     name = last_name(node)
-    own = [f for f in spot.functions if f.name == name]
+    own = [f for f in spot.text.functions if f.name == name]
     if own or isinstance(node, ast.Attribute):
         return own[-1] if own else None
     value = spelt_out(spot, spot.text.tree, node)
@@ -91,12 +91,9 @@ def returned(spot: Spot, function: Given | None) -> list[ast.expr]:
     return [r.value for r in spot.text.own(function, ast.Return) if r.value is not None]
 
 
-def spelt_out(spot: Spot, scope: ast.AST, node: ast.expr) -> ast.expr:
+def spelt_out(spot: Spot, around: ast.AST, node: ast.expr) -> ast.expr:
     """What a name is assigned in a function, where that happens once; any other expression as it is."""
-    if not isinstance(node, ast.Name):
-        return node
-    found = [
-        a.value for a in (spot.text.within if scope is spot.text.tree else spot.text.own)(scope, ast.Assign)
-        if len(a.targets) == 1 and isinstance(a.targets[0], ast.Name) and a.targets[0].id == node.id
-    ]  # fmt: skip
+    every = (spot.text.within if around is spot.text.tree else spot.text.own)(around, ast.Assign)
+    name = node.id if isinstance(node, ast.Name) else ""
+    found = [a.value for a in every if [spot.code(t) for t in a.targets] == [name]]
     return found[0] if len(found) == 1 else node

@@ -1,5 +1,5 @@
-"""A Python loop as a `jax.lax.scan`, or as a `jax.vmap` where no iteration needs another; what its lists get are
-stacked results."""
+"""A Python loop as a `jax.lax.scan`, or as a `jax.vmap` where no iteration needs another, as in comprehensions; what
+its lists get are stacked results."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.loops.filled import Filled, filled_lists, without_lists
+from jitmagic.fixes.loops.filled import Filled, as_stacked, filled_lists, stacks, uses_after, without_lists
 from jitmagic.fixes.loops.heads import counted, fresh, rows
 from jitmagic.fixes.loops.iterations import Iteration, function, group, iteration
-from jitmagic.fixes.loops.stacked import as_stacked, uses_after
 from jitmagic.fixes.stores.rebinding import rebindings
 from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Edits
 from jitmagic.source.loops import LoopBody, Turns
-from jitmagic.source.pattern import call_of
+from jitmagic.source.modules import dotted
+from jitmagic.source.pattern import atom, call_of
 from jitmagic.state.adapters import OWN_LOOPS
 
 SCAN = "loop with `jax.lax.scan`"
@@ -77,11 +77,9 @@ class _Looped:
         if self.own:
             alone = not self.step.carried and not any(x.lasts for x in self.lists)
             name = self.spot.modules.spelled(f"{self.own}.{'for_loop' if alone else 'scan'}")
-            title, write = (
-                f"loop with `{name}`, which follows variables",
-                self._looped if alone else self._scanned,
-            )
-            yield Change(title, self._put(before + write(given, name)), claim=FEWER)
+            new = self._looped(given, name) if alone else self._scanned(given, name)
+            title = f"loop with `{name}`, which follows variables"
+            yield Change(title, self._put(before + new), claim=FEWER)
             return
         if independent and all(x.plain and not x.start for x in self.lists):
             yield Change(VMAP, self._put(before + self._mapped(given)), claim=FEWER)
@@ -118,10 +116,8 @@ class _Looped:
             unpacked = "".join(f"{t} = {p}\n" for p, t in zip(parameters, targets, strict=True) if p != t)
             defined = function(mapped, ", ".join(parameters), unpacked + code, ", ".join(self.values))
         names, arrays = ", ".join(x.name for x in self.lists), ", ".join(a for _, a in given)
-        vmap = spot.write(
-            "$$names = jax.vmap($$mapped)($$arrays)\n", names=names, mapped=mapped, arrays=arrays
-        )
-        return defined + vmap
+        vmap = "$$names = jax.vmap($$mapped)($$arrays)\n"
+        return defined + spot.write(vmap, names=names, mapped=mapped, arrays=arrays)
 
     def _looped(self, given: list[tuple[str, str]], loop: str) -> str:
         """Statements of a `for_loop`."""
@@ -140,13 +136,8 @@ class _Looped:
         lasts = [(n, spot.code(x.start[-k])) for x in self.lists for k, n in enumerate(x.lasts, 1)]
         state, starts = [*carried, *(n for n, _ in lasts)], [*carried, *(v for _, v in lasts)]
         row, xs, unpacked = self._row(given)
-        whole = (
-            state[0]
-            if len(state) == 1
-            else "_"
-            if not state and row != "_"
-            else fresh(spot, code, "state", "carry")
-        )
+        whole = "_" if not state and row != "_" else fresh(spot, code, "state", "carry")
+        whole = state[0] if len(state) == 1 else whole
         unpacked += f"{', '.join(state)} = {whole}\n" * (len(state) > 1)
         name = fresh(spot, code, "step", "body")
         defined = function(name, f"{whole}, {row}", unpacked + code, f"{group(state)}, {group(self.values)}")
@@ -190,3 +181,60 @@ class _Looped:
             parts = [x.name, first] if x.front else [first, x.name]
             after += write("$$xs = jnp.concatenate([$*parts])\n", xs=x.name, parts=", ".join(parts))
         return before, after
+
+
+# --- comprehensions ----------------------------------------------------------------------------------
+
+MAPPED = "map with `jax.vmap`"
+
+
+def mapped_comprehensions(spot: Spot) -> Iterator[Change]:
+    """`jnp.stack([f(x) for x in xs])` as `jax.vmap(f)(xs)`, `sum(...)` as the sum of that."""
+    for node in spot.on_line(ast.ListComp, ast.GeneratorExp):
+        if isinstance(node, ast.ListComp | ast.GeneratorExp) and (mapped := _as_vmap(spot, node)):
+            yield from _placed(spot, node, mapped, node.elt)
+
+
+def _as_vmap(spot: Spot, node: ast.ListComp | ast.GeneratorExp) -> str:
+    """A comprehension without conditions as `jax.vmap`, inner ones with it; a second `for` gives rows in a row."""
+    code = _as_vmap(spot, node.elt) if isinstance(node.elt, ast.ListComp) else spot.code(node.elt)
+    element: ast.expr | None = node.elt
+    for generator in reversed(node.generators):
+        turns = Turns.of(generator)
+        if not code or turns is None or generator.ifs or turns.backwards:
+            return ""
+        given = rows(spot, turns)
+        names, arrays = ", ".join(t for t, _ in given), ", ".join(a for _, a in given)
+        if not all(t.isidentifier() for t, _ in given):
+            return ""
+        function = f"lambda {names}: {code}"
+        if isinstance(element, ast.Call) and not element.keywords and dotted(element.func):
+            if ", ".join(map(spot.code, element.args)) == names:
+                function = dotted(element.func)
+        code, element = spot.write("jax.vmap($$function)($$arrays)", function=function, arrays=arrays), None
+    for _ in node.generators[1:]:
+        code = spot.write("jnp.concatenate($code)", code=code)
+    return code
+
+
+def _placed(spot: Spot, node: ast.expr, mapped: str, value: ast.expr) -> Iterator[Change]:
+    """What is mapped in the place of a list: stacked already where it was stacked, added up by `jnp.sum`."""
+    around, edits, title = spot.text.parents[node], spot.edits(), MAPPED
+    if isinstance(around, ast.Call) and around.args[:1] == [node]:
+        if stacks(spot, around):
+            edits.replace(around, mapped)
+        elif isinstance(around.func, ast.Name) and around.func.id == "sum":
+            total, title = spot.write("jnp.sum($mapped, axis=0)", mapped=mapped), f"{MAPPED} and add up"
+            start = f"{atom(spot.code(around.args[1]))} + " if around.args[1:] else ""
+            edits.replace(around, start + total)
+        else:
+            edits.replace(node, mapped)
+    elif isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Name):
+        edits.replace(node, mapped)
+        if again := as_stacked(spot, edits, uses_after(spot, around, around.targets[0].id), value):
+            edits.after(around, again)
+    elif isinstance(node, ast.GeneratorExp):
+        return
+    else:
+        edits.replace(node, f"list({mapped})")
+    yield Change(title, edits, claim=FEWER)

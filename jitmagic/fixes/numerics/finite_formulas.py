@@ -55,7 +55,7 @@ STABLE: Sequence[tuple[str, list[Formula]]] = (
     ("use `jax.nn.sigmoid`, which does not overflow", _forms(
         ("1 / (1 + exp(-$x))", "jax.nn.sigmoid($x)"), ("1 / (1 + exp($x))", "jax.nn.sigmoid(-$x)"),
     )),
-    ("use `jax.scipy.special.xlogy`, which is 0 where its first argument is", _forms(
+    ("use `jax.scipy.special.xlogy`, which is 0 where its first argument is 0", _forms(
         ("$x * log($x)", "jax.scipy.special.xlogy($x, $x)"),
         ("-$x * log($x)", "-jax.scipy.special.xlogy($x, $x)"), ("$y * log($x)", "jax.scipy.special.xlogy($y, $x)"),
     )),
@@ -64,6 +64,7 @@ STABLE: Sequence[tuple[str, list[Formula]]] = (
 GUARDS: Sequence[tuple[str, list[Formula]]] = (
     ("keep forbidden values away from the operation",
      _forms(("$a / $b", "jnp.where($b == 0, 1.0, $b)", "b"))),
+    ("take 0 / 0 as 0", _forms(("$a / $b", "jnp.where(($a == 0) & ($b == 0), 1.0, $b)", "b"))),
     ("keep forbidden values away from the operation", _forms(
         *((f"{log}($x)", "jnp.maximum($x, 1e-30)", "x") for log in ("log", "log2", "log10")),
         ("arctanh($x)", "jnp.clip($x, -1.0 + 1e-6, 1.0 - 1e-6)", "x"), ("exp($x)", "jnp.minimum($x, 80.0)", "x"),

@@ -1,13 +1,16 @@
-"""What a class of the cell hands to jax as children, and what as settings: read from the class, and written into it."""
+"""What a class of the cell hands to jax as children, and what as settings: read from the class, and written into it;
+what an object that is written out holds."""
 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Spot
+from jitmagic.fixes.loops.lax_calls import spelt_out
 from jitmagic.source import scope
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
 from jitmagic.source.modules import dotted, last_name
@@ -45,7 +48,8 @@ def class_of(spot: Spot, name: str) -> ast.ClassDef | None:
 
 def is_dataclass(spot: Spot, kind: ast.ClassDef) -> bool:
     """A dataclass of Python's own."""
-    return any(last_name(_head(d)) == "dataclass" and not _framework(spot, d) for d in kind.decorator_list)
+    heads = map(_head, kind.decorator_list)
+    return any(last_name(head) == "dataclass" and spot.full(head) not in DECLARED_STATIC for head in heads)
 
 
 def layout_of(spot: Spot, kind: ast.ClassDef) -> Layout | None:
@@ -56,7 +60,7 @@ def layout_of(spot: Spot, kind: ast.ClassDef) -> Layout | None:
         if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
             raise CannotEdit("it is flattened otherwise")
         own = scope.parameters_of(flatten)[0]
-        children, settings = (_attributes(_resolved(flatten, e), own) for e in pair.elts)
+        children, settings = (_attributes(spelt_out(spot, flatten, e), own) for e in pair.elts)
         return Layout(children, settings)
     if (call := _registration(spot, kind)) is not None:
         given = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
@@ -135,12 +139,9 @@ def _fields_declared(spot: Spot, edits: Edits, kind: ast.ClassDef, new: Layout) 
 
 
 def _is_static(part: ast.AnnAssign) -> bool:
-    given = {k.arg: ast.unparse(k.value) for k in getattr(part.value, "keywords", ())}
-    return (
-        given.get("static") == "True"
-        or given.get("pytree_node") == "False"
-        or "static" in given.get("metadata", "")
-    )
+    given = {(k.arg, ast.unparse(k.value)) for k in getattr(part.value, "keywords", ())}
+    said = bool(given & {("static", "True"), ("pytree_node", "False")})
+    return said or any(name == "metadata" and "static" in code for name, code in given)
 
 
 # --- flatten and unflatten
@@ -160,12 +161,11 @@ def _flatten(spot: Spot, kind: ast.ClassDef) -> FunctionNode | ast.Lambda | None
 
 def _registration(spot: Spot, kind: ast.ClassDef) -> ast.Call | None:
     """The call that registers a class."""
-    calls = spot.text.within(spot.text.tree, ast.Call)
-    functions = ("register_pytree_node", "register_dataclass")
-    return next(
-        (c for c in calls if c.args and dotted(c.args[0]) == kind.name and last_name(c.func) in functions),
-        None,
+    about = (
+        c for c in spot.text.within(spot.text.tree, ast.Call) if c.args and dotted(c.args[0]) == kind.name
     )
+    functions = ("register_pytree_node", "register_dataclass")
+    return next((c for c in about if last_name(c.func) in functions), None)
 
 
 def _unregistered(spot: Spot, edits: Edits, call: ast.Call) -> None:
@@ -188,11 +188,6 @@ def _result(function: FunctionNode | ast.Lambda) -> ast.expr | None:
     return next((n.value for n in ast.walk(function) if isinstance(n, ast.Return)), None)
 
 
-def _resolved(function: FunctionNode | ast.Lambda, node: ast.expr) -> ast.expr:
-    """A local name stands for what it was assigned."""
-    return (scope.assigned(function, node.id) or node) if isinstance(node, ast.Name) else node
-
-
 def _attributes(node: ast.expr, own: str) -> tuple[str, ...]:
     found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute) and dotted(n.value) == own)
     return tuple(dict.fromkeys(n.attr for n in sorted(found, key=lambda n: (n.lineno, n.col_offset))))
@@ -213,12 +208,9 @@ def _rewritten(
     edits: Edits, kind: ast.ClassDef, new: Layout, flatten: FunctionNode, unflatten: FunctionNode
 ) -> None:
     *cls, settings, children = scope.parameters_of(unflatten)
-    bodies = (
-        [_flat(new, scope.parameters_of(flatten)[0])],
-        _rebuilt(kind, new, cls[0] if cls else kind.name, settings, children),
-    )
-    for function, lines in zip((flatten, unflatten), bodies, strict=True):
-        edits.statements(function.body[0], "\n".join(lines), function.body[-1])
+    edits.statements(flatten.body[0], _flat(new, scope.parameters_of(flatten)[0]), flatten.body[-1])
+    lines = _rebuilt(kind, new, cls[0] if cls else kind.name, settings, children)
+    edits.statements(unflatten.body[0], "\n".join(lines), unflatten.body[-1])
 
 
 def _methods_added(edits: Edits, kind: ast.ClassDef, new: Layout) -> None:
@@ -275,5 +267,31 @@ def _head(decorator: ast.expr) -> ast.expr:
     return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
-def _framework(spot: Spot, decorator: ast.expr) -> bool:
-    return spot.full(_head(decorator)) in DECLARED_STATIC
+def part_of(
+    spot: Spot, node: ast.expr, path: str, spelt_out: Callable[[ast.expr], ast.expr] = lambda node: node
+) -> ast.expr | None:
+    """What stands at `[0]`, `['n']` or `.n` of an expression; None where that is not written there. `spelt_out` gives
+    what a name stands for."""
+    for step in re.findall(r"\[[^\]]*\]|\.\w+", path):
+        key = step.strip("[].'\"")
+        found = _held(spot, spelt_out(node), int(key) if key.isdigit() else key)
+        if found is None:
+            return None
+        node = found
+    return node
+
+
+def _held(spot: Spot, node: ast.expr, key: str | int) -> ast.expr | None:
+    match node:
+        case ast.Tuple(elts) | ast.List(elts) if isinstance(key, int):
+            return elts[key] if key < len(elts) else None
+        case ast.Dict(keys, values):
+            named = {getattr(k, "value", None): v for k, v in zip(keys, values, strict=True)}
+            return named.get(key)
+        case ast.Call(func):
+            kind = class_of(spot, last_name(func))
+            fields = declared(kind) if kind is not None else {}
+            name = [*fields][key] if isinstance(key, int) and key < len(fields) else str(key)
+            given = dict(zip(fields, node.args, strict=False)) | {k.arg: k.value for k in node.keywords}
+            return given.get(name)
+    return None

@@ -7,18 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jitmagic.fixes.change import Change, Shape, Spot
-from jitmagic.fixes.objects.argument_forms import (
-    arguments,
-    asked,
-    fewer_traces,
-    passed,
-    refused_besides,
-    texts_of,
-    traced_again,
-    types_of,
-    with_argument,
-)
-from jitmagic.fixes.objects.forms import containers_as_tuples, dicts_as_items
+from jitmagic.fixes.objects import argument_forms
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
@@ -44,19 +33,19 @@ class Part:
 def parts_of_objects(spot: Spot) -> Iterator[Change]:
     """The function takes what it uses of an object, and the calls pass that; what it hands on as a whole, it makes
     again of its values. Else the items of a dict as a tuple."""
-    for name in arguments(spot):
+    for name in argument_forms.arguments(spot):
         yield from _in_parts(spot, name)
-    yield from dicts_as_items(spot)
+    yield from argument_forms.dicts_as_items(spot)
 
 
 def numbers_in_containers(spot: Spot) -> Iterator[Change]:
     """Numbers in a dict or list that the function needs as Python's own: static, each by itself or all of them."""
     if spot.evidence.static_verified:
         return
-    for name in arguments(spot):
+    for name in argument_forms.arguments(spot):
         if any(x.kind == "scalar" and x.path != name and x.path in spot.names for x in spot.leaves(name)):
             yield from _in_parts(spot, name, counted=True)
-            yield from containers_as_tuples(spot, name)
+            yield from argument_forms.containers_as_tuples(spot, name)
 
 
 def _in_parts(spot: Spot, name: str, *, counted: bool = False) -> Iterator[Change]:
@@ -80,14 +69,14 @@ def _in_parts(spot: Spot, name: str, *, counted: bool = False) -> Iterator[Chang
 
 def _all_parts(spot: Spot, name: str) -> tuple[list[Part], str]:
     """All that an object or dict holds, and how it is made of that; nothing where it holds something else besides."""
-    kind = next(iter(types_of(spot, name)), "")
-    keys = texts_of(spot, f"list({name} if isinstance({name}, dict) else vars({name}))")
+    kind = next(iter(argument_forms.types_of(spot, name)), "")
+    keys = argument_forms.texts_of(spot, f"list({name} if isinstance({name}, dict) else vars({name}))")
     if not 0 < len(keys) <= MOST or any(not k.isidentifier() or k.startswith("_") for k in keys):
         return [], ""
     taken, parts = list(spot.modules.names), list[Part]()
     for key in keys:
         code = f'{name}["{key}"]' if kind == "dict" else f"{name}.{key}"
-        types = _types(asked(spot, code))
+        types = _types(argument_forms.asked(spot, code))
         if types is None:
             return [], ""
         parts.append(Part(code, spot.text.fresh(key, f"{name}_{key}", taken=taken), types))
@@ -95,7 +84,7 @@ def _all_parts(spot: Spot, name: str) -> tuple[list[Part], str]:
     pairs = list(zip(keys, (p.name for p in parts), strict=True))
     if kind == "dict":
         return parts, "{" + ", ".join(f'"{k}": {v}' for k, v in pairs) + "}"
-    (module,) = texts_of(spot, f"type({name}).__module__")
+    (module,) = argument_forms.texts_of(spot, f"type({name}).__module__")
     maker = kind if module == "__main__" else spot.modules.spelled(f"{module}.{kind}")
     return parts, f"{maker}({', '.join(f'{k}={v}' for k, v in pairs)})"
 
@@ -108,13 +97,13 @@ def _passed(spot: Spot, edits: Edits, name: str, parts: Sequence[Part], static: 
     def write(inside: Edits, node: ast.expr, _: str) -> dict[str, str]:
         return {p.name: _given(inside, node, p, name) for p in parts}
 
-    later = passed(spot, edits, [name], write)
-    besides, used = refused_besides(spot, [name]), ", ".join(f"`{p.code}`" for p in parts)
+    later = argument_forms.passed(spot, edits, [name], write)
+    besides, used = argument_forms.refused_besides(spot, [name]), ", ".join(f"`{p.code}`" for p in parts)
     title = f"pass {used} in place of `{name}`"
     cost = f"each new {listed(static)} compiles again" if static else ""
     return Change(
-        title, edits, later, static=(*static, *besides), unstatic=traced_again(spot, [name]),
-        claim=fewer_traces(spot, [name]), cost=cost,
+        title, edits, later, static=(*static, *besides), unstatic=argument_forms.traced_again(spot, [name]),
+        claim=argument_forms.fewer_traces(spot, [name]), cost=cost,
         sure=False,
     )  # fmt: skip
 
@@ -128,9 +117,8 @@ def _static(parts: Sequence[Part], *, counted: bool = False) -> list[tuple[str, 
 
 def _types(shapes: Sequence[Shape]) -> frozenset[str] | None:
     """Types of texts, functions, numbers and arrays; None where there is something else, or nothing."""
-    found = frozenset(
-        "array" if s.type in ("numpy", "jax", "jaxlib") and s.dtype != "function" else s.dtype for s in shapes
-    )
+    own = ("numpy", "jax", "jaxlib")
+    found = frozenset("array" if s.type in own and s.dtype != "function" else s.dtype for s in shapes)
     return found if found and found <= {"array"} | _SURELY | _NUMBERS else None
 
 
@@ -178,8 +166,9 @@ def _is_method(spot: Spot, node: ast.expr, name: str) -> bool:
     """What is called is of the object's class, not a function that the object holds."""
     if not isinstance(node, ast.Attribute):
         return False
-    held = isinstance(node.value, ast.Name) and texts_of(spot, f"list(getattr({name}, '__dict__', ()))")
-    return not held or node.attr not in held
+    asked = f"list(getattr({name}, '__dict__', ()))"
+    held = argument_forms.texts_of(spot, asked) if isinstance(node.value, ast.Name) else []
+    return node.attr not in held
 
 
 def _of_object_alone(parent: ast.expr, node: ast.AST, name: str) -> bool:
@@ -227,4 +216,4 @@ def _given(edits: Edits, node: ast.expr, part: Part, name: str) -> str:
     if isinstance(wanted, ast.Subscript) and ast.unparse(wanted.value) == name:
         if (found := entries.get(ast.unparse(wanted.slice))) is not None:
             return edits.code(found)
-    return with_argument(part.code, name, edits.code(node))
+    return argument_forms.with_argument(part.code, name, edits.code(node))

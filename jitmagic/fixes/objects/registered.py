@@ -7,12 +7,7 @@ import builtins
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from jitmagic.fixes.change import AttributeTypes, Change, Spot
-from jitmagic.fixes.objects.argument_forms import (
-    arguments,
-    fewer_traces,
-    refused_besides,
-    traced_again,
-)
+from jitmagic.fixes.objects.argument_forms import arguments, fewer_traces, refused_besides, traced_again
 from jitmagic.fixes.objects.layouts import Layout, class_of, laid_out, layout_of
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
@@ -25,18 +20,14 @@ _PLAIN_BASES = frozenset(("ABC", "Generic", "Protocol", *(n for n in vars(builti
 
 def registered_classes(spot: Spot) -> Iterator[Change]:
     """The class of an object that jax does not know, and those of the objects in it, registered."""
-    made = made_of(
-        spot,
-        [k for k in spot.classes if _is_own(spot, k) and layout_of(spot, k) is None],
-    )
-    names = _reached(spot, made)
-    if not names or any(_is_lost(spot, name) for name in arguments(spot)):
+    made = made_of(spot, [k for k in spot.classes if _is_own(spot, k) and layout_of(spot, k) is None])
+    names, given = _reached(spot, made), arguments(spot)
+    if not names or any(_is_lost(spot, name) for name in given):
         return
-    told = ", ".join(f"`{n}`" for n in names)
-    static = traced_again(spot, arguments(spot))
-    besides = refused_besides(spot, arguments(spot))
+    told, claim = ", ".join(f"`{n}`" for n in names), fewer_traces(spot, given)
+    static, besides = traced_again(spot, given), refused_besides(spot, given)
     more = f"; make {listed(besides)} static" if besides else ""
-    more += f"; {listed(arguments(spot))} is no longer static" if static is not None else ""
+    more += f"; {listed(given)} is no longer static" if static is not None else ""
     for whole_numbers in (True, False):
         edits = spot.edits()
         for name in names:
@@ -44,7 +35,7 @@ def registered_classes(spot: Spot) -> Iterator[Change]:
             assert kind is not None
             laid_out(spot, edits, kind, _layout(made[name], made, whole_numbers))
         title = f"register {told} with jax: its arrays are traced, its settings are static{more}"
-        yield Change(title, edits, static=besides, unstatic=static, claim=fewer_traces(spot, arguments(spot)))
+        yield Change(title, edits, static=besides, unstatic=static, claim=claim)
 
 
 def static_fields(spot: Spot) -> Iterator[Change]:
@@ -52,10 +43,8 @@ def static_fields(spot: Spot) -> Iterator[Change]:
     known = {k: layout for k in spot.classes if (layout := layout_of(spot, k)) is not None}
     made, edits, done = made_of(spot, list(known)), spot.edits(), list[str]()
     for kind, layout in known.items():
-        held = made.get(kind.name, {})
-        fields = [
-            c for c in layout.children if c in held and not held[c].leaves & (_TRACED | {*made, "bool"})
-        ]
+        held, traced = made.get(kind.name, {}), _TRACED | {*made, "bool"}
+        fields = [c for c in layout.children if c in held and not held[c].leaves & traced]
         if fields and all(held[f].hashable for f in fields):
             laid_out(spot, edits, kind, layout.with_settings(fields))
             done += [f for f in fields if f not in done]
@@ -67,7 +56,7 @@ def complete_layouts(spot: Spot) -> Iterator[Change]:
     """Fields that a class loses, returned when it is flattened: as settings, then as children."""
     for with_them in (Layout.with_settings, Layout.with_children):
         edits = spot.edits()
-        for fact in spot.silent.lossy:
+        for fact in spot.evidence.silent.lossy:
             for kind, layout in _known(spot, fact.type):
                 lost = [f for f in fact.fields if f not in (*layout.children, *layout.settings)]
                 laid_out(spot, edits, kind, with_them(layout, lost))
@@ -77,7 +66,7 @@ def complete_layouts(spot: Spot) -> Iterator[Change]:
 def arrays_as_children(spot: Spot) -> Iterator[Change]:
     """Arrays among the settings of a class are its children."""
     edits = spot.edits()
-    for fact in spot.silent.arrays_in_aux:
+    for fact in spot.evidence.silent.arrays_in_aux:
         for kind, layout in _known(spot, fact.type):
             laid_out(spot, edits, kind, layout.with_children((fact.field, *fact.others)))
     yield Change("make the array a child, not auxiliary data", edits)

@@ -1,16 +1,19 @@
-"""Objects that hold settings: static ones, and modules of a framework that its own `jit` takes as they are."""
+"""Settings among what goes in and comes out: objects that hold them, modules of a framework that its own `jit` takes
+as they are, and texts among the results."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.inputs.followed_variables import decorated
 from jitmagic.fixes.objects.argument_forms import arguments, refused_besides
 from jitmagic.fixes.objects.layouts import declare, declared
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
+from jitmagic.source.edits import Edits
+from jitmagic.source.pattern import tuple_of
 from jitmagic.state.adapters import DECLARED_STATIC, OWN_JIT, TAKES_CONVERTER
 
 
@@ -26,10 +29,8 @@ def static_objects(spot: Spot) -> Iterator[Change]:
     for name in arguments(spot):
         leaves = spot.leaves(name)
         if leaves and all(leaf.path == name and leaf.settles for leaf in leaves):
-            words = (
-                f"make `{name}` static: it holds no state that may change, and each new one compiles again"
-            )
-            yield Change(words, static=(name, *refused_besides(spot, [name])), sure=False)
+            title = f"make `{name}` static: no state of it may change, and each new one compiles again"
+            yield Change(title, static=(name, *refused_besides(spot, [name])), sure=False)
 
 
 def own_jit(spot: Spot) -> Iterator[Change]:
@@ -54,3 +55,41 @@ def fields_as_arrays(spot: Spot) -> Iterator[Change]:
                 declare(spot, edits, part, DECLARED_STATIC[made][0], converter, spot.write("jax.Array"))
         if edits:
             yield Change(f"hold `{name}` as an array", edits)
+
+
+def returned_texts(spot: Spot) -> Iterator[Change]:
+    """A text among the results is left out: an entry of a dict, the end of a tuple."""
+    edits, left_out = spot.edits(), list[str]()
+    for leave in spot.text.own(spot.definition, ast.Return):
+        for node in spot.text.within(leave, ast.expr):
+            if isinstance(node, ast.Dict | ast.Tuple):
+                left_out += _without_texts(spot, edits, node)
+    if left_out:
+        told = " and ".join(f"`{code}`" for code in left_out)
+        claim = Claim("covers", f"without {told}")
+        yield Change(f"leave {told} out of what is returned: add it after the call", edits, claim=claim)
+
+
+def _without_texts(spot: Spot, edits: Edits, node: ast.Dict | ast.Tuple) -> list[str]:
+    """Take the texts out of a dict, and off the end of a tuple; how each looks in the source."""
+    if isinstance(node, ast.Dict):
+        pairs = list(zip(node.keys, node.values, strict=True))
+        kept = [(k, v) for k, v in pairs if not _is_text(spot, v, k)]
+        codes = (f"{spot.code(k)}: {edits.code(v)}" if k else f"**{edits.code(v)}" for k, v in kept)
+        code = "{" + ", ".join(codes) + "}"
+        gone = [f"{spot.code(k)}: {spot.code(v)}" for k, v in pairs if (k, v) not in kept and k is not None]
+    else:
+        count = len(node.elts)
+        while count and _is_text(spot, node.elts[count - 1], None):
+            count -= 1
+        gone = [spot.code(e) for e in node.elts[count:]] if count else []
+        code = tuple_of([edits.code(e) for e in node.elts[:count]])
+    if gone:
+        edits.replace(node, code)
+    return gone
+
+
+def _is_text(spot: Spot, node: ast.expr, key: ast.expr | None) -> bool:
+    named = isinstance(key, ast.Constant) and key.value in spot.names and not isinstance(node, ast.Call)
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return isinstance(node, ast.JoinedStr) or text or named

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,8 +19,7 @@ from jitmagic.source.modules import Modules, last_name
 from jitmagic.source.pattern import Template
 from jitmagic.source.tree import Function, nodes_of
 
-STATIC = ("static_argnums", "static_argnames")
-FIELDS = (*STATIC, "donate_argnums", "donate_argnames")
+FIELDS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 Spec = dict[str, list[Any]]
 """What each of these fields lists."""
 
@@ -72,10 +71,8 @@ def _literal(node: ast.expr) -> list[Any]:
     try:
         value = ast.literal_eval(node)
     except ValueError:
-        return []
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (tuple, list, set)) else [value]
+        value = ()
+    return list(value) if isinstance(value, (tuple, list, set)) else [] if value is None else [value]
 
 
 def parameters_of(function: Function, *, bound: bool = False) -> Parameters:
@@ -124,9 +121,8 @@ def _definition(text: Text, node: ast.expr) -> Function | None:
 
 def _is_bound(text: Text, compiled: ast.expr, function: Function) -> bool:
     owner = text.parents.get(function)
-    if not isinstance(owner, ast.ClassDef) or not isinstance(compiled, ast.Attribute):
-        return False
-    return ast.unparse(compiled.value) != owner.name
+    method = isinstance(owner, ast.ClassDef) and isinstance(compiled, ast.Attribute)
+    return method and ast.unparse(compiled.value) != owner.name  # type: ignore[attr-defined, union-attr]
 
 
 def _bound_to(text: Text, call: ast.Call) -> frozenset[str]:
@@ -140,19 +136,13 @@ def _bound_to(text: Text, call: ast.Call) -> frozenset[str]:
 
 def mended_declarations(spot: Spot) -> Iterator[Change]:
     """A declaration of the cell's own `jit` that names what the function does not have, as it may have been meant."""
-    for declaration in declarations(spot.text):
-        specs = corrections(declaration.given, declaration.parameters)
-        empty_last = sorted(specs, key=lambda s: not any(s.values()))
-        yield from _changes(spot, declaration, iter(empty_last))
+    for d in declarations(spot.text):
+        empty_last = sorted(corrections(d.given, d.parameters), key=lambda s: not any(s.values()))
+        for spec in others(d.given, empty_last) if any(d.given.values()) else ():
+            yield Change(title(d.parameters, d.given, spec), written(spot.text, spot.modules, d, spec))
 
 
-def _changes(spot: Spot, declaration: Declaration, specs: Iterator[Spec]) -> Iterator[Change]:
-    given, parameters = declaration.given, declaration.parameters
-    for spec in others(given, specs) if any(given.values()) else ():
-        yield Change(title(parameters, given, spec), written(spot.text, spot.modules, declaration, spec))
-
-
-def others(given: Spec, specs: Iterator[Spec]) -> Iterator[Spec]:
+def others(given: Spec, specs: Iterable[Spec]) -> Iterator[Spec]:
     """Each spec that is not what is declared, once."""
     tried = [given]
     for spec in specs:
@@ -168,12 +158,9 @@ def mended_options(spot: Spot) -> Iterator[Change]:
         return
     given = {field: list(getattr(spot.evidence.options, field)) for field in FIELDS}
     parameters = parameters_of(function)
-    nothing: Spec = {field: [] for field in STATIC}
-    specs = [
-        *corrections(given, parameters),
-        *({**given, **nothing, "static_argnames": [n]} for n in parameters.all),
-    ]
-    for spec in others(given, iter([*specs, {**given, **nothing}])):
+    sets = ([], *([name] for name in parameters.all))
+    alone: list[Spec] = [{**given, "static_argnums": [], "static_argnames": [*names]} for names in sets]
+    for spec in others(given, [*corrections(given, parameters), *alone[1:], alone[0]]):
         static, donated = (tuple(parameters.chosen(spec, kind)) for kind in ("static", "donate"))
         yield Change(title(parameters, given, spec), unstatic=static, donated=donated)
 
@@ -211,47 +198,19 @@ def _given_away(given: Spec, parameters: Parameters, names: Sequence[str]) -> Sp
 
 
 def _kept(given: Spec, parameters: Parameters, names: Sequence[str]) -> Spec:
-    kept = {
-        "donate_argnums": [n for n in given["donate_argnums"] if parameters.plain[n] not in names],
-        "donate_argnames": [n for n in given["donate_argnames"] if n not in names],
-    }
-    return {**given, **kept}
+    numbers = [n for n in given["donate_argnums"] if parameters.plain[n] not in names]
+    by_name = [n for n in given["donate_argnames"] if n not in names]
+    return {**given, "donate_argnums": numbers, "donate_argnames": by_name}
 
 
 def corrections(given: Spec, parameters: Parameters) -> Iterator[Spec]:
     """What a wrong declaration may have meant; each is valid for the parameters."""
     yield _valid(given, parameters, guess=True)
-    if any(n not in range(-len(parameters.plain), len(parameters.plain)) for n in _numbers(given)):
-        yield _valid(_moved(given, -1), parameters, guess=False)  # all were counted from 1
     wrong = [n for n in given["static_argnames"] if n not in parameters.all]
-    for name in _others(given, parameters) if wrong else ():
+    for name in [n for n in parameters.all[::-1] if wrong and n not in (*given["static_argnames"], "self")]:
         named = [name if n in wrong else n for n in given["static_argnames"]]
         yield _valid({**given, "static_argnames": named}, parameters, guess=False)
     yield _valid(given, parameters, guess=False)
-    yield _valid(_without_donated(given, parameters), parameters, guess=False)
-
-
-def _without_donated(given: Spec, parameters: Parameters) -> Spec:
-    """What is declared donated too is not static: an array."""
-    donated, plain = parameters.chosen(given, "donate"), parameters.plain
-    return {
-        **given,
-        "static_argnums": [n for n in given["static_argnums"] if n >= len(plain) or plain[n] not in donated],
-        "static_argnames": [n for n in given["static_argnames"] if n not in donated],
-    }
-
-
-def _others(given: Spec, parameters: Parameters) -> list[str]:
-    return [n for n in reversed(parameters.all) if n not in (*given["static_argnames"], "self")]
-
-
-def _numbers(given: Spec) -> list[int]:
-    return [*given["static_argnums"], *given["donate_argnums"]]
-
-
-def _moved(given: Spec, step: int) -> Spec:
-    """All numbers but 0 and those that count from the end, moved."""
-    return {k: [v + step if isinstance(v, int) and v > 0 else v for v in vs] for k, vs in given.items()}
 
 
 def _valid(given: Spec, parameters: Parameters, *, guess: bool) -> Spec:
@@ -293,11 +252,8 @@ def _nearest(word: str, names: Sequence[str], *, guess: bool) -> list[str]:
 def title(parameters: Parameters, given: Spec, spec: Spec) -> str:
     """What a correction does: ``declare `n` static``."""
     words = {"static": "static", "donate": "donated"}
-    told = (
-        f"{listed(parameters.chosen(spec, kind)) or 'nothing'} {word}"
-        for kind, word in words.items()
-        if any(spec[f] != given[f] for f in FIELDS if f.startswith(kind))
-    )
+    changed = [k for k in words if any(spec[f] != given[f] for f in FIELDS if f.startswith(k))]
+    told = (f"{listed(parameters.chosen(spec, kind)) or 'nothing'} {words[kind]}" for kind in changed)
     return f"declare {', '.join(told)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from jitmagic.correction import functions_of
 from jitmagic.evidence import Leaf
 from jitmagic.fixes.change import Change, Spot
-from jitmagic.fixes.numerics.type_tests import tested
+from jitmagic.fixes.numerics.number_types import tested
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source.edits import FunctionNode
@@ -78,7 +78,7 @@ def _made_static(spot: Spot, paths: Sequence[str], why: str = "") -> Change:
 
 
 def ordinary_arguments(spot: Spot) -> Iterator[Change]:
-    """What is static as an ordinary argument; the argument that was meant static in its place."""
+    """What is static as an ordinary argument."""
     roots = list(dict.fromkeys(n for n in map(root, spot.names) if n in spot.static))
     kept = tuple(n for n in spot.declared_static if n not in roots)
     if not roots:
@@ -86,18 +86,6 @@ def ordinary_arguments(spot: Spot) -> Iterator[Change]:
     title = f"take {listed(sorted(roots))} as an ordinary argument, not static"
     for left in dict.fromkeys((kept, ())):
         yield Change(title, unstatic=left)
-    for names in _settings(spot):
-        if not set(roots) & set(names):
-            title = f"make {listed(names)} static in place of {listed(sorted(roots))}"
-            yield Change(title, unstatic=tuple(dict.fromkeys((*kept, *names))), sure=False)
-
-
-def _settings(spot: Spot) -> list[tuple[str, ...]]:
-    """Arguments that were no arrays in any call: each by itself, then all of them."""
-    leaves = spot.every_leaf
-    data = {x.argument for x in leaves if x.kind in ("array", "numpy") or x.python_type == "float"}
-    names = [n for n in dict.fromkeys(x.argument for x in leaves) if n not in data and n != "self"]
-    return [(n,) for n in names] + ([tuple(names)] if len(names) > 1 else [])
 
 
 def functions_left_out(spot: Spot) -> Iterator[Change]:

@@ -1,4 +1,5 @@
-"""Draws of NumPy and of Python's `random` as draws of `jax.random`, from a key that each call passes."""
+"""Draws of NumPy and of Python's `random`: as draws of `jax.random` from a key that each call passes, or as what the
+calls draw and pass."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from jitmagic.fixes.change import Change, Spot
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.inputs.questions import around, as_argument, asking, smallest
 from jitmagic.fixes.randomness.key_arguments import NAMES, KeyArgument
 from jitmagic.fixes.randomness.own_keys import KeyUse
-from jitmagic.source.edits import CannotEdit
+from jitmagic.source.edits import CannotEdit, FunctionNode, expression
 from jitmagic.source.modules import dotted, last_name
+from jitmagic.source.pattern import number_of
 from jitmagic.source.scope import COMPREHENSIONS
 
 
@@ -20,8 +23,7 @@ def host_draws(spot: Spot) -> Iterator[Change]:
     function = spot.outermost
     draws = draws_in(spot, function) if function is not None else []
     if function is not None and any(spot.line == n.lineno for n in draws):
-        given = partial(_key, spot)
-        made = KeyArgument(spot, spot.fresh(*NAMES), given)
+        made = KeyArgument(spot, spot.fresh(*NAMES), lambda n: spot.write("jax.random.key($n)", n=str(n)))
         uses = [KeyUse(n, partial(_draw, made, n)) for n in draws]
         change = made.hand_down(function, uses)
         title = spot.write("draw with `jax.random`, from a key that each call passes")
@@ -30,7 +32,7 @@ def host_draws(spot: Spot) -> Iterator[Change]:
 
 def draws_in(spot: Spot, tree: ast.AST) -> list[ast.Call]:
     """Calls that draw numbers in Python."""
-    known = {n for f in spot.silent.random if f.origin in ("host", "generator") for n in f.names}
+    known = {n for f in spot.evidence.silent.random if f.origin in ("host", "generator") for n in f.names}
     calls = spot.text.within(tree, ast.Call)
     return [n for n in calls if dotted(n.func) in known or spot.full(n) in known]
 
@@ -43,18 +45,13 @@ def is_in_loop(spot: Spot, node: ast.AST) -> bool:
     return any(isinstance(n, repeated) for n in around) or len(functions) > 1
 
 
-def _key(spot: Spot, number: int) -> str:
-    return spot.write("jax.random.key($n)", n=str(number))
-
-
 def _draw(made: KeyArgument, call: ast.Call, key: str) -> None:
     """The draw as one of `jax.random` from a key. Raises CannotEdit where there is none."""
     spot, edits = made.spot, made.edits
     full = spot.full(call)
     name = full if full.startswith("random.") else last_name(call.func)
-    if (
-        name not in _DRAWS or name == "randint" and not full
-    ):  # that of `random.Random` includes the last number
+    own = name == "randint" and not full  # that of `random.Random`, which includes the last number
+    if name not in _DRAWS or own:
         raise CannotEdit("jax.random has no such draw")
     parameters, template = _DRAWS[name]
     given = _given(spot, call, parameters.split())
@@ -71,16 +68,9 @@ def _draw(made: KeyArgument, call: ast.Call, key: str) -> None:
 
 def _plain(template: str, given: Mapping[str, str]) -> str:
     """Without a mean of nothing and a deviation of one."""
-    if _number(given.get("scale", "1")) == 1:
+    if number_of(expression(given.get("scale", "1"))) == 1:
         template = template.replace("$scale * ", "")
-    return template.replace("$loc + ", "") if _number(given.get("loc", "0")) == 0 else template
-
-
-def _number(code: str) -> float | None:
-    try:
-        return float(code)
-    except ValueError:
-        return None
+    return template.replace("$loc + ", "") if number_of(expression(given.get("loc", "0"))) == 0 else template
 
 
 def _given(spot: Spot, call: ast.Call, parameters: list[str]) -> dict[str, str]:
@@ -127,3 +117,29 @@ _DRAWS: dict[str, tuple[str, str]] = {
     "random.randint": ("low high", "jax.random.randint($key, $size, $low, $high + 1)"),
 }
 """By the name of the draw: its parameters in order (`*`: sizes), and how it is written with jax."""
+
+
+def drawn_arguments(spot: Spot) -> Iterator[Change]:
+    """The draw, or the largest expression around it that the caller can make too, is an argument; a static one where
+    its value has to be known."""
+    function = spot.text.definition(spot.function)
+    if function is None or _origins(spot) & {"fixed", "captured"} or len(draws_in(spot, function)) > 1:
+        return
+    for node in _expressions(spot, function):
+        for static in (False, True):
+            name, edits, later = as_argument(spot, function, node)
+            title = f"pass `{spot.code(node)}` as an argument at each call"
+            more, claim = ((name, spot.code(node)),), Claim("other random")
+            yield Change(title, edits, later, (name,) if static else (), passed=more, claim=claim)
+
+
+def _origins(spot: Spot) -> set[str]:
+    """Where the random numbers of the line come from."""
+    line = spot.text.lines[spot.line - 1].strip()
+    return {f.origin for f in spot.evidence.silent.random if f.where.source == line}
+
+
+def _expressions(spot: Spot, function: FunctionNode) -> list[ast.expr]:
+    """What draws, and what is made of it alone, where that is drawn once in a call."""
+    draws = asking(spot, function)
+    return around(spot, function, draws) if draws and not is_in_loop(spot, smallest(spot, draws)) else []

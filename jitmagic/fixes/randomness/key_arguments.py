@@ -74,7 +74,7 @@ class KeyArgument:
     def _pass(self, edits: Edits, call: ast.Call, rows: bool, keyword: bool, key: str) -> None:
         if rows:
             many = self.spot.write("jax.random.split($key, len($rows))", edits, key=key, rows=call.args[0])
-        signature.pass_to(edits, call, self.name, many if rows else key, keyword=keyword)
+        signature.pass_to(edits, call, {self.name: many if rows else key}, keyword=keyword)
 
     def _calls(self, edits: Edits, taker: FunctionNode) -> Iterator[tuple[Edits, ast.Call, bool]]:
         """Calls of a function, `jax.grad(f)(x)` among them; True for those of `jax.vmap(f)`, a key for each row."""
@@ -82,7 +82,9 @@ class KeyArgument:
         method = isinstance(kind, ast.ClassDef)
         names = {taker.name}
         if isinstance(kind, ast.ClassDef) and taker.name == "__call__":
-            names = {n for e in self.program for n in _bound_to_objects(e.text, kind.name)}
+            assigns = (a for e in self.program for a in e.text.within(e.text.tree, ast.Assign))
+            made = (a for a in assigns if last_name(getattr(a.value, "func", a)) == kind.name)
+            names = {last_name(t) for a in made for t in a.targets}
         for place in self.program:
             for call in place.text.within(place.text.tree, ast.Call):
                 called, rows = self._called(place.text, call)
@@ -123,13 +125,6 @@ class KeyArgument:
             number += 1
 
 
-def _bound_to_objects(text: Text, kind: str) -> Iterator[str]:
-    """Names and attributes that are bound to new objects of a class."""
-    for node in text.within(text.tree, ast.Assign):
-        if isinstance(node.value, ast.Call) and last_name(node.value.func) == kind:
-            yield from map(last_name, node.targets)
-
-
 # --- families -----------------------------------------------------------------------------------------
 
 
@@ -161,7 +156,7 @@ def captured_keys(spot: Spot) -> Iterator[Change]:
     """A key of the notebook that a function reads, as `KEY` or `self.key`, is its argument; each call gets a part of
     it."""
     function = spot.outermost
-    facts = [f for f in spot.silent.random if f.origin == "captured" and f.names]
+    facts = [f for f in spot.evidence.silent.random if f.origin == "captured" and f.names]
     for names in dict.fromkeys(f.names for f in facts if f.names[0] in spot.names and function is not None):
         assert function is not None
         read = [(n, ast.unparse(n)) for n in spot.text.within(function, ast.expr)]

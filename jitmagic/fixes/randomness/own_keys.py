@@ -4,14 +4,17 @@ handed to each iteration of a loop of jax's."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from jitmagic.fixes.change import Spot
+from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.rules.base import root
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, in_brackets
-from jitmagic.source.modules import argument_at
+from jitmagic.source.modules import argument_at, last_name
+from jitmagic.source.passing import bound_by
 from jitmagic.source.tree import Function
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -44,12 +47,8 @@ def share(
 
 def is_repeated(edits: Edits, node: ast.AST, holder: ast.AST) -> bool:
     """A loop in Python may run a node more than once for one run of what holds it."""
-    for around in edits.text.ancestors(node):
-        if around is holder:
-            return False
-        if isinstance(around, LOOPS):
-            return True
-    return False
+    inside = itertools.takewhile(lambda n: n is not holder, edits.text.ancestors(node))
+    return any(isinstance(n, LOOPS) for n in inside)
 
 
 # --- statements ---------------------------------------------------------------------------------------
@@ -69,10 +68,11 @@ def _split(
             use.give(spot.write("jax.random.fold_in($k, $n)", edits, k=origin, n=str(number)))
         return
     statements: dict[ast.stmt, list[KeyUse]] = {}
+    names, taken = dict[ast.AST, str](), set[str]()
     for use in sorted(uses, key=lambda u: text.span(u.node)):
         statements.setdefault(text.statement(use.node), []).append(use)
-    first, taken = next(iter(statements)), set[str]()
-    names = {use.node: _name(edits, use.node, len(uses), taken) for use in sorted(uses, key=_place(edits))}
+        names[use.node] = _name(edits, use.node, len(uses), taken)
+    first = next(iter(statements))
     rebound = isinstance(holder, FunctionNode) and origin in scope.stores(scope.body_of(holder.body))
     if not repeated and not rebound and all(s in text.siblings(first)[0] for s in statements):
         _split_before(spot, edits, first, [*names.values()], origin)
@@ -90,10 +90,6 @@ def _split_before(spot: Spot, edits: Edits, statement: ast.stmt, names: Sequence
     count = f", {len(names)}" if len(names) > 2 else ""
     line = spot.write("$$names = jax.random.split($key$$count)", names=", ".join(names), key=key, count=count)
     edits.before(statement, line)
-
-
-def _place(edits: Edits) -> Callable[[KeyUse], tuple[int, int]]:
-    return lambda use: edits.text.span(use.node)
 
 
 def _name(edits: Edits, node: ast.AST, count: int, taken: set[str]) -> str:
@@ -195,30 +191,27 @@ def _called(spot: Spot, edits: Edits, function: Function, uses: Sequence[KeyUse]
     if isinstance(function, ast.Lambda):
         raise CannotEdit("it may be called anywhere")
     around = edits.text.outermost(function) or edits.text.tree
-    calls = [c for c in edits.text.within(around, ast.Call) if _is_named(c.func, function.name)]
+    calls = [c for c in edits.text.within(around, ast.Call) if edits.text.code(c.func) == function.name]
     own = edits.fresh("key", "rng", "own_key")
     keyword = signature.add_parameter(edits, function, own)
     _split(spot, edits, function, uses, own, own)
-    return [KeyUse(c, partial(signature.pass_to, edits, c, own, keyword=keyword)) for c in calls]
+
+    def give(call: ast.Call, key: str) -> None:
+        signature.pass_to(edits, call, {own: key}, keyword=keyword)
+
+    return [KeyUse(c, partial(give, c)) for c in calls]
 
 
 def _caller(edits: Edits, function: Function) -> tuple[ast.Call | None, int]:
     """The call that is given the function, and the function's place among its arguments."""
     text = edits.text
-    if isinstance(function, ast.Lambda):
-        calls = [text.parents[function]]
-    else:
-        calls = list(text.within(text.outermost(function) or text.tree, ast.Call))
-    for call in calls:
+    around = text.within(text.outermost(function) or text.tree, ast.Call)
+    for call in [text.parents[function]] if isinstance(function, ast.Lambda) else around:
         for position, given in enumerate(call.args if isinstance(call, ast.Call) else ()):
-            if given is function or not isinstance(function, ast.Lambda) and _is_named(given, function.name):
+            if given is function or edits.text.code(given) == getattr(function, "name", None):
                 assert isinstance(call, ast.Call)
                 return call, position
     return None, 0
-
-
-def _is_named(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _scanned(spot: Spot, edits: Edits, function: Function, uses: Sequence[KeyUse], call: ast.Call) -> KeyUse:
@@ -239,10 +232,52 @@ def _scanned(spot: Spot, edits: Edits, function: Function, uses: Sequence[KeyUse
         _split(spot, edits, function, uses, sub)
 
         def give(key: str) -> None:
-            many = rows.elts[0] if isinstance(rows, ast.Tuple) else rows
-            edits.replace(
-                rows, spot.write("($xs, jax.random.split($key, len($n)))", edits, xs=rows, key=key, n=many)
-            )
+            many, pair = getattr(rows, "elts", [rows])[0], "($xs, jax.random.split($key, len($n)))"
+            edits.replace(rows, spot.write(pair, edits, xs=rows, key=key, n=many))
     else:
         raise CannotEdit("its rows have no place for a key")
     return KeyUse(call, give)
+
+
+# --- families ----------------------------------------------------------------------------------------
+
+_NO_USE = frozenset("key_data clone shape print".split())
+
+
+def reused_keys(spot: Spot) -> Iterator[Change]:
+    """Every draw from a key that is used twice gets a key of its own."""
+    functions = [f for f in spot.path if isinstance(f, Function)]
+    for key in dict.fromkeys(spot.names if functions else ()):
+        function = next((f for f in functions if root(key) in bound_by(f)), functions[-1])
+        edits = spot.edits()
+        if uses := _uses(spot, edits, function, key):
+            share(spot, edits, function, uses, key)
+            title = f"split `{key}` so that each draw has its own key"
+            yield Change(title, edits, claim=Claim("other random"))
+
+
+def _uses(spot: Spot, edits: Edits, function: Function, key: str) -> list[KeyUse]:
+    """Arguments that hand the key to a call which uses it up, or makes others of it."""
+    names = {key} | {
+        s.targets[0].id for s in spot.text.within(function, ast.Assign)
+        if ast.unparse(s.value) == key and isinstance(s.targets[0], ast.Name)
+    }  # fmt: skip
+    calls = spot.text.within(function, ast.Call)
+    folds = [ast.unparse(c) for c in calls if last_name(c.func) == "fold_in"]
+    found = []
+    for call in calls:
+        around = itertools.takewhile(lambda n: n is not function, spot.text.ancestors(call))
+        if any(isinstance(n, Function) and root(key) in bound_by(n) for n in around):
+            continue
+        kept = last_name(call.func) in _NO_USE or folds.count(ast.unparse(call)) == 1
+        for given in (*call.args, *(k.value for k in call.keywords)):
+            if not kept and ast.unparse(given) in names and not _splits(spot, call, names):
+                found.append(KeyUse(given, partial(edits.replace, given)))
+    return found
+
+
+def _splits(spot: Spot, call: ast.Call, names: set[str]) -> bool:
+    """`key, sub = split(key)`: what is left of the key goes on under its name."""
+    statement = spot.text.statement(call)
+    bound = scope.stores(statement) if getattr(statement, "value", None) is call else []
+    return not names.isdisjoint(bound)

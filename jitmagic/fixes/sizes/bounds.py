@@ -48,26 +48,6 @@ def stated_modes(spot: Spot) -> Iterator[Change]:
         yield Change("read 0 outside of the array", spot.edits().replace(node, new), claim=_filled(spot))
 
 
-def masked_reads(spot: Spot) -> Iterator[Change]:
-    """`jnp.where(i < x.shape[0], x[i], 0)` for `x[i]`."""
-    subscript, fact = _indexed(spot)
-    if fact is None or fact.writes or subscript is None or spot.here(ast.Subscript) is not subscript:
-        return
-    index = _index_of(subscript, fact.axis)
-    if index is None or fact.index < 0:
-        return
-    seen, given = spot.seen(subscript), spot.seen(index)
-    ranks = {(len(whole.shape), len(at.shape)) for whole, at in zip(seen, given, strict=False)}
-    if len(ranks) != 1:
-        return
-    rank, own = ranks.pop()
-    more = "" if rank == own else f"[{', '.join(['...', *['None'] * (rank - own)])}]"
-    array = spot.code(subscript.value)
-    mask = f"{spot.code(index)} < {array}.shape[{fact.axis}]"
-    new = spot.write("jnp.where($$m, $x, 0)", m=f"({mask}){more}" if more else mask, x=subscript)
-    yield Change("choose 0 outside of the array", spot.edits().replace(subscript, new), claim=_filled(spot))
-
-
 def _filled(spot: Spot) -> Claim:
     return Claim("new", "0 in place of what was read from outside of the array", rebinds=_results(spot))
 
@@ -76,7 +56,7 @@ def _indexed(spot: Spot) -> tuple[ast.Subscript | None, OutOfBounds | None]:
     """The subscript that the finding is about, and what was seen of its index."""
     node = spot.here(ast.Subscript, ast.Call)
     text = spot.code(node) if node is not None else ""
-    fact = next((f for f in spot.silent.out_of_bounds if f.where.text == text), None)
+    fact = next((f for f in spot.evidence.silent.out_of_bounds if f.where.text == text), None)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):  # `x.at[i].set(y)`
         return node.func.value if isinstance(node.func.value, ast.Subscript) else None, fact
     return node if isinstance(node, ast.Subscript) else None, fact
@@ -100,14 +80,9 @@ def _ends(spot: Spot, index: ast.expr) -> Iterator[ast.expr]:
         if isinstance(loop, ast.For) and set(scope.stores(loop.target)) & names:
             counted += ast.walk(loop.iter)
         if isinstance(loop, ast.ListComp | ast.GeneratorExp):
-            counted += [
-                n for g in loop.generators if set(scope.stores(g.target)) & names for n in ast.walk(g.iter)
-            ]
-        if (
-            isinstance(loop, ast.FunctionDef | ast.Lambda)
-            and loop.args.args
-            and loop.args.args[0].arg in names
-        ):
+            own = (g.iter for g in loop.generators if set(scope.stores(g.target)) & names)
+            counted += [n for looped in own for n in ast.walk(looped)]
+        if isinstance(loop, ast.FunctionDef | ast.Lambda) and {*scope.parameters_of(loop)[:1]} & names:
             yield from _ends_of_loops(spot, loop)
     for call in counted:
         if isinstance(call, ast.Call) and (spot.full(call) or spot.code(call.func)) in _RANGES:
@@ -118,11 +93,7 @@ def _ends_of_loops(spot: Spot, body: ast.FunctionDef | ast.Lambda) -> Iterator[a
     """Of the loops of jax's whose body this function is."""
     for call in spot.text.within(spot.text.tree, ast.Call):
         if spot.full(call) == "jax.lax.fori_loop" and len(call.args) > 2:
-            given = call.args[2]
-            named = (
-                isinstance(given, ast.Name) and isinstance(body, ast.FunctionDef) and given.id == body.name
-            )
-            if given is body or named:
+            if call.args[2] is body or getattr(call.args[2], "id", "") == getattr(body, "name", None):
                 yield call.args[1]
 
 
@@ -150,7 +121,5 @@ def _results(spot: Spot) -> tuple[str, ...]:
         if scope.loads(statement) & reached:
             names = scope.stores(statement)
             reached |= set(names)
-            found |= dict.fromkeys(
-                n for n in names if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
-            )
+            found |= dict.fromkeys(names if not isinstance(statement, ast.FunctionDef | ast.ClassDef) else ())
     return tuple(found)

@@ -17,7 +17,7 @@ from jitmagic.source.modules import last_name
 from jitmagic.source.pattern import Match, Pattern
 
 _LETTERS = "abcdefghijklmnopqrstuvw"
-_REFUSED = frozenset(("where", "initial", "weights", "out", "descending"))
+_REFUSED = frozenset(("where", "initial", "weights", "out", "descending", "reverse"))
 
 
 class MaskedCalls(Items):
@@ -56,10 +56,8 @@ class MaskedCalls(Items):
         before = dict(self.edits.changes)
         values = [self.value(g) for g in given if not isinstance(g, ast.Starred)]
         function = self.followed(node.func)
-        if (
-            any(isinstance(v, Masked) or v and function for v in values)
-            or function is self.selecting is not None
-        ):
+        selected = any(isinstance(v, Masked) or v and function for v in values)
+        if selected or function is self.selecting is not None:
             return self.inside(node)
         self.parts(node)
         if python and name in ("float", "int") and self.edits.changes != before:
@@ -110,6 +108,14 @@ class MaskedCalls(Items):
             self._over(node, match, template, value, axes)
         return replace(value, zero=frozenset(axes if name == "softmax" else ()), holds="")
 
+    def triangle(self, node: ast.Call, match: Match, template: str) -> Value:
+        """`jnp.tril(x)`, where what counts comes first along each axis."""
+        value = self.masked(match.expr("x"))
+        self.dense(*(r.value if isinstance(r, ast.keyword) else r for r in match.rest()))
+        if value is not None and not all(m.leading for m in value.masks):
+            raise Unsupported
+        return value
+
     def turned(self, node: ast.Call, match: Match, template: str) -> Value:
         """`x.swapaxes(a, b)`, `x.transpose(...)`."""
         value = self.masked(match.expr("x"))
@@ -140,6 +146,17 @@ class MaskedCalls(Items):
         if any(axis in axes for axis, _ in value.axes):
             raise Unsupported
         return places
+
+    def taken(self, node: ast.Call, match: Match, template: str) -> Value:
+        """`jnp.take(x, i, axis=k)`: rows by their numbers, as many as the index counts."""
+        value, places = self.masked(match.expr("x")), self.masked(match.expr("i"))
+        if value is None and places is None:
+            return self._none(node)
+        rank = self.rank(match.expr("x"))
+        axes, _ = self._axes(Masked(rank, ()), match, None)
+        if value is not None or places is None or places.holds or any(m.rank > 1 for m in places.masks):
+            raise Unsupported
+        return Masked(rank - len(axes) + places.rank, tuple((axes[0] + a, m) for a, m in places.axes))
 
     def differences(self, node: ast.Call, match: Match, template: str) -> Value:
         """`jnp.diff(x)`: one less, where what counts comes first."""
@@ -208,18 +225,6 @@ class MaskedCalls(Items):
         elif value is not None:
             raise Unsupported
         return table
-
-    def drawn(self, node: ast.Call, match: Match, template: str) -> Value:
-        """`jax.random.choice(k, x, p=p)`: what does not count is never drawn."""
-        value, chances = self.masked(match.expr("x")), self.masked(match.expr("p"))
-        self.dense(match.expr("k"))
-        mask = chances.at(0) if chances is not None else None
-        if mask is None and value is None:
-            return self._none(node)
-        if mask is None or value is None or value.rank > 1 or value.at(0) is not mask:
-            raise Unsupported
-        self._write(node, match, template, mask=mask.written())
-        return None
 
     def made(self, node: ast.Call, match: Match, template: str) -> Value:
         """`jnp.arange(n)`, `jnp.zeros((n, k))`: of the whole length, and as much of it counts."""
@@ -362,11 +367,13 @@ Handler = Callable[[MaskedCalls, ast.Call, Match, str], Value]
 _TABLES: tuple[tuple[dict[str, str], Handler], ...] = (
     (reductions.REDUCED, MaskedCalls.reduced), (reductions.FIRST_PLACES, MaskedCalls.first_place),
     (reductions.ALONG, MaskedCalls.along), (reductions.SEGMENTS, MaskedCalls.segments),
-    (reductions.SCATTERED, MaskedCalls.scattered), (reductions.DRAWN, MaskedCalls.drawn),
-    (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made), (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
+    (reductions.SCATTERED, MaskedCalls.scattered), (dict.fromkeys(reductions.MADE, ""), MaskedCalls.made),
+    (dict.fromkeys(reductions.JOINED, ""), MaskedCalls.joined),
+    ({"tril($x, $*r)": "", "triu($x, $*r)": ""}, MaskedCalls.triangle),
     (dict.fromkeys(reductions.TURNED, ""), MaskedCalls.turned), (reductions.DIFFERENCES, MaskedCalls.differences),
     (reductions.FACTORS, MaskedCalls.factors),
-    ({"reshape($x, $*r)": ""}, MaskedCalls.reshaped), ({"take_along_axis($x, $i, $*r)": ""}, MaskedCalls.picked),
+    ({"reshape($x, $*r)": ""}, MaskedCalls.reshaped),
+    ({"take_along_axis($x, $i, $*r)": ""}, MaskedCalls.picked), ({"take($x, $i, $*r)": ""}, MaskedCalls.taken),
     ({"one_hot($x, $k)": ""}, MaskedCalls.expanded),
 )  # fmt: skip
 _ROWS: dict[str, list[tuple[Pattern, str, Handler]]] = {}

@@ -16,7 +16,7 @@ from jitmagic.fixes.change import Spot
 from jitmagic.fixes.sizes.masks import Length, Mask, Masked, Unsupported, together
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits
-from jitmagic.source.pattern import Pattern, atom, stripped
+from jitmagic.source.pattern import Pattern, atom, number_of, stripped
 
 Value = Masked | Length | None
 
@@ -274,12 +274,8 @@ class Expressions:
 
 def whole_number(node: ast.AST | None) -> int | None:
     """The value of `3` or `-1`, None for other expressions."""
-    match node:
-        case ast.Constant(value=int(number)):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
-            return -number
-    return None
+    number = number_of(node)
+    return number if isinstance(number, int) else None
 
 
 def is_constant(node: ast.expr) -> bool:
@@ -296,6 +292,4 @@ def _bound_inside(node: ast.AST) -> set[str]:
     """Names that a lambda or a comprehension binds."""
     if isinstance(node, ast.Lambda):
         return set(scope.parameters_of(node))
-    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        return {n for g in node.generators for n in scope.stores(g.target)}
-    return set()
+    return {n for g in getattr(node, "generators", ()) for n in scope.stores(g.target)}

@@ -23,8 +23,6 @@ BY_SIZE = frozenset(
     "searchsorted clip relu".split()
 )
 """Functions that compare numbers by their size."""
-
-
 Given = dict[str, Masked | Length]
 
 
@@ -92,15 +90,13 @@ class Bodies(Statements):
         found.calls.append(node)
         passed = {m.text: inner[m].written() for m in found.masks if m.used}
         if passed:
-            signature.pass_all(self.edits, node, passed, keyword=signature.takes_by_name(function))
+            signature.pass_to(self.edits, node, passed, keyword=signature.takes_by_name(function))
         return tuple(v.renamed(inner) if v is not None else None for v in found.results), values
 
     def _given_back(self, node: ast.Call, function: FunctionNode, found: _Followed) -> dict[Mask, Mask]:
         """The masks that a function makes for what it returns: it returns them too, and the statement binds them."""
         own = dict.fromkeys(m for v in found.results or () if v for m in v.masks if m not in found.masks)
-        returns = [
-            r for r in self.spot.text.within(function, ast.Return) if self.spot.text.function(r) is function
-        ]
+        returns = self.spot.text.own(function, ast.Return)
         new: dict[Mask, Mask] = {}
         for mask in own:
             at = self._at
@@ -153,20 +149,21 @@ class Bodies(Statements):
         if self._followed or not all(first) or any(last_name(c.func) in BY_SIZE for c in calls):
             raise Unsupported
         for node, value in self.returned.items():
-            x = self.edits.code(node)
             mask = value.spread(range(value.rank))
-            self.edits.replace(node, self.spot.write("jnp.where($mask, $x, 0)", mask=mask, x=x))
+            self.edits.replace(
+                node, self.spot.write("jnp.where($mask, $x, 0)", self.edits, mask=mask, x=node)
+            )
 
     def finished(self) -> Edits:
         """The changes, with parameters for the masks that functions need."""
         edits = super().finished()
         for function, found in self._followed.items():
             used = [m.text for m in found.masks if m.used]
-            if used or function is self.selecting:
-                if _uses(self.spot.text, function.name) != len(found.calls):
-                    raise Unsupported
-                if any(_uses(Text(source), function.name) for source in self.spot.later):
-                    raise Unsupported
+            here, *later = (
+                _uses(text, function.name) for text in (self.spot.text, *map(Text, self.spot.later))
+            )
+            if (used or function is self.selecting) and (here != len(found.calls) or any(later)):
+                raise Unsupported
             if used:
                 signature.add_parameter(edits, function, ", ".join(used))
         return edits

@@ -42,11 +42,14 @@ ALONG = {
     },
     "cumsum($x, $*r)": "jnp.cumsum(jnp.where($mask, $x, 0), $*r)",
     "cumprod($x, $*r)": "jnp.cumprod(jnp.where($mask, $x, 1), $*r)",
+    "jax.lax.cummax($x, $*r)": "jax.lax.cummax(jnp.where($mask, $x, $least), $*r)",
+    "jax.lax.cummin($x, $*r)": "jax.lax.cummin(jnp.where($mask, $x, $most), $*r)",
+    "jax.lax.cumlogsumexp($x, $*r)": "jax.lax.cumlogsumexp(jnp.where($mask, $x, -jnp.inf), $*r)",
     "sort($x, $*r)": "jnp.sort(jnp.where($mask, $x, $most), $*r)",
     "argsort($x, $*r)": "jnp.argsort(jnp.where($mask, $x, $most), $*r)",
 }
 """Functions along an axis that stays."""
-IN_TURN = ("cumsum", "cumprod")
+IN_TURN = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 """Those of them that go from the front to the back, along all axes where none is named."""
 IN_ORDER = ("sort", "argsort")
 """Those that put what does not count behind what does, which is where it has to be."""
@@ -65,9 +68,6 @@ FACTORS = {
 
 SCATTERED = {"add($t.at[$i], $v)": "$t.at[$i].add(jnp.where($mask, $v, 0))"}
 """What is added where it counts."""
-
-DRAWN = {"jax.random.choice($k, $x, p=$p)": "jax.random.choice($k, $x, p=jnp.where($mask, $p, 0))"}
-"""Draws with weights."""
 
 DIFFERENCES = {"diff($x)": "-1", "diff($x, axis=-1)": "-1", "diff($x, axis=0)": "0", "diff($x, axis=1)": "1"}
 """Differences of neighbours, and the axis along which they are taken."""

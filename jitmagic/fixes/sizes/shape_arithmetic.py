@@ -36,13 +36,14 @@ def shape_arithmetic(spot: Spot) -> Iterator[Change]:
     """`jnp.prod(jnp.array(x.shape))` as `math.prod(x.shape)`; where a number among the arguments is asked too, that is
     static then."""
     on_line = (c for call in spot.on_line(ast.Call) for c in spot.text.within(call, ast.Call))
-    sources = [*_origins(spot), *dict.fromkeys(on_line)]
+    sources, whole = [*_origins(spot), *dict.fromkeys(on_line)], spot.outermost
+    inputs = scope.traced_names(whole, spot.known, ()) if whole is not None else set(spot.names)
     for static in ((), tuple(n for n in spot.scalars if n not in spot.static)):
         edits, used = spot.edits(), set[str]()
         for source in sources:
             if edits and any(a in sources for a in spot.text.ancestors(source)):
                 continue
-            if not scope.traced_in(source, _inputs(spot) - set(static)) and (new := _by_python(spot, source)):
+            if not scope.traced_in(source, inputs - set(static)) and (new := _by_python(spot, source)):
                 edits.replace(source, new)
                 used |= scope.loads(source) & set(static)
         if edits and (used or not static):
@@ -61,13 +62,6 @@ def _origins(spot: Spot) -> list[ast.expr]:
             found.append(value)
             waiting += [n.id for n in spot.text.within(value, ast.Name)]
     return found
-
-
-def _inputs(spot: Spot) -> set[str]:
-    """Traced names, apart from those that jnp makes of shapes alone."""
-    if spot.outermost is None:
-        return set(spot.names)
-    return scope.traced_names(spot.outermost, spot.known, ())
 
 
 def _by_python(spot: Spot, source: ast.expr) -> str | None:

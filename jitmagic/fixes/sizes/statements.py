@@ -14,7 +14,6 @@ from jitmagic.source import scope
 from jitmagic.source.edits import Edits, Text
 from jitmagic.source.pattern import Pattern
 
-WIDE = 90
 _KEPT_STEP = """\
 def $$name(carry, x):
     x, counts = x
@@ -65,7 +64,8 @@ class Statements(MaskedCalls):
             self.edits.remove(statement)
         for statement, mask, behind in self._named:
             if mask.used:
-                (self.edits.after if behind else self.edits.before)(statement, _bound(mask))
+                put = self.edits.after if behind else self.edits.before
+                put(statement, f"{mask.name} = {mask.text}")
         return self.edits
 
     def body(
@@ -97,8 +97,8 @@ class Statements(MaskedCalls):
                 self._assign(node, target, value)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assign(node, target, value)
-            case ast.AugAssign(target=ast.Name(id=name), value=value):
-                self._changed(name, self.masked(value))
+            case ast.AugAssign(target=ast.Name() as target, value=value):
+                self._changed(target, self.masked(value))
             case ast.Return(value=ast.expr() as value):
                 parts = value.elts if isinstance(value, ast.Tuple) else [value]
                 found = [self.masked(p) for p in parts]
@@ -115,17 +115,17 @@ class Statements(MaskedCalls):
                 self._branches(body, [])
                 if any(self.known.get(n) != v for n, v in before.items()):
                     raise Unsupported
-            case ast.With(items=items, body=body):
-                for item in items:
-                    self.dense(item.context_expr)
-                    self.bind(*([item.optional_vars] if item.optional_vars else []))
-                self.block(body)
             case ast.FunctionDef(body=body):
                 hidden = {*scope.parameters_of(node), *(n for s in body for n in scope.stores(s))}
                 if any(self.body(body, {k: v for k, v in self.known.items() if k not in hidden}, self.masks)):
                     raise Unsupported
                 self.bind(ast.Name(node.name, ast.Store()))
-            case ast.ClassDef() | ast.Try() if scope.loads(node) & self.known.keys():
+            case ast.With(items=items, body=body):
+                for item in items:
+                    self.dense(item.context_expr)
+                    self.bind(*([item.optional_vars] if item.optional_vars else []))
+                self.block(body)
+            case ast.ClassDef() | ast.Try() | ast.AugAssign() if _names(node) & self.known.keys():
                 raise Unsupported
             case _:
                 self.parts(node)
@@ -165,15 +165,20 @@ class Statements(MaskedCalls):
                 self.known[name] = Alias(name, found.value)
                 self._kept.add(self._dropped[name])
 
-    def _changed(self, name: str, value: Masked | None) -> None:
+    def _changed(self, target: ast.Name, value: Masked | None) -> None:
         """`x += y`, element by element."""
-        found = self.known.get(name)
+        found = self.known.get(target.id)
         if value is None and found is None:
-            self.bind(ast.Name(name, ast.Store()))
-        elif not isinstance(found, Alias) or found.text != name or (value and value.axes != found.value.axes):
+            self.bind(target)
+        elif (
+            not isinstance(found, Alias)
+            or found.text != target.id
+            or value
+            and value.axes != found.value.axes
+        ):
             raise Unsupported
         else:
-            self.known[name] = Alias(name, Masked(found.value.rank, found.value.axes))
+            self.known[target.id] = Alias(target.id, Masked(found.value.rank, found.value.axes))
 
     def _assign(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> None:
         match target, value:
@@ -271,11 +276,8 @@ class Statements(MaskedCalls):
         """`a, b = x[m], y[m]`: where no more than the arrays is left of it, it goes."""
         values = [self.masked(p) for p in parts]
         self.bind(target)
-        found = {
-            n.id: (p, v)
-            for n, p, v in zip(names, parts, values, strict=True)
-            if v and isinstance(n, ast.Name)
-        }
+        each = zip(names, parts, values, strict=True)
+        found = {n.id: (p, v) for n, p, v in each if v and isinstance(n, ast.Name)}
         if len(found) < sum(v is not None for v in values):
             raise Unsupported
         self._stands_for(node, found, all(values))
@@ -313,9 +315,5 @@ def _condition(spot: Spot, value: ast.expr) -> ast.expr | None:
     return found[0].expr("c") if found else None
 
 
-def _bound(mask: Mask) -> str:
-    """The mask as a statement, a long one with a test to a line."""
-    if len(mask.text) <= WIDE:
-        return f"{mask.name} = {mask.text}"
-    lines = mask.text.replace(") & (", ")\n    & (")
-    return f"{mask.name} = (\n    {lines}\n)"
+def _names(node: ast.AST) -> set[str]:
+    return scope.loads(node) | {*scope.stores(node)}

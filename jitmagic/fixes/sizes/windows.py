@@ -157,10 +157,8 @@ def _terms(spot: Spot, node: ast.expr, depth: int = 0) -> Terms:
             a, b = _terms(spot, left, depth), _terms(spot, right, depth)
             if not isinstance(op, ast.Mult):
                 return _sum(a, b, 1 if isinstance(op, ast.Add) else -1)
-            products: Iterator[Terms] = (
-                {tuple(sorted((*k, *m))): v * w} for k, v in a.items() for m, w in b.items()
-            )
-            return functools.reduce(_sum, products, {})
+            pairs = ((k, m, v * w) for k, v in a.items() for m, w in b.items())
+            return functools.reduce(_sum, ({tuple(sorted((*k, *m))): v} for k, m, v in pairs), Terms())
         case ast.Name(id=name) if depth < 8 and isinstance(value := spot.assigned(name), ast.BinOp):
             return _terms(spot, value, depth + 1)  # `end = start + 4`
     return {(ast.unparse(node),): 1}

@@ -28,7 +28,7 @@ def returned_arguments(spot: Spot) -> Iterator[Change]:
 
 def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Change:
     """The function returns these parameters, beside its result where it has one; calls bind them again."""
-    edits, own = spot.edits(), _is_checked(spot, function)
+    edits, own = spot.edits(), not spot.function or spot.text.definition(spot.function) is function
     alone = signature.give_back(edits, function, names)
     _bound_again(spot, edits, function, names, alone=alone)
     beside = "" if alone else " beside the result"
@@ -36,12 +36,12 @@ def given_back(spot: Spot, function: FunctionNode, names: Sequence[str]) -> Chan
     title = f"return {listed(names)} from `{function.name}`{beside}, and bind {it} again where that is called"
     if not own:
         return Change(title, edits)
-    later = tuple(
-        _bound_again(spot, Edits(Text(s)), function, names, alone=alone).result() for s in spot.later
-    )
+    cells = [edits, *spot.cells()[1:]]
+    for cell in cells[1:]:
+        _bound_again(spot, cell, function, names, alone=alone)
     words = f"{listed(names)} {comes} back from the call"
     claim = Claim("new", words, rebinds=tuple(_variables_passed(spot, function, names)))
-    return Change(title, edits, later, claim=claim, cost=COST)
+    return Change.of_cells(title, cells, claim=claim, cost=COST)
 
 
 def _variables_passed(spot: Spot, function: FunctionNode, names: Sequence[str]) -> set[str]:
@@ -76,11 +76,8 @@ def copied_arguments(spot: Spot) -> Iterator[Change]:
         claim = Claim("same", f"what the caller passes as `{name}` stays as it is", rebinds=kept)
         for copy in ("$name.copy()", "jax.tree.map(lambda leaf: leaf, $name)"):
             head = spot.write(f"$$name = {copy}", name=name)
-            yield Change(
-                f"work on a copy of `{name}`",
-                spot.edits().before(signature.first_statement(function), head),
-                claim=claim,
-            )
+            edits = spot.edits().before(signature.first_statement(function), head)
+            yield Change(f"work on a copy of `{name}`", edits, claim=claim)
 
 
 # --- what is changed, and where it is bound -----------------------------------------------------------
@@ -101,10 +98,6 @@ def _changed(spot: Spot, function: FunctionNode) -> set[str]:
     return {root(place) for place in found}
 
 
-def _is_checked(spot: Spot, function: FunctionNode) -> bool:
-    return not spot.function or spot.text.definition(spot.function) is function
-
-
 def _calls_of(text: Text, spot: Spot, function: FunctionNode) -> list[ast.Call]:
     """The calls of a function of the cell in a text, in the order in which they run."""
     kind = spot.text.parents[function]
@@ -114,7 +107,7 @@ def _calls_of(text: Text, spot: Spot, function: FunctionNode) -> list[ast.Call]:
 
 def _bound_again(
     spot: Spot, edits: Edits, function: FunctionNode, names: Sequence[str], *, alone: bool
-) -> Edits:
+) -> None:
     """A source that calls the function, with what it gives bound to the places that it was passed."""
     for call in _calls_of(edits.text, spot, function):
         nodes = [signature.argument_of(call, function, name) for name in names]
@@ -122,4 +115,3 @@ def _bound_again(
         places = [edits.text.code(n) if isinstance(n, kept) else "_" for n in nodes]
         if places != ["_"] or not alone:
             signature.bind_again(edits, call, places, alone=alone)
-    return edits

@@ -1,4 +1,5 @@
-"""Stores into arrays that cannot be changed: every one in the function, as an update that gives a new array."""
+"""Stores into arrays that cannot be changed: every one in the function, as an update that gives a new array; results
+that are thrown away."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from jitmagic.fixes.change import Change, Claim, Spot
-from jitmagic.fixes.stores.buffers import made_by_jax
-from jitmagic.fixes.stores.rebinding import put, stores_of
-from jitmagic.fixes.stores.selected_updates import AFTER, masked
+from jitmagic.fixes.loops.lax_calls import LaxLoop
+from jitmagic.fixes.stores.rebinding import AFTER, masked, put, stores_of
 from jitmagic.rules.base import root
 from jitmagic.rules.words import listed
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, FunctionNode
+from jitmagic.source.modules import last_name
+from jitmagic.source.pattern import Pattern
 from jitmagic.source.signature import first_statement
 from jitmagic.source.tree import updated_array
 from jitmagic.tracing import messages
@@ -111,10 +113,8 @@ def arrays_without_at(spot: Spot) -> Iterator[Change]:
 
 def updated(spot: Spot, function: FunctionNode, names: Collection[str], wrapped: Collection[str]) -> Edits:
     """The stores into these arrays as rebindings; those that are `wrapped` become arrays of jax with the first."""
-    every = [(s, stores_of(spot, s)) for s in spot.text.own(function, ast.stmt)]
-    stores = [
-        (s, found) for s, found in every if found is not None and not found.values.keys().isdisjoint(names)
-    ]
+    every = ((s, stores_of(spot, s)) for s in spot.text.own(function, ast.stmt))
+    stores = [(s, found) for s, found in every if found is not None and found.values.keys() & {*names}]
     edits, left = spot.edits(), set(wrapped)
     free = [n for n in names if n.isidentifier() and n not in scope.outer_names(function)]
     head = [f"{word} {name}" for name in free if (word := _declaration(spot, function, name))]
@@ -136,11 +136,8 @@ def _replaced_field(spot: Spot, function: FunctionNode, name: str, title: str) -
     method = isinstance(spot.text.parents[function], ast.ClassDef)
     if not field.isidentifier() or whole not in scope.parameters_of(function)[method:]:
         return
-    for template in (
-        "$$whole = $$whole._replace($$field=$new)",
-        "$$whole = dataclasses.replace($$whole, $$field=$new)",
-    ):
-        edits = spot.edits()
+    for call in ("$$whole._replace($$field=$new)", "dataclasses.replace($$whole, $$field=$new)"):
+        edits, template = spot.edits(), f"$$whole = {call}"
         for statement in spot.text.own(function, ast.stmt):
             found = stores_of(spot, statement, {name})
             if found is not None and name in found.values:
@@ -162,3 +159,76 @@ def _declaration(spot: Spot, function: FunctionNode, name: str) -> str:
         if name in scope.local_names(around):
             return "" if around is function else "nonlocal"
     return "global"
+
+
+NEW = Claim(results="new")
+
+
+def discarded(spot: Spot) -> Iterator[Change]:
+    """`x = jax.lax.fori_loop(0, n, body, x)` for the call alone; `return f(x)` at the end of a function."""
+    line, function = next(iter(spot.on_line(ast.Expr)), None), spot.innermost
+    if line is None or not isinstance(line.value, ast.Call) or updated_array(line.value):
+        return
+    call, code = line.value, spot.code(line)
+    if names := _names(spot, call):
+        target = ", ".join(names)
+        bound = target
+        if spot.full(call) == "jax.lax.scan":
+            bound = f"({target}), _" if len(names) > 1 else f"{target}, _"
+        edits = spot.edits().replace(line, f"{bound} = {code}")
+        yield Change(f"bind the result to `{target}`", edits, claim=NEW)
+    if function is not None and line is function.body[-1] and not spot.text.own(function, ast.Return):
+        yield Change("return the result", spot.edits().replace(line, f"return {code}"), claim=NEW)
+
+
+def _names(spot: Spot, call: ast.Call) -> list[str]:
+    """Names of what a loop starts with, or of the only argument that is traced."""
+    loop = LaxLoop.of(spot, call)
+    if loop is not None:
+        parts = loop.start.elts if isinstance(loop.start, ast.Tuple) else [loop.start]
+        found = [p.id for p in parts if isinstance(p, ast.Name)]
+        return found if len(found) == len(parts) else []
+    on = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(on, ast.Name) and on.id in spot.traced:
+        return [on.id]  # `x.astype(...)`, `s._replace(...)`
+    given = [a.id for a in call.args if isinstance(a, ast.Name) and a.id in spot.traced]
+    return given if len(given) == 1 else []
+
+
+_MAKERS = frozenset(
+    "zeros ones empty full zeros_like ones_like empty_like full_like array asarray arange linspace eye copy "
+    "identity tile repeat concatenate stack".split()
+)
+_COPY = Pattern("$x.copy()")
+
+
+def made_by_jax(spot: Spot, function: FunctionNode, name: str) -> Edits:
+    """`name = np.zeros(...)` as `jnp.zeros(...)`, `x.copy()` as `jnp.array(x)`, a list as an array of it; `self.x` in
+    any method of its class."""
+    edits = spot.edits()
+    for assign in spot.text.within(_scope(spot, function, name), ast.Assign):
+        if any(spot.code(t) == name for t in assign.targets):
+            _made(spot, edits, assign.value)
+    return edits
+
+
+def _made(spot: Spot, edits: Edits, value: ast.expr) -> None:
+    called = spot.modules.called(value)
+    if isinstance(value, ast.Call) and called.startswith("numpy.") and last_name(value.func) in _MAKERS:
+        edits.replace(value.func, spot.write(f"jnp.{called.removeprefix('numpy.')}"))
+    elif (copied := _COPY.match(value, spot.modules)) is not None and not called:
+        edits.replace(value, spot.write("jnp.array($x)", **copied.holes))
+    elif isinstance(value, ast.BinOp | ast.List | ast.ListComp) and not spot.calls_jax(value):
+        listed = isinstance(value, ast.List | ast.ListComp) or isinstance(value.left, ast.List)
+        if listed or any(spot.modules.called(n).startswith("numpy.") for n in ast.walk(value)):
+            edits.replace(value, spot.write("jnp.array($value)", value=value))
+
+
+def _scope(spot: Spot, function: FunctionNode, name: str) -> ast.AST:
+    """The class of a method that stores into an attribute of its receiver; else the outermost function."""
+    receiver, _, attribute = name.partition(".")
+    first = [*function.args.posonlyargs, *function.args.args][:1]
+    kind = spot.text.parents[function]
+    if attribute and first and first[0].arg == receiver and isinstance(kind, ast.ClassDef):
+        return kind
+    return spot.text.outermost(function) or function
