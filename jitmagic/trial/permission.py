@@ -92,8 +92,11 @@ def obstacle(called: object, first: object = None) -> str:
 
 
 def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
+    module = str(names.get("__name__", ""))
+    if module.startswith("namedtuple_"):  # what `collections` makes for a named tuple: its `__new__`
+        return ""
     in_turn = _is_users(code, names) or code.co_filename.startswith(values.GENERATED)
-    return "" if in_turn else _judged(f"{names.get('__name__', '')}.{code.co_qualname}")
+    return "" if in_turn else _judged(f"{module}.{code.co_qualname}")
 
 
 def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
@@ -173,6 +176,11 @@ class Watch:
             sys.monitoring.set_events(tool, events.PY_START)
         elif self.most > 1:
             self.before = sys.getprofile()
+            sys.setprofile(self._profile)
+
+    def join(self) -> None:
+        """Look at this thread too, which a run of ours has started: Python 3.11 tells of each thread by itself."""
+        if self.tool is None and self.most > 1:
             sys.setprofile(self._profile)
 
     def stop(self) -> None:

@@ -121,9 +121,9 @@ class _Streams:
     def _begin_hold(self, timed: bool) -> None:
         """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
         _listen()
-        watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
-        watch.start()
-        self.stack.callback(watch.stop)
+        self.watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
+        self.watch.start()
+        self.stack.callback(self.watch.stop)
         self._hold_warnings()
         self._hold(logging.Logger, "handle")
         self._hold(sys, "breakpointhook")
@@ -192,6 +192,7 @@ class _Streams:
         def held() -> None:
             self.holders[threading.get_ident()] = 1
             try:
+                self.watch.join()
                 run()
             except Refused as exc:
                 self.refused.setdefault(starter, str(exc))
@@ -208,10 +209,21 @@ class _Streams:
         """To wait for a thread of the user's may be to wait for ever."""
         if timeout is None and not self.started:
             _refuse_to_user("waits for another thread", sys._getframe(2))
+        if not condition._is_owned():  # type: ignore[attr-defined]
+            return wait(condition, timeout)  # raises
         end = time.monotonic() + (math.inf if timeout is None else timeout)
-        while not (heard := wait(condition, max(0.0, min(_SLICE, end - time.monotonic())))):
-            if time.monotonic() >= end:  # a wait as a whole could not be ended
-                break
+        # As `wait` does, but in slices: what another thread tells between two calls of `wait` would not be heard.
+        waiter = threading.Lock()
+        waiter.acquire()
+        condition._waiters.append(waiter)  # type: ignore[attr-defined]
+        saved, heard = condition._release_save(), False  # type: ignore[attr-defined]
+        try:
+            while not heard and (left := end - time.monotonic()) > 0:
+                heard = waiter.acquire(timeout=min(_SLICE, left))
+        finally:
+            condition._acquire_restore(saved)  # type: ignore[attr-defined]
+            with contextlib.suppress(ValueError):
+                condition._waiters.remove(waiter)  # type: ignore[attr-defined]
         return heard
 
     def end_started(self) -> None:

@@ -136,6 +136,7 @@ ORDINARY = (
     "jax.debug.callback if 0 else jax.tree.map(lambda v: v + 1, {'a': x}); jax.lax.fori_loop(0, 3, lambda i, c: c * 2, x)",
     "from tqdm import tqdm\n    for i in tqdm(range(3)): math.sqrt(i)",
     "logging.getLogger('jm').info('a'); functools.reduce(lambda a, b: a + b, [1, 2]); sorted({3, 1}, key=lambda v: -v)",
+    "jnp.linalg.slogdet(jnp.eye(2) * x)[1]; jnp.linalg.qr(jnp.eye(2)).Q",
 )
 
 

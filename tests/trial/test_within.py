@@ -6,11 +6,13 @@ import contextlib
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
 
 from jitmagic import work
+from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 
 
@@ -31,6 +33,29 @@ def test_one_that_was_caught_does_not_come_again() -> None:
     for _ in range(10_000):
         pass
     assert [issubclass(c, OutOfTime) for c in caught] == [True]
+
+
+def test_what_is_told_when_a_slice_of_a_wait_ends_is_heard() -> None:
+    """A wait in a run of ours is in slices; what comes just between two of them is heard too."""
+    condition, slept = threading.Condition(), threading.Event()
+    restore = condition._acquire_restore  # type: ignore[attr-defined]
+
+    def restored(saved: object) -> None:
+        slept.set()  # a wait has ended, and does not hold the lock yet
+        teller.join(5)
+        restore(saved)
+
+    def tell() -> None:
+        slept.wait(0.3)
+        with condition:
+            condition.notify_all()
+
+    teller = threading.Thread(target=tell)
+    condition._acquire_restore = restored  # type: ignore[attr-defined]
+    with condition:
+        teller.start()
+        with quiet.held_back():
+            assert condition.wait(3)
 
 
 def ran(source: str) -> str:

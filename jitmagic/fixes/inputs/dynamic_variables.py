@@ -4,6 +4,7 @@ arguments that every call passes."""
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Sequence
 
 from jitmagic.evidence import Variable
@@ -86,7 +87,7 @@ def dynamic_attributes(spot: Spot) -> Iterator[Change]:
 
 def _declared(spot: Spot, *lists: Sequence[str]) -> Iterator[Change]:
     """Each list, modules left out, with what is dynamic without a declaration, which a declaration has to name too."""
-    lists = tuple([p for p in x if not spot.modules.full(p)] for x in lists)
+    lists = tuple([p for p in x if spot.modules.full(p) not in sys.modules] for x in lists)
     own = [v.path for v in spot.evidence.variables if v.role == "dynamic" and not v.path.startswith("<")]
     kept = [] if spot.declared_dyn else own
     for paths in dict.fromkeys(tuple(dict.fromkeys((*kept, *x))) for x in lists if x):
