@@ -123,6 +123,8 @@ class Spot:
     made: Callable[[str], dict[str, dict[str, AttributeTypes]]] = lambda cell: {}
     """Runs a cell in which classes are decorated with `__made__` without jit; what the attributes of their objects
     were, by class."""
+    kept: tuple[str, ...] = ()
+    """Attributes that the loop at the place hands on, beside names."""
     attempt: Attempt = Attempt("", "")
     """The cell with its magic line, and the cells after it."""
     evidence: Evidence = NOTHING

@@ -116,6 +116,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (traced_loops.of_attributes(traced_loops.counting_loops), "unrolled-loop"),
     (traced_loops.of_attributes(scanned.scanned_loops), "unrolled-loop"),
     (scanned.mapped_comprehensions, "unrolled-loop"),
+    (traced_loops.comprehensions_of_attributes(scanned.scanned_loops), "unrolled-loop"),
     (fetched.fetched_behind, "device-wait"),
     (finite_formulas.finite_formulas, "nan"),
     (bounds.right_bounds, "out-of-bounds"),

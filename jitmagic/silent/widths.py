@@ -60,6 +60,14 @@ def units_lost(value: object) -> bool:
     return bool(((large > 2**20) & (large < 2.0**100) & (value.astype(np.float32) != value)).any())
 
 
+def is_rounded(value: object) -> bool:
+    """Floats of NumPy's of which 32 bits round something away."""
+    if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
+        return False
+    with np.errstate(all="ignore"):
+        return bool((np.isfinite(value) & (value.astype(np.float32) != value)).any())
+
+
 def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:
     """`counts`: whole numbers may count something, and every digit of them matters."""
     with np.errstate(all="ignore"):

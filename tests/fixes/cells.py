@@ -1105,11 +1105,52 @@ CASES = {
         "            if (self.v > 1.0).any():\n                self.v = jnp.where(self.v > 1.0, 0.0, self.v)\n"
         "            spikes.append(self.v.sum())\n        return jnp.stack(spikes)\n\nnet = LIF(4)\n\ndef f(c):\n    return net.run(c)\n",
         ("f(jnp.ones((100, 4)) * 2.0)", "f(jnp.ones((100, 4)))"),
-        "            return v, v.sum()\n\n        v, spikes = jax.lax.scan(step, v, currents)\n        self.v = v\n        return spikes\n",
+        "            return self.v, self.v.sum()\n\n        self.v, spikes = jax.lax.scan(step, self.v, currents)\n        return spikes\n",
     ),
     "while on what an object holds": Case(
         "tracer-bool", "class M:\n    pass\n\nm = M()\nm.τ = jnp.ones(3) * 5\n\ndef f(r):\n    while m.τ.max() > 1.0:  # τ\n        m.τ = m.τ * r\n    return m.τ\n",
         ("f(0.5)", "f(0.1)"), "    τ = jax.lax.while_loop(lambda τ: τ.max() > 1.0, lambda τ: τ * r, τ)\n    m.τ = τ\n",
+    ),
+    "loop around a method that keeps its state": Case(
+        "unrolled-loop", "class Cell:\n    def __init__(self, n):\n        self.v, self.t = jnp.zeros(n), 0.0\n\n    def rate(self):\n        return jax.nn.sigmoid(self.v)\n\n"
+        "    def step(self, I):\n        self.v = self.v + 0.1 * (I - self.v) * self.rate()\n        self.tick()\n\n    def tick(self):\n        self.t = self.t + 0.1\n\n"
+        "cell = Cell(3)\n\ndef f(I):\n    for _ in range(60):\n        cell.step(I)  # both change\n        I = I * 0.9\n    return cell.v.sum() + I\n",
+        ("f(2.0)",), "    def body(_, state):\n        I, cell.v, cell.t = state\n        cell.step(I)  # both change\n        I = I * 0.9\n        return I, cell.v, cell.t\n\n    I, cell.v, cell.t = jax.lax.fori_loop(0, 60, body, (I, cell.v, cell.t))\n",
+    ),
+    "while around a method that keeps its state": Case(
+        "tracer-bool", "class Root:\n    def __init__(self, start):\n        self.x = start\n\n    def slope(self):\n        return 2 * self.x\n\n"
+        "    def step(self):\n        self.x = self.x - (self.x ** 2 - 2.0) / self.slope()\n\nroot = Root(jnp.array(1.0))\n\n"
+        "def f(tol):\n    while abs(root.x ** 2 - 2.0) > tol:\n        root.step()\n    return root.x\n",
+        ("f(1e-3)", "f(1e-5)"), "    def keep_going(state):\n        root.x = state\n        return abs(root.x ** 2 - 2.0) > tol\n\n    def body(state):\n        root.x = state\n        root.step()\n        return root.x\n\n    root.x = jax.lax.while_loop(keep_going, body, root.x)\n",
+    ),
+    "rows that a method of another cell follows": Case(
+        "unrolled-loop", "def f(currents):\n    seen = []\n    for k, I in enumerate(currents):\n        y = net.step(I) * k\n        seen.append(y + net.v)\n    return jnp.stack(seen)\n",
+        ("f(jnp.linspace(0.0, 2.0, 50))",), "    net.v, seen = jax.lax.scan(step, net.v, (jnp.arange(len(currents)), currents))\n    return seen\n",
+        setup="class Net:\n    def __init__(self):\n        self.v = jnp.zeros(2)\n\n    def step(self, I):\n        self.v = self.v + 0.1 * (I - self.v)\n        return self.v.sum()\n\nnet = Net()\n",
+    ),
+    "steps that are left when they have converged": Case(
+        "tracer-bool", "def f(x, y):\n    for epoch in range(50):\n        l = fit.step(x, y)\n        if l < 1e-3:\n            break\n    return l\n",
+        ("f(jnp.eye(3), jnp.arange(3.0))",), "        l = fit.step(x, y)\n        done = l < 1e-3\n        epoch = epoch + 1\n        return epoch, done, l, fit.w, fit.m\n", setup=(FIT := "class Fit:\n    def __init__(self, w):\n"
+        "        self.w, self.m = w, jnp.zeros_like(w)\n\n    def step(self, x, y):\n        loss = lambda w: jnp.mean((x @ w - y) ** 2)\n        l, g = jax.value_and_grad(loss)(self.w)\n"
+        "        self.m = 0.9 * self.m + g\n        self.w = self.w - 0.1 * self.m\n        return l\n\nfit = Fit(jnp.zeros(3))\n"),
+    ),
+    "list of what a method that keeps its state returns": Case(
+        "unrolled-loop", "def f(x, y):\n    return jnp.stack([fit.step(x, y * k)\n                      for k in jnp.ones(60)])\n",
+        ("f(jnp.eye(3), jnp.arange(3.0))",), "    (fit.w, fit.m), rows = jax.lax.scan(step, (fit.w, fit.m), jnp.ones(60))\n    return rows\n", setup=FIT,
+    ),
+    "state of a method, in the body of a scan": Case(
+        "leaked-tracer", "def f(xs):\n    def body(c, x):\n        y = net.step(x)\n        return c + y, net.v\n\n    c, vs = jax.lax.scan(body, 0.0, xs)\n    return vs\n",
+        ("f(jnp.ones(5))",), "        return (c + y, net.v, net.n), net.v\n\n    (c, net.v, net.n), vs = jax.lax.scan(body, (0.0, net.v, net.n), xs)\n", setup=(NET := "class Net:\n    def __init__(self):\n"
+        "        self.v, self.n = jnp.zeros(2), 0\n\n    def step(self, x):\n        self.v = jnp.tanh(0.5 * self.v + x)\n        self.n += 1\n        return self.v.sum()\n\nnet = Net()\n"),
+    ),
+    "state of a method, in the body of a fori_loop": Case(
+        "leaked-tracer", "def f(x):\n    def turn(i, s):\n        return s + net.step(x)\n\n    return jax.lax.fori_loop(0, 5, turn, 0.0)\n",
+        ("f(0.1)",), "    result, net.v, net.n = jax.lax.fori_loop(0, 5, turn, (0.0, net.v, net.n))\n    return result\n", setup=NET,
+    ),
+    "loop whose only state is that of its object": Case(
+        "leaked-tracer", "class Cell:\n    def __init__(self):\n        self.v = jnp.zeros(2)\n\n    def run(self, xs):\n        def body(_, x):\n            self.v = self.v + x\n"
+        "            return None, self.v.sum()\n\n        return jax.lax.scan(body, None, xs)[1]\n\ncell = Cell()\n\ndef f(xs):\n    return cell.run(xs)\n",
+        ("f(jnp.ones(4))",), "        self.v, result = jax.lax.scan(body, self.v, xs)\n        return result\n",
     ),
     "long loop behind another problem": Case(
         "tracer-int", "def f(v, I, steps):\n    spikes = []\n    for t in range(steps):\n        v = v + 0.1 * (I[t] - v)\n        s = v > 0.5\n"

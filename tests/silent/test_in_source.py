@@ -113,6 +113,19 @@ def test_units_of_large_floats_that_are_cut() -> None:
     assert found.culprits == ("t",)
 
 
+def test_digits_of_floats_that_are_cut_and_matter() -> None:
+    """Days since a date, whose fractions are what counts; rounding that changes next to nothing is not told."""
+    cell = "def f(t):\n    seconds = (t - 55000.0) * 86400.0\n    return jnp.cos(seconds)\n"
+    found = finding("dtype-truncation", cell, "f(55000.0 + np.array([0.02, 17.31, 250.5]) / 7)")
+    assert (
+        found.culprits == ("t",) and found.span and found.span.source == "seconds = (t - 55000.0) * 86400.0"
+    )
+    with pytest.raises(AssertionError, match=r"\[\]"):
+        finding(
+            "dtype-truncation", cell.replace("* 86400.0", "* 3.0"), "f(np.array([0.02, 17.31, 250.5]) / 7)"
+        )
+
+
 def test_tests_of_a_type_and_errors_taken_for_answers() -> None:
     cell = (
         "def f(x, n, y=None):\n    if isinstance(x, float):\n        x = x + 1\n    if type(x) is T or isinstance(n, int):\n"

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from jitmagic.correction import option_of
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.filled import addition, as_stacked, stacks
 from jitmagic.fixes.loops.iterations import group
+from jitmagic.fixes.loops.kept import stored_in
 from jitmagic.fixes.loops.lax_calls import LaxLoop, returned
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
@@ -74,7 +76,14 @@ def carried_along(spot: Spot) -> Iterator[Change]:
         pair = InnerFunction(spot, outer, body) if outer is not None else None
         if pair is not None and pair.updated:
             with contextlib.suppress(CannotEdit):
-                yield Change(f"carry {listed(pair.updated)} through the loop", pair.carried())
+                title, edits = f"carry {listed(pair.updated)} through the loop", pair.carried()
+                dynamic = [v.path for v in spot.evidence.variables if v.role == "dynamic"]
+                last = {n.rpartition(".")[2] for n in pair.updated if "." in n}
+                written = [w.path for w in spot.evidence.writes if w.path.rpartition(".")[2] in last]
+                declared = [*dynamic, *option_of(spot.attempt.magic, "--dyn")]
+                if new := [path for path in written if path not in declared]:
+                    yield Change(f"{title}; make {listed(new)} dynamic", edits, dyn=(*dynamic, *new))
+                yield Change(title, edits)
 
 
 class InnerFunction:
@@ -101,10 +110,12 @@ class InnerFunction:
 
     @property
     def updated(self) -> list[str]:
-        """Outer variables that the inner function binds by `nonlocal`, or into whose items it stores."""
+        """Outer variables that the inner function binds by `nonlocal`, or into whose items it stores; attributes into
+        which it or a method stores."""
         items = (n for n in self.text.own(self.inner, ast.Subscript) if isinstance(n.ctx, ast.Store))
         names = {getattr(n.value, "id", "") for n in items} & self.held
-        return [*(n for s in self.text.own(self.inner, ast.Nonlocal) for n in s.names), *sorted(names)]
+        bound = [n for s in self.text.own(self.inner, ast.Nonlocal) for n in s.names]
+        return [*bound, *sorted(names), *stored_in(self.spot, self.inner.body)]
 
     @property
     def result(self) -> ast.expr:
@@ -245,19 +256,21 @@ class InnerFunction:
     # -- where the outer function binds it
 
     def _bind(
-        self, use: Applied, places: Sequence[str], after: str = "", *, kept: bool | None = None
-    ) -> Edits:
+        self, use: Applied, places: Sequence[str], after: str = "", *,
+        kept: bool | None = None, only: bool | None = None,
+    ) -> Edits:  # fmt: skip
         """Bind these beside the result of a call, or the first of two; `kept`: beside the second of a `scan`, or in its
-        place."""
+        place; `only`: as parts of the state of a loop, which has others or not."""
         call, new, beside = use.call, self.edits.code(use.call), group(places)
         if use.name in ("scan", "value_and_grad"):
             first, second, rest = self._bound_apart(call)
             stacked = group([*([second] if kept else []), *places])
             apart = use.name == "scan" and kept is not None
-            bound = f"{bare(first)}, {stacked}" if apart else f"({bare(first)}, {beside}), {second}"
+            into = group([*([] if only else [bare(first)]), *([beside] if only is None else places)])
+            bound = f"{bare(first)}, {stacked}" if apart else f"{into}, {second}"
         else:
             whole, rest = self._bound_whole(call, "gradient" if use.name == "grad" else "result")
-            bound = f"{whole}, {beside}"
+            bound = ", ".join([*([] if only else [whole]), *([beside] if only is None else places)])
         return self.edits.statements(self.text.statement(call), f"{bound} = {new}\n{after}{rest}")
 
     def _bound_whole(self, call: ast.expr, name: str) -> tuple[str, str]:
@@ -292,12 +305,15 @@ class InnerFunction:
         if loop is None or len(parameters) != 2:
             raise CannotEdit("it is no body of a loop")
         given = self._pair_of(result)[0] if use.name == "scan" else result
-        beside, state = ", ".join(self.updated), self.spot.fresh("state")
-        parameter = parameters[use.name == "fori_loop"]
-        pair = f"{bare(self.spot.code(given))}, {beside}"
-        self.edits.replace(parameter, state).replace(given, f"({pair})" if use.name == "scan" else pair)
-        self.edits.replace(loop.start, f"({bare(self.spot.code(loop.start))}, {beside})")
+        parameter, state = parameters[use.name == "fori_loop"], self.spot.fresh("state")
+        begun, before, after = bare(self.spot.code(loop.start)), parameter.arg, bare(self.spot.code(given))
+        only = begun == "None" and after in ("None", before)  # it had no state of its own
+        own, first, last = ([] if only else [part] for part in (before, begun, after))
+        parts = [*last, *self.updated]
+        self.edits.replace(parameter, state)
+        self.edits.replace(given, group(parts) if use.name == "scan" else ", ".join(parts))
+        self.edits.replace(loop.start, group([*first, *self.updated]))
         self._declare_nothing()
-        first = next(s for s in signature.body_of(self.inner) if not isinstance(s, ast.Nonlocal))
-        self.edits.before(first, f"{parameter.arg}, {beside} = {state}")
-        return self._bind(use, [beside])
+        top = next(s for s in signature.body_of(self.inner) if not isinstance(s, ast.Nonlocal))
+        self.edits.before(top, f"{', '.join([*own, *self.updated])} = {state}")
+        return self._bind(use, self.updated, only=only)

@@ -180,8 +180,10 @@ def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], 
         if x.lasts:
             x.code = x.lasts[0]
             edits.statements(x.holder, f"{', '.join(x.lasts)} = {', '.join([code, *x.lasts[:-1]])}")
-        elif kept or all(s in added for s in below):
-            gone.append(x.holder)
+        elif (
+            kept or all(s in added for s in below) and not (spot.kept and spot.text.within(x.value, ast.Call))
+        ):
+            gone.append(x.holder)  # a call in what is returned would come behind the attributes
         else:
             x.code = _singular(spot, x, "".join(f"{y.code}\n" for y in lists if y.code.isidentifier()))
             edits.statements(x.holder, f"{x.code} = {code}")
@@ -190,7 +192,7 @@ def without_lists(spot: Spot, loop: ast.For, turns: Turns, lists: list[Filled], 
 
 def _singular(spot: Spot, x: Filled, taken: str) -> str:
     """A name for one element of the list."""
-    name = x.name.removesuffix("s")
+    name = _one_of(x.name)
     wanted = [name, f"this_{name}"] if len(name) > 1 and name != x.name else []
     return fresh(spot, taken, *wanted, f"{x.name}_now")
 
@@ -203,7 +205,7 @@ def _read_back(spot: Spot, loop: ast.For, turns: Turns, x: Filled, edits: Edits)
         if not isinstance(parent, ast.Subscript) or x.front or not 0 < steps <= len(x.start):
             raise CannotEdit(f"the loop reads {x.name}")
         back[parent] = steps
-    first = x.name.removesuffix("s")
+    first = _one_of(x.name)
     newest = first if first not in ("", x.name) else "last"
     usual = [newest, "before_last", *(f"back_{k}" for k in range(3, 9))]
     for wanted in usual[: max(back.values(), default=0)]:
@@ -323,3 +325,8 @@ def _part(each: ast.expr, part: ast.expr) -> int | None:
 def _joins(spot: Spot, node: ast.AST) -> bool:
     """Trees are stacked leaf by leaf."""
     return any(p.match(node, spot.modules) for p in _JOINED)
+
+
+def _one_of(plural: str) -> str:
+    """The name of one of several things: `spike` of `spikes`, `loss` of `losses`; the name itself where it is none."""
+    return plural.removesuffix("es") if plural.endswith("sses") else plural.removesuffix("s")

@@ -24,6 +24,7 @@ class Iteration:
 
     code: str
     carried: tuple[str, ...]
+    """Names, and attributes."""
     first: str = ""
     """Assignments in front of the loop, for names that have no value there."""
     starts: tuple[str, ...] = ()
@@ -42,20 +43,22 @@ def iteration(
         raise CannotEdit("the body does more than compute")
     needed = scope.exposed(tree, own) | scope.live_after(spot.text, loop) | set(reads)
     bound = dict.fromkeys([*scope.stores(tree), *body.entered(tree)])
-    carried = tuple(n for n in bound if n in needed and n not in own)
-    before = scope.bound_before(spot.text, loop)
+    carried = tuple(n for n in bound if n in needed and n not in own) + spot.kept
+    before = scope.bound_before(spot.text, loop) | {*spot.kept}
     known = {*before, counter} - ({*own} - {counter})
-    return Iteration(code, carried, _first_values(spot, code, {*carried} - before, known, own))
+    first = _first_values(spot, code, {*carried} - before, known, own)
+    return Iteration(code, carried, first)
 
 
 def _first_values(spot: Spot, code: str, missing: set[str], known: set[str], own: Sequence[str]) -> str:
-    """Assignments of the body that give values to names that have none before the loop, else zeros."""
+    """Assignments of the body that give values to names that have none before the loop, else zeros; none that call
+    an object which the body changes."""
     found, text = "", Text(code)
-    inside = {*scope.stores(text.tree), *own}
+    inside, changed = {*scope.stores(text.tree), *own}, {path.partition(".")[0] for path in spot.kept}
     for statement in text.own(text.tree, ast.Assign):
         bound, reads = set(scope.stores(statement)), scope.loads(statement)
         if bound and bound <= missing - known and not reads & (inside - known):
-            if not text.within(statement, ast.Lambda):
+            if not reads & changed and not text.within(statement, ast.Lambda):
                 found += f"{text.code(statement)}\n"
                 known = known | bound
     for name in (n for n in scope.stores(text.tree) if n in missing - known):
@@ -98,7 +101,7 @@ def while_loop(spot: Spot, test: str, step: Iteration) -> str:
     """Statements of a `jax.lax.while_loop` over the carried names."""
     names, state, asked = ", ".join(step.carried), fresh(spot, step.code, "state", "carry"), ""
     asking = f"lambda {names}: {test}"
-    if len(step.carried) > 1:
+    if not names.isidentifier():
         asking = fresh(spot, step.code, "keep_going")
         asked = function(asking, state, f"{names} = {state}", test)
     defined, body = _stepping(spot, step, step.code)
@@ -121,7 +124,8 @@ def _stepping(spot: Spot, step: Iteration, code: str, counter: str = "") -> tupl
     """The definition of one iteration, and its name; a lambda where one short line says it all."""
     if not step.carried:
         raise CannotEdit("the loop leaves nothing behind")
-    names, alone = ", ".join(step.carried), len(step.carried) == 1
+    names = ", ".join(step.carried)
+    alone = names.isidentifier()
     state = names if alone else fresh(spot, code, "state", "carry")
     parameters = f"{counter}, {state}" if counter else state
     value = _one_line(code, state) if alone else ""

@@ -49,7 +49,7 @@ def _scanned(spot: Spot, own: str) -> Iterator[Change]:
     step = iteration(spot, loop, code, [*turns.names, *lasts], follows=bool(own))
     if turns.names & live or not own and not lists and (turns.counting is not None or not step.carried):
         return  # what only counts is for `fori_loop`
-    looped = _Looped(spot, loop, turns, lists, step, live, own)
+    looped = _Looped(spot, loop, turns, lists, step, live | {*spot.kept}, own)
     yield from looped.changes(rows(spot, turns))
     if turns.arrays:
         stacked = spot.fresh("stacked", "rows")
@@ -137,8 +137,8 @@ class _Looped:
         state, starts = [*carried, *(n for n, _ in lasts)], [*carried, *(v for _, v in lasts)]
         row, xs, unpacked = self._row(given)
         whole = "_" if not state and row != "_" else fresh(spot, code, "state", "carry")
-        whole = state[0] if len(state) == 1 else whole
-        unpacked += f"{', '.join(state)} = {whole}\n" * (len(state) > 1)
+        whole = state[0] if len(state) == 1 and state[0].isidentifier() else whole
+        unpacked += f"{', '.join(state)} = {whole}\n" * (whole not in ("_", *state))
         name = fresh(spot, code, "step", "body")
         defined = function(name, f"{whole}, {row}", unpacked + code, f"{group(state)}, {group(self.values)}")
         bound = [n if n in self.live else "_" for n in state]

@@ -14,6 +14,7 @@ from jitmagic.fixes.change import Change, Family, Spot
 from jitmagic.fixes.loops.exits import JUMPS, Exits
 from jitmagic.fixes.loops.heads import Counted, counted, plus
 from jitmagic.fixes.loops.iterations import Iteration, fori_loop, iteration, while_loop
+from jitmagic.fixes.loops.kept import methods, stored_in
 from jitmagic.fixes.loops.scanned import FEWER
 from jitmagic.fixes.stores.rebinding import rebindings
 from jitmagic.source import scope
@@ -213,13 +214,41 @@ def counting_loops(spot: Spot) -> Iterator[Change]:
 
 def of_attributes(family: Family) -> Family:
     """A family for loops, asked of the loop with a name for each attribute that it stores into: read in front of the
-    loop, stored behind it."""
+    loop, stored behind it. Where methods read or write them too, the attributes themselves are handed on."""
 
     @functools.wraps(family)
     def asked(spot: Spot) -> Iterator[Change]:
         loop = next((n for n in reversed(spot.path) if isinstance(n, LoopNode)), None)
-        if loop is not None and (paths := _stored(spot.text, loop)):
+        if loop is None:
+            return
+        if paths := _stored(spot.text, loop):
             yield from family(_named(spot, loop, paths))
+        elif kept := _kept(spot, loop):
+            yield from family(replace(spot, kept=kept))
+
+    return asked
+
+
+def comprehensions_of_attributes(family: Family) -> Family:
+    """`of_attributes` of a family, asked of a comprehension as a loop that fills a list."""
+
+    def asked(spot: Spot) -> Iterator[Change]:
+        for node in spot.on_line(ast.ListComp)[:1]:
+            turns = node.generators[0]
+            statement = spot.text.around(node, ast.stmt)
+            if len(node.generators) > 1 or turns.ifs or not isinstance(statement, ast.Assign | ast.Return):
+                return
+            name, rest = spot.fresh("rows", "values"), ""
+            if isinstance(statement, ast.Assign) and statement.value is node:
+                name = spot.code(statement.targets[0])
+            else:
+                rest = spot.edits().replace(node, name).code(statement)
+            filled = f"{name}.append({spot.code(node.elt)})"
+            looped = (
+                f"{name} = []\nfor {spot.code(turns.target)} in {spot.code(turns.iter)}:\n{indented(filled)}"
+            )
+            edits = spot.edits().statements(statement, f"{looped}\n{rest}")
+            yield from of_attributes(family)(_moved(spot, edits, 1))
 
     return asked
 
@@ -247,7 +276,18 @@ def _is_handed_on(text: Text, name: ast.Name, paths: Collection[str]) -> bool:
     return node is name or isinstance(above, ast.Call) and above.func is node
 
 
-def _named(spot: Spot, loop: LoopNode, paths: Collection[str]) -> Spot:
+def _kept(spot: Spot, loop: LoopNode) -> tuple[str, ...]:
+    """The attributes that a loop and the methods that it calls store into, as they are written and as the trace saw
+    it; none where its test calls a method too, an entry is stored, or the loop may be left before that."""
+    found = stored_in(spot, loop.body)
+    left = LoopBody(spot.text, loop).jumps
+    early = next((s for s in loop.body if {*spot.text.within(s, *JUMPS)} & {*left}), None) if left else None
+    late = max(map(loop.body.index, found.values()), default=0)
+    tested = isinstance(loop, ast.While) and methods(spot.text, loop.test)
+    return () if tested or early is not None and loop.body.index(early) <= late else tuple(found)
+
+
+def _named(spot: Spot, loop: LoopNode, paths: Sequence[str]) -> Spot:
     """The place in the cell with names for these attributes."""
     names, edits = dict[str, str](), spot.edits()
     for path in paths:
@@ -259,9 +299,14 @@ def _named(spot: Spot, loop: LoopNode, paths: Collection[str]) -> Spot:
             edits.replace(node, name)
     edits.before(loop, "\n".join(f"{name} = {path}" for path, name in names.items()))
     edits.after(loop, "\n".join(f"{path} = {name}" for path, name in names.items()))
+    return _moved(spot, edits, len(names))
+
+
+def _moved(spot: Spot, edits: Edits, more: int) -> Spot:
+    """The place in the cell as it is edited, with so many statements more in front of it."""
     text = Text(edits.result())
     statement = next(n for n in spot.path if isinstance(n, ast.stmt))
-    moved = _statements(text)[_statements(spot.text).index(statement) + len(names)]
+    moved = _statements(text)[_statements(spot.text).index(statement) + more]
     first: ast.expr | ast.stmt = moved
     if isinstance(moved, ast.While | ast.If) and getattr(statement, "test", None) in spot.path:
         first = moved.test
