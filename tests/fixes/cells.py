@@ -1152,6 +1152,10 @@ CASES = {
         "            return None, self.v.sum()\n\n        return jax.lax.scan(body, None, xs)[1]\n\ncell = Cell()\n\ndef f(xs):\n    return cell.run(xs)\n",
         ("f(jnp.ones(4))",), "        self.v, result = jax.lax.scan(body, self.v, xs)\n        return result\n",
     ),
+    "memo that is tried first": Case(
+        "leaked-tracer", "tables = {}\n\ndef basis(n):\n    try:\n        b = tables[n]\n    except KeyError:\n        b = jnp.cos(jnp.arange(n))\n        tables[n] = b\n    return b\n\n"
+        "def f(x):\n    return jnp.sum(basis(4) * x)\n", ("f(1.0)", "f(2)"), "        with jax.ensure_compile_time_eval():\n            b = jnp.cos(jnp.arange(n))\n            tables[n] = b\n    return b\n",
+    ),
     "long loop behind another problem": Case(
         "tracer-int", "def f(v, I, steps):\n    spikes = []\n    for t in range(steps):\n        v = v + 0.1 * (I[t] - v)\n        s = v > 0.5\n"
         "        v = jnp.where(s, 0.0, v)\n        spikes.append(s)\n    return jnp.stack(spikes)\n",

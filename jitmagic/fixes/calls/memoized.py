@@ -84,7 +84,7 @@ class Memo:
     """A store that a function makes where it has not made it before, and the test for that."""
 
     function: FunctionNode
-    guard: ast.If
+    guard: ast.If | ast.Try
     part: list[ast.stmt]
     """What is done where nothing is known yet; empty where the guard only gives what is known."""
     store: ast.Assign
@@ -108,7 +108,8 @@ def _memos(spot: Spot) -> Iterator[Memo]:
             s for s in spot.text.own(function, ast.Assign) if len(s.targets) == 1
             and (isinstance(s.targets[0], ast.Subscript | ast.Attribute) or getattr(s.targets[0], "id", "") in outer)
         ]  # fmt: skip
-        for guard in spot.text.own(function, ast.If):
+        guards: list[ast.If | ast.Try] = [*spot.text.own(function, ast.If), *spot.text.own(function, ast.Try)]
+        for guard in guards:
             for store in stores:
                 part = _guarded(spot, guard, store)
                 memo = Memo(function, guard, part, store) if part is not None else None
@@ -116,11 +117,14 @@ def _memos(spot: Spot) -> Iterator[Memo]:
                     yield memo
 
 
-def _guarded(spot: Spot, guard: ast.If, store: ast.Assign) -> list[ast.stmt] | None:
+def _guarded(spot: Spot, guard: ast.If | ast.Try, store: ast.Assign) -> list[ast.stmt] | None:
     """The part of the guard that computes what is stored; None where that is none of its business."""
-    for part in (guard.body, guard.orelse):
+    parts = [h.body for h in guard.handlers] if isinstance(guard, ast.Try) else [guard.body, guard.orelse]
+    for part in parts:
         if store in part:
             return part
+    if isinstance(guard, ast.Try):
+        return None
     block, index = spot.text.siblings(guard)
     known = guard.body[-1]
     if store in block[index + 1 :] and isinstance(known, ast.Return):
@@ -131,6 +135,10 @@ def _guarded(spot: Spot, guard: ast.If, store: ast.Assign) -> list[ast.stmt] | N
 def _asks(spot: Spot, memo: Memo) -> bool:
     """The guard asks whether the value is there."""
     target, guard = memo.store.targets[0], memo.guard
+    if isinstance(guard, ast.Try):
+        return len(guard.body) == 1 and memo.target in map(
+            ast.unparse, spot.text.within(guard.body[0], ast.expr)
+        )
     nodes = list(ast.walk(guard.test))
     texts = {ast.unparse(n) for n in nodes if isinstance(n, ast.expr)}
     owner = ast.unparse(target.value) if isinstance(target, ast.Attribute) else ""
