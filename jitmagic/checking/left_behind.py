@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Loss, root
 from jitmagic.trial import budget
+from jitmagic.trial.budget import OutOfTime
 from jitmagic.trial.picture import Differences, Gap, Node, Painter
 from jitmagic.trial.play import Ran
 from jitmagic.trial.verify import Verifier, name_one_place
 
-BUDGET = 1.0
-"""Seconds that the run without jit may take."""
+SHARE = 0.5
+"""Of the budget, for the run without jit: there is something to find out, and corrections are held against it too."""
 MORE = 2.0
-"""Those that a run of compiled functions may take, where the user's calls were plain."""
+"""Seconds more that a run of compiled functions may take, where the user's calls were plain."""
 
 
 def look(
@@ -27,13 +28,31 @@ def look(
     names: Mapping[str, object],
 ) -> list[Subject]:
     """Note at each function the places that its calls leave otherwise than plain ones do; the functions that have
-    some. Only what is known to be written, or to be read as it was, is held to be lost. Raises OutOfTime."""
+    some, or a note that there was no time. Only what is known to be written, or to be read as it was, is held to be
+    lost."""
     asked = [s for s in subjects if s.seen.count and _places(s)]
+    try:
+        return _look(asked, subjects, verifier_until, names)
+    except OutOfTime:
+        limit = f"{asked[0].settings.budget * SHARE:g} s"
+        for subject in asked:
+            subject.seen.note(
+                f"what is left behind was not compared: without jit it takes over {limit} (`--search` looks longer)"
+            )
+        return asked
+
+
+def _look(
+    asked: Sequence[Subject],
+    subjects: Sequence[Subject],
+    verifier_until: Callable[[float], Verifier | None],
+    names: Mapping[str, object],
+) -> list[Subject]:
     compiled = all(s.settings.compile or s.original is not s.fn for s in asked)
     failed = compiled and any(c.outcome == "failed" for s in subjects for c in s.seen.calls)
-    verifier = (
-        verifier_until(budget.clock() + BUDGET + MORE * (not compiled)) if asked and not failed else None
-    )
+    if not asked or failed:
+        return []
+    verifier = verifier_until(budget.clock() + asked[0].settings.budget * SHARE + MORE * (not compiled))
     if verifier is None or verifier.reruns.obstacle():
         return []
     plain = verifier.plain()

@@ -49,6 +49,11 @@ def propose(
             return tuple(found), tuple(f for f in findings[at:] if f.wants_fixes)
         if late():
             cut.append(finding)
+    with contextlib.suppress(KeyboardInterrupt):
+        for at, finding in enumerate(found if search is not None else ()):  # noqa: B007  (`held` reads it)
+            if search is not None and finding.wants_fixes and not finding.fixes:
+                if shared := search.shared(finding):  # it came later
+                    held(finding, _graded(shared, finding, evidence, search))
     return tuple(found), tuple(cut)
 
 

@@ -112,10 +112,8 @@ class Search:
         spot = self._spot_of(finding, self.verifier.reruns.original)
         if advised and self.verifier.reruns.tested == "calls":
             return self._untried(finding.kind, spot, "the cell cannot be run again")
-        with contextlib.suppress(OutOfTime):
-            for p in (p for p in self.held if p.is_safe):
-                if self.verifier.verify(p.attempt, finding, p.claim).holds:
-                    return [p]
+        if shared := self.shared(finding):
+            return shared
         with contextlib.suppress(OutOfTime):
             for family in self._asked(finding.kind, whole):
                 for proved in self._follow_all(family, spot, (), finding):
@@ -134,6 +132,14 @@ class Search:
         self.held += whole
         late = advised and not self.tried and self.out_of_time()
         return whole or steps[:1] or (self._untried(finding.kind, spot, LATE) if late else [])
+
+    def shared(self, finding: Finding) -> list[Proved]:
+        """A safe correction of another finding that mends this one too."""
+        with contextlib.suppress(OutOfTime):
+            for p in (p for p in self.held if p.is_safe):
+                if self.verifier.verify(p.attempt, finding, p.claim).holds:
+                    return [p]
+        return []
 
     def _untried(self, kind: str, spot: Spot, why: str) -> list[Proved]:
         """The first change for a place, where it can't be tried."""

@@ -113,7 +113,6 @@ class Display:
     def _wrong(self, run: Run) -> list[Checker]:
         """The functions of the newest cell with a magic whose calls left something else than plain ones would."""
         from jitmagic.checking import left_behind
-        from jitmagic.trial.budget import OutOfTime
 
         checkers = list(run.checkers.values())
         counts = tuple(c.seen.count for c in checkers)
@@ -125,10 +124,7 @@ class Display:
             return []
         run.looked_at = counts
         notebook = self.notebook
-        try:
-            found = left_behind.look(checkers, notebook.verifier, notebook.shell.user_ns)
-        except OutOfTime:
-            return []
+        found = left_behind.look(checkers, notebook.verifier, notebook.shell.user_ns)
         return [c for c in checkers if c in found]
 
     def end_of_cell(self, error: BaseException | None, run: Run | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import types
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,22 @@ def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ..
 def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
     """The statements that bind, change or delete it: assignments, `append` and its like, `next(it)`."""
     return _places(path, functions, ("write", "mutate"))
+
+
+def handed_to(path: str, functions: Iterable[Function]) -> tuple[Where, ...]:
+    """Calls whose result nobody takes, with what holds the path: `optimizer.update(model, grads)` for
+    `model.kernel`."""
+    root, found = re.split(r"[.\[ ]", path)[0], []
+    for fn in functions:
+        facts = facts_of(fn)
+        for use in facts.uses:
+            if (
+                use.root == root
+                and isinstance(use.statement, ast.Expr)
+                and isinstance(use.statement.value, ast.Call)
+            ):
+                found.append(facts.where(use.statement.value))
+    return tuple(dict.fromkeys(found))
 
 
 def only_added_to(functions: Iterable[Function]) -> set[object]:

@@ -49,7 +49,7 @@ from jitmagic.state.entries import (
 from jitmagic.state.outside import LARGEST
 from jitmagic.state.paths import PathError, Place
 from jitmagic.state.reached import Function, Reach
-from jitmagic.state.reads import reads_of, seen_from_cell, writes_of
+from jitmagic.state.reads import handed_to, reads_of, seen_from_cell, writes_of
 from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
@@ -421,10 +421,10 @@ def _is_traced(key: object, value: object) -> bool:
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:
-    """The statement that probably made a change: the best static write, else the first read; of a helper in
-    another file, the place in the cell that leads there."""
+    """The statement that probably made a change: the best static write, else a call made for what it does, else the
+    first read; of a helper in another file, the place in the cell that leads there."""
     functions = tuple(functions)
-    for places in (writes_of, reads_of):
+    for places in (writes_of, handed_to, reads_of):
         try:
             found = seen_from_cell(path, places(path, functions), functions)
         except Exception:

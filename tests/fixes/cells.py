@@ -1147,6 +1147,10 @@ CASES = {
         "leaked-tracer", "def f(x):\n    def turn(i, s):\n        return s + net.step(x)\n\n    return jax.lax.fori_loop(0, 5, turn, 0.0)\n",
         ("f(0.1)",), "    result, net.v, net.n = jax.lax.fori_loop(0, 5, turn, (0.0, net.v, net.n))\n    return result\n", setup=NET,
     ),
+    "what a method returns, beside its state": Case(
+        "leaked-tracer", "def f(xs):\n    def body(c, x):\n        return c + x, net.step(x)\n\n    return jax.lax.scan(body, 0.0, xs)[1]\n",
+        ("f(jnp.ones(5))",), "        value = net.step(x)\n        return (c + x, net.v, net.n), value\n", setup=NET,
+    ),
     "loop whose only state is that of its object": Case(
         "leaked-tracer", "class Cell:\n    def __init__(self):\n        self.v = jnp.zeros(2)\n\n    def run(self, xs):\n        def body(_, x):\n            self.v = self.v + x\n"
         "            return None, self.v.sum()\n\n        return jax.lax.scan(body, None, xs)[1]\n\ncell = Cell()\n\ndef f(xs):\n    return cell.run(xs)\n",

@@ -316,4 +316,8 @@ class InnerFunction:
         self._declare_nothing()
         top = next(s for s in signature.body_of(self.inner) if not isinstance(s, ast.Nonlocal))
         self.edits.before(top, f"{', '.join([*own, *self.updated])} = {state}")
+        beside, line = self._pair_of(result)[1] if use.name == "scan" else None, self.text.statement(result)
+        if beside is not None and stored_in(self.spot, [line]):  # what it stores is handed on behind it
+            value = self.spot.fresh("value", "result")
+            self.edits.before(line, f"{value} = {self.spot.code(beside)}").replace(beside, value)
         return self._bind(use, self.updated, only=only)

@@ -27,7 +27,8 @@ def stored_in(spot: Spot, statements: Sequence[ast.stmt]) -> dict[str, ast.stmt]
             own = [f"{path}.{name}" for name in _stored_by(text, method, set())]
             found |= dict.fromkeys((*own, *(p for p in seen if p.startswith(f"{path}."))), statement)
     bound = {name for s in statements for name in scope.stores(s)}
-    of_others = {path: s for path, s in found.items() if path.partition(".")[0] not in bound}
+    followed = {v.path for v in evidence.variables if v.framework}  # frameworks have loops of their own
+    of_others = {p: s for p, s in found.items() if p.partition(".")[0] not in bound and p not in followed}
     return {} if "[" in "".join(of_others) else of_others
 
 
