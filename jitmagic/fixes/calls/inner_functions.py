@@ -71,7 +71,10 @@ def escaping(spot: Spot) -> Iterator[Change]:
 
 def carried_along(spot: Spot) -> Iterator[Change]:
     """Outer variables that the body of a `scan` or a `fori_loop` updates, as part of the state of the loop."""
-    for body in spot.text.within(spot.outermost, ast.FunctionDef) if spot.outermost is not None else ():
+    around = dict.fromkeys(
+        [spot.outermost, spot.text.definition(spot.function)]
+    )  # the place may be in a method
+    for body in (b for f in around if f is not None for b in spot.text.within(f, ast.FunctionDef)):
         outer = spot.text.function(body)
         pair = InnerFunction(spot, outer, body) if outer is not None else None
         if pair is not None and pair.updated:
