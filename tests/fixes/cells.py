@@ -1160,6 +1160,25 @@ CASES = {
         "leaked-tracer", "tables = {}\n\ndef basis(n):\n    try:\n        b = tables[n]\n    except KeyError:\n        b = jnp.cos(jnp.arange(n))\n        tables[n] = b\n    return b\n\n"
         "def f(x):\n    return jnp.sum(basis(4) * x)\n", ("f(1.0)", "f(2)"), "        with jax.ensure_compile_time_eval():\n            b = jnp.cos(jnp.arange(n))\n            tables[n] = b\n    return b\n",
     ),
+    "object that is called until a test of it returns": Case(
+        "tracer-bool", "class Base:\n    def __init__(self):\n        self.x, self.steps = jnp.zeros(2), 0\n\n    def advance(self, a):\n        self.x = self.x + 0.1 * a\n        self.steps += 1\n\n"
+        "class Env(Base):\n    def __call__(self, a):\n        self.advance(a)\n        return -jnp.sum(self.x ** 2)\n\nenv = Env()\n\n"
+        "def f(a):\n    for t in range(100):\n        if env(a) < -0.5:\n            return t\n    return 100\n",
+        ("f(jnp.ones(2))", "f(jnp.zeros(2))"), "        found = env(a) < -0.5\n        t = jnp.where(found, t, t + 1)\n        return t, found, env.x, env.steps\n",
+    ),
+    "state in a dict that a helper keeps": Case(
+        "unrolled-loop", "state = {'v': jnp.zeros(2), 'n': 0}\n\ndef tick(I):\n    state['v'] = 0.9 * state['v'] + I\n    state['n'] += 1\n\n"
+        "def f(I):\n    for _ in range(60):\n        tick(I)\n    return state['v'].sum()\n", ("f(0.3)", "f(0.1)"),
+        "        state['v'], state['n'] = carry\n        tick(I)\n        return state['v'], state['n']\n",
+    ),
+    "pair in a set of pairs": Case(
+        "tracer-hash", "WALLS = {(1, 1), (1, 2)}\n\ndef f(cell):\n    r, c = cell + 1\n    if (r, c) in WALLS:\n        return cell\n    return cell + 1\n",
+        ("f(jnp.array([0, 1]))",), "jnp.any(jnp.all(jnp.array(list(WALLS)) == jnp.array([r, c]), axis=-1))", proved=False,
+    ),
+    "pair not in a list of pairs": Case(
+        "tracer-bool", "TAKEN = [(0, 1), (2, 3)]\n\ndef f(i, j):\n    return 1.0 if (i, j + 1) not in TAKEN else 5.0\n",
+        ("f(2, 2)", "f(1, 1)"), "~jnp.any(jnp.all(jnp.array(list(TAKEN)) == jnp.array([i, j + 1]), axis=-1))",
+    ),
     "long loop behind another problem": Case(
         "tracer-int", "def f(v, I, steps):\n    spikes = []\n    for t in range(steps):\n        v = v + 0.1 * (I[t] - v)\n        s = v > 0.5\n"
         "        v = jnp.where(s, 0.0, v)\n        spikes.append(s)\n    return jnp.stack(spikes)\n",

@@ -124,4 +124,7 @@ def _membership(spot: Spot, left: ast.expr, right: ast.expr, outside: bool) -> s
     listed = isinstance(values, ast.Tuple | ast.List)
     array = spot.write("jnp.array($values)" if listed else "jnp.array(list($values))", values=right)
     inside = spot.write("jnp.isin($x, $array)", x=left, array=array)
+    if isinstance(left, ast.Tuple | ast.List):  # one of several rows
+        row = spot.write("jnp.array([$*parts])", parts=left.elts)
+        inside = spot.write("jnp.any(jnp.all($array == $row, axis=-1))", array=array, row=row)
     return f"~{inside}" if outside else inside

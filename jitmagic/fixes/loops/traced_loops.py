@@ -282,7 +282,8 @@ def _kept(spot: Spot, loop: LoopNode) -> tuple[str, ...]:
     found = stored_in(spot, loop.body)
     left = LoopBody(spot.text, loop).jumps
     early = next((s for s in loop.body if {*spot.text.within(s, *JUMPS)} & {*left}), None) if left else None
-    late = max(map(loop.body.index, found.values()), default=0)
+    first = isinstance(early, ast.If) and not stored_in(spot, [*early.body, *early.orelse])  # its test stores
+    late = max((loop.body.index(s) for s in found.values() if not (first and s is early)), default=-1)
     tested = isinstance(loop, ast.While) and methods(spot.text, loop.test)
     return () if tested or early is not None and loop.body.index(early) <= late else tuple(found)
 
