@@ -124,6 +124,10 @@ class Watched:
         """As `jax.jit(fn).clear_cache`: the next call traces and compiles anew, with the values of then."""
         self._checker.clear_cache()
 
+    def _cache_size(self) -> int:
+        """As `jax.jit(fn)._cache_size`, by which many notebooks count compilations."""
+        return self._checker.compiled_for(())._cache_size()  # type: ignore[no-any-return]
+
 
 def checker_of(value: object) -> CallHandler | None:
     """What watches this function; None for what is not watched itself, a wrapper around it included."""

@@ -202,3 +202,13 @@ def test_what_is_compiled_is_as_like_a_function_as_what_jax_makes(notebook, seen
     expected = notebook.ok(f"({seen},)")
     notebook.ok(f"%%jit -q --no-time -f f\n{cell}")
     assert notebook.ok(f"({seen},)") == expected
+
+
+@pytest.mark.parametrize("own", ["", "@jax.jit\n"])
+def test_the_size_of_its_cache_is_that_of_a_jit_of_the_users(notebook, own):
+    """By which many notebooks count compilations."""
+    notebook.ok(
+        f"%%jit -q\n{own}def f(x):\n    return x * 2\nsizes = [f._cache_size()]\n"
+        "for x in (1.0, 2.0, jnp.ones(3)):\n    f(x)\n    sizes.append(f._cache_size())"
+    )
+    assert notebook.ns["sizes"] == [0, 1, 1, 2] and notebook.ok("f._cache_size()") == 2
