@@ -74,6 +74,15 @@ CASES: dict[str, tuple[str, str, str]] = {
         "    last, ys = jax.lax.scan(step, 0.0, x, reverse=True)\n    return last, ys.mean(), ys\n",
         "f(jnp.arange({n}.0))", "last, ys = jax.lax.scan(kept_step, 0.0, (x, keep), reverse=True)",
     ),
+    "as many iterations as rows": (
+        "def walk(c, n):\n    def step(c, _):\n        c = 0.5 * c + 1.0\n        return c, c\n\n    _, ys = jax.lax.scan(step, c, None, length=n)\n    return ys\n\n"
+        "def f(x):\n    return jnp.sum(walk(1.0, x.shape[0]) * x)\n",
+        "f(jnp.arange({n}.0))", "    return jnp.sum(walk(1.0, x.shape[0]) * x, where=keep)\n",
+    ),
+    "the state after as many iterations as rows": (
+        "def f(x):\n    def step(c, _):\n        return 0.5 * c + 1.0, None\n\n    last, _ = jax.lax.scan(step, 0.0, None, len(x))\n    return last * x.sum()\n",
+        "f(jnp.arange({n}.0))", "    last, _ = jax.lax.scan(kept_step, 0.0, (None, keep), len(x))\n",
+    ),
     "rows by their numbers": (
         "def f(t, i):\n    v = jnp.take(t, i, axis=1, mode='clip')\n    return v.max(axis=1), t.take(i).mean()\n",
         "f(jnp.arange(12.0).reshape(2, 6), jnp.arange({n}) % 6)", "jnp.max(v, axis=1, where=keep, initial=-jnp.inf)",

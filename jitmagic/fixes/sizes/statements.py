@@ -222,6 +222,15 @@ class Statements(MaskedCalls):
         loop = LaxLoop.of(self.spot, call)
         if loop is None or loop.name != "scan" or (over := loop.parts.get("xs")) is None:
             return None
+        if isinstance(over, ast.Constant) and (many := loop.parts.get("length")) is not None:
+            length = self.value(many)
+            if not isinstance(length, Length):
+                return None
+            if not length.mask.leading:
+                raise Unsupported
+            self.dense(loop.start, loop.parts["body"])
+            self.sized |= scope.loads(many)
+            return loop, length.mask
         found = [self.masked(x) for x in (over.elts if isinstance(over, ast.Tuple) else [over])]
         if not any(found):
             return None
