@@ -16,8 +16,8 @@ from jitmagic.trial.picture import Differences, Gap, Node, Painter
 from jitmagic.trial.play import Ran
 from jitmagic.trial.verify import Verifier, name_one_place
 
-SHARE = 0.5
-"""Of the budget, for the run without jit: there is something to find out, and corrections are held against it too."""
+LEAST, SHARE = 1.0, 0.1
+"""Seconds that the run without jit may take, and the share of the budget that is more where it looks longer."""
 MORE = 2.0
 """Seconds more that a run of compiled functions may take, where the user's calls were plain."""
 
@@ -34,7 +34,7 @@ def look(
     try:
         return _look(asked, subjects, verifier_until, names)
     except OutOfTime:
-        limit = f"{asked[0].settings.budget * SHARE:g} s"
+        limit = f"{_limit(asked):g} s"
         for subject in asked:
             subject.seen.note(
                 f"what is left behind was not compared: without jit it takes over {limit} (`--search` looks longer)"
@@ -52,7 +52,7 @@ def _look(
     failed = compiled and any(c.outcome == "failed" for s in subjects for c in s.seen.calls)
     if not asked or failed:
         return []
-    verifier = verifier_until(budget.clock() + asked[0].settings.budget * SHARE + MORE * (not compiled))
+    verifier = verifier_until(budget.clock() + _limit(asked) + MORE * (not compiled))
     if verifier is None or verifier.reruns.obstacle():
         return []
     plain = verifier.plain()
@@ -69,6 +69,10 @@ def _look(
     for subject in asked:
         subject.seen.lost = _losses(subject, gaps)
     return [s for s in asked if s.seen.lost]
+
+
+def _limit(asked: Sequence[Subject]) -> float:
+    return max(LEAST, SHARE * asked[0].settings.budget)
 
 
 def _pictures(ran: Ran) -> dict[str, Node]:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from jitmagic.checking import left_behind
+
 CELLS = {
     "a count": ("total = 0\ndef f(x):\n    global total\n    total = total + 1\n    return x * total\n", "`total` is 1 with jit, and 3 without jit"),
     "a list": ("log = []\ndef f(x):\n    log.append(2)\n    return x * 2\n", "`log` has 1 item with jit, and 3 items without jit"),
@@ -24,6 +26,22 @@ def test_a_lost_write_is_wrong(notebook: Any, name: str, magic: str) -> None:
     assert report.verdict == "wrong" and report.functions[0].timing.speedup is None
     (error,) = (f for f in report.findings if f.severity == "error")
     assert error.message.endswith(words)
+
+
+def test_what_there_was_no_time_for_is_said(notebook: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(left_behind, "LEAST", 0.001)
+    monkeypatch.setattr(left_behind, "SHARE", 0.0)
+    monkeypatch.setattr(left_behind, "MORE", 0.0)
+    cell, _ = CELLS["a count"]
+    notebook.ok(f"%%jitcheck -q -f f\n{cell}for i in range(2_000): f(jnp.ones(2))")
+    report = notebook.report()
+    assert report.verdict != "wrong" and [f.kind for f in report.findings if f.severity == "warning"] == [
+        "state-write"
+    ]
+    (note,) = (n for n in report.functions[0].notes if "left behind" in n)
+    assert note.startswith(
+        "what is left behind was not compared: without jit it takes over 0.001 s (`--search`"
+    )
 
 
 def test_the_place_that_the_function_writes_is_told_before_what_comes_of_it(notebook: Any) -> None:
