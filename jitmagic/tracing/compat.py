@@ -277,9 +277,13 @@ def _apart() -> Iterator[None]:
 patches.around_runs.append(_apart)
 
 
+def _is_ours(fn: object) -> bool:
+    return type(fn).__module__.startswith("jitmagic.")
+
+
 def never_called(functions: Iterable[object]) -> list[Any]:
     """Those of the compiled functions that no call has compiled yet. Private: jax tells by `_cache_size` alone."""
-    asked = [(fn, getattr(fn, "_cache_size", None)) for fn in functions if is_jitted(fn)]
+    asked = [(fn, getattr(fn, "_cache_size", None)) for fn in functions if is_jitted(fn) and not _is_ours(fn)]
     return [fn for fn, size in asked if callable(size) and not size()]
 
 
