@@ -28,8 +28,8 @@ def look(
     names: Mapping[str, object],
 ) -> list[Subject]:
     """Note at each function the places that its calls leave otherwise than plain ones do; the functions that have
-    some, or a note that there was no time. Only what is known to be written, or to be read as it was, is held to be
-    lost."""
+    some. Only what is known to be written, or to be read as it was, is held to be lost; that there was no time for it
+    is noted."""
     asked = [s for s in subjects if s.seen.count and _places(s)]
     try:
         return _look(asked, subjects, verifier_until, names)
@@ -39,7 +39,7 @@ def look(
             subject.seen.note(
                 f"what is left behind was not compared: without jit it takes over {limit} (`--search` looks longer)"
             )
-        return asked
+        return []
 
 
 def _look(

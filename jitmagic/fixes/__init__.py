@@ -33,12 +33,12 @@ def propose(
     interrupt came; notes get none but where they are advice. `on_fix` is given the findings as they are at each fix."""
     found, cut = list(findings), []
 
-    def held(finding: Finding, fixes: Iterable[Fix]) -> None:
+    def held(at: int, finding: Finding, fixes: Iterable[Fix]) -> None:
         found[at] = replace(finding, fixes=tuple(fixes))
         on_fix(tuple(found))
 
     if search is not None:
-        search.on_held = lambda finding, proved: held(finding, _graded(proved, finding, evidence, search))
+        search.on_held = lambda finding, proved: held(at, finding, _graded(proved, finding, evidence, search))
     for at, finding in enumerate(findings):
         if not finding.wants_fixes or not families.of(finding.kind):
             continue
@@ -50,10 +50,10 @@ def propose(
         if late():
             cut.append(finding)
     with contextlib.suppress(KeyboardInterrupt):
-        for at, finding in enumerate(found if search is not None else ()):  # noqa: B007  (`held` reads it)
+        for at, finding in enumerate(found):
             if search is not None and finding.wants_fixes and not finding.fixes:
                 if shared := search.shared(finding):  # it came later
-                    held(finding, _graded(shared, finding, evidence, search))
+                    held(at, finding, _graded(shared, finding, evidence, search))
     return tuple(found), tuple(cut)
 
 

@@ -52,20 +52,14 @@ def constants(leaves: Iterable[tuple[str, object]], held: Sequence[Any]) -> Iter
                 yield replace(fact, origin="constant")
 
 
-def units_lost(value: object) -> bool:
-    """Floats of NumPy's so large that 32 bits round part of their units away, such as times since 1970."""
+def digits_lost(value: object, *, units: bool) -> bool:
+    """Floats of NumPy's of which 32 bits round something away; with `units`, of numbers so large that it is part of
+    their units, such as times since 1970."""
     if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
         return False
-    large = np.abs(value)
-    return bool(((large > 2**20) & (large < 2.0**100) & (value.astype(np.float32) != value)).any())
-
-
-def is_rounded(value: object) -> bool:
-    """Floats of NumPy's of which 32 bits round something away."""
-    if not isinstance(value, np.ndarray | np.generic) or value.dtype != np.float64 or value.size > _MOST:
-        return False
+    least, large = 2**20 if units else 0, np.abs(value)
     with np.errstate(all="ignore"):
-        return bool((np.isfinite(value) & (value.astype(np.float32) != value)).any())
+        return bool(((large > least) & (large < 2.0**100) & (value.astype(np.float32) != value)).any())
 
 
 def _loses(value: np.ndarray, narrow: np.dtype, counts: bool) -> bool:

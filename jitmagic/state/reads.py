@@ -30,18 +30,19 @@ def writes_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, .
 
 
 def handed_to(path: str, functions: Iterable[Function]) -> tuple[Where, ...]:
-    """Calls whose result nobody takes, with what holds the path: `optimizer.update(model, grads)` for
-    `model.kernel`."""
+    """Calls of objects whose result nobody takes, with what holds the path: `optimizer.update(model, grads)` for
+    `model.kernel`; functions of modules and Python's own, such as `print`, are called for something else."""
     root, found = re.split(r"[.\[ ]", path)[0], []
     for fn in functions:
         facts = facts_of(fn)
         for use in facts.uses:
-            if (
-                use.root == root
-                and isinstance(use.statement, ast.Expr)
-                and isinstance(use.statement.value, ast.Call)
-            ):
-                found.append(facts.where(use.statement.value))
+            call = getattr(use.statement, "value", None) if isinstance(use.statement, ast.Expr) else None
+            if use.root != root or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            outer = next(n for n in ast.walk(call.func) if not isinstance(n, ast.Attribute))
+            held = _of_outside(fn, outer.id) if isinstance(outer, ast.Name) else values.MISSING
+            if not isinstance(held, types.ModuleType):
+                found.append(facts.where(call))
     return tuple(dict.fromkeys(found))
 
 

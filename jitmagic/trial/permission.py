@@ -166,6 +166,7 @@ class Watch:
         self.familiar = 0
         """Calls in turn of what was called before."""
         self.before: Callable[..., object] | None = None
+        self.profiles = False
 
     def start(self) -> None:
         """Begin to look."""
@@ -175,12 +176,12 @@ class Watch:
             sys.monitoring.register_callback(tool, events.CALL, self._called)
             sys.monitoring.set_events(tool, events.PY_START)
         elif self.most > 1:
-            self.before = sys.getprofile()
+            self.before, self.profiles = sys.getprofile(), True
             sys.setprofile(self._profile)
 
     def join(self) -> None:
         """Look at this thread too, which a run of ours has started: Python 3.11 tells of each thread by itself."""
-        if self.tool is None and self.most > 1:
+        if self.profiles:
             sys.setprofile(self._profile)
 
     def stop(self) -> None:
@@ -194,7 +195,8 @@ class Watch:
                 sys.monitoring.register_callback(self.tool, event, None)
             sys.monitoring.free_tool_id(self.tool)
             self.tool = None
-        elif self.most > 1:
+        elif self.profiles:
+            self.profiles = False
             sys.setprofile(self.before)
 
     def _is_users(self, frame: types.FrameType) -> bool:

@@ -16,8 +16,8 @@ from jitmagic.correction import option_of
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.loops.filled import addition, as_stacked, stacks
 from jitmagic.fixes.loops.iterations import group
-from jitmagic.fixes.loops.kept import stored_in
 from jitmagic.fixes.loops.lax_calls import LaxLoop, returned
+from jitmagic.fixes.loops.stored_attributes import stored_in
 from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode
@@ -71,9 +71,8 @@ def escaping(spot: Spot) -> Iterator[Change]:
 
 def carried_along(spot: Spot) -> Iterator[Change]:
     """Outer variables that the body of a `scan` or a `fori_loop` updates, as part of the state of the loop."""
-    around = dict.fromkeys(
-        [spot.outermost, spot.text.definition(spot.function)]
-    )  # the place may be in a method
+    # the place may be in a method that the body calls
+    around = dict.fromkeys([spot.outermost, spot.text.definition(spot.function)])
     for body in (b for f in around if f is not None for b in spot.text.within(f, ast.FunctionDef)):
         outer = spot.text.function(body)
         pair = InnerFunction(spot, outer, body) if outer is not None else None

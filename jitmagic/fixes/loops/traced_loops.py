@@ -14,8 +14,8 @@ from jitmagic.fixes.change import Change, Family, Spot
 from jitmagic.fixes.loops.exits import JUMPS, Exits
 from jitmagic.fixes.loops.heads import Counted, counted, plus
 from jitmagic.fixes.loops.iterations import Iteration, fori_loop, iteration, while_loop
-from jitmagic.fixes.loops.kept import methods, stored_in
 from jitmagic.fixes.loops.scanned import FEWER
+from jitmagic.fixes.loops.stored_attributes import methods, stored_in
 from jitmagic.fixes.stores.rebinding import rebindings
 from jitmagic.source import scope
 from jitmagic.source.edits import Edits, Text, indented
@@ -278,13 +278,13 @@ def _is_handed_on(text: Text, name: ast.Name, paths: Collection[str]) -> bool:
 
 def _kept(spot: Spot, loop: LoopNode) -> tuple[str, ...]:
     """The attributes that a loop and the methods that it calls store into, as they are written and as the trace saw
-    it; none where its test calls a method too, an entry is stored, or the loop may be left before that."""
+    it; none where its test calls one too, something is added, or the loop may be left before that."""
     found = stored_in(spot, loop.body)
     left = LoopBody(spot.text, loop).jumps
     early = next((s for s in loop.body if {*spot.text.within(s, *JUMPS)} & {*left}), None) if left else None
     first = isinstance(early, ast.If) and not stored_in(spot, [*early.body, *early.orelse])  # its test stores
     late = max((loop.body.index(s) for s in found.values() if not (first and s is early)), default=-1)
-    tested = isinstance(loop, ast.While) and methods(spot.text, loop.test)
+    tested = isinstance(loop, ast.While) and (methods(spot.text, loop.test) or stored_in(spot, [loop.test]))
     return () if tested or early is not None and loop.body.index(early) <= late else tuple(found)
 
 

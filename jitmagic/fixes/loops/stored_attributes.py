@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import TypeVar
 
 from jitmagic.fixes.change import Spot
 from jitmagic.rules.base import root
@@ -11,8 +12,10 @@ from jitmagic.source import scope
 from jitmagic.source.edits import Text
 from jitmagic.source.modules import dotted
 
+Node = TypeVar("Node", bound=ast.AST)
 
-def stored_in(spot: Spot, statements: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
+
+def stored_in(spot: Spot, statements: Sequence[Node]) -> dict[str, Node]:
     """The attributes that statements and what they call store into, as it is written and as the trace saw it, each
     with the last statement that does so; items too, of what a function keeps. None where something is added."""
     text, evidence = spot.text, spot.evidence
@@ -20,7 +23,7 @@ def stored_in(spot: Spot, statements: Sequence[ast.stmt]) -> dict[str, ast.stmt]
     if not seen:  # the trace did not get there
         seen = [*spot.declared_dyn, *(leaf for p in evidence.problems for leaf in p.leaves)]
     kept = [p for p in seen if not p.isidentifier()]
-    found = dict[str, ast.stmt]()
+    found = dict[str, Node]()
     for statement in statements:
         stored = [n for n in text.within(statement, ast.Attribute) if isinstance(n.ctx, ast.Store)]
         found |= dict.fromkeys(filter(None, map(dotted, stored)), statement)
