@@ -20,6 +20,7 @@ from jitmagic.kinds import RANDOM
 from jitmagic.measure import noise
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
+from jitmagic.rules.select import CHANGE_RESULTS
 from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
 from jitmagic.state.paths import split_paths
@@ -58,21 +59,30 @@ def told_of(subject: Subject) -> tuple[report.Finding, ...]:
     evidence = evidence_of(subject)
     try:
         found = rules.run(evidence, rules.Thresholds(large_constant=subject.settings.large_constant))
-        return tuple(confirmed(f, evidence.lost) for f in found)
+        return confirmed(found, evidence.lost, subject.seen.is_wrong)
     except Exception as exc:
         subject.failed_inside("the search for findings", exc)
         return ()
 
 
-def confirmed(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Finding:
-    """The finding as an error that says both values, where the calls have shown what it warns of."""
-    if finding.severity != "warning":
-        return finding
-    loss = next((x for x in losses if x.place in finding.culprits), None)
-    if loss is None:
-        return finding
-    if finding.kind == RANDOM:  # the state of a generator says nothing to a reader
+def confirmed(
+    found: Sequence[report.Finding], losses: Sequence[ev.Loss], is_wrong: bool
+) -> tuple[report.Finding, ...]:
+    """The findings: an error with both values where the calls have shown what one warns of. Where calls are wrong there
+    is one at least."""
+    mine = {f: [x for x in losses if x.place in f.culprits] for f in found if f.severity == "warning"}
+    told = tuple(_as_error(f, mine[f]) if mine.get(f) else f for f in found)
+    blamed = next((f for f in told if f.severity == "warning" and f.kind in CHANGE_RESULTS), None)
+    if not is_wrong or blamed is None or any(f.severity == "error" for f in told):
+        return told
+    return tuple(_as_error(f, losses) if f is blamed else f for f in told)
+
+
+def _as_error(finding: report.Finding, losses: Sequence[ev.Loss]) -> report.Finding:
+    """A warning as an error that says the values of the first loss."""
+    if finding.kind == RANDOM or not losses:  # the state of a generator says nothing to a reader
         return replace(finding, severity="error")
+    loss = losses[0]
     verb = "has" if loss.compiled.endswith((" item", " items")) else "is"
     shown = loss.path.startswith(("result ", "printed "))
     place = loss.path if shown else f"after this cell `{loss.path}`"

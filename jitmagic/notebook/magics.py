@@ -137,13 +137,15 @@ class JitMagics(Magics):
             def f(x, n):
                 return w * x ** n
         """
-        args, request = self._request("jit", line)
-        if args.explain:
+        args, request, wrong = self._request("jit", line)
+        wrong += [
+            f"--{page} belongs to %jitcheck: %jitcheck --{page}"
+            for page in ("session", "memory")
+            if getattr(args, page)
+        ]
+        if args.explain and not wrong:
             return self._explain(args.explain)
-        for page in ("session", "memory"):
-            if getattr(args, page):
-                raise UsageError(f"--{page} belongs to %jitcheck: %jitcheck --{page}")
-        return self._begin("jit", line, cell, request)
+        return self._begin("jit", line, cell, request, wrong)
 
     @no_var_expand
     @_with_arguments
@@ -157,15 +159,16 @@ class JitMagics(Magics):
         `%jitcheck --session` shows where the time for compiling went, `%jitcheck --memory` what keeps which
         array; `%jitcheck --explain JM101` shows the page of one rule.
         """
-        args, request = self._request("jitcheck", line)
+        args, request, wrong = self._request("jitcheck", line)
+        if cell is not None or args.cell:
+            return self._begin("jitcheck", line, cell, request, wrong)
+        _stop(wrong)
         if args.explain:
             return self._explain(args.explain)
         if args.session:
             return self._answer(lambda: self.session.compilations.timeline(), request)
         if args.memory:
             return self._answer(lambda: live_arrays.report_of_memory(self.session), request)
-        if cell is not None or args.cell:
-            return self._begin("jitcheck", line, cell, request)
         text = " ".join(args.call) if not args.call else line[-_tail(line, args.call) :]
         if text.strip() in ("on", "off"):
             self.session.always = text.strip() == "on"
@@ -173,7 +176,7 @@ class JitMagics(Magics):
         if text.strip():
             return self._answer(lambda: reports.of_call(self.session, text, request), request)
         if cells.definitions(cells.after_magic(self.session.running.tree)):
-            return self._begin("jitcheck", line, cell, request)
+            return self._begin("jitcheck", line, cell, request, wrong)
         return self._answer(self._known, request)
 
     # -- from flags to a request
@@ -181,31 +184,37 @@ class JitMagics(Magics):
     def request_of(self, line: str) -> Request:
         """What a whole magic line (`%%jit -f step`) asks for. Raises UsageError."""
         kind, _, rest = line.lstrip("%").partition(" ")
-        return self._request(kind, rest)[1]
+        _, request, wrong = self._request(kind, rest)
+        _stop(wrong)
+        return request
 
-    def _request(self, kind: str, line: str) -> tuple[Any, Request]:
-        """The parsed line and what it asks for. Raises UsageError for what can't be meant."""
-        tokens = [m.group() for m in _TOKEN.finditer(line)]
+    def _request(self, kind: str, line: str) -> tuple[Any, Request, list[str]]:
+        """The parsed line, what it asks for, and what in it can't be meant. Raises UsageError for what can't be read."""
+        tokens, wrong = [m.group() for m in _TOKEN.finditer(line)], list[str]()
         parser = getattr(self, kind).parser
         try:
-            args = parser.parse_args([_unquoted(t) if t[:1] in "'\"" else t for t in tokens])
+            args = parser.parse_args([*map(_unquoted, tokens)])
         except UsageError as exc:
-            raise UsageError(_with_nearest(str(exc), tokens, parser.format_help())) from None
+            said, meant = _with_nearest(str(exc), tokens, parser.format_help())
+            try:  # what else is wrong, where the words that are none are those that they are most like
+                args = parser.parse_args([_unquoted(w) for t in tokens if (w := meant.get(t, t))])
+            except UsageError:
+                raise UsageError(said) from None
+            wrong.append(said)
         calls: tuple[str, ...] = ()
         if args.call:
             text = line[-_tail(line, args.call) :]
             if args.call[0].startswith("-"):
-                raise UsageError(f"unrecognized option: {args.call[0]}")
+                raise UsageError("; ".join([*wrong, f"unrecognized option: {args.call[0]}"]))
             if not (kind == "jitcheck" and text.strip() in ("on", "off")):
-                calls = _calls(text)
-        return args, self._asked(kind, args, calls)
+                calls = _calls(text, wrong)
+        return args, self._asked(kind, args, calls, wrong), wrong
 
-    def _asked(self, kind: str, args: Any, calls: tuple[str, ...]) -> Request:
+    def _asked(self, kind: str, args: Any, calls: tuple[str, ...], wrong: list[str]) -> Request:
         def value(name: str) -> Any:
             given = getattr(args, name)
             return given if given is not None else getattr(self, name) or None
 
-        wrong: list[str] = []
         if args.store_in and not args.store_in.isidentifier():
             wrong.append(f"-v {args.store_in}: not a name that a variable can have")
         if args.save and not args.save.lower().endswith((".html", ".json", ".txt")):
@@ -223,8 +232,6 @@ class JitMagics(Magics):
             if text is not None and not _names(text):
                 wrong.append(f"{flag} {text}: takes names of arguments separated by commas, like x,y")
         options = _options(value, wrong)
-        if wrong:
-            raise UsageError("; ".join(wrong))
         budget = self.budget * LONGER if value("search") else self.budget
         settings = Settings(
             time=not value("no_time") and kind == "jit", loops=value("loops"),
@@ -246,9 +253,9 @@ class JitMagics(Magics):
 
     # -- what happens then
 
-    def _begin(self, kind: str, line: str, cell: str | None, request: Request) -> Any:
+    def _begin(self, kind: str, line: str, cell: str | None, request: Request, wrong: list[str]) -> Any:
         if cell is None:
-            self.session.begin(request)
+            self.session.begin(request, wrong)
             return None
         # called as a function (`run_cell_magic`), not typed as a cell: run the cell it would have been
         result = self.shell.run_cell(f"%%{kind} {line}\n{cell}")
@@ -286,18 +293,27 @@ class JitMagics(Magics):
         IPython.display.display({"text/markdown": text, "text/plain": text}, raw=True)
 
 
-def _with_nearest(message: str, tokens: Sequence[str], known: str) -> str:
-    """What argparse says of words that are no options: all of them, each with the option that is most like it."""
+def _stop(wrong: Sequence[str]) -> None:
+    """Raises UsageError where something on the line can't be meant."""
+    if wrong:
+        raise UsageError("; ".join(wrong))
+
+
+def _with_nearest(message: str, tokens: Sequence[str], known: str) -> tuple[str, dict[str, str]]:
+    """What argparse says of words that are no options: all of them, each with the option that is most like
+    it; and that option for each word, empty where there is none."""
     head, unknown, words = message.partition(_UNKNOWN)
     options = sorted({"--cell", *re.findall(r"(?<!\w)--?[a-zA-Z][\w-]*", known)})
-    told = []
+    told, meant = [], dict[str, str]()
     before = itertools.takewhile(lambda t: "(" not in t, tokens)
     for word in dict.fromkeys((*words.split(), *(t for t in before if t.startswith("--")))):
         name = word.partition("=")[0]
         if not any(o.startswith(name) for o in options):
             near = difflib.get_close_matches(name, options, 1) if word.startswith("-") else []
             told.append(f"{word} (did you mean {near[0]}?)" if near else word)
-    return f"{head if unknown else f'{message}; '}{_UNKNOWN}{', '.join(told)}" if told else message
+            meant[word] = near[0] + word.removeprefix(name) if near else ""
+    said = f"{head if unknown else f'{message}; '}{_UNKNOWN}{', '.join(told)}" if told else message
+    return said, meant
 
 
 def _options(value: Callable[[str], Any], wrong: list[str]) -> JitOptions:
@@ -335,11 +351,12 @@ def _numbers(flag: str, text: str | None, wrong: list[str]) -> tuple[int, ...]:
         return ()
 
 
-def _calls(text: str) -> tuple[str, ...]:
+def _calls(text: str, wrong: list[str]) -> tuple[str, ...]:
     try:
         return tuple(cells.split_calls(text))
     except SyntaxError as exc:
-        raise UsageError(f"{text.strip()!r} is no call that Python can read: {exc.msg}") from None
+        wrong.append(f"{text.strip()!r} is no call that Python can read: {exc.msg}")
+        return ()
 
 
 def _tail(line: str, rest: list[str]) -> int:

@@ -254,21 +254,22 @@ class NotebookSession(Notebook):
 
     # -- a magic line
 
-    def begin(self, request: Request) -> None:
-        """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done."""
+    def begin(self, request: Request, wrong: Sequence[str] = ()) -> None:
+        """A `%%jit` or `%%jitcheck` cell begins. Raises UsageError where it can't be done, or where something on its
+        line is `wrong`."""
         if self.running.tree is None:
             raise UsageError(
                 f"this cell has loaded jitmagic in its middle: run it again for its %{request.kind}"
             )
-        _aside("the magic", self._begin, request)
+        _aside("the magic", self._begin, request, wrong)
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, request: Request, wrong: Sequence[str]) -> None:
         from jitmagic.checking import hearing, tracebacks, watching
         from jitmagic.silent.waiting import Waits
 
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
-        chosen = targets.chosen(request, after, names)
+        chosen = targets.chosen(request, after, names, wrong)
         if not request.quiet and (line := targets.none_taken(request, after, chosen, names)):
             print(line)
         earlier = self.earlier.of(request, running.place(chosen))

@@ -13,11 +13,13 @@ from jitmagic.checking.request import Request, taken
 from jitmagic.source import cell as cells
 
 
-def chosen(request: Request, tree: ast.Module, names: Mapping[str, object]) -> tuple[str, ...]:
-    """The functions that the magic takes of a cell, none maybe. Raises UsageError with every name on the line that is
-    none of anything."""
+def chosen(
+    request: Request, tree: ast.Module, names: Mapping[str, object], wrong: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The functions that the magic takes of a cell, none maybe. Raises UsageError with what is known to be wrong
+    with the line, and every name on it that is none of anything."""
     taken_here = taken(request, tree)
-    wrong = [*_wrong_functions(request, tree, names), *_wrong_paths(request, tree, names)]
+    wrong = [*wrong, *_wrong_functions(request, tree, names), *_wrong_paths(request, tree, names)]
     if arguments := _wrong_arguments(request, tree, taken_here):
         wrong.append(f"no function of this cell has such an argument: {', '.join(arguments)}")
     if wrong:

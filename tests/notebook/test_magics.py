@@ -156,6 +156,7 @@ class TestWhichFunctions:
     ("line", "words"),
     [
         ("%%jit --bogus", "--bogus"),
+        ("%%jit --bogus -n 0", "unrecognized arguments: --bogus; -n 0: has to be 1 or more"),
         ("%%jit -f g", "no such function|has such a function"),
         ("%%jit --dyn nowhere", "nowhere"),
         ("%%jit --dyn f(x)", "f(x)"),
@@ -172,6 +173,12 @@ class TestWhichFunctions:
             "--dynamic (did you mean --dyn?), --statik (did you mean --static?)",
         ),
         ("%%jit --dynamic w -n many", "unrecognized arguments: --dynamic (did you mean --dyn?)"),
+        (
+            "%%jit --dynamic rann -n 0 --static zz",
+            "--dynamic (did you mean --dyn?); -n 0: has to be 1 or more; --dyn rann: neither this cell nor the notebook "
+            "binds 'rann' (did you mean 'ran'?); no function of this cell has such an argument: --static zz",
+        ),
+        ("%%jitcheck --static zz -r 0 g(", "-r 0: has to be 1 or more; no function of this cell has such an"),
         (
             "%%jit -n 0 --static-argnums a --save no",
             "--save no: the suffix has to be .html, .json or .txt; -n 0: has to be 1 or more; --static-argnums a:",
