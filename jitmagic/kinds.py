@@ -43,6 +43,8 @@ CAUSES = {
     "bad-static-spec": "names arguments that do not fit",
     "carry-mismatch": "changes the form of a loop's state",
     "size-argument": "needs a size before the values are known",
+    "leaked-tracer": "leaves a traced value in {name}",
+    "donated-reuse": "uses {name} again, which was donated",
     "stale-constant": "goes on with an old {name}",
     "large-constant": "copies {name} into the program",
     "captured-constant": "holds {name} as it was",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Loss, root
+from jitmagic.state.values import is_leaf, is_number
 from jitmagic.trial import budget
 from jitmagic.trial.budget import OutOfTime
 from jitmagic.trial.picture import Differences, Gap, Node, Painter
@@ -63,11 +64,12 @@ def _look(
     if stale or not compiled:  # but for functions that can't be compiled
         left = reruns.under_magic(reruns.original, reruns.left_plain("")).ran
     gaps = _apart(plain, left) if left.error is None else []
-    if any(_losses(s, gaps) for s in asked):  # what each run leaves otherwise is nobody's fault
+    called = _as_told(names)
+    if any(_losses(s, gaps, called) for s in asked):  # what each run leaves otherwise is nobody's fault
         unsteady = {g.path for g in _apart(plain, reruns.plain(reruns.original))}
         gaps = [g for g in gaps if g.path not in unsteady]
     for subject in asked:
-        subject.seen.lost = _losses(subject, gaps)
+        subject.seen.lost = _losses(subject, gaps, called)
     return [s for s in asked if s.seen.lost]
 
 
@@ -97,12 +99,25 @@ def _places(subject: Subject) -> list[str]:
     return list(dict.fromkeys((*written, *read)))
 
 
-def _losses(subject: Subject, gaps: Sequence[Gap]) -> list[Loss]:
-    """The gaps that the function is to blame for, those first that it names itself."""
+def _as_told(names: Mapping[str, object]) -> Callable[[str], str]:
+    """A place by the name that a difference there goes by: the first for what has several, `self` for a parameter."""
+    firsts: dict[int, str] = {}
+    held = [(k, v) for k, v in list(names.items()) if not is_leaf(v) and not is_number(v)]
+    first = {k: firsts.setdefault(id(v), k) for k, v in held}
+
+    def called(place: str) -> str:
+        start = root(place)
+        return first.get(start, start if start in names else "self") + place.removeprefix(start)
+
+    return called
+
+
+def _losses(subject: Subject, gaps: Sequence[Gap], called: Callable[[str], str]) -> list[Loss]:
+    """The gaps that the function is to blame for, those first that it names itself. `called`: see `_as_told`."""
     stale, places = [v.path for v in subject.seen.variables.values() if v.stale], _places(subject)
     found = []
     for gap in gaps:
-        named = [p for p in places if name_one_place(p, gap.path)]
+        named = [p for p in places if name_one_place(called(p), gap.path)]
         if not named and not gap.structure:
             named = stale[:1]  # a result that was computed with an old value
         if named:

@@ -178,11 +178,11 @@ class Subject:
         return compile_function(copy, dyn, self.options, self.namespace)
 
     def lifted(self, args: Sequence[object], kwargs: dict[str, object]) -> Taken:
-        """The frameworks' objects among the arguments, which are state; and the arguments without them, as jax gets
-        them. Under a jit of the user's own there are none."""
+        """The objects among the arguments that are state, and the arguments without them, as jax gets them. Under a jit
+        of the user's own there are none."""
         if self.framework or self.jitted_by_user:
             return {}, tuple(args), kwargs
-        return objects_taken(self.fn, self.options, args, kwargs)
+        return objects_taken(self.fn, self.dyn, self.options, args, kwargs)
 
     def rest(self, args: Sequence[object]) -> Sequence[object]:
         """The arguments without the receiver, where that is not an argument of the compiled function."""

@@ -189,7 +189,7 @@ class JitMagics(Magics):
         return request
 
     def _request(self, kind: str, line: str) -> tuple[Any, Request, list[str]]:
-        """The parsed line, what it asks for, and what in it can't be meant. Raises UsageError for what can't be read."""
+        """The parsed line, what it asks for, and what in it can't be meant. Raises UsageError if it can't be read."""
         tokens, wrong = [m.group() for m in _TOKEN.finditer(line)], list[str]()
         parser = getattr(self, kind).parser
         try:

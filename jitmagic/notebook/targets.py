@@ -113,15 +113,23 @@ def _wrong_paths(request: Request, tree: ast.Module, names: Mapping[str, object]
     bound = cells.top_level_names(tree) | set(names)
     inner = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     inner |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    takes = cells.parameter_names(tree, [n for n in taken(request, tree) if "." not in n])
     for text in paths.split_paths(request.dyn):
         if text == "auto":
             continue
         try:
-            root = paths.parse(text).root
+            path = paths.parse(text)
         except ValueError as exc:
             yield f"--dyn {text}: {exc}"
             continue
-        if root not in bound and root not in inner and not _may_close_over(request, tree):
+        root = path.root
+        if (
+            path.steps
+            and root not in bound
+            and (takers := [f for f, names in takes.items() if root in names])
+        ):
+            yield f"--dyn {text}: {root!r} is an argument of {takers[0]}, and dynamic as a whole: --dyn {root}"
+        elif root not in bound and root not in inner and not _may_close_over(request, tree):
             meant = [n for n in bound if type(names.get(n)) is not types.ModuleType]
             yield f"--dyn {text}: neither this cell nor the notebook binds {root!r}{_nearest(root, meant)}"
 

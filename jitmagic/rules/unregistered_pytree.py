@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import Evidence, Problem
 from jitmagic.report import Finding
-from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
+from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail, root
 from jitmagic.rules.classify import binding_place, class_handed_on, is_users_object, of_kind, offenders
 from jitmagic.rules.invalid_jax_type import SOURCES_OF_DATA, blamed
 from jitmagic.rules.returned import Returned, returned
@@ -69,9 +69,9 @@ def _help(path: str, name: str) -> str:
             "the first data would be used for ever"
         )
     return (
-        f"register `{name}` with `jax.tree_util.register_pytree_node_class` (or `register_dataclass`), "
-        "its arrays as "
-        f"children; or make {quoted(path)} static, if it may be taken that its attributes never change"
+        f"make what it holds dynamic (`--dyn {root(path)}`); or register `{name}` with "
+        "`jax.tree_util.register_pytree_node_class` (or `register_dataclass`), its arrays as children; or make "
+        f"{quoted(path)} static, if it may be taken that its attributes never change"
     )
 
 

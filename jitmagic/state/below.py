@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import operator
 import sys
 import types
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -85,8 +86,9 @@ class Below:
     """Containers and objects, each with its keys that lead to what is dynamic."""
     _met: dict[int, int] = field(default_factory=dict)
 
-    def look(self, place: Place) -> Hashable:
-        """The form of what lies there: equal for variables that differ in the values of their leaves alone."""
+    def look(self, place: Place, numbers: bool | None = None) -> Hashable:
+        """The form of what lies there: equal for variables that differ in the values of their leaves alone. `numbers`:
+        another choice than for the rest."""
         value = place.look()
         if is_a(value, bool):
             self.leaves.append(place)
@@ -94,7 +96,7 @@ class Below:
         if values.is_function(value):  # a program holds for the one that it was
             self.settings.append(place)
             return Same(value)
-        return self._form(place, self.numbers, 0)
+        return self._form(place, self.numbers if numbers is None else numbers, 0)
 
     def _form(self, place: Place, numbers: bool, depth: int) -> Hashable:
         value = place.look()
@@ -264,16 +266,24 @@ def _constant(value: object, depth: int) -> Hashable:
 
 
 class AsBefore:
-    """Some containers and objects as they were: `now == then` as long as only what is dynamic in them differs."""
+    """Some containers and objects as they were: `now == then` as long as only what is dynamic in them differs. To ask
+    raises LookupError where something is gone."""
 
     def __init__(self, nodes: Sequence[Watched]) -> None:
-        self.now = [held if not keys and _compares(held) else _Partly(held, keys) for held, keys in nodes]
+        self.now = [
+            held if not keys and type(held) in _PLAIN else _partly(held, keys) for held, keys in nodes
+        ]
         self.then = [part.copy() for part in self.now]
 
 
-def _compares(held: object) -> bool:
-    plain = (dict, list, set, frozenset, collections.deque)
-    return type(held) in plain
+_PLAIN = (dict, list, set, frozenset, collections.deque)
+
+
+def _partly(held: Any, besides: Collection[object]) -> _Partly:
+    if type(held) not in (dict, list, collections.deque):
+        return _Partly(held, besides)
+    rest = [k for k in (held if type(held) is dict else range(len(held))) if k not in besides]
+    return _Rest(held, operator.itemgetter(*rest) if rest else len)
 
 
 class _Partly:
@@ -282,7 +292,7 @@ class _Partly:
     def __init__(self, held: Any, besides: Collection[object]) -> None:
         self.held, self.besides = held, besides
 
-    def copy(self) -> dict[object, object]:
+    def copy(self) -> object:
         """What is in it now."""
         held = self.held
         if is_a(held, list | collections.deque):
@@ -295,3 +305,14 @@ class _Partly:
         return self.copy() == then
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class _Rest(_Partly):
+    """A container of Python's own without the items that are dynamic; `rest` takes the others out."""
+
+    def __init__(self, held: Any, rest: Callable[[Any], object]) -> None:
+        self.held, self.rest = held, rest
+
+    def copy(self) -> object:
+        """What is in it now."""
+        return len(self.held), self.rest(self.held)

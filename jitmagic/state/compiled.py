@@ -15,7 +15,7 @@ from typing import Any
 
 from jitmagic.options import JitOptions, parameters_of
 from jitmagic.state import adapters, made, paths, region, taken_out
-from jitmagic.state.declared import Declared, Inspected, flatten
+from jitmagic.state.declared import Declared, Inspected, arguments_of, flatten
 from jitmagic.state.errors import StaleConstantWarning, StateError
 from jitmagic.state.methods import StatefulMethod
 from jitmagic.state.reached import Reach
@@ -123,10 +123,17 @@ def _may_build(reach: Reach) -> bool:
 
 
 def objects_taken(
-    fn: Callable[..., object], options: JitOptions, args: Sequence[object], kwargs: Mapping[str, object]
+    fn: Callable[..., object],
+    dyn_vars: object,
+    options: JitOptions,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
 ) -> taken_out.Taken:
-    """The frameworks' objects among the arguments of a call, which are state, and what jax gets."""
-    return taken_out.taken(parameters_of(fn), args, kwargs, options.static_parameters(fn))
+    """The objects among the arguments of a call that are state, and what jax gets."""
+    first = receiver_name(fn)
+    is_method = first is not None and _takes_receiver(fn, dyn_vars, first, False)
+    declared = arguments_of(fn, dyn_vars, first if is_method else None)
+    return taken_out.taken(parameters_of(fn), args, kwargs, options.static_parameters(fn), declared)
 
 
 def receiver_name(fn: Callable[..., object]) -> str | None:

@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jitmagic.options import parameters_of
 from jitmagic.state import adapters, paths, roots, values
 from jitmagic.state.below import Below, variables_in
 from jitmagic.state.paths import Place
@@ -57,17 +58,26 @@ def _functions(fn: object, receiver: object) -> Sequence[types.FunctionType]:
     return roots.reach(fn, receiver=receiver).functions
 
 
+def arguments_of(fn: Callable[..., object], dyn_vars: object, receiver: str | None) -> frozenset[str]:
+    """The parameters that are declared by name, but for the `receiver`: objects that calls pass there are state."""
+    texts = [t for v in flatten(dyn_vars) if isinstance(v, str) for t in paths.split_paths(v)]
+    return frozenset(p.name for p in parameters_of(fn) or () if p.name in texts and p.name != receiver)
+
+
 class Declared:
     """The declaration, settled: paths stay text, values given have become the places they are read from."""
 
     def __init__(self, dyn_vars: object, subject: Inspected) -> None:
+        receiver = subject.receiver_as if subject.receiver is not None else None
+        self.arguments = arguments_of(subject.fn, dyn_vars, receiver)
+        """Parameters: what calls pass for them is looked at at each call."""
         self.everything = dyn_vars is None
         self.auto = any(v == "auto" for v in flatten(dyn_vars) if isinstance(v, str))
         self._items: list[str | Place] = []
         reach = None
         for item in flatten(dyn_vars):
             if isinstance(item, str):
-                self._items += [t for t in paths.split_paths(item) if t != "auto"]
+                self._items += [t for t in paths.split_paths(item) if t not in ("auto", *self.arguments)]
             elif adapters.is_variable(item):
                 self._items.append(paths.place_of(item))
             else:

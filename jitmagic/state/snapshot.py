@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import contextvars
+import dis
 import functools
 import gc
 import itertools
@@ -438,17 +439,18 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
     """The user's own modules that these functions name, and of other modules what they write there."""
     found: dict[int, tuple[Place, object]] = {}
     for fn in functions:
-        for name in dict.fromkeys(n for code in values.codes_in(fn.__code__) for n in code.co_names):
-            # it may be imported in the function
-            holder = fn.__globals__ if name in fn.__globals__ else sys.modules
+        codes = tuple(values.codes_in(fn.__code__))
+        imported = set().union(*map(_imported, codes))
+        for name in dict.fromkeys(n for code in codes for n in code.co_names):
+            holder = fn.__globals__ if name in fn.__globals__ and name not in imported else sys.modules
             module = holder.get(name)
             if not is_a(module, types.ModuleType):
                 continue
             place = Place(name, "global", "global", name, holder=holder)
             if values.is_user_module(module):
                 found.setdefault(id(module), (place, module))
-                own = vars(module).items() if holder is sys.modules else ()
-                found |= {id(v): (place.below("attribute", k), v) for k, v in own if _is_data(v)}
+                own = [(k, v) for k, v in vars(module).items() if not is_special(k) and _is_data(v)]
+                found |= {id(v): (place.below("attribute", k), v) for k, v in own if holder is sys.modules}
             for steps, uses in facts_of(fn).free.get(name, {}).items():
                 if all(u.action == "read" for u in uses):
                     continue
@@ -460,6 +462,13 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
                         break
                     at = at.below("attribute", step.key)
     yield from found.values()
+
+
+def _imported(code: types.CodeType) -> set[str]:
+    """The modules that a function imports itself."""
+    if dis.opmap["IMPORT_NAME"] not in code.co_code[::2]:
+        return set()
+    return {i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME"}
 
 
 def _is_data(value: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import jax
 
-from jitmagic.evidence import Write
+from jitmagic.evidence import Write, root
 from jitmagic.options import JitOptions, Parameters, argument_names
 from jitmagic.state import adapters, codegen, paths, plan, region, snapshot, taken_out, values
 from jitmagic.state.active import TraceAgain, active, tracing
@@ -63,6 +63,8 @@ class Owner(Protocol):
     options: JitOptions
     parameters: Parameters
     everything: bool
+    arguments: frozenset[str]
+    """Parameters that are declared dynamic."""
     touched: dict[str, Write]
     note: Made | None
     """Where it is noted what the program holds as constants."""
@@ -123,7 +125,8 @@ class StateProgram:
         """The trace of a last call inside another program, and the `jax.jit` function for that trace."""
         self.tree = region.Tree(found.places, found.tops, found.logs)
         self.donated = [i for i, p in enumerate(self.places) if self._is_donated(p)]
-        self.numbers = {i: type(p.look()) for i, p in enumerate(self.places) if self.is_given(p)}
+        given = [(i, p) for i, p in enumerate(self.places) if self.is_given(p)]
+        self.numbers = {i: type(p.look()) for i, p in given if root(p.path) not in owner.arguments}
         self.numbers = {i: cls for i, cls in self.numbers.items() if cls in (int, float, complex)}
         self.lost: list[str] = []
         """Paths of writes that are lost, to be told."""
@@ -270,9 +273,12 @@ class StateProgram:
         slots = {region.slot_of(p): i for i, p in enumerate(self.places)}
         keep = [(self.places[i], state[i], i) for i in self.donated]
         returned: dict[paths.Location, object] = {}
-        out = taken_out.replaced(
-            out, ("out",), lambda v: id(v) in held.held and taken_out.is_object(v), returned
-        )
+        given = set(map(id, self.given.objects().values()))
+
+        def is_kept(value: object) -> bool:
+            return id(value) in held.held and (id(value) in given or taken_out.is_object(value))
+
+        out = taken_out.replaced(out, ("out",), is_kept, returned)
         try:
             ops = planner.plan(held, slots, keep)
             ops += [

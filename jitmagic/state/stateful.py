@@ -63,7 +63,7 @@ class Stateful:
         self.fn, self.namespace, self.receiver_as = subject.fn, subject.namespace, subject.receiver_as
         self.options, self.receiver, self.name = options, receiver, subject.name
         self.declared = Declared(dyn_vars, subject)
-        self.everything = self.declared.everything
+        self.everything, self.arguments = self.declared.everything, self.declared.arguments
         self.adopted: list[Place] = []
         self.counted: set[str] = set()
         """Paths of numbers in objects of libraries that the function writes."""
@@ -119,7 +119,7 @@ class Stateful:
         """The objects among the arguments, and what jax gets."""
         if not self.lifts:
             return {}, tuple(args), dict(kwargs)
-        return taken_out.taken(self.parameters, args, kwargs, self.static)
+        return taken_out.taken(self.parameters, args, kwargs, self.static, self.arguments)
 
     def bound(self) -> Callable[..., object]:
         """The user's function without its receiver."""
@@ -160,7 +160,8 @@ class Stateful:
 
         lifted = look(numbers=False)
         tops = [Place(p, "argument", "global", p, holder=given) for p in map(taken_out.path_of, objects)]
-        form = tuple((at, lifted.look(top)) for at, top in zip(objects, tops, strict=True))
+        numbers = [str(at[0]) in self.arguments for at in objects]
+        form = tuple((at, lifted.look(top, n)) for at, top, n in zip(objects, tops, numbers, strict=True))
         found = [*self.weak(self.declared.leaves(subject, look)), *(p for p in self.adopted if p.exists())]
         tops += self.weak([p for p in self.declared.tops(subject) if p.adapter is None])
         settings = [p for below in seen if below is not lifted for p in below.settings if reach.may_read(p)]

@@ -1,4 +1,5 @@
-"""Objects of frameworks among the arguments of a call: they are state, and jax gets None in their places."""
+"""Objects among the arguments of a call that are state: those of frameworks, and others where their argument is
+declared dynamic. jax gets None in their places."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from jitmagic.evidence import root
 from jitmagic.options import Parameters, argument_names
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for
@@ -23,15 +25,21 @@ def path_of(location: Location) -> str:
 
 
 def taken(
-    parameters: Parameters, args: Sequence[object], kwargs: Mapping[str, object], static: Collection[str] = ()
+    parameters: Parameters,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    static: Collection[str] = (),
+    declared: Collection[str] = (),
 ) -> Taken:
-    """Take the objects out of the arguments; static ones are left."""
-    if not adapters.any_installed():
+    """Take the objects out of the arguments; static ones are left. In `declared` arguments every object counts."""
+    if not declared and not adapters.any_installed():
         return {}, tuple(args), dict(kwargs)
     found: dict[Location, object] = {}
 
     def without(name: str, value: object) -> object:
-        return value if name in static else replaced(value, (name,), is_object, found)
+        if name in static:
+            return value
+        return replaced(value, (name,), is_object if root(name) not in declared else has_attributes, found)
 
     names = argument_names(parameters, len(args))
     rest = tuple(without(name, value) for name, value in zip(names, args, strict=True))
@@ -76,12 +84,21 @@ def put_in(value: Any, at: Location, objects: Objects) -> object:
     return type(value)(put_in(v, (*at, (type(value), i)), objects) for i, v in enumerate(value))
 
 
+_ATOMS = (type, values.types.ModuleType, values.types.MethodType, *values.FUNCTIONS)
+
+
+def has_attributes(value: object) -> bool:
+    """Is this an object of any class that can be state, but for tuples with names?"""
+    if is_object(value) or values.is_leaf(value) or values.is_a(value, (tuple, *_ATOMS)):
+        return is_object(value)
+    return values.is_walkable(value) and bool(values.raw_attributes(value))
+
+
 def is_object(value: object) -> bool:
     """Is this an object of a framework that is state: a module, an optimizer, a metric, a variable?
 
     Registered pytrees are none: jax takes their leaves. Those of flax.nnx are, for jax would take copies of them."""
-    atoms = (type, values.types.ModuleType, values.types.MethodType, *values.FUNCTIONS)
-    if values.is_leaf(value) or values.is_a(value, atoms):
+    if values.is_leaf(value) or values.is_a(value, _ATOMS):
         return False
     adapter = adapter_for(value)
     if adapter is not None:

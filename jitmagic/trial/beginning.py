@@ -8,6 +8,7 @@ import contextlib
 import copy
 import itertools
 import linecache
+import sys
 import types
 from collections.abc import Iterator, Mapping
 
@@ -16,7 +17,7 @@ from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import nodes_of
 from jitmagic.state import bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
-from jitmagic.state.values import MISSING
+from jitmagic.state.values import MISSING, is_user_module
 from jitmagic.tracing import compat
 from jitmagic.trial.quiet import drains
 
@@ -111,9 +112,19 @@ class _OfFunctions(ast.NodeTransformer):
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = leave  # noqa: N815
 
 
+def _imports_libraries(statement: ast.stmt) -> bool:
+    """Nothing of the user's own is imported there that was imported before."""
+    match statement:
+        case ast.Import(names):
+            return not any(is_user_module(sys.modules.get(n.name)) for n in names)
+        case ast.ImportFrom(module):
+            return not is_user_module(sys.modules.get(module or ""))
+    return False
+
+
 def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.FunctionType:
     """The cell as one function without arguments, never called, so that one can ask what it reaches."""
-    body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)] or [ast.Pass()]
+    body = [s for s in tree.body if not _imports_libraries(s)] or [ast.Pass()]
     waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))
     if any(isinstance(n, ast.AnnAssign | ast.ImportFrom) for n in nodes_of(tree)):
         body = [_OfFunctions().visit(copy.deepcopy(s)) for s in body]

@@ -104,7 +104,7 @@ class Painter:
         elif (state := iterators.random_state(value)) is not None:
             node.kind, node.parts = "object", {".state": self.draw(state)}
         elif is_a(value, types.ModuleType):
-            node.label = value.__name__
+            self._module(node, value)
         elif is_a(value, type):
             self._class(node, value)
         elif is_a(value, types.MethodType):
@@ -136,6 +136,12 @@ class Painter:
             node.value = jax.random.key_data(array)
         else:
             node.value = array
+
+    def _module(self, node: Node, module: types.ModuleType) -> None:
+        node.label = module.__name__
+        if values.is_user_module(module):
+            own = {k: v for k, v in vars(module).items() if not k.startswith("__") and not callable(v)}
+            node.kind, node.parts = "object", {f".{k}": self.draw(v) for k, v in own.items()}
 
     def _class(self, node: Node, cls: type) -> None:
         if values.is_user_class(cls):

@@ -333,9 +333,9 @@ def is_same(a: Finding, b: Finding) -> bool:
 
 
 def name_one_place(culprit: str, path: str) -> bool:
-    """A culprit (`self.n`, `log`) and the path of a difference (`model.n`, `log[3]`) speak of one thing."""
+    """A culprit (`self.n`, `log`) and the path of a difference (`cells[0].n`, `log[3]`) speak of one thing."""
     mine, its = (re.split(r"[.\[]", p) for p in (culprit, path))
-    return mine[0] == its[0] or (mine[0] == "self" and len(its) > 1 and mine[1:2] == its[1:2])
+    return mine[0] == its[0] or (mine[0] == "self" and len(mine) > 1 and mine[1] in its[1:])
 
 
 def _words(claim: Claim, plain: Ran, tested: str) -> str:

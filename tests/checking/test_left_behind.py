@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ CELLS = {
     "a list": ("log = []\ndef f(x):\n    log.append(2)\n    return x * 2\n", "`log` has 1 item with jit, and 3 items without jit"),
     "an entry": ("d = {'n': 0}\ndef f(x):\n    d['n'] += 2\n    return x\n", "`d['n']` is 2 with jit, and 6 without jit"),
     "an attribute": ("class C:\n    k = 0\nc = C()\ndef f(x):\n    c.k = c.k + 1\n    return x\n", "`c.k` is 1 with jit, and 3 without jit"),
+    "one of two names": ("d = {'n': 0}\nseen = d\ndef f(x):\n    seen['n'] += 2\n    return x\n", "`d['n']` is 2 with jit, and 6 without jit"),
     "a deque": ("import collections\nq = collections.deque(maxlen=2)\ndef f(x):\n    q.append(1)\n    return x\n", "`q` has 1 item with jit, and 2 items without jit"),
 }  # fmt: skip
 
@@ -26,6 +28,53 @@ def test_a_lost_write_is_wrong(notebook: Any, name: str, magic: str) -> None:
     assert report.verdict == "wrong" and report.functions[0].timing.speedup is None
     (error,) = (f for f in report.findings if f.severity == "error")
     assert error.message.endswith(words)
+
+
+AGENTS = """\
+class Agent:
+    def __init__(self):
+        self.n, self.m = 0, 0.0
+    def step(self, x):
+        self.n += 1
+        self.m = 0.5 * self.m + 1.0
+        return x * self.n
+{held}
+for i in range(3):
+    for a in {each}:
+        a.step(jnp.ones(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "each", "place"),
+    [
+        ("agents = [Agent(), Agent()]", "agents", "agents[0].m"),
+        ("world = {'all': (Agent(),)}", "world['all']", "world['all'][0].m"),
+        ("class World: pass\nworld = World()\nworld.one = Agent()", "[world.one]", "world.one.m"),
+    ],
+)
+def test_what_an_object_loses_is_wrong_wherever_it_is_kept(
+    notebook: Any, held: str, each: str, place: str
+) -> None:
+    cell = AGENTS.format(held=held, each=each)
+    notebook.ok(f"%%jit -q --no-time -f Agent.step --dyn self.n\n{cell}")
+    (error,) = (f for f in notebook.report().findings if f.severity == "error")
+    assert f"`{place}` is " in error.message and error.culprits[0] == "self.m"
+
+
+def test_what_a_module_of_the_users_own_loses_is_wrong(
+    notebook: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    (tmp_path / "tallies.py").write_text("count, log = 0, []\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tallies", raising=False)
+    cell = "import tallies as t\ndef f(x):\n    t.count += 1\n    t.log.append(2)\n    return x\nfor i in range(3): f(1.0)"
+    for first in (1, 4):  # imported before or not, what a run of ours starts from is where the cell began
+        notebook.ok(f"%%jit -q --no-time -f f\n{cell}")
+        told = [f.message for f in notebook.report().findings if f.severity == "error"]
+        assert told[0].endswith(f"`t.count` is {first} with jit, and {first + 2} without jit")
+        assert notebook.ns["t"].count == first and len(notebook.ns["t"].log) == first
+        notebook.ns["t"].count, notebook.ns["t"].log[:] = 3, [2, 2, 2]
 
 
 def test_what_there_was_no_time_for_is_said(notebook: Any, monkeypatch: Any) -> None:

@@ -67,11 +67,13 @@ def _read_beside(spot: Spot, written: Sequence[str]) -> list[str]:
 
 def dynamic_containers(spot: Spot) -> Iterator[Change]:
     """The lists and dicts that the function adds to, with all else that it writes; then those that hold what it
-    writes; then the whole objects."""
+    writes; then the whole objects, and those among the arguments that jax cannot take."""
     writes = spot.evidence.writes
     every = [w.path if w.action != "added" else _container(w.path) for w in writes]
     held = [_container(w.path) or w.path for w in writes]
-    yield from _declared(spot, [p for p in every if p], held, [root(w.path) for w in writes])
+    objects = [root(w.path) for w in writes]
+    given = [root(n) for n in spot.names if root(n) in spot.evidence.function.parameters]
+    yield from _declared(spot, [p for p in every if p], held, objects, [*objects, *given])
 
 
 def _container(path: str) -> str:
