@@ -1,4 +1,4 @@
-"""Clean-up that an interrupt cannot cut short."""
+"""Interrupts: clean-up that none can cut short, and runs of the user's code that none gets lost in."""
 
 from __future__ import annotations
 
@@ -33,3 +33,48 @@ def deferred() -> Iterator[None]:
         deferring[ident] = deferring.get(ident, 1) - 1
         if noted and callable(before):
             before(*noted[-1])
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """An interrupt that is lost in the block (in a callback of jax's, behind `except:`) is raised at its end."""
+    main = threading.current_thread() is threading.main_thread()
+    before, noted = signal.getsignal(signal.SIGINT) if main else None, list[int]()
+    if not callable(before):
+        yield
+        return
+
+    def note(number: int, frame: Any) -> Any:
+        noted.append(number)
+        return before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    except Exception:
+        if noted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+    if noted:
+        raise KeyboardInterrupt
+
+
+class Ending:
+    """Steps of ours that an interrupt ends: `with ending:` goes on behind the block, and knows of it."""
+
+    heard = False
+
+    def __enter__(self) -> None:
+        """A step begins."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self.heard |= interrupted
+        return interrupted
+
+
+ending = Ending()
+"""Whether the user has interrupted what comes at the end of the cell."""

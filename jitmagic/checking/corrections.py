@@ -14,6 +14,7 @@ from jitmagic.checking.rerun import verifier_of_function
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Evidence
 from jitmagic.fixes.search import Search
+from jitmagic.interrupts import deferred, ending
 from jitmagic.kinds import CAPTURED
 from jitmagic.render import Report
 from jitmagic.settings import CellSource
@@ -94,7 +95,8 @@ def proposed(
         subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}{more}")
     made = any(isinstance(n, ast.ClassDef) for n in nodes_of(parsed(masked(subject.cell.body))))
     if search is not None and made and looks_for_garbage():
-        gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
+        with deferred():  # Python loses an interrupt that comes in the middle of it
+            gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
     return found
 
 
@@ -119,6 +121,7 @@ def report_of(
     """One report about several functions, with corrections; `on_fix` is given the report as it is at each fix.
 
     `advice_s` is the time for them where nothing is wrong and nobody has asked."""
+    ending.heard = False
     known = {id(s): told_of(s) for s in subjects}
     wrong = any(f.severity != "note" for found in known.values() for f in found)
     most = max((s.settings.budget for s in subjects), default=0.0)

@@ -13,6 +13,7 @@ from jitmagic.evidence import Evidence, Where
 from jitmagic.fixes import families, policy
 from jitmagic.fixes.inputs import dynamic_variables
 from jitmagic.fixes.search import Proved, Search, diff, fix_of, offered, written
+from jitmagic.interrupts import ending
 from jitmagic.report import Finding, Fix
 from jitmagic.source.tree import source_of
 from jitmagic.trial.budget import OutOfTime
@@ -42,14 +43,14 @@ def propose(
     for at, finding in enumerate(findings):
         if not finding.wants_fixes or not families.of(finding.kind):
             continue
-        try:
+        with ending:
             if not late() and (fixes := _fixes(finding, evidence, search)):
                 found[at] = replace(finding, fixes=tuple(fixes))
-        except KeyboardInterrupt:  # what is known stays
+        if ending.heard:  # what is known stays
             return tuple(found), tuple(f for f in findings[at:] if f.wants_fixes)
         if late():
             cut.append(finding)
-    with contextlib.suppress(KeyboardInterrupt):
+    with ending:
         for at, finding in enumerate(found):
             if search is not None and finding.wants_fixes and not finding.fixes:
                 if shared := search.shared(finding):  # it came later

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import IPython.display
 
+from jitmagic.interrupts import ending
 from jitmagic.notebook import progress, reports
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import in_terminal, mime_bundle, on_screen
@@ -105,7 +105,7 @@ class Display:
         """Last of all, buttons for what needs no action."""
         from jitmagic.checking import corrections
 
-        with contextlib.suppress(KeyboardInterrupt):
+        with ending:
             offered = corrections.with_choices(report, list(run.checkers.values()))
             if offered != report:
                 self._replace(offered)
@@ -139,14 +139,21 @@ class Display:
             self._note_remade(run)
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
-        cut = "it was interrupted" if isinstance(error, KeyboardInterrupt) else ""
-        self._catch_up("looking closer", "comparing", "counting costs", "asking what if", reason=cut)
+        ending.heard = isinstance(error, KeyboardInterrupt)
+        self._catch_up("looking closer", "comparing", "counting costs", "asking what if")
         if self.notebook.is_live():
-            self.show_pending(search=not cut)
-        reason = cut or ("the cell ended in an error" if error is not None else "")
-        if self._catch_up("timing", reason=reason) or not self.notebook.is_live():
-            self.show_pending(search=not cut)
-        if run is not None and quick and not cut and self.notebook.is_live() and running.report is not None:
+            self.show_pending(search=not ending.heard)
+        if self._catch_up("timing", reason="the cell ended in an error" if error is not None else "") or (
+            not self.notebook.is_live()
+        ):
+            self.show_pending(search=not ending.heard)
+        if (
+            run is not None
+            and quick
+            and not ending.heard
+            and self.notebook.is_live()
+            and running.report is not None
+        ):
             self._offer_choices(run, running.report)
         if error is None and run is not None and _shows(run) and running.shown is None:
             self._say_what_comes(run)
@@ -197,12 +204,11 @@ class Display:
         for checker, stage, step in todo:
             seconds = checker.settings.seconds(stage, functions)
             start = clock()
-            try:
-                if not reason:
+            with ending:
+                if not reason and not ending.heard:
                     with self.progress(checker.bound_as)(stage):
                         checker.guarded(step, max(0.0, seconds - spent) if stage == "comparing" else seconds)
-            except KeyboardInterrupt:
-                reason = "it was interrupted"
+            reason = "it was interrupted" if ending.heard else reason
             if stage == "comparing":
                 spent += clock() - start
                 self.notebook.running.compare_s = max(0.0, seconds - spent)

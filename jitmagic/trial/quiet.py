@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jitmagic import patches
-from jitmagic.interrupts import deferred
+from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
 from jitmagic.state.values import is_user_file
@@ -471,7 +471,8 @@ def held_back(*, apart: bool = True) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for context in (_Context, *(patches.around_runs if apart else ())):
                 stack.enter_context(context())
-            yield
+            with heeded():
+                yield
     except (Exception, KeyboardInterrupt, budget.OutOfTime):
         raise
     except BaseException as exc:  # `exit()`, say: what ends the user's own run ends no other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import threading
 from functools import partial
@@ -10,7 +11,7 @@ from functools import partial
 import jax
 import pytest
 
-from jitmagic.checking import subject
+from jitmagic.checking import corrections, rerun, results, subject
 from jitmagic.measure import peak
 from jitmagic.state import bystanders
 
@@ -224,6 +225,50 @@ def test_an_interrupt_while_the_report_is_made_ends_the_report_alone(notebook, m
     result = notebook.run("%%jit --no-time\ndef f(x):\n    return x * 2\nf(3.0)")
     assert float(result.result) == 6.0 and "Traceback" not in notebook.text
     assert "the report was interrupted" in notebook.text
+
+
+SWALLOWS = {
+    "in a callback of jax's": (
+        "def f(x):\n    jax.debug.callback(lambda: press('f'))\n    return x.sum().item()\n",
+        "f(jnp.ones(3))",
+    ),
+    "behind `except:`": (
+        "def f(x):\n    try:\n        press('f')\n    except: pass\n    return x.sum().item()\n",
+        "f(jnp.ones(3))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SWALLOWS)
+def test_an_interrupt_that_the_users_code_swallows_ends_what_nobody_asked_for(notebook, monkeypatch, name):
+    """Pressed in the second run of a trial; the search does not go on behind it."""
+    play = rerun.play
+    monkeypatch.setattr(rerun, "runs", 0, raising=False)  # where no run of ours puts anything back
+
+    def counted(*args, **kwargs):
+        rerun.runs += 1
+        return play(*args, **kwargs)
+
+    def press(who):
+        if rerun.runs == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(rerun, "play", counted)
+    cell, call = SWALLOWS[name]
+    notebook.ns["press"] = press
+    notebook.ok(f"%%jitcheck --rerun\n{cell}{call}")
+    assert rerun.runs == 2 and any("interrupt" in n for f in notebook.report().functions for n in f.notes)
+
+
+def test_an_interrupt_ends_all_that_is_left_to_do(notebook, monkeypatch):
+    """One that comes while results are compared: nothing is timed, and no correction is looked for."""
+    ran: list[str] = []
+    monkeypatch.setattr(results, "compare_results", lambda *args: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(results.timing, "time_pair", lambda *args, **kwargs: ran.append("timed"))
+    monkeypatch.setattr(corrections.Search, "corrections", lambda *args: ran.append("searched") or [])
+    notebook.ok("%%jit\nlog = []\ndef f(x):\n    log.append(1)\n    return x * 2\nfor i in range(3): f(1.0)")
+    assert not ran
+    assert notebook.report().functions[0].timing.left_out == "not timed: it was interrupted"
 
 
 def test_nothing_of_ours_runs_on(notebook):
