@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 QUICK_S = 1.0
 """A cell that has taken so long is not run again where no action is needed."""
+LONG = 2_000
+"""Operations, of loops that are written out, for which XLA takes seconds."""
 Shown = AbstractContextManager[Callable[[str], None]]
 Progress = Callable[[str], Shown]
 
@@ -38,7 +40,8 @@ class Display:
         self.notebook = notebook
 
     def news(self, checker: Checker) -> None:
-        """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal."""
+        """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal, but for a compilation
+        that will take long."""
         from jitmagic.tracing.compat import trace_state_clean
 
         news = self.notebook.running.news
@@ -46,6 +49,16 @@ class Display:
             news.append(checker)
         if trace_state_clean() and self.notebook.is_live():
             self.show_pending()
+        elif trace_state_clean() and checker.compiles_long and (checker.seen.equations or 0) >= LONG:
+            self._say_early(checker)
+
+    def _say_early(self, checker: Checker) -> None:
+        """The verdict in front of a long compilation, where nothing that is shown can be replaced."""
+        from jitmagic.checking import conclusions
+
+        run, owner = self.notebook.running.run, self.notebook.last
+        if owner is not None and not owner.request.quiet and not (owner.request.give_back and run is owner):
+            print(on_screen(conclusions.assemble([checker]), "verdicts"), flush=True)
 
     def show_pending(self, *, search: bool = False) -> None:
         """Show the report of what is new in this cell, in place of what stands there; `search`: with corrections."""

@@ -417,3 +417,19 @@ def test_an_error_inside_of_another_transformation_is_told_without_its_fix(noteb
     notebook.error("jax.grad(own)(2.0)")
     [finding] = notebook.report().findings
     assert finding.kind == "tracer-bool"
+
+
+@pytest.mark.parametrize(("magic", "told"), [("%%jit --no-time", True), ("%%jit --no-time -q", False)])
+def test_a_long_compilation_is_told_before_it_begins(notebook, monkeypatch, magic, told):
+    from jitmagic.notebook import display
+    from jitmagic.tracing import stages
+
+    said = []
+    compiles = stages._interruptibly
+    monkeypatch.setattr(display, "LONG", 100)
+    monkeypatch.setattr(
+        stages, "_interruptibly", lambda *args: (said.append(sys.stdout.getvalue()), compiles(*args))[1]
+    )
+    notebook.ok(f"{magic}\ndef f(x):\n    for i in range(60):\n        x = jnp.sin(x) + i\n    return x\nf(1.0)")
+    line = "! f  is being compiled: line 3 is written out iteration by iteration\n"
+    assert said[0] == (line if told else "")
