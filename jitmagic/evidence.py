@@ -92,7 +92,7 @@ class Carry:
 
 Refusal = Literal[
     "mapping", "gradient of integers", "gradient of several results", "gradient of many numbers",
-    "array as predicate", "index that is no integer",
+    "array as predicate", "index that is no integer", "tree for an array",
 ]  # fmt: skip
 """What one of jax's functions does not take, with jit and without."""
 

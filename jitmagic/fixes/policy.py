@@ -34,9 +34,10 @@ def graded(
     flags = any(_flags(p, evidence) for p in found)
     rewritten_first = _about_arrays(finding, evidence) or (exact and not flags)
 
-    def order(item: tuple[Proved, Applicability]) -> tuple[bool, bool, int]:
+    def order(item: tuple[Proved, Applicability]) -> tuple[bool, bool, int, bool]:
         proved, grade = item
-        return grade == "display", rewritten_first and bool(proved.static), GRADES.index(grade)
+        static = rewritten_first and bool(proved.static)
+        return grade == "display", static, GRADES.index(grade), len(proved.steps) > 1
 
     return sorted(grades.values(), key=order)
 

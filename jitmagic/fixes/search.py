@@ -124,7 +124,7 @@ class Search:
                         self._limit = min(self._limit, self._attempts + FURTHER)
                     if proved.verdict.holds and Tag.AS_SEEN not in proved.tags:
                         break
-                if any(p.is_safe and not p.static for p in whole):
+                if any(p.is_safe and not p.static and len(p.steps) == 1 for p in whole):
                     break
             if all(p.alone_static for p in whole):
                 others = [p for p in self.held if p not in whole]

@@ -40,8 +40,8 @@ class Display:
         self.notebook = notebook
 
     def news(self, checker: Checker) -> None:
-        """Something new was seen; shown at once in a kernel, at the end of the cell in a terminal, but for a compilation
-        that will take long."""
+        """Something new was seen; shown at once in a kernel, in a terminal at the end of the cell, but for what XLA
+        takes long over."""
         from jitmagic.tracing.compat import trace_state_clean
 
         news = self.notebook.running.news

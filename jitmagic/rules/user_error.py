@@ -20,6 +20,8 @@ TAKEN: dict[Refusal, str] = {
     "`jax.jacobian` takes others",
     "array as predicate": "`jnp.where` chooses element by element, `jax.lax.cond` once",
     "index that is no integer": "a branch is chosen by a whole number: `jnp.asarray(i, int)`",
+    "tree for an array": "functions of `jnp` take arrays: `jax.tree.map` applies one to each leaf of a dict, tuple or "
+    "object",
 }
 """What functions of jax's take in place of what they refuse."""
 
@@ -55,7 +57,8 @@ def _forms(problem: Problem) -> str:
     """What the arrays in the expression are, where several may not fit."""
     forms = [f"{quoted(name)} is `{form}`" for name, form in problem.forms]
     raised = problem.where is not None and problem.where.source.startswith(("raise", "assert"))
-    return f"; {', '.join(forms)}" if len(forms) > 1 and not raised else ""
+    fits = raised or problem.told.refusal == "tree for an array"
+    return f"; {', '.join(forms)}" if len(forms) > 1 and not fits else ""
 
 
 def _help(problem: Problem) -> str:

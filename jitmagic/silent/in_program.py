@@ -59,6 +59,8 @@ class Consumed:
     draw: bool
     loop: int | None
     """The loop at whose every turn the same key is used."""
+    inside: Stack = ()
+    """The way from there through a library."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,8 @@ class _Walk:
         self.numbers: dict[object, int] = {}
         self.in_loop: tuple[int, ...] = ()
         self.site: Stack = ()
+        self.now: object = None
+        """The equation that is looked at, and where the user's code asks for it."""
 
     def whole(self, closed: object) -> _Walk:
         """The walk, after it has been through a program."""
@@ -171,12 +175,12 @@ class _Walk:
         return Value(self.numbered(("constant", type(value), key)), False, root=Constant(value))
 
     def equation(self, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]) -> list[Value]:
-        name, outer = eqn.primitive.name, self.site
-        self.site = user_frames(eqn) or outer
+        name, outer = eqn.primitive.name, (self.site, self.now)
+        self.site, self.now = user_frames(eqn) or self.site, eqn
         try:
             return self._equation(name, eqn, inputs, used)
         finally:
-            self.site = outer
+            self.site, self.now = outer
 
     def _equation(
         self, name: str, eqn: JaxprEqn, inputs: list[Value], used: dict[int, Consumed]
@@ -254,9 +258,10 @@ class _Walk:
     def part_number(self, parts: Parts, turn: int) -> int:
         return self.numbered(("part", parts.key, parts.first + turn))
 
-    def consume(self, key: Value, used: dict[int, Consumed], *, draw: bool) -> None:
+    def consume(self, key: Value, used: dict[int, Consumed], *, draw: bool, inside: Stack = ()) -> None:
         loop = next((x for x in self.in_loop if x not in key.loops), None)
-        now = Consumed(key, self.site, draw, loop)
+        frames, own = compat.eqn_frames(self.now), user_frames(self.now)
+        now = Consumed(key, self.site, draw, loop, (*inside, *frames[: len(frames) - len(own)]))
         if draw and not key.dynamic:
             made = key.root.stack if isinstance(key.root, Seed) else ()
             self.found.fixed.append((self.site, key.root, made))
@@ -264,7 +269,8 @@ class _Walk:
         each = [self.part_number(parts, i) for i in range(min(parts.count, _MOST_PARTS))] if parts else []
         numbers = dict.fromkeys((key.number, *each))
         earlier = next((used[n] for n in numbers if n in used and (draw or used[n].draw)), None)
-        if earlier is not None:
+        of_library = earlier is not None and earlier.stack == now.stack and earlier.inside != now.inside
+        if earlier is not None and not of_library:  # whose function may use one key in two ways
             self.found.reused.append(_splits(earlier, now) or (earlier, now))
         elif loop is not None and draw:
             self.found.reused.append((now, now))
@@ -299,12 +305,17 @@ class _Walk:
             else Value(self.fresh(), v.dynamic, v.loops | {loop}, v.root, v.parts if i >= rows else None)
             for i, (v, same) in enumerate(zip(inputs, kept, strict=True))
         ]
+        known = set(used)
         before, self.in_loop = self.in_loop, (*self.in_loop, loop) if many else self.in_loop
         try:
             inside = self.settled(body, inside, consts, carries)
             results = self.program(body, inside, used)
         finally:
             self.in_loop = before
+        draws = any(c.draw for n, c in used.items() if n not in known)
+        for i in range(consts, rows):  # the first turn uses what the loop begins with
+            if not kept[i] and (first := used.get(inside[i].number)) is not None:
+                self.consume(inputs[i], used, draw=draws, inside=first.inside)
         out = [Value(self.fresh(), v.dynamic, v.loops - {loop}, v.root, keys=v.keys) for v in results]
         for i in range(min(carries, len(out))):
             if kept[consts + i]:

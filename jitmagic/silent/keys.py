@@ -93,12 +93,23 @@ def key_names(site: Site, leaf: str = "") -> list[str]:
     given = [k.value for k in call.keywords if k.arg in ("key", "rng", "rng_key", "seed")]
     texts = [
         text
-        for node in [*given, *call.args]
+        for node in handed((*given, *call.args))
         if (text := dotted(node) or (ast.unparse(node) if isinstance(node, ast.Subscript) else ""))
     ]
     same = [t for t in texts if t.split("[")[0].split(".")[0] == leaf.split("[")[0].split(".")[0]]
     spoken = [t for t in texts if "key" in t or "rng" in t]
     return (same or spoken or texts)[:1] or names_at(site)
+
+
+def handed(values: Iterable[ast.expr | None]) -> Iterator[ast.expr]:
+    """What a call is given, what stands in tuples, lists and dicts included."""
+    for value in values:
+        if isinstance(value, ast.Tuple | ast.List):
+            yield from handed(value.elts)
+        elif isinstance(value, ast.Dict):
+            yield from handed(value.values)
+        elif value is not None:
+            yield value
 
 
 def names_at(site: Site) -> list[str]:

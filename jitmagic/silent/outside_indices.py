@@ -102,7 +102,17 @@ def _fact(found: IndexedAxes, axis: int, index: int, last: int, is_alone: bool) 
     lands = None if stays else 0 if index < 0 else last
     told = index - size if index < 0 else index  # jax has added the size to a negative index
     names = tuple(dict.fromkeys(names_at(found.site)))
-    return OutOfBounds(found.site.where, names, told, axis, size, window, writes, lands, is_alone)
+    own = axis - _mapped(found, axis)
+    return OutOfBounds(found.site.where, names, told, own, size, window, writes, lands, is_alone)
+
+
+def _mapped(found: IndexedAxes, axis: int) -> int:
+    """How many axes `vmap` has put in front of this one, where the source has an index in brackets."""
+    node = found.site.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    axes = getattr(found.eqn.params.get("dimension_numbers"), "operand_batching_dims", ())
+    return sum(1 for m in axes if m < axis) if isinstance(node, ast.Subscript) else 0
 
 
 # -- which operations

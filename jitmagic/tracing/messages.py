@@ -124,10 +124,11 @@ _REFUSALS: tuple[tuple[str, Refusal], ...] = (
     (r"Gradient only defined for scalar-output functions", "gradient of many numbers"),
     (r"Pred must be a scalar", "array as predicate"),
     (r"Index type must be an integer", "index that is no integer"),
+    (r"requires ndarray or scalar arguments, got <class", "tree for an array"),
 )
 
 
-def _refusal(text: str) -> Refusal | None:
+def refusal(text: str) -> Refusal | None:
     """What one of jax's functions says that it does not take."""
     return next((what for pattern, what in _REFUSALS if re.search(pattern, text, re.S)), None)
 
@@ -261,7 +262,7 @@ def is_of_jax(error: BaseException) -> bool:
     refused = op_of(error) in ("carry", "invalid-type", "static-spec", "unhashable", *_NEEDS_A_VALUE)
     refused = refused or refuses_stores(error) or "ArrayImpl" in text and "unhashable type" in text
     overflow = "An overflow was encountered while parsing an argument" in text
-    return refused or overflow or _refusal(text) is not None or type(error).__name__.startswith(tracing)
+    return refused or overflow or refusal(text) is not None or type(error).__name__.startswith(tracing)
 
 
 _EXHAUSTED = re.compile(r"RESOURCE_EXHAUSTED|[Oo]ut of memory (?:allocating|while trying to allocate)")
@@ -372,7 +373,7 @@ def told(text: str) -> Told:
         asks_memory=_of_memory(text),
         missing=re.search(r"Tracer'? (object )?has no attribute|Tracer'? object is not", text) is not None,
         meant=(meant[1] or meant[3], meant[2] or meant[4]) if meant else None,
-        refusal=_refusal(text),
+        refusal=refusal(text),
         in_words="" if any(word in plain for word in _INTERNAL) else plain,
         carry=_carry(text),
     )

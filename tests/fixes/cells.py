@@ -27,6 +27,18 @@ CASES = {
         "trace-time-print", "def f(x):\n    print('x', x)\n    y = x + 1\n    print('y', y)\n    return y\n", ("f(1.0)",),
         "    jax.debug.print(\"x {x}\", x=x)\n    y = x + 1\n    jax.debug.print(\"y {y}\", y=y)",
     ),
+    "choice of dicts": Case(
+        "user-error", "def f(loss, best, p, q):\n    better = loss < best\n    return jnp.where(better, p, q)\n",
+        ("f(1.0, 2.0, {'w': jnp.ones(2), 'b': 1.0}, {'w': jnp.zeros(2), 'b': 0.0})",),
+        "return jax.tree.map(lambda a, b: jnp.where(better, a, b), p, q)", proved=False,
+    ),
+    "loop that returns an object": Case(
+        "tracer-bool",
+        "@jax.tree_util.register_dataclass\n@dataclass\nclass Game:\n    board: jax.Array\n    turn: jax.Array\n\n"
+        "def f(game, column):\n    for row in (2, 1, 0):\n        if game.board[row, column] == 0:\n"
+        "            return Game(game.board.at[row, column].set(game.turn), -game.turn)\n    return game\n",
+        ("f(Game(jnp.zeros((3, 3)), jnp.float32(1)), 1)",), "jax.tree.map(lambda a, b: jnp.where(", setup="from dataclasses import dataclass\n",
+    ),
     "window that moves": Case(
         "leaked-tracer",
         "window = deque([0.0, 0.0], maxlen=2)\n\ndef f(x):\n    window.append(x * 2.0)\n    return sum(window)\n",

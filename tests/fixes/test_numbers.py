@@ -48,8 +48,16 @@ CELLS = {
         '(x.at[i + 1].get(mode="fill", fill_value=0) - x[i])',
     ),
     "a write outside of an array": (
-        "def f(x, i):\n    return x.at[i].add(  # counts\n        1.0)\n", "f(jnp.arange(3.0), jnp.arange(4))",
+        "def f(x, i):\n    return x.at[i].set(  # counts\n        1.0)\n", "f(jnp.arange(3.0), jnp.arange(4))",
         '1.0, mode="drop")',
+    ),
+    "what is counted outside of an array": (
+        "def f(v):\n    return J.zeros((2, 3)).at[0, (v * 3).astype(int)].add(  # counts\n        1.0)\n", "f(jnp.array([0.5, 1.0]))",
+        ".at[0, jnp.minimum((v * 3).astype(int), 2)].add(  # counts",
+    ),
+    "an index before the beginning": (
+        "def f(x, i):\n    return x.T[i - 3]\n", "f(jnp.ones((2, 2)), jnp.array([0, 1]))",
+        "x.T[jnp.maximum(i - 3, -x.T.shape[0])]",
     ),
     "a large number in a comparison": (
         "def f(n):\n    late = n > 3_000_000_000  # ns\n    return late\n", "f(jnp.arange(3))",

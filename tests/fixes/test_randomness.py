@@ -11,6 +11,27 @@ from tests.fixes.conftest import corrections
 KEY = ("f(jax.random.key(0))",)
 
 CASES = {
+    "a key in the state that a loop begins with": (
+        """
+        def f(key, n):
+            def step(s):
+                k, sub = jax.random.split(s["key"])
+                return {"key": k, "x": s["x"] + jax.random.normal(sub)}
+            s = jax.lax.while_loop(lambda s: s["x"] < n, step, {"key": key, "x": 0.0})
+            return s["x"] + jax.random.normal(key)
+        """,
+        """
+        def f(key, n):
+            def step(s):
+                k, sub = jax.random.split(s["key"])
+                return {"key": k, "x": s["x"] + jax.random.normal(sub)}
+            key_s, sub2 = jax.random.split(key)
+            s = jax.lax.while_loop(lambda s: s["x"] < n, step, {"key": key_s, "x": 0.0})
+            return s["x"] + jax.random.normal(sub2)
+        """,
+        ("f(jax.random.key(0), 3.0)",),
+        None,
+    ),
     "two draws in a scan, another name for jax.random": (
         """
         import jax.random as jr

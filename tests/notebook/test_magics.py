@@ -430,6 +430,8 @@ def test_a_long_compilation_is_told_before_it_begins(notebook, monkeypatch, magi
     monkeypatch.setattr(
         stages, "_interruptibly", lambda *args: (said.append(sys.stdout.getvalue()), compiles(*args))[1]
     )
-    notebook.ok(f"{magic}\ndef f(x):\n    for i in range(60):\n        x = jnp.sin(x) + i\n    return x\nf(1.0)")
+    notebook.ok(
+        f"{magic}\ndef f(x):\n    for i in range(60):\n        x = jnp.sin(x) + i\n    return x\nf(1.0)"
+    )
     line = "! f  is being compiled: line 3 is written out iteration by iteration\n"
     assert said[0] == (line if told else "")

@@ -20,6 +20,9 @@ TWICE = [
     ("def view(key, x):\n    return x * jax.random.normal(key, (3,))\ndef f(key, x=0.5):\n    a = view(key, x)\n    b = view(key, 2.0 * x)\n    return jnp.mean((a - b) ** 2)\n", "b = view(key, 2.0 * x)"),
     ("def f(key, h=0.1):\n    a = jax.random.normal(key)\n    b = jax.random.uniform(key)\n    return (a * 2.0 - b) / h\n", "b = jax.random.uniform(key)"),
     ("def f(key):\n    def step(c, _):\n        return c + jax.random.normal(key), None\n    return jax.lax.scan(step, 0.0, None, length=3)\n", "return c + jax.random.normal(key), None"),
+    ("def f(key):\n    a = jax.random.binomial(key, 9.0, 0.2)\n    return a + jax.random.binomial(key, 9.0, 0.3)\n", "return a + jax.random.binomial(key, 9.0, 0.3)"),
+    ("def f(key):\n    def step(c, _):\n        k, s = jax.random.split(c[0])\n        return (k, c[1] + jax.random.normal(s)), None\n    (_, x), _ = jax.lax.scan(step, (key, 0.0), None, length=3)\n    return x + jax.random.normal(key)\n", "return x + jax.random.normal(key)"),
+    ("def f(key):\n    def step(c):\n        k, s = jax.random.split(c[0])\n        return k, c[1] + jax.random.uniform(s)\n    x = jax.random.uniform(key)\n    return jax.lax.while_loop(lambda c: c[1] < 2.0, step, (key, x))[1]\n", "return jax.lax.while_loop(lambda c: c[1] < 2.0, step, (key, x))[1]"),
 ]  # fmt: skip
 
 ONCE = [
@@ -36,6 +39,8 @@ ONCE = [
     "def f(key):\n    return jax.vmap(jax.random.normal)(jax.random.split(key, 3))\n",
     "def f(key):\n    return jax.lax.cond(True, lambda: jax.random.normal(key), lambda: jax.random.uniform(key))\n",
     "def f(key):\n    def step(k, _):\n        k, s = jax.random.split(k)\n        return k, jax.random.normal(s)\n    return jax.lax.scan(step, key, None, length=3)[1]\n",
+    "def f(key):\n    a, b, c = jax.random.split(key, 3)\n    return jax.random.binomial(a, 9.0, 0.2), jax.random.poisson(b, 3.0), jax.random.multinomial(c, 9, jnp.ones(3) / 3)\n",
+    "def f(key):\n    def step(c, _):\n        k, s = jax.random.split(c[0])\n        return (k, c[1] + jax.random.normal(s)), None\n    (key, x), _ = jax.lax.scan(step, (key, 0.0), None, length=3)\n    return x + jax.random.normal(key)\n",
     "def f(key):\n    a, b, c = jax.random.split(key, 3)\n    return jax.random.permutation(a, 5), jax.random.gamma(b, 2.0), jax.random.choice(c, 5)\n",
 ]  # fmt: skip
 

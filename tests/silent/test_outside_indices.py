@@ -26,7 +26,10 @@ OUTSIDE = {
     "an array of indices": (lambda x, i: x[i], (X, I), [(7, 0, 5, 4)]),
     "the second axis": (lambda m, i: m[0, i], (M, 6), [(6, 1, 5, 4)]),
     "arrays for both axes": (lambda m, i: m[i, i], (M, jnp.array([0, 4])), [(4, 0, 4, 3)]),
-    "rows of a vmap": (lambda m, k: jax.vmap(lambda r, j: r[j])(m, k), (M, jnp.array([0, 1, 2, 5])), [(5, 1, 5, 4)]),
+    "rows of a vmap": (lambda m, k: jax.vmap(lambda r, j: r[j])(m, k), (M, jnp.array([0, 1, 2, 5])), [(5, 0, 5, 4)]),
+    "counts in two vmaps": (
+        lambda i: jax.vmap(jax.vmap(lambda i: jnp.zeros(3).at[i].add(1.0)))(i), (jnp.full((2, 2), 3),), [(3, 0, 3, None)],
+    ),
     "a neighbour": (lambda x: x[jnp.arange(5) + 1] - x, (X,), [(5, 0, 5, 4)]),
     "a turn of a loop": (
         lambda x: jax.lax.fori_loop(0, 6, lambda n, c: c + x[n], 0.0), (X,), [(5, 0, 5, 4)],
@@ -120,7 +123,8 @@ MENDED = {
         ["x[n - 1] * 2", 'mode="fill"'],
     ),
     "rows, given from outside": (
-        "def f(m, i):\n    return m[i].sum()\n", "y = f(jnp.ones((3, 2)), jnp.array([1, 3]))", ['m.at[i].get(mode="fill"'],
+        "def f(m, i):\n    return m[i].sum()\n", "y = f(jnp.ones((3, 2)), jnp.array([1, 3]))",
+        ["m[jnp.minimum(i, m.shape[0] - 1)]", 'm.at[i].get(mode="fill"'],
     ),
     "the second axis": (
         "def f(m):\n    return m[0, jnp.arange(m.shape[1]) + 1]\n", "f(jnp.ones((2, 3)))",

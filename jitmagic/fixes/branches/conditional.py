@@ -10,14 +10,17 @@ from jitmagic.fixes.branches.truth import is_boolean, maybe_traced, truth
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
 from jitmagic.source.edits import shifted
-from jitmagic.source.pattern import stripped
+from jitmagic.source.pattern import Pattern, stripped
+from jitmagic.tracing import messages
 
 COND = "choose with `jax.lax.cond` in place of the conditional expression"
 WHERE = "choose with `jnp.where` in place of the conditional expression"
 DIVIDED = "choose with `jnp.where`, and divide by 1 where the divisor is not used"
 COMBINED = "combine the conditions with `&`, `|` and `~`"
 AND_OR = "choose with `jnp.where` in place of `and` and `or`"
+LEAVES = "choose leaf by leaf with `jax.tree.map`"
 NONE = "take what stands behind `or` for `None`"
+_WHERE = Pattern("where($c, $x, $y)")
 BUILTINS = {
     "min": "min", "max": "max", "any": "any", "all": "all", "sorted": "sort", "round": "round", "abs": "abs",
     "sum": "sum", "bool": "bool_",
@@ -75,6 +78,21 @@ def _divided(spot: Spot, node: ast.IfExp) -> str | None:
     then = spot.edits().replace(divisors[0], safe).code(node.body)
     other = stripped(spot.code(node.orelse))
     return spot.write("jnp.where($test, $then, $other)", test=test, then=then, other=other)
+
+
+def leaf_by_leaf(spot: Spot) -> Iterator[Change]:
+    """`jnp.where(c, x, y)` of dicts, tuples and objects, which takes arrays alone."""
+    if messages.refusal(spot.message) != "tree for an array":
+        return
+    for match in filter(None, (_WHERE.match(n, spot.modules) for n in spot.on_line(ast.Call))):
+        free = [n for n in ("a", "b", "this", "other") if n not in scope.loads(match.expr("c"))]
+        new = spot.write(
+            "jax.tree.map(lambda $$a, $$b: jnp.where($c, $$a, $$b), $x, $y)",
+            a=free[0],
+            b=free[1],
+            **match.holes,
+        )
+        yield Change(LEAVES, spot.edits().replace(match.node, new))
 
 
 def operators(spot: Spot) -> Iterator[Change]:

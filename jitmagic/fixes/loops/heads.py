@@ -109,7 +109,9 @@ def plus(code: str, number: int) -> str:
     if known is not None or not number:
         return code if known is None else str(known + number)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        right = _number(ast.unparse(node.right))
+        left, right = (_number(ast.unparse(n)) for n in (node.left, node.right))
+        if left is not None and isinstance(node.op, ast.Add):
+            return plus(ast.unparse(node.right), number + left)
         if right is not None:
             return plus(ast.unparse(node.left), number + (right if isinstance(node.op, ast.Add) else -right))
     product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv)

@@ -11,6 +11,7 @@ from functools import partial
 
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.rules.base import root
+from jitmagic.silent.keys import handed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import CannotEdit, Edits, FunctionNode, in_brackets
 from jitmagic.source.modules import argument_at, last_name
@@ -270,7 +271,7 @@ def _uses(spot: Spot, edits: Edits, function: Function, key: str) -> list[KeyUse
         if any(isinstance(n, Function) and root(key) in bound_by(n) for n in around):
             continue
         kept = last_name(call.func) in _NO_USE or folds.count(ast.unparse(call)) == 1
-        for given in (*call.args, *(k.value for k in call.keywords)):
+        for given in handed((*call.args, *(k.value for k in call.keywords))):
             if not kept and ast.unparse(given) in names and not _splits(spot, call, names):
                 found.append(KeyUse(given, partial(edits.replace, given)))
     return found

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from jitmagic.evidence import OutOfBounds
 from jitmagic.fixes.change import Change, Claim, Spot
+from jitmagic.fixes.loops.heads import plus
 from jitmagic.source import scope
-from jitmagic.source.pattern import atom
+from jitmagic.source.pattern import Pattern, atom
 
+_MADE = Pattern("zeros($n, $*r)")
 DROPPED = Claim(words="the write outside of the array stays dropped")
 _RANGES = frozenset(("range", "jax.numpy.arange", "numpy.arange"))
 
@@ -26,10 +28,46 @@ def right_bounds(spot: Spot) -> Iterator[Change]:
     if not ends and over == 1 and fact.is_alone and not _holds_arrays(spot, index):
         ends = [index]
     for end in ends if over > 0 else ():
-        new = _less(spot, end, over)
+        new = plus(spot.code(end), -over)
         edits = spot.edits().replace(end, new)
         claim = Claim("new", "nothing is read or written outside of the array", rebinds=_results(spot))
         yield Change(f"end at `{new}`", edits, claim=claim)
+
+
+def clipped_indices(spot: Spot) -> Iterator[Change]:
+    """`x[i]` as `x[jnp.minimum(i, x.shape[0] - 1)]`, which is what jax reads; `x.at[i].add(y)` too: what is counted
+    into bins belongs into the last one."""
+    if _is_stored(spot):
+        return
+    subscript, fact = _indexed(spot)
+    index = _index_of(subscript, fact.axis) if subscript is not None and fact is not None else None
+    size = _size(spot, subscript.value, fact.axis) if subscript is not None and fact is not None else ""
+    if index is None or fact is None or fact.window > 1 or not size:
+        return
+    form = "jnp.minimum($i, $$last)" if fact.index > 0 else "jnp.maximum($i, -$$n)"
+    claim = Claim("new", "what was dropped outside of the array goes to its border", rebinds=_results(spot))
+    edits = spot.edits().replace(index, spot.write(form, i=index, n=size, last=plus(size, -1)))
+    same = fact.lands is not None
+    title = "end the index at the border, as jax does" if same else "end the index at the border"
+    yield Change(title, edits, claim=Claim() if same else claim, sure=False)
+
+
+def _is_stored(spot: Spot) -> bool:
+    """`x.at[i].set(y)`, of which the last one holds."""
+    node = spot.here(ast.Subscript, ast.Call)
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "set"
+
+
+def _size(spot: Spot, array: ast.expr, axis: int) -> str:
+    """What says how long an axis is: `x.shape[0]`, `n` of `jnp.zeros(n)`; nothing where that is not at hand."""
+    if isinstance(array, ast.Attribute) and array.attr == "at":
+        array = array.value
+    if (made := _MADE.match(array, spot.modules)) is not None:
+        sizes = made.expr("n")
+        known = sizes.elts if isinstance(sizes, ast.Tuple | ast.List) else [sizes]
+        return atom(spot.code(known[axis])) if axis < len(known) else ""
+    plain = isinstance(array, ast.Name | ast.Attribute | ast.Subscript)
+    return f"{spot.code(array)}.shape[{axis}]" if plain else ""
 
 
 def stated_modes(spot: Spot) -> Iterator[Change]:
@@ -39,7 +77,7 @@ def stated_modes(spot: Spot) -> Iterator[Change]:
         if node.func.attr == "get":
             edits = spot.edits().argument(node, 'mode="fill", fill_value=0')
             yield Change("read 0 outside of the array", edits, claim=_filled(spot))
-        elif isinstance(node.func.value, ast.Subscript):
+        elif isinstance(node.func.value, ast.Subscript) and _is_stored(spot):
             edits = spot.edits().argument(node, 'mode="drop"')
             yield Change("say that writes outside of the array are dropped", edits, claim=DROPPED)
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -100,18 +138,6 @@ def _ends_of_loops(spot: Spot, body: ast.FunctionDef | ast.Lambda) -> Iterator[a
 def _holds_arrays(spot: Spot, index: ast.expr) -> bool:
     """It has been an array of indices in the calls seen."""
     return any(shape.shape for shape in spot.seen(index))
-
-
-def _less(spot: Spot, end: ast.expr, over: int) -> str:
-    """The end without so many."""
-    match end:
-        case ast.Constant(int(value)):
-            return str(value - over)
-        case ast.BinOp(left, ast.Add(), ast.Constant(value)) if value == over:
-            return spot.code(left)
-        case ast.BinOp(ast.Constant(value), ast.Add(), right) if value == over:
-            return spot.code(right)
-    return f"{atom(spot.code(end))} - {over}"
 
 
 def _results(spot: Spot) -> tuple[str, ...]:
