@@ -24,6 +24,7 @@ from jitmagic.state import constants, frozen, snapshot
 from jitmagic.state.compiled import StatefulMethod
 from jitmagic.state.frozen import Frozen
 from jitmagic.state.held import names_of_variables
+from jitmagic.state.paths import at_or_below
 from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.state_program import StateProgram
@@ -368,6 +369,7 @@ class Checker(Subject):
         stateful = self.stateful(args)
         names = stateful.names(reach) if stateful is not None else {}
         dyn = (*self.dynamic_paths(args), *names)
+        logs = [p.path for p in stateful.logs] if stateful is not None else []
         written = self.written_paths(args)
         declared = self.dyn is not None and self.dyn != "auto"
         frameworks = self.frameworks(args)
@@ -377,7 +379,7 @@ class Checker(Subject):
         for v in constants.variables(reach, compat.constants_of(jaxpr), dyn=dyn):
             name = names.get(v.path, v.path)
             shown.add(name)
-            if v.path in reach.offered and name not in moved:
+            if v.path in reach.offered and name not in moved or at_or_below(v.path, logs):
                 continue
             path = name if declared and not name.startswith("<") else v.path
             old = self.seen.variables.get(path)
@@ -394,7 +396,7 @@ class Checker(Subject):
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
         baked = [v for v in self.seen.variables.values() if v.role == "constant"]
         kind, first = self.kind_of_call(args, kwargs), self.kind_of_call(tuple(args[:1]), {})
-        self.variants.add(kind, frozen.freeze(reach, baked, dyn), first)
+        self.variants.add(kind, frozen.freeze(reach, baked, (*dyn, *logs)), first)
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(

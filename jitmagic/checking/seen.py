@@ -105,17 +105,18 @@ class Variants:
     def __init__(self) -> None:
         self.newest: Frozen | None = None
         self.differ = False
-        """Two of the traces hold different values."""
-        self._by_kind: dict[Hashable, Frozen] = {}
+        """Two of the traces hold different values, or those of different objects."""
+        self._by_kind: dict[tuple[int, Hashable], Frozen] = {}
         self._by_first: dict[Hashable, list[Frozen]] = {}
 
-    def add(self, kind: Hashable, frozen: Frozen, first: Hashable = None) -> None:
+    def add(self, kind: tuple[int, Hashable], frozen: Frozen, first: Hashable = None) -> None:
         """A call of this kind was traced, with these values; `first`: the kind of its first argument."""
-        self.differ = self.differ or (self.newest is not None and bool(self.newest.changed()))
+        others = any(of != kind[0] for of, _ in self._by_kind)
+        self.differ = self.differ or others or (self.newest is not None and bool(self.newest.changed()))
         self._by_kind[kind] = self.newest = frozen
         self._by_first.setdefault(first, []).append(frozen)
 
-    def of(self, kind: Callable[[], Hashable]) -> Frozen | None:
+    def of(self, kind: Callable[[], tuple[int, Hashable]]) -> Frozen | None:
         """What a call goes on with that jax does not trace anew; `kind` tells which one it is, where that matters."""
         return self._by_kind.get(kind(), self.newest) if self.differ else self.newest
 

@@ -376,14 +376,16 @@ class Subject:
             filtering=self.framework in STATIC_BUT_ARRAYS,
         )  # fmt: skip
 
-    def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Hashable:
-        """The same for calls that jax compiles once; unhashable or strange arguments count as one kind of call."""
+    def kind_of_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[int, Hashable]:
+        """The same for calls that jax compiles once; unhashable or strange arguments count as one kind. A method
+        has a program for each object, whose identity comes first."""
+        instance = id(args[0]) if isinstance(self.compiled, StatefulMethod) and args else 0
         with contextlib.suppress(Exception):
             _, args, kwargs = self.lifted(args, kwargs)
             key = signature_key(self.fn, args, kwargs, **self.taken_as_static())
             hash(key)
-            return key
-        return None
+            return instance, key
+        return instance, None
 
     def remember(
         self,

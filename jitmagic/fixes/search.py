@@ -34,6 +34,8 @@ from jitmagic.trial.verify import Attempt, Verdict, Verifier, is_same
 
 ROUNDS = 8
 """Changes that follow each other in one correction."""
+REPEATS = 3
+"""Those of one family among them: a nest of loops, say."""
 ATTEMPTS = 40
 _STATIC = ("--static", "--static-argnums")
 LATE = "there was no time (`--search` looks longer)"
@@ -172,14 +174,17 @@ class Search:
     # -- one change after the other
 
     def _follow_all(
-        self, family: families.Family, spot: Spot, steps: tuple[Change, ...], finding: Finding
-    ) -> Iterator[Proved]:
+        self, family: families.Family, spot: Spot, steps: tuple[Change, ...], finding: Finding,
+        chain: tuple[families.Family, ...] = (),
+    ) -> Iterator[Proved]:  # fmt: skip
         for change in offered(family, spot):
             if self._spent():
                 return
-            yield from self._follow((*steps, change), spot, finding)
+            yield from self._follow((*steps, change), spot, finding, (*chain, family))
 
-    def _follow(self, steps: tuple[Change, ...], spot: Spot, finding: Finding) -> Iterator[Proved]:
+    def _follow(
+        self, steps: tuple[Change, ...], spot: Spot, finding: Finding, chain: tuple[families.Family, ...]
+    ) -> Iterator[Proved]:
         try:
             attempt = self._applied(steps[-1], spot)
         except (SyntaxError, LookupError, CannotEdit):
@@ -205,7 +210,9 @@ class Search:
         if further is not None and not _same_place(further, spot):
             found: list[Proved] = []
             for family in self._asked(further.kind, found):
-                for proved in self._follow_all(family, further, steps, finding):
+                if chain.count(family) == REPEATS:
+                    continue
+                for proved in self._follow_all(family, further, steps, finding, chain):
                     found += [proved] if proved.verdict.holds else []
                     yield proved
             if found:
@@ -282,6 +289,8 @@ class Search:
 
     def _next(self, verdict: Verdict, attempt: Attempt) -> Spot | None:
         """Where the corrected cell goes on to fail, or what it is told of now."""
+        if type(verdict.error).__module__.startswith("jitmagic."):  # a variable that is not there
+            return None
         if verdict.error is not None:
             problem = locate.locate(verdict.error, prefer=verdict.file)
             where, above = problem.where, int(attempt.magic.startswith("%%"))

@@ -11,17 +11,21 @@ from jitmagic.rules.recompile import histories, is_function, without_address
 from jitmagic.rules.words import quoted, short
 
 MANY = 3
+"""Values from which a static argument is told."""
+MANY_TEXTS = 8
+"""The same of texts and flags, which no array can stand for."""
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
-    """One finding for each static argument that took three or more values over the calls that were traced."""
+    """One finding for each static argument that took many values over the calls that were traced."""
     yield from _counted(evidence)
     for path, forms in histories(evidence).items():
         if not forms[0].static or any(is_function(x) for x in forms):
             continue
         values = list(dict.fromkeys(without_address(x.value) for x in forms))
-        if len(values) < MANY:
-            if len({x.value for x in forms}) >= MANY:
+        texts = all(x.python_type in ("str", "bytes", "bool", "NoneType") for x in forms)
+        if len(values) < (MANY_TEXTS if texts else MANY):
+            if not texts and len({x.value for x in forms}) >= MANY:
                 yield _by_identity(evidence, path, forms[0].python_type)
             continue
         shown = ", ".join(short(v, 20) for v in values[:3])

@@ -334,11 +334,12 @@ class Snapshot:
         return id(code) in self._codes or any(s.knows(code) for s in self.late)
 
     def changes(self, besides: Iterable[object] = ()) -> list[Write]:
-        """What is different now, at most a few hundred writes. A path that changed twice is told once, and the
-        frameworks' variables in `besides` by no path."""
+        """What is different now, at most a few hundred writes; not those of functions that only observe. A path that
+        changed twice is told once, and the frameworks' variables in `besides` by no path."""
         found: dict[str, Write] = {}
         known = {id(v) for v in besides}
-        for entry in itertools.chain(self._entries, *(s._entries for s in self.late)):
+        late = (s for s in self.late if not any(fn in _observers for fn in s.functions[:1]))
+        for entry in itertools.chain(self._entries, *(s._entries for s in late)):
             if isinstance(entry, Kept) and id(entry.holder) in known:
                 continue
             for path, origin, action, old, new in _guarded(entry.changes):
@@ -388,6 +389,10 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     found = [f for f in gc.get_referrers(code) if is_a(f, Function) and f.__globals__ is frame.f_globals]
     made = code.co_name in _MAKERS  # its first argument is new, and stays what the run makes of it
     given = {name: frame.f_locals[name] for name in code.co_varnames[made : code.co_argcount]}
+    if not any(
+        s.knows(f.f_code) for f in _frames(caller) for s in _in_force
+    ):  # jax tells that it has compiled, say
+        _observers.update(found)
     late = [take(roots.reach(fn, kwargs=given), known) for fn in found]
     for one in late:
         one.stand_in()
@@ -398,8 +403,17 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     return late
 
 
+def _frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+    """A frame and those around it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 _found_late: weakref.WeakKeyDictionary[Function, weakref.WeakSet[Function]] = weakref.WeakKeyDictionary()
 """What functions were found to come to: Python 3.11 tells nothing of it where a run is timed."""
+_observers: weakref.WeakSet[Function] = weakref.WeakSet()
+"""Those that were called from outside of all that is looked at."""
 _MAKERS = frozenset(("__init__", "__new__", "__post_init__", "__setstate__"))
 _SEARCHED = ("jitmagic.checking.", "jitmagic.measure.")
 """What is called from there was searched."""
