@@ -7,7 +7,7 @@ from jitmagic.fixes.calls import callbacks, counterparts, debug_print, inner_fun
 from jitmagic.fixes.change import Family
 from jitmagic.fixes.inputs import compiled_once, dynamic_variables, followed_variables, questions
 from jitmagic.fixes.inputs.split_functions import split_functions
-from jitmagic.fixes.loops import bodies, elements, fetched, filled, scanned, traced_loops
+from jitmagic.fixes.loops import bodies, elements, fetched, filled, host_values, scanned, traced_loops
 from jitmagic.fixes.numerics import finite_formulas, number_types
 from jitmagic.fixes.objects import argument_forms, parts_as_arguments, registered, settings_objects
 from jitmagic.fixes.options import declarations, static_arguments
@@ -109,6 +109,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (argument_forms.numbers_as_arrays, "recompile-static"),
     (argument_forms.copies, "donated-reuse"),
     (questions.questions, "frozen-side-effect state-write"),
+    (host_values.of_counters(scanned.scanned_loops), "unrolled-loop"),
     (traced_loops.nested_loops, "unrolled-loop"),
     (traced_loops.counting_loops, "unrolled-loop"),
     (scanned.scanned_loops, "unrolled-loop"),
@@ -134,6 +135,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (number_types.wide_arithmetic, f"{_CUT} jit-differs-from-eager"),
     (number_types.strong_starts, "recompile-weak-type"),
     (buckets.padded_lengths, "recompile-shape"),
+    (buckets.padded_beside_masks, "recompile-shape"),
     (own_keys.reused_keys, "key-reuse"),
     (followed_variables.own_jits, f"hidden-rng {_KEPT} stale-constant"),
     (key_arguments.fixed_keys, "hidden-rng"),

@@ -27,6 +27,18 @@ CASES = {
         "trace-time-print", "def f(x):\n    print('x', x)\n    y = x + 1\n    print('y', y)\n    return y\n", ("f(1.0)",),
         "    jax.debug.print(\"x {x}\", x=x)\n    y = x + 1\n    jax.debug.print(\"y {y}\", y=y)",
     ),
+    "schedule of Python's in a loop": Case(
+        "unrolled-loop",
+        "import math\n\ndef rate(t, n, top=0.1):\n    return top * (1 + math.cos(math.pi * t / n)) / 2\n\n"
+        "def f(w, n):\n    path = []\n    for t in range(n):\n        w = w - rate(t, n) * jnp.sin(w) * rate(t, n)\n        path.append(w)\n    return w, jnp.stack(path)\n",
+        ("f(jnp.ones(3), 40)",), "rate_values = jnp.array([rate(t, n) for t in range(n)])", static=("n",),
+    ),
+    "schedule that is an object": Case(
+        "unrolled-loop",
+        "class Warm:\n    def __init__(self, n): self.n = n\n    def at(self, t): return float(min(t, self.n)) / self.n\n\nwarm = Warm(10)\n\n"
+        "def f(w):\n    for step in range(1, 61):\n        w = w - 0.01 * w * warm.at(step) * np.sqrt(step)\n    return w\n",
+        ("f(jnp.ones(3))",), "at_values = jnp.array([warm.at(step) for step in range(1, 61)])",
+    ),
     "choice of dicts": Case(
         "user-error", "def f(loss, best, p, q):\n    better = loss < best\n    return jnp.where(better, p, q)\n",
         ("f(1.0, 2.0, {'w': jnp.ones(2), 'b': 1.0}, {'w': jnp.zeros(2), 'b': 0.0})",),

@@ -248,7 +248,7 @@ def comprehensions_of_attributes(family: Family) -> Family:
                 f"{name} = []\nfor {spot.code(turns.target)} in {spot.code(turns.iter)}:\n{indented(filled)}"
             )
             edits = spot.edits().statements(statement, f"{looped}\n{rest}")
-            yield from of_attributes(family)(_moved(spot, edits, 1))
+            yield from of_attributes(family)(moved(spot, edits, 1))
 
     return asked
 
@@ -300,10 +300,10 @@ def _named(spot: Spot, loop: LoopNode, paths: Sequence[str]) -> Spot:
             edits.replace(node, name)
     edits.before(loop, "\n".join(f"{name} = {path}" for path, name in names.items()))
     edits.after(loop, "\n".join(f"{path} = {name}" for path, name in names.items()))
-    return _moved(spot, edits, len(names))
+    return moved(spot, edits, len(names))
 
 
-def _moved(spot: Spot, edits: Edits, more: int) -> Spot:
+def moved(spot: Spot, edits: Edits, more: int) -> Spot:
     """The place in the cell as it is edited, with so many statements more in front of it."""
     text = Text(edits.result())
     statement = next(n for n in spot.path if isinstance(n, ast.stmt))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jitmagic.fixes.change import Change, Claim, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias
@@ -12,7 +12,7 @@ from jitmagic.fixes.sizes.masked_functions import Bodies
 from jitmagic.fixes.sizes.masks import Mask, Masked
 from jitmagic.fixes.sizes.statements import Known
 from jitmagic.source import scope
-from jitmagic.source.edits import FunctionNode, Text
+from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.pattern import call_of
 from jitmagic.source.signature import add_parameter, body_of
 from jitmagic.source.tree import SCOPES
@@ -40,13 +40,9 @@ class _Varying:
 
 def padded_lengths(spot: Spot) -> Iterator[Change]:
     """The function over padded arrays, which is compiled once for many lengths, and around it one that pads."""
-    function = spot.text.definition(spot.function)
-    if function is None or "." in spot.function or function.args.vararg or function.args.kwarg or spot.static:
-        return
-    if any(spot.full(d) != "jax.jit" for d in function.decorator_list):
-        return
-    ranks, varying = _lengths(spot, function)
-    if not varying:
+    function = _function(spot)
+    ranks, varying = _lengths(spot, function) if function is not None else ({}, [])
+    if function is None or not varying:
         return
     lower = _Padded(spot)
     known: Known = {}
@@ -62,19 +58,47 @@ def padded_lengths(spot: Spot) -> Iterator[Change]:
     inner, edits = spot.fresh(f"{function.name}_padded"), lower.finished()
     counts = [v.mask.count for v in varying if v.mask.used or v.mask.count in lower.counted]
     by_name = bool(counts) and add_parameter(edits, function, ", ".join(counts))
+    given = [f"{count}={count}" if by_name else count for count in counts]
+    mode = ', mode="edge"' if min(min(v.lengths) for v in varying) > 0 else ""
+    kept = ", with a mask for what counts" if any(v.mask.used for v in varying) else ""
+    wrapper = _wrapper(spot, function, inner, ranks, varying, given, result, mode)
+    yield _wrapped(spot, function, edits, inner, wrapper, varying, kept)
+
+
+def padded_beside_masks(spot: Spot) -> Iterator[Change]:
+    """The same of a function that is given a mask already: what is padded is False there."""
+    function = _function(spot)
+    ranks, varying = _lengths(spot, function) if function is not None else ({}, [])
+    masks = {leaf.argument for leaf in spot.every_leaf if leaf.dtype == "bool" and leaf.shape}
+    if function is not None and any(name in masks for v in varying for name, _ in v.places):
+        inner = spot.text.fresh(f"{function.name}_padded")
+        wrapper = _wrapper(spot, function, inner, ranks, varying, (), [None], "")
+        change = _wrapped(spot, function, spot.edits(), inner, wrapper, varying, ", where the mask is False")
+        yield replace(change, sure=False)
+
+
+def _function(spot: Spot) -> FunctionNode | None:
+    """The function that is checked, if it may be compiled under another name."""
+    function = spot.text.definition(spot.function)
+    if function is None or "." in spot.function or function.args.vararg or function.args.kwarg or spot.static:
+        return None
+    return function if all(spot.full(d) == "jax.jit" for d in function.decorator_list) else None
+
+
+def _wrapped(
+    spot: Spot, function: FunctionNode, edits: Edits, inner: str, wrapper: str, varying: Sequence[_Varying], kept: str
+) -> Change:  # fmt: skip
+    """The function under another name, with one of its own name behind it that pads."""
     head = spot.text.plain.index("def", spot.text.offset(function.lineno, function.col_offset))
     name = spot.text.plain.index(function.name, head + len("def")) + len(function.name)
     edits.insert(name, inner.removeprefix(function.name))
     if not function.decorator_list:
         edits.before(function, spot.write("@jax.jit"))
-    given = [f"{count}={count}" if by_name else count for count in counts]
-    wrapper = _wrapper(spot, function, inner, ranks, varying, given, result)
     end = spot.text.plain.find("\n", spot.text.span(function)[1])
     edits.insert(end if end >= 0 else len(spot.text.plain), f"\n\n\n{wrapper}")
-    kept = ", with a mask for what counts" if any(v.mask.used for v in varying) else ""
     most = max(v.least for v in varying)
     title = f"pad to powers of two{kept}: one compilation for all lengths up to {most}"
-    yield Change(title, edits, functions=(inner,), claim=Claim(fewer="traces"), cost=COST)
+    return Change(title, edits, functions=(inner,), claim=Claim(fewer="traces"), cost=COST)
 
 
 def _lengths(spot: Spot, function: FunctionNode) -> tuple[dict[str, int], list[_Varying]]:
@@ -138,7 +162,7 @@ class _Padded(Bodies):
 
 def _wrapper(
     spot: Spot, function: FunctionNode, inner: str, ranks: dict[str, int], varying: Sequence[_Varying],
-    counts: Sequence[str], result: Sequence[Masked | None],
+    counts: Sequence[str], result: Sequence[Masked | None], mode: str,
 ) -> str:  # fmt: skip
     """The function that pads, calls, and cuts what comes out."""
     lines, widths = [], dict[tuple[str, int], str]()
@@ -149,7 +173,6 @@ def _wrapper(
         lines.append(f"{size} = max({one.least}, 1 << ({n} - 1).bit_length())")
         widths |= dict.fromkeys(one.places, f"(0, {size} - {n})")
     pad = "np.pad" if _called_alone(spot, function.name) else "jnp.pad"
-    mode = ', mode="edge"' if min(min(v.lengths) for v in varying) > 0 else ""
     a, given = function.args, []
     for parameter in (*a.posonlyargs, *a.args, *a.kwonlyargs):
         name = value = parameter.arg
