@@ -149,10 +149,10 @@ TABLE: tuple[tuple[Family, str], ...] = (
         "tracer-bool tracer-int tracer-array-conversion dynamic-shape tracer-hash",
     ),
     (static_arguments.static_settings, _CONCRETE),
-    (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update unregistered-pytree"),
 )
 
 LAST: tuple[tuple[Family, str], ...] = (
+    (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update unregistered-pytree"),
     (static_arguments.static_data, _CONCRETE),
     (data_sizes.results_as_seen, _SIZED),
     (data_sizes.numbers_as_seen, _SIZED),

@@ -505,7 +505,7 @@ CASES = {
     ),
     "flag before a condition": (
         "def f(x, on=True):\n    if on and x > 1:\n        x = x - 1\n    return x\n",
-        "def f(x, on=True):\n    if on:\n        x = jnp.where(x > 1, x - 1, x)\n    return x\n",
+        "def f(x, on=True):\n    x = jnp.where(on and (x > 1), x - 1, x)\n    return x\n",
         ["f(jnp.float32(3.0))"],
     ),
     "branch that Python's numbers cannot compute": (
