@@ -229,6 +229,13 @@ class Variable:
     """Short text of the value when compiled and now, where it changed."""
     framework: str = ""
     """The framework whose variable it is."""
+    written_at: Where | None = None
+    """Of one that is written: the statement that probably does it."""
+
+    @property
+    def changed_at(self) -> Where | None:
+        """Where it is written, else first read."""
+        return self.written_at or next(iter(self.reads), None)
 
 
 @dataclass(frozen=True)

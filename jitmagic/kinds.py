@@ -17,6 +17,9 @@ CAPTURED = frozenset({"captured-constant", "captured-scalar"})
 ADVICE = frozenset({"device-wait", "missing-donation"})
 """Notes whose corrections are looked for: nothing is wrong, and the cell could cost less."""
 
+STALE = "stale-constant"
+"""A constant that has changed since: the cause says more than the values that come of it."""
+
 DEEDS = {
     OWN_ERROR: "raises an error of its own",
     "leaked-tracer": "lets a traced value escape",
@@ -45,11 +48,11 @@ CAUSES = {
     "size-argument": "needs a size before the values are known",
     "leaked-tracer": "leaves a traced value in {name}",
     "donated-reuse": "uses {name} again, which was donated",
-    "stale-constant": "goes on with an old {name}",
+    STALE: "goes on with an old {name}",
     "large-constant": "copies {name} into the program",
     "captured-constant": "holds {name} as it was",
     "captured-scalar": "holds {name} as it was",
-    "state-write": "changes {name} only while jax traces",
+    "state-write": "changes {name} as a side effect",
     "lossy-pytree": "loses a part of {name}",
     "array-in-aux-data": "keeps an array where jax compares settings",
     "hidden-rng": "draws the same numbers at every call",

@@ -62,7 +62,7 @@ class Span:
     around: tuple[str, ...] = ()
     """Source from two lines before it to two after it, where it lies in another cell."""
     cell_name: str = ""
-    """What the notebook calls that cell: `Cell In[2]`."""
+    """What the notebook calls that cell, or the report's own where it stands below another one: `Cell In[2]`."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,9 @@ class Timing:
     before_fix: bool = False
     """`eager` is the code from before a correction of ours was applied."""
 
+
+PLAIN_RUN = "the run without jit "
+"""What a note begins with that tells why there was none."""
 
 LAST_RUN = "the last run of this cell"
 """What a run is compared with where nothing else was asked for."""
@@ -380,6 +383,11 @@ class FunctionReport:
     signature: str = ""
     notes: tuple[str, ...] = ()
     """What was left out of this function's check, and why."""
+
+    @property
+    def compared(self) -> bool:
+        """No note tells why its results were not compared with those of a run without jit."""
+        return not any(note.startswith(PLAIN_RUN) for note in self.notes)
 
     @property
     def compiling_s(self) -> float | None:

@@ -70,7 +70,7 @@ def test_nothing_static_differs_from_no_static_fix():
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_json_has_no_nan_and_no_infinity(number):
     report = Report(
-        (FunctionReport("f", cost=Cost(flops=number), timing=Timing(Sample(1.0, 1.0, number, 1, 1))),)
+        (FunctionReport("f", cost=Cost(flops=number), timing=Timing(Sample(1.0, 1.0, number, 1, 2))),)
     )
     data = json.loads(report.to_json(), parse_constant=lambda word: pytest.fail(word))
     assert data["functions"][0]["cost"]["flops"] is None

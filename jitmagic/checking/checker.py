@@ -27,6 +27,7 @@ from jitmagic.state.held import names_of_variables
 from jitmagic.state.paths import at_or_below
 from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
+from jitmagic.state.snapshot import written_at
 from jitmagic.state.state_program import StateProgram
 from jitmagic.tracing import compat, stages
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
@@ -382,14 +383,15 @@ class Checker(Subject):
             if v.path in reach.offered and name not in moved or at_or_below(v.path, logs):
                 continue
             path = name if declared and not name.startswith("<") else v.path
-            old = self.seen.variables.get(path)
+            old, changing = self.seen.variables.get(path), v.written or name in moved
             self.seen.variables[path] = replace(
                 v,
                 path=path,
                 stale=bool(old and old.stale),
-                written=v.written or name in moved,
+                written=changing,
                 declared=v.role == "dynamic" and declared,
                 framework=frameworks.get(name, ""),
+                written_at=written_at(path, reach.functions) if changing else None,
             )
         self._look_at_unnamed(jaxpr, stateful, moved, shown, reach)
         self.seen.equations = stages.equation_count(jaxpr)
@@ -417,6 +419,7 @@ class Checker(Subject):
                     variable, path=path, written=changing, framework=place.adapter.name,
                     reads=named_by_holder(path, place.holder() if changing else None, reach.functions),
                     declared=self.dyn is not None and self.dyn != "auto",
+                    written_at=written_at(path, reach.functions) if changing else None,
                 )  # fmt: skip
 
     def _look_at_result(self, args: tuple[object, ...], kwargs: dict[str, object], out: object) -> None:

@@ -184,6 +184,16 @@ def _against(subject: Subject) -> report.Comparison | None:
     return noise.compare_runs(subject.seen.timing, then.timing, name, changed)
 
 
+def below_another(shown: Report, name: str) -> Report:
+    """The report with its own cell named in each place, where it stands below another one."""
+
+    def named(span: report.Span | None) -> report.Span | None:
+        return replace(span, cell_name=name) if span is not None and span.cell is None else span
+
+    found = [replace(f, span=named(f.span), shows=named(f.shows)) for f in shown.findings]
+    return replace(shown, findings=tuple(found))
+
+
 def _signature(fn: Callable[..., object]) -> str:
     try:
         return str(inspect.signature(fn))[:200]

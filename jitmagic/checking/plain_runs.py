@@ -22,6 +22,7 @@ from jitmagic.checking.shim import Shim
 from jitmagic.checking.subject import Subject, leaves_of
 from jitmagic.evidence import Write
 from jitmagic.measure import peak
+from jitmagic.report import PLAIN_RUN
 from jitmagic.rules.base import root
 from jitmagic.state import snapshot
 from jitmagic.state.definition import function_facts
@@ -151,7 +152,7 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
     `compiled` is what the user's own compiled function gave, None where it was not called.
     """
     if seen is not None and (reason := only_compiled(seen.traced.jaxpr)):
-        subject.seen.note(f"the run without jit was left out: {reason}")
+        subject.seen.note(f"{PLAIN_RUN}was left out: {reason}")
         return
     args, kwargs = began.given
     try:
@@ -167,7 +168,7 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
                 _look_at_result(subject, seen, value, compiled)
             subject.seen.settle(changes)
     except OutOfTime:
-        subject.seen.note(f"the run without jit was stopped after {seconds:.2g} s")
+        subject.seen.note(f"{PLAIN_RUN}was stopped after {seconds:.2g} s")
     except Exception as exc:
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 

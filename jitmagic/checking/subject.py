@@ -199,6 +199,12 @@ class Subject:
         self.compiled = self._run = None
         self.variants = Variants()
 
+    def start_over(self) -> None:
+        """As `clear_cache`, for new settings: what calls with the old ones have shown is no longer true."""
+        self.clear_cache()
+        self.seen = Seen(samples=self.seen.samples)
+        self.forget_traces(0)
+
     def reach(self, args: Sequence[object] = (), kwargs: dict[str, object] | None = None) -> Reach:
         """Everything the function can read without taking it as an argument."""
         return roots.reach(

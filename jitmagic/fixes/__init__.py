@@ -52,9 +52,20 @@ def propose(
             cut.append(finding)
     with ending:
         for at, finding in enumerate(found):
-            if search is not None and finding.wants_fixes and not finding.fixes:
-                if shared := search.shared(finding):  # it came later
-                    held(at, finding, _graded(shared, finding, evidence, search))
+            if (
+                search is None
+                or not finding.wants_fixes
+                or any(x.applicability == "safe" for x in finding.fixes)
+            ):
+                continue
+            if shared := _graded(search.shared(finding), finding, evidence, search):  # it came later
+                held(
+                    at,
+                    finding,
+                    [*shared, *finding.fixes]
+                    if shared[0].applicability == "safe"
+                    else finding.fixes or shared,
+                )
     return tuple(found), tuple(cut)
 
 

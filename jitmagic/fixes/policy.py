@@ -37,7 +37,7 @@ def graded(
     def order(item: tuple[Proved, Applicability]) -> tuple[bool, bool, int, bool]:
         proved, grade = item
         static = rewritten_first and bool(proved.static)
-        return grade == "display", static, GRADES.index(grade), len(proved.steps) > 1
+        return grade == "display", static, GRADES.index(grade), not proved.is_simple
 
     return sorted(grades.values(), key=order)
 

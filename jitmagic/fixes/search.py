@@ -70,6 +70,11 @@ class Proved:
         return joined([s.claim for s in self.steps])
 
     @property
+    def is_simple(self) -> bool:
+        """One kind of change in the text, wherever it is needed."""
+        return len({step.title for step in self.steps if step.edits is not None}) <= 1
+
+    @property
     def is_safe(self) -> bool:
         """Same results, same state, and right for other values too."""
         exact = all(s.sure and not s.claim.lets_differ and Tag.AS_SEEN not in s.tags for s in self.steps)
@@ -126,7 +131,7 @@ class Search:
                         self._limit = min(self._limit, self._attempts + FURTHER)
                     if proved.verdict.holds and Tag.AS_SEEN not in proved.tags:
                         break
-                if any(p.is_safe and not p.static and len(p.steps) == 1 for p in whole):
+                if any(p.is_safe and not p.static and p.is_simple for p in whole):
                     break
             if all(p.alone_static for p in whole):
                 others = [p for p in self.held if p not in whole]

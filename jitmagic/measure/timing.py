@@ -18,6 +18,7 @@ from jitmagic import units
 from jitmagic.measure import noise
 from jitmagic.report import Sample, Timing
 from jitmagic.source.tree import uncollected
+from jitmagic.tracing import stages
 
 BATCH_S = 0.2
 """Seconds that one batch lasts at least, where the budget allows it (as in `timeit`)."""
@@ -51,7 +52,8 @@ def time_pair(
     `restore` puts the user's state back, outside the clock: after every batch, whatever happened in it, and
     with `restore_each` after every call. `loops` calls make a batch (found by trial where None), `repeats`
     batches each; both are cut, the repeats first, to stay within `budget_s` seconds of `limit`. `eager_once_s` is the
-    length of an earlier call without jit: where that alone is over the budget, `eager` is not called again.
+    length of an earlier call without jit, in which nothing was compiled: where that alone is over the budget, `eager`
+    is not called again.
     `more` says how to get all of them. `compile_s` seconds of tracing and compiling give the calls after which
     compiling has paid.
 
@@ -106,7 +108,7 @@ def break_even(eager_s: float, jit_s: float, compile_s: float) -> int | None:
     return max(1, math.ceil(compile_s / gain)) if gain > 0 else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Bench:
     restore: Callable[[], None] | None
     restore_each: bool
@@ -170,15 +172,19 @@ class _Runner:
             return None
 
     def warm_up(self, calls: int) -> bool:
-        """Up to `calls` untimed calls; a call as long as the whole budget becomes the sample."""
-        for _ in range(calls):
+        """Up to `calls` untimed calls; a call as long as the whole budget becomes the sample, but for one in which jax
+        compiled, of which the budget knows nothing."""
+        for left in reversed(range(calls)):
             if self.once_s is not None and self.bench.left() <= self.once_s:
                 self.sample = summarize([self.once_s], 1)
                 return True
-            took = self.run(1)
+            with stages.counted() as counts:
+                took = self.run(1)
             if took is None:
                 return False
-            self.once_s = took
+            cold = bool(counts.events) and left > 0
+            self.once_s = None if cold else took
+            self.bench.deadline += took if cold else 0.0
         return True
 
     def choose_loops(self, loops: int | None, target_s: float) -> None:
@@ -220,7 +226,7 @@ def _prepare_eager(slow: _Runner, notes: list[str]) -> None:
     if slow.error is None and slow.once_s is not None and slow.once_s >= slow.bench.left():
         slow.sample = summarize([slow.once_s], 1)
         notes.append(
-            f"one call without jit took {units.seconds(slow.once_s)}, more than the "
+            f"one call without jit took {units.seconds(slow.once_s)}, more than was left of the "
             f"{units.seconds(slow.bench.budget_s, 2)} for timing: it was measured once"
         )
 

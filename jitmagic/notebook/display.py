@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import IPython.display
 
 from jitmagic.interrupts import ending
-from jitmagic.notebook import progress, reports
+from jitmagic.notebook import progress, reports, targets
 from jitmagic.notebook.running import Notebook
 from jitmagic.render import in_terminal, mime_bundle, on_screen
 from jitmagic.settings import Stage
@@ -99,13 +99,18 @@ class Display:
             running.remade = ()
 
     def _with_late(self, report: Report) -> Report:
-        """The report with what came from outside of the functions: the error of this cell, what it compiled again."""
+        """The report with what came from outside of the functions: the error of this cell, what it compiled again.
+        Where they are another cell's, that is named."""
+        from jitmagic.checking.conclusions import below_another
         from jitmagic.checking.postmortem import joined
         from jitmagic.checking.remade import beside
+        from jitmagic.state.definition import source_file
 
-        late = self.notebook.running.late
-        report = joined(report, late) if late is not None else report
-        return beside(report, self.notebook.running.remade)
+        running = self.notebook.running
+        if running.run is None and running.news:
+            report = below_another(report, self.notebook.cell_name(source_file(running.news[0].fn)))
+        report = joined(report, running.late) if running.late is not None else report
+        return beside(report, running.remade)
 
     def _replace(self, report: Report) -> None:
         """Put this report in the place of what the running cell shows."""
@@ -200,7 +205,10 @@ class Display:
             self.notebook.running.news += [checker] if checker not in self.notebook.running.news else []
 
     def _say_what_comes(self, run: Run) -> None:
-        """One line for a cell that has only defined functions."""
+        """One line for a cell that has only defined functions, and one for each name of none."""
+        for name in run.request.functions:
+            if name not in run.checkers and (instead := targets.of_object(name, self.notebook.shell.user_ns)):
+                print(f"-f {name}: {instead}")
         waiting = [name for name, checker in run.checkers.items() if not checker.seen.count]
         if not waiting or len(waiting) < len(run.checkers) or run.request.widget:
             return

@@ -37,6 +37,25 @@ def _wrong_functions(request: Request, tree: ast.Module, names: Mapping[str, obj
         if not known and not (method and head in bound and not _class_in(tree, head)):
             hint = _nearest(name, [*usable, *bound]) or f" (it defines {_listing(usable)})"
             yield f"-f {name}: neither this cell nor the notebook has such a function{hint}"
+        elif head not in bound and (instead := of_object(name, names)):
+            yield f"-f {name}: {instead}"
+
+
+def of_object(name: str, names: Mapping[str, object]) -> str:
+    """What to name in place of a method of an object of the notebook, in words; empty for other names."""
+    from jitmagic.checking.users_jit import held_by
+
+    head, _, method = name.partition(".")
+    value = names.get(head)
+    kind = type(value)
+    plain = value is None or isinstance(value, type | types.ModuleType)
+    if not method or plain or method in held_by(value) or not callable(getattr(value, method, None)):
+        return ""
+    if names.get(kind.__name__) is kind and method in held_by(kind):
+        return f"{head} is an object; name the method of its class: -f {kind.__name__}.{method}"
+    return (
+        f"{head} is an object; give its method a name, {method} = {head}.{method}, and take that: -f {method}"
+    )
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

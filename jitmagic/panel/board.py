@@ -113,7 +113,7 @@ class Panel:
 
         def work() -> None:
             self.checker.options, self.checker.dyn = self.rows.settings()
-            self.checker.clear_cache()
+            self.checker.start_over()
             self.verdict.value = markup.line("applied: the next call compiles with these settings", "ok")
             self.code.value = markup.into_cell(self.checker.cell, [self._as_it_is_set()])
 

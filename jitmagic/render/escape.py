@@ -91,7 +91,8 @@ _SLASH = re.compile(r"[/\\]")
 
 def place(span: Span) -> str:
     """`line 3`, `line 3 of cell [2]`."""
-    return f"line {span.line}{other_cell(span.cell_name or span.cell) if span.cell is not None else ''}"
+    cell = span.cell_name or span.cell
+    return f"line {span.line}{other_cell(cell) if cell is not None else ''}"
 
 
 def other_cell(name: str) -> str:

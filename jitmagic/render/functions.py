@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jitmagic import units
-from jitmagic.kinds import CAUSES, DEEDS, RAISED
+from jitmagic.kinds import CAUSES, DEEDS, RAISED, STALE
 from jitmagic.render import measured, whatif
 from jitmagic.render.causes import Cause, causes
 from jitmagic.render.escape import brief, place, shorten
@@ -53,7 +53,8 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
     warnings = causes([f for f in findings if f.severity == "warning"])
     grave = [*errors, *warnings]
     if function.verdict == "wrong":
-        more = _difference(errors) or _causes(errors, warnings)
+        told = bool(errors) and errors[0].first.kind == STALE
+        more = ("" if told else _difference(errors)) or _causes(errors, warnings)
         return _verdict("error", function.name, "compiles, but its results are wrong", more + action(grave))
     if function.verdict == "fails" or errors:
         how = _deed(errors[0], _fails(function)) if errors else _fails(function)
@@ -189,19 +190,23 @@ def gain(function: FunctionReport) -> str:
     if timing.jit is None:
         compiled = function.stages.compile_s is not None
         took = f"compiled in {units.seconds(function.compiling_s, 2)}" if function.compiling_s else "compiles"
-        return f"{took}, not timed" if compiled else "traces, not timed"
+        return f"{took}, not timed{_compared(function)}" if compiled else "traces, not timed"
     call = f"{units.seconds(timing.jit.median_s, timing.digits)} a call"
     took = f" (compiled in {units.seconds(function.compiling_s, 2)})" if function.compiling_s else ""
     found = function.against
     if found is not None and (found.earlier != LAST_RUN or found.verdict in ("faster", "slower")):
         took += f"; {measured.in_short(found)}"
     if timing.eager is None or not timing.speedup:
-        return call + took
+        return call + took + _compared(function)
     other = "before the fix, without jit" if timing.before_fix else "without jit"
     if not timing.clear:
         plain = units.seconds(timing.eager.median_s, timing.digits)
         return f"{call}, no clear difference from the {plain} {other}{took}"
     return f"{call}, {_ratio(timing.speedup)} {other}{took}"
+
+
+def _compared(function: FunctionReport) -> str:
+    return "" if function.compared else "; not compared with a run without jit"
 
 
 def _ratio(speedup: float) -> str:

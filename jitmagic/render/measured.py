@@ -132,6 +132,8 @@ def _seconds(value: float, digits: int) -> Inline:
 
 def _sample_row(name: str, sample: Sample, most: float, digits: int) -> Cells:
     spread = f"{units.seconds(sample.mean_s, digits)} ± {units.seconds(sample.std_s, digits)}"
+    if sample.repeats == 1:
+        spread = ""  # one run has none
     count = f"{units.counted(sample.repeats, 'run')} of {units.counted(sample.loops, 'loop')}"
     best = units.seconds(sample.best_s, digits) if sample.best_s is not None else ""
     words = (name, units.seconds(sample.median_s, digits), spread, best, count)

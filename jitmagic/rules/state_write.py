@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence, Variable, Where, Write
+from jitmagic.evidence import Evidence, Variable, Write
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, covers, culprits, exception_detail, root
 from jitmagic.rules.classify import of_kind
@@ -82,12 +82,13 @@ def _refused(evidence: Evidence, variables: list[Variable]) -> Finding:
     """Variables that flax lets nobody write from a trace they do not belong to."""
     first, function = variables[0], evidence.function.name
     names = [v.path for v in variables]
+    them = agree(names, "it", "them")
     return RULE.finding(
         evidence,
-        f"`{function}` writes {listed(names[:4])} without taking it as an argument: jitmagic passes it in and out "
-        "here, but `jax.jit` and `nnx.jit` refuse it",
-        where=_store(first),
-        culprits=[*names, *(root(n) for n in names)],
+        f"`{function}` writes {listed(names[:4])} without taking {them} as {agree(names, 'an argument', 'arguments')}: "
+        f"jitmagic passes {them} in and out here, but `jax.jit` and `nnx.jit` refuse it",
+        where=first.changed_at,
+        culprits=list(dict.fromkeys([*map(root, names), *names])),
         help=f"declare it (`--dyn {root(first.path)}`), or pass {quoted(root(first.path))} as an argument through "
         "`nnx.jit`",
     )
@@ -106,17 +107,11 @@ def _lost(evidence: Evidence, variables: list[Variable]) -> Finding:
         evidence,
         f"`{function}` writes {listed(names[:4])}, and a plain `jax.jit` does not know {them}: later calls start from "
         "the values of the first one, and what is left there is a traced value in place of numbers",
-        where=_store(variables[0]),
+        where=variables[0].changed_at,
         culprits=[*names, *(root(n) for n in names)],
         help="compile with the framework's own `jit` (`brainpy.math.jit`, `brainstate.transform.jit`), or leave the "
         "compiling to `%%jit`",
     )
-
-
-def _store(variable: Variable) -> Where | None:
-    """The statement that writes the variable, else the first place that names it or what holds it."""
-    stores = [w for w in variable.reads if w.source.partition("=")[0].strip().startswith(w.text)]
-    return next(iter(stores or variable.reads), None)
 
 
 def _argument(evidence: Evidence, name: str, writes: list[Write]) -> Finding:

@@ -436,10 +436,22 @@ def _is_traced(key: object, value: object) -> bool:
 
 
 def first_write(path: str, functions: Iterable[Function]) -> Where | None:
-    """The statement that probably made a change: the best static write, else a call made for what it does, else the
-    first read; of a helper in another file, the place in the cell that leads there."""
+    """The statement that probably made a change; where none is seen to, the first read."""
     functions = tuple(functions)
-    for places in (writes_of, handed_to, reads_of):
+    return written_at(path, functions) or _first(path, functions, reads_of)
+
+
+def written_at(path: str, functions: Iterable[Function]) -> Where | None:
+    """The best static write, else a call made for what it does; of a helper in another file, the place in the cell
+    that leads there."""
+    functions = tuple(functions)
+    return _first(path, functions, writes_of, handed_to)
+
+
+def _first(
+    path: str, functions: tuple[Function, ...], *kinds: Callable[..., tuple[Where, ...]]
+) -> Where | None:
+    for places in kinds:
         try:
             found = seen_from_cell(path, places(path, functions), functions)
         except Exception:

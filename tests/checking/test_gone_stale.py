@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -35,6 +36,15 @@ def test_a_constant_that_has_changed_since(notebook: Any, name: str) -> None:
     assert '`dyn_vars="gain"`' in found.help
     notebook.ok("new = g(jnp.ones(2))")  # jax traces it anew, with the value of now
     assert stale(notebook) == []
+
+
+def test_below_another_cell_the_place_is_told_with_its_own(notebook: Any) -> None:
+    notebook.ok("%%jit --no-time\ndef f(x):\n    return x * gain\ngain = 2.0\nf(1.0)")
+    notebook.ok("gain = 3.0")
+    notebook.ok("f(1.0)")
+    words = " ".join(" ".join(o.data.get("text/plain", "") for o in notebook.outputs).split())
+    assert re.search(r"wrong: line 3 of cell \S+ goes on with an old `gain`", words), words
+    assert "in `f`, line 3 of cell" in words
 
 
 def test_a_helper_that_was_redefined(notebook: Any) -> None:

@@ -315,6 +315,30 @@ def add(total, x):
     notebook.ok("%config JitMagics.budget = 10")
 
 
+def test_what_mends_a_module_and_its_optimizer_is_the_first_choice_for_both(notebook: Any) -> None:
+    pytest.importorskip("optax")
+    notebook.ok("%config JitMagics.budget = 60")
+    notebook.ok(
+        """%%jitcheck -q
+from flax import nnx
+import optax
+net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+opt = nnx.Optimizer(net, optax.sgd(0.1), wrt=nnx.Param)
+@jax.jit
+def step(net, opt, x):
+    loss, grads = nnx.value_and_grad(lambda m: (m(x) ** 2).mean())(net)
+    opt.update(net, grads)
+    return loss
+for _ in range(3):
+    step(net, opt, jnp.ones((3, 2)))
+"""
+    )
+    found = [f for f in notebook.report().findings if f.severity != "note"]
+    assert [(f.span.line, f.fixes[0].applicability) for f in found] == [(9, "safe")] * 2
+    assert all("@nnx.jit" in f.fixes[0].cell and "return loss\n" in f.fixes[0].cell for f in found)
+    notebook.ok("%config JitMagics.budget = 10")
+
+
 def test_a_number_for_a_filtering_jit_is_passed_as_an_array(notebook: Any) -> None:
     notebook.ok("%config JitMagics.budget = 60")
     notebook.ok("%%jitcheck -q\nimport equinox as eqx\n@eqx.filter_jit\ndef cooled(x, t):\n    return x / t")

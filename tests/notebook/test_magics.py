@@ -206,6 +206,29 @@ def test_bad_input_is_one_line_and_runs_nothing(notebook, line, words):
 ENCODER = "class Encoder:\n    def __init__(self):\n        self.w = 2\n    def encode(self, x): return self.w * x\n"
 
 
+@pytest.mark.parametrize(
+    ("object_", "instead"),
+    [
+        ("Encoder()", "name the method of its class: -f Encoder.encode"),
+        (
+            "type('Other', (Encoder,), {})()",
+            "give its method a name, encode = encoder.encode, and take that: -f encode",
+        ),
+    ],
+)
+def test_a_method_of_an_object_is_named_by_its_class(notebook, object_, instead):
+    notebook.ok(f"{ENCODER}encoder = {object_}")
+    error = notebook.error("%%jit -f encoder.encode\nran = True\nencoder.encode(2.0)")
+    assert str(error) == f"-f encoder.encode: encoder is an object; {instead}" and "ran" not in notebook.ns
+    notebook.ok(f"%%jit --no-time -f encoder.encode\nencoder = {object_}\ny = encoder.encode(2.0)")
+    assert notebook.ns["y"] == 4.0 and f"-f encoder.encode: encoder is an object; {instead}" in notebook.text
+    notebook.ok(
+        "class Held: encode = staticmethod(lambda x: x)\nheld = Held()\nheld.encode = lambda x: 2 * x"
+    )
+    notebook.ok("%%jit -q --no-time -f held.encode\ny = held.encode(2.0)")
+    assert notebook.report().functions[0].calls == 1
+
+
 @pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
 @pytest.mark.parametrize(
     ("body", "hint"),

@@ -209,3 +209,16 @@ def test_where_no_button_can_write_into_the_cell_the_whole_cell_is_there_to_copy
     assert any(t.startswith("%%jit -q --no-time") and "fori_loop" in t for t in texts)
     panel.apply()
     assert "the cell, to copy: as it is set here" in panel.code.value
+
+
+def test_after_new_settings_nothing_is_told_of_calls_with_the_old_ones(notebook):
+    notebook.ok("w = jnp.ones(3); x = jnp.ones(3)")
+    notebook.error("%%jit --no-time\n" + CELL + "\nf(x, 2)")
+    panel = Panel(current().last.checkers["f"])
+    assert [f.kind for f in current().running.report.findings if f.severity == "error"] == ["tracer-int"]
+    panel.rows.roles["n"].value = "static"
+    panel.apply()
+    notebook.ok("after = f(x, 2)")
+    [function] = current().running.report.functions
+    assert function.verdict == "ok" and (function.traces, function.compiles) == (1, 1)
+    assert not [f for f in current().running.report.findings if f.severity != "note"]

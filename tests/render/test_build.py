@@ -13,6 +13,7 @@ from jitmagic import render
 from jitmagic.render import Report
 from jitmagic.report import (
     LAST_RUN,
+    PLAIN_RUN,
     CellText,
     Comparison,
     Finding,
@@ -74,6 +75,9 @@ def timed(**fields):
         (FunctionReport("f", "wrong"), (finding(kind="state-write", message="a; `n` is 1 after this cell, and 3 without jit",
                                                 fixes=(Fix("return it", verified=True),)),),
          "✗ f  compiles, but its results are wrong: `n` is 1 after this cell, and 3 without jit; tested fix: return it"),
+        (FunctionReport("f", "wrong"), (finding(kind="stale-constant", culprits=("w",), span=Span(3, 0, 3, 1, "w"),
+                                                message="f gives 2.0, and 3.0 without jit"),),
+         "✗ f  compiles, but its results are wrong: line 3 goes on with an old `w`"),
         (FunctionReport("f", "ok", 1), (finding("warning", function="made elsewhere"),), "✓ f               traces, not timed"),
         (FunctionReport("f", "ok"), (finding(),), "✗ f  has a problem: branches on a traced value"),
         (FunctionReport("f"), (), "· f  not called yet"),
@@ -81,6 +85,10 @@ def timed(**fields):
         (FunctionReport("f", calls=2), (finding("warning"),), "! f  was not traced: branches on a traced value"),
         (FunctionReport("f", "ok"), (), "✓ f  traces, not timed"),
         (FunctionReport("f", "ok", stages=Stages(1, 1, 1)), (), "✓ f  compiled in 3 s, not timed"),
+        (FunctionReport("f", "ok", stages=Stages(1, 1, 1), notes=(f"{PLAIN_RUN}was left out: it waits",)), (),
+         "✓ f  compiled in 3 s, not timed; not compared with a run without jit"),
+        (replace(timed(), notes=(f"{PLAIN_RUN}was left out: it waits",)), (),
+         "✓ f  1 ms a call (compiled in 3 s); not compared with a run without jit"),
         (FunctionReport("f", "ok"), (finding("note"),), "✓ f  traces, not timed"),
         (timed(speedup=8.3, break_even_calls=12, device="cpu"), (),
          "✓ f  1 ms a call, 8.3× faster than without jit (compiled in 3 s)"),
