@@ -320,8 +320,9 @@ def price(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> No
         subject.guarded(exhausted.explain, subject, staged.traced, args, kwargs)
     else:
         subject.guarded(_price_donation, subject, jaxpr)
-    for remark in lies.dead(jaxpr, file):
-        seen.remark(remark)
+    if not subject.framework:  # whose programs return what is written, too
+        for remark in lies.dead(jaxpr, file):
+            seen.remark(remark)
 
 
 def _price_donation(subject: Subject, jaxpr: object) -> None:

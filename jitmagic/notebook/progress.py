@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -89,13 +90,17 @@ class _Line:
 
     def update(self) -> None:
         what = f"{self.what} ({self.now})" if self.now else self.what
-        text = f"{what}, {time.monotonic() - self.start:.0f} s{self.after}"
+        so_long = f", {time.monotonic() - self.start:.0f} s{self.after}"
         try:
             if _in_kernel():
-                self.board(text)
+                self.board(what + so_long)
                 self.written = True
             elif sys.stderr.isatty():
-                sys.stderr.write(f"\r{text}")
+                room = (
+                    shutil.get_terminal_size().columns - len(so_long) - 1
+                )  # a longer line could not be written over
+                text = what if len(what) <= room else f"{what[: room - 1]}…"
+                sys.stderr.write(f"\r\x1b[2K{text}{so_long}")
                 sys.stderr.flush()
                 self.written = True
         except Exception:  # a front end that went away is no reason to fail

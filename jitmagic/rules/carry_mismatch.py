@@ -10,6 +10,7 @@ from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
 from jitmagic.rules.classify import of_kind
 from jitmagic.rules.words import quoted
+from jitmagic.units import short_dtype
 
 BRANCHES = ("cond", "switch")
 
@@ -68,13 +69,15 @@ def _outputs(differ: BranchOutputs | None) -> str:
     if differ is None:
         return ""
     path = f" at `{differ.path}`" if differ.path else ""
-    return f": {_branch(differ.first)} gives {differ.first_type}{path}, {_branch(differ.second)} {differ.second_type}"
+    first, second = short_dtype(differ.first_type), short_dtype(differ.second_type)
+    return f": {_branch(differ.first)} gives {first}{path}, {_branch(differ.second)} {second}"
 
 
 def _change(carry: Carry) -> str:
     """How the state comes out."""
     if carry.types:
-        return f"goes into its body as {carry.types[0]} and comes out as {carry.types[1]}"
+        before, after = map(short_dtype, carry.types)
+        return f"goes into its body as {before} and comes out as {after}"
     if carry.complaint != "structure":
         return "comes out of its body with another structure, shape or dtype than it went in"
     if carry.keys:

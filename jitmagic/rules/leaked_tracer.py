@@ -35,7 +35,7 @@ def _stored(evidence: Evidence, writes: list[Write], leaks: list[Problem]) -> Fi
     declare = "" if grows else f", or declare {name} dynamic (`--dyn {first.path}`)"
     return RULE.finding(
         evidence,
-        f"{_deed(first)} while jax traces `{function}`: {name} now holds a traced value in place of numbers{used}",
+        f"{_deed(first)} while jax traces `{function}`: {name} then holds a traced value in place of numbers{used}",
         where=first.where,
         culprits=[*(w.path for w in writes), root(first.path)],
         severity="error" if leaks or any(c.outcome == "failed" for c in evidence.calls[1:]) else "warning",

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from jitmagic.evidence import Where
 from jitmagic.source import scope
 from jitmagic.source.tree import Source, source_of, span_of, walk
+from jitmagic.tracing import messages
 from jitmagic.tracing.expressions import callee_of
 from jitmagic.tracing.sites import Site, where_at
 
@@ -53,6 +54,8 @@ def changed_in_body(
         returned = next((n for n in _statements(body) if isinstance(n, ast.Return)), body.body)
         where = _where(file, source, returned, body) if isinstance(returned, ast.AST) else None
         return (state,), where
+    if match[1] == messages.COUNTED:  # behind the count and the bound of `fori_loop`
+        path = path.partition("]")[2]
     part = _unpacked(body, state, path)
     names = tuple(dict.fromkeys(n for n in (part, state + path if path else "", state) if n))
     changing = _last_change(body, part or state, state)

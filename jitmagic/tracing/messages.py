@@ -216,10 +216,15 @@ def is_of_keys(text: str) -> bool:
     return "sorting pytree dictionary keys" in text
 
 
+COUNTED = "loop_carry"
+"""The state of the loop that `fori_loop` is made of: a count and, where it may vary, a bound, then its own."""
+
+
 def carry_names(text: str) -> tuple[str, ...]:
     """Names of the carry components that a mismatch message gives, as the body spells them."""
     found = [m.group(1) for pattern in (_CARRY, _COMPONENT) for m in pattern.finditer(text)]
-    return tuple(dict.fromkeys(re.split(r"[.\[]", name)[0] for name in found))
+    names = dict.fromkeys(re.split(r"[.\[]", name)[0] for name in found)
+    return tuple(name for name in names if name != COUNTED)
 
 
 _CREATED = re.compile(r"created on line (.+?):(\d+)(?::\d+)? \((.+?)\)")
@@ -309,7 +314,7 @@ def carry_mismatches(text: str) -> list[CarryMismatch]:
     """Each part of a loop's state whose type changes, from jax's message."""
     return [
         CarryMismatch(
-            re.sub(r"^loop_carry\[\d+\]", "", m[1]), _full_dtype(m[2]), _full_dtype(m[4]),
+            re.sub(rf"^{COUNTED}\[\d+\]", "", m[1]), _full_dtype(m[2]), _full_dtype(m[4]),
             tuple(int(n) for n in m[5].split(",") if n) if m[3] != m[5] else None,
         )
         for m in _MISMATCH.finditer(" ".join(text.split()))

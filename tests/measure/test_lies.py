@@ -52,6 +52,13 @@ class TestDeadCode:
         ]
         assert found.line == 3 and found.text.startswith("2 operations of line 3")
 
+    def test_what_a_framework_returns_beside_the_result_is_used(self, notebook):
+        source = (
+            "from flax import nnx\nnet = nnx.Linear(2, 1, rngs=nnx.Rngs(0))\n@nnx.jit\ndef f(net, x):\n"
+            "    net.bias[...] = net.bias[...] * jnp.cos(x)\n    return x + 1\nf(net, 2.0)"
+        )
+        assert "dead-code" not in remarks(notebook, source)
+
     def test_inner_programs_and_effects(self):
         def f(x):
             def step(c, _):

@@ -41,10 +41,20 @@ def test_a_long_stage_is_told_and_taken_away(terminal, monkeypatch):
     with progress.shown("f: compiling", *LOUD, " (38 s last time)"):
         wait_for(lambda: terminal.getvalue().count("\r") > 2)
     text = terminal.getvalue()
-    assert text.startswith("\rf: compiling, 0 s (38 s last time)") and text.endswith("\r\x1b[2K")
+    assert text.startswith("\r\x1b[2Kf: compiling, 0 s (38 s last time)") and text.endswith("\r\x1b[2K")
     with progress.shown("f: running", *LOUD):
         wait_for(lambda: "running" in terminal.getvalue())
     assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_long_line_is_cut_to_the_width_of_the_window(terminal, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "40")
+    with progress.shown("f: looking", *LOUD) as say:
+        say("choose with `jnp.where` in place of `if`")
+        wait_for(lambda: "choose" in terminal.getvalue())
+    lines = [line for line in terminal.getvalue().split("\r\x1b[2K") if "choose" in line]
+    assert lines and all(len(line) == 39 and line.endswith("…, 0 s") for line in lines)
 
 
 def test_a_short_stage_and_a_quiet_one_are_not(terminal, monkeypatch):

@@ -109,6 +109,12 @@ CASES = [
     ("def f(x):\n    def g(n_pos, v):\n        return n_pos + jnp.where(v > 0, 0.5, 1.0), v\n"
      "    return jax.lax.scan(g, jnp.int32(0), x)[0]", (X,), "carry", "jax.lax.scan(g, jnp.int32(0), x)", "call",
      "jax.lax.scan", ("n_pos", "x"), ()),
+    ("def f(n, r):\n    def g(i, s):\n        first, second = s\n        return first, jnp.ones(2)\n"
+     "    return jax.lax.fori_loop(0, 3, g, (r, 0.0))", (N, X), "carry",
+     "jax.lax.fori_loop(0, 3, g, (r, 0.0))", "call", "jax.lax.fori_loop", ("second", "s[1]", "s"), ()),
+    ("def f(n, r):\n    def g(i, s):\n        first, second = s\n        return first, jnp.ones(2)\n"
+     "    return jax.lax.fori_loop(0, n, g, (r, 0.0))", (N, X), "carry",
+     "jax.lax.fori_loop(0, n, g, (r, 0.0))", "call", "jax.lax.fori_loop", ("second", "s[1]", "s"), ()),
     ("def f(x):\n    seen = []\n    def g(c, _):\n        c = c * 2\n        seen.append(c)\n        return c, None\n"
      "    jax.lax.scan(g, x, None, length=2)\n    return jnp.stack(seen)", (2.0,), "leak", "seen.append(c)", "call", "",
      ("seen",), ()),
