@@ -20,6 +20,7 @@ from jitmagic import evidence as ev
 from jitmagic.checking import exhausted, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
 from jitmagic.checking.subject import MAX_SAMPLES, Subject
+from jitmagic.options import parameters_of
 from jitmagic.state import constants, frozen, snapshot
 from jitmagic.state.compiled import StatefulMethod
 from jitmagic.state.frozen import Frozen
@@ -410,13 +411,15 @@ class Checker(Subject):
         found = [p for p, used in passed if p.adapter is not None and (used or p.path in written)]
         found = [p for p in found if p.path not in shown]
         known = names_of_variables(self.namespace) if found else {}
+        parameters = {p.name for p in parameters_of(self.fn) or ()}
         for place in found:
             path = known.get(id(place.holder())) or self.from_outside(place.path)
             variable = constants.of_place(place)
             if variable is not None and place.adapter is not None and not path.startswith("<"):
-                changing = place.path in written
+                changing, handed = place.path in written, ev.root(place.path) in parameters
                 self.seen.variables[path] = replace(
                     variable, path=path, written=changing, framework=place.adapter.name,
+                    origin="argument" if handed else variable.origin,
                     reads=named_by_holder(path, place.holder() if changing else None, reach.functions),
                     declared=self.dyn is not None and self.dyn != "auto",
                     written_at=written_at(path, reach.functions) if changing else None,

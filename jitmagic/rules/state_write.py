@@ -56,7 +56,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield _written(evidence, [w for w in writes if (w.where, root(w.path)) == (where, name)])
     refused = [
         v for v in evidence.variables
-        if v.framework.startswith("flax") and v.written and not v.declared and root(v.path) not in seen
+        if v.framework.startswith("flax") and v.written and not v.declared and v.origin != "argument"
+        and root(v.path) not in seen
     ]  # fmt: skip
     if refused:
         yield _refused(evidence, refused)

@@ -164,3 +164,40 @@ def test_inside_a_jit_that_does_not_know_the_model_it_is_read_but_not_written(ar
     with pytest.raises(StateError, match=r"model\.bias.*would be lost"):
         around(lambda x: write(model, x.sum()))(x)
     assert model.bias[...].tolist() == [0.0, 0.0]
+
+
+STEP = """
+import optax
+def step({taken}, x):
+    loss, grads = nnx.value_and_grad(lambda m: (m(x) ** 2).mean())({net})
+    {opt}.update({net}, grads)
+    return loss
+net = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+optimizer = nnx.Optimizer(net, optax.sgd(0.1), wrt=nnx.Param)
+both = {{"net": net, "opt": optimizer}}
+for _ in range(3):
+    step({given}, jnp.ones((3, 2)))
+"""
+TAKEN = {
+    "names of their own": ("model, opt", "model", "opt", "net, optimizer"),
+    "the notebook's names": ("net, optimizer", "net", "optimizer", "net, optimizer"),
+    "a dict": ("state", "state['net']", "state['opt']", "both"),
+    "by keyword": ("*, model, opt", "model", "opt", "model=net, opt=optimizer"),
+    "any number": ("*parts", "parts[0]", "parts[1]", "net, optimizer"),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_taken_as_an_argument_is_not_told_as_written_from_outside(name, notebook):
+    pytest.importorskip("optax")
+    taken, net, opt, given = TAKEN[name]
+    source = STEP.format(taken=taken, net=net, opt=opt, given=given)
+    if "*" in taken:
+        source = source.replace(f"({taken}, x)", f"(x, {taken})").replace(
+            f"({given}, jnp.ones((3, 2)))", f"(jnp.ones((3, 2)), {given})"
+        )
+    notebook.ok("from flax import nnx")
+    notebook.ok(f"%%jit -q --no-time -f step{source}")
+    report = notebook.report()
+    assert [f.kind for f in report.findings if f.severity != "note"] == [] and report.verdict == "ok"
+    assert {s.origin for s in report.functions[0].state} == {"argument"}

@@ -221,5 +221,8 @@ def test_by_the_magic(name, notebook):
     notebook.ok(f"%%jit -q --no-time {LOOPS[name][2]}\n{source}")
     left = notebook.ns["left"]
     compare({k: v for k, v in left.items()} if name == "a plain class" else left, wanted)
-    [function] = notebook.report().functions
+    report = notebook.report()
+    [function] = report.functions
+    told = [f.message for f in report.findings if f.severity != "note"]
+    assert [words for words in told if "`TRACES`" not in words] == []
     assert (function.verdict, function.calls, function.traces) == ("ok", STEPS, LOOPS[name][3])
