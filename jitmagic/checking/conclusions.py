@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -184,13 +184,16 @@ def _against(subject: Subject) -> report.Comparison | None:
     return noise.compare_runs(subject.seen.timing, then.timing, name, changed)
 
 
-def below_another(shown: Report, name: str) -> Report:
-    """The report with its own cell named in each place, where it stands below another one."""
+def below_another(shown: Report, names: Mapping[str, str]) -> Report:
+    """The report with its own cells named in each place, by function, where it stands below another one."""
 
-    def named(span: report.Span | None) -> report.Span | None:
-        return replace(span, cell_name=name) if span is not None and span.cell is None else span
+    def named(span: report.Span | None, function: str) -> report.Span | None:
+        own = span is not None and span.cell is None and function in names
+        return replace(span, cell_name=names[function]) if span is not None and own else span
 
-    found = [replace(f, span=named(f.span), shows=named(f.shows)) for f in shown.findings]
+    found = [
+        replace(f, span=named(f.span, f.function), shows=named(f.shows, f.function)) for f in shown.findings
+    ]
     return replace(shown, findings=tuple(found))
 
 

@@ -52,20 +52,12 @@ def propose(
             cut.append(finding)
     with ending:
         for at, finding in enumerate(found):
-            if (
-                search is None
-                or not finding.wants_fixes
-                or any(x.applicability == "safe" for x in finding.fixes)
-            ):
+            safe = any(x.applicability == "safe" for x in finding.fixes)
+            if search is None or not finding.wants_fixes or safe:
                 continue
-            if shared := _graded(search.shared(finding), finding, evidence, search):  # it came later
-                held(
-                    at,
-                    finding,
-                    [*shared, *finding.fixes]
-                    if shared[0].applicability == "safe"
-                    else finding.fixes or shared,
-                )
+            shared = _graded(search.shared(finding), finding, evidence, search)  # it came later
+            if shared and (shared[0].applicability == "safe" or not finding.fixes):
+                held(at, finding, [*shared, *finding.fixes])
     return tuple(found), tuple(cut)
 
 

@@ -108,7 +108,8 @@ class Display:
 
         running = self.notebook.running
         if running.run is None and running.news:
-            report = below_another(report, self.notebook.cell_name(source_file(running.news[0].fn)))
+            names = {c.name: self.notebook.cell_name(source_file(c.fn)) for c in running.news}
+            report = below_another(report, names)
         report = joined(report, running.late) if running.late is not None else report
         return beside(report, running.remade)
 

@@ -96,9 +96,7 @@ class _Line:
                 self.board(what + so_long)
                 self.written = True
             elif sys.stderr.isatty():
-                room = (
-                    shutil.get_terminal_size().columns - len(so_long) - 1
-                )  # a longer line could not be written over
+                room = shutil.get_terminal_size().columns - len(so_long) - 1  # no more can be written over
                 text = what if len(what) <= room else f"{what[: room - 1]}…"
                 sys.stderr.write(f"\r\x1b[2K{text}{so_long}")
                 sys.stderr.flush()

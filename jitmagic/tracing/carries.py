@@ -54,7 +54,7 @@ def changed_in_body(
         returned = next((n for n in _statements(body) if isinstance(n, ast.Return)), body.body)
         where = _where(file, source, returned, body) if isinstance(returned, ast.AST) else None
         return (state,), where
-    if match[1] == messages.COUNTED:  # behind the count and the bound of `fori_loop`
+    if name == "fori_loop" and match[1] == messages.COUNTED:  # behind the count and the bound of `fori_loop`
         path = path.partition("]")[2]
     part = _unpacked(body, state, path)
     names = tuple(dict.fromkeys(n for n in (part, state + path if path else "", state) if n))

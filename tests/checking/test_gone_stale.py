@@ -47,6 +47,20 @@ def test_below_another_cell_the_place_is_told_with_its_own(notebook: Any) -> Non
     assert "in `f`, line 3 of cell" in words
 
 
+def test_functions_of_two_cells_are_told_each_with_its_own(notebook: Any) -> None:
+    notebook.ok("gain = 2.0")
+    for name, above in (("f", ""), ("g", "\n")):
+        cell = f"%%jit --no-time\n{above}def {name}(x):\n    return x * gain\n{name}(1.0)"
+        notebook.shell.run_cell(cell, store_history=True).raise_error()  # which counts
+    notebook.ok("gain = 3.0")
+    notebook.ok("f(1.0), g(1.0)")
+    words = " ".join(" ".join(o.data.get("text/plain", "") for o in notebook.outputs).split())
+    f, g = (
+        re.search(rf"in `{name}`, line {line} of cell (\S+)", words) for name, line in (("f", 3), ("g", 4))
+    )
+    assert f and g and f[1] != g[1], words
+
+
 def test_a_helper_that_was_redefined(notebook: Any) -> None:
     notebook.ok("import jitmagic\ndef h(x):\n    return x + 1")
     notebook.ok("g = jitmagic.jit(lambda x: h(x))\ng(1.0)")

@@ -115,6 +115,9 @@ CASES = [
     ("def f(n, r):\n    def g(i, s):\n        first, second = s\n        return first, jnp.ones(2)\n"
      "    return jax.lax.fori_loop(0, n, g, (r, 0.0))", (N, X), "carry",
      "jax.lax.fori_loop(0, n, g, (r, 0.0))", "call", "jax.lax.fori_loop", ("second", "s[1]", "s"), ()),
+    ("def f(n, r):\n    def g(loop_carry, _):\n        return (loop_carry[0], jnp.ones(2)), None\n"
+     "    return jax.lax.scan(g, (r, 0.0), None, 3)", (N, X), "carry",
+     "jax.lax.scan(g, (r, 0.0), None, 3)", "call", "jax.lax.scan", ("loop_carry[1]", "loop_carry"), ()),
     ("def f(x):\n    seen = []\n    def g(c, _):\n        c = c * 2\n        seen.append(c)\n        return c, None\n"
      "    jax.lax.scan(g, x, None, length=2)\n    return jnp.stack(seen)", (2.0,), "leak", "seen.append(c)", "call", "",
      ("seen",), ()),
