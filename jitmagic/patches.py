@@ -79,6 +79,14 @@ def here(function: Callable[..., Any], original: Callable[..., Any]) -> Callable
     return chosen
 
 
+def without(holder: Any, attributes: dict[str, Any]) -> dict[str, Any]:
+    """These attributes of a holder as they are without the replacements in force."""
+    with _lock:
+        own = {name: place.original for (held, name), place in _places.items() if held == id(holder)}
+    found = {**attributes, **{name: value for name, value in own.items() if name in attributes}}
+    return {name: value for name, value in found.items() if value is not _MISSING}
+
+
 def any_left() -> bool:
     """A replacement is in force."""
     return bool(_places)

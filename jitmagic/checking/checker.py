@@ -366,7 +366,7 @@ class Checker(Subject):
         self, traced: Any, args: tuple[object, ...], kwargs: dict[str, object], reach: Reach | None = None
     ) -> None:
         """Name what the traced program has as constants, and remember it to see changes."""
-        reach = reach if reach is not None else self.reach(args, kwargs)
+        reach = self.reach(args, kwargs) if reach is None or reach.is_behind() else reach
         jaxpr = traced.jaxpr
         stateful = self.stateful(args)
         names = stateful.names(reach) if stateful is not None else {}

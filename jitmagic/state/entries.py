@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from jitmagic import patches
 from jitmagic.state import contents, iterators, paths, values
 from jitmagic.state.adapters import WRITTEN, adapter_for
 from jitmagic.state.contents import CONTENTS, INSIDE, Key
@@ -92,6 +93,8 @@ class Keyed(Entry):
             return {k: v for k, v in values.class_dict(self.holder).items() if not is_special(k)}
         if is_a(self.holder, Function):
             return dict(self.holder.__dict__)
+        if is_a(self.holder, types.ModuleType):
+            return patches.without(self.holder, vars(self.holder).copy())
         return values.raw_attributes(self.holder)
 
     def differences(self) -> Iterator[Difference]:

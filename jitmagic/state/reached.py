@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import random
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -90,8 +91,14 @@ class Reach:
     any_attribute: bool = False
     offered: dict[str, tuple[Where, ...]] = field(default_factory=dict)
     """Random states that are there to be drawn from, whether the function does or not, and the reads of them."""
+    unimported: list[tuple[str, Function]] = field(default_factory=list)
+    """Packages that a function would be the first to import."""
     stateful: bool = False
     """A function compiled by `jitmagic.jit` with variables of its own is among what it calls."""
+
+    def is_behind(self) -> bool:
+        """The functions have imported a module since."""
+        return any(module in sys.modules for module, _ in self.unimported)
 
     def leaves(self, limit: int = LIMIT, *, used_only: bool = True) -> list[LeafValue]:
         """The values below the roots, at most `limit`.

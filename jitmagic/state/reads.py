@@ -51,9 +51,9 @@ def only_added_to(functions: Iterable[Function]) -> set[object]:
     added, other = set[object](), set[object]()
     for fn in functions:
         uses = facts_of(fn).uses
-        adding = {id(u.nodes) for u in uses if u.method in _ADDING and u.nodes}
+        adding = {id(u.nodes[-1]) for u in uses if u.method in _ADDING and u.nodes}
         for use in uses:
-            found = added if id(use.nodes) in adding else other
+            found = added if use.nodes and id(use.nodes[-1]) in adding else other
             if use.steps:
                 found.update([use.steps[-1].key] if found is added or use.action == "read" else [])
                 other.update(step.key for step in use.steps[:-1])

@@ -6,6 +6,7 @@ import collections
 import dis
 import functools
 import gc
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from jitmagic.source.tree import ByCode
 from jitmagic.state import adapters, values
 from jitmagic.state.adapters import adapter_for, is_framework
 from jitmagic.state.iterators import is_iterator
-from jitmagic.state.paths import Place
+from jitmagic.state.paths import Place, Step
 from jitmagic.state.reached import Reach, Root
 from jitmagic.state.uses import Facts, Use, facts_of
 from jitmagic.state.values import MISSING, is_a, is_user_class, is_user_module, is_users_function
@@ -36,6 +37,7 @@ _CLOSELY = frozenset(
     code for name, code in dis.opmap.items() if name.startswith((*_WRITES, *_OTHER))
 )  # fmt: skip
 _straight: ByCode[bool] = ByCode()
+_BySteps = Mapping[tuple[Step, ...], list[Use]]
 
 
 def reach(
@@ -208,6 +210,11 @@ class _Scan:
         for name in facts.names:
             if name not in fn.__code__.co_freevars:
                 self._name(fn, facts, name)
+        for name, uses in facts.imported.items():
+            if name in sys.modules:
+                self._import(fn, facts, name, sys.modules[name], uses)
+            else:
+                self.reach.unimported.append((name, fn))
 
     def _cells(self, fn: Function, facts: Facts | None = None) -> None:
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
@@ -246,20 +253,31 @@ class _Scan:
         return self._add(name, Place(name, origin, "global", name, holder=fn.__globals__), origin, facts)
 
     def _module(self, fn: Function, facts: Facts, name: str, module: types.ModuleType) -> None:
-        user = is_user_module(module)
         place = Place(name, self._origin("global", fn), "global", name, holder=fn.__globals__)
-        for steps, uses in facts.free.get(name, {}).items():
+        self._of_module(place, module, facts, facts.free.get(name, {}))
+
+    def _import(
+        self, fn: Function, facts: Facts, name: str, module: types.ModuleType, uses: _BySteps
+    ) -> None:
+        """A module that the function imports itself; `--dyn` finds one that has a name outside, too."""
+        known = next((k for k, v in fn.__globals__.items() if v is module), None)
+        holder = fn.__globals__ if known is not None else sys.modules
+        place = Place(known or name, self._origin("global", fn), "global", known or name, holder=holder)
+        self._of_module(place, module, facts, uses)
+
+    def _of_module(self, place: Place, module: types.ModuleType, facts: Facts, found: _BySteps) -> None:
+        for steps, uses in found.items():
             if not steps:
                 continue
             self._read_of_module(uses, facts)
-            self._draws(name, module, uses[0])
-            below = place if user else None
+            self._draws(place.path, module, uses[0])
+            below = place
             for step in steps:
-                if below is None or not is_user_module(below.look()):
+                if not is_user_module(below.look()):
                     break
                 below = below.below("attribute", step.key)
                 below.origin = place.origin
-            if below is not None and below is not place:
+            if below is not place:
                 self._add(below.path, below, place.origin)
 
     def _read_of_module(self, uses: list[Use], facts: Facts) -> None:

@@ -139,6 +139,7 @@ class Snapshot:
             self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
         for namespace in reach.namespaces:
             self._entries.append(Keyed(namespace, "", "name", "global"))
+        self._entries += [_Unimported(*found) for found in reach.unimported]
         for name, generator in iterators.global_random_states():
             self._entries.append(random_state(generator, name))
         for place, value in _of_modules(reach.functions):
@@ -461,6 +462,30 @@ def _first(
     return None
 
 
+class _Unimported(Entry):
+    """A module that a function is the first to import: what it writes there then. The module itself is put back with
+    all that a run of ours imports."""
+
+    def __init__(self, path: str, fn: Function) -> None:
+        self.path, self.fn = path, fn
+
+    def changes(self) -> Iterator[Change]:
+        module = Place(self.path, "global", "global", self.path, holder=sys.modules)
+        if not values.is_user_module(module.look()):
+            return
+        for steps, uses in facts_of(self.fn).imported[self.path].items():
+            written = next((u for u in uses if u.action != "read"), None)
+            if steps and written is not None:
+                at = functools.reduce(lambda at, step: at.below(step.kind, step.key), steps, module)
+                yield (
+                    at.path,
+                    "attribute",
+                    "bound" if written.action == "write" else "changed",
+                    MISSING,
+                    at.look(),
+                )
+
+
 def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]:
     """The user's own modules that these functions name, and of other modules what they write there."""
     found: dict[int, tuple[Place, object]] = {}
@@ -477,7 +502,10 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
                 found.setdefault(id(module), (place, module))
                 own = [(k, v) for k, v in vars(module).items() if not is_special(k) and _is_data(v)]
                 found |= {id(v): (place.below("attribute", k), v) for k, v in own if holder is sys.modules}
-            for steps, uses in facts_of(fn).free.get(name, {}).items():
+            facts = facts_of(fn)
+            for steps, uses in (
+                (facts.imported if name in facts.imported else facts.free).get(name, {}).items()
+            ):
                 if all(u.action == "read" for u in uses):
                     continue
                 at = place

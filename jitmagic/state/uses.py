@@ -75,6 +75,8 @@ class Facts:
     """It asks for attributes by computed names: `getattr(x, k)`, `vars(x)`, `x.__dict__`."""
     whole_namespace: bool = False
     """It uses `globals()`, `exec` or `eval`."""
+    imports: tuple[str, ...] = ()
+    """Packages that it imports itself; what it reads of them starts at the package, whatever name that has there."""
     source: Source | None = field(default=None, repr=False)
 
     @functools.cached_property
@@ -84,6 +86,15 @@ class Facts:
         for use in self.uses:
             if use.free:
                 found.setdefault(use.root, {}).setdefault(use.steps, []).append(use)
+        return found
+
+    @functools.cached_property
+    def imported(self) -> dict[str, dict[tuple[Step, ...], list[Use]]]:
+        """The uses of what the function imports itself, by package and steps."""
+        found: dict[str, dict[tuple[Step, ...], list[Use]]] = {name: {} for name in self.imports}
+        for use in self.uses:
+            if not use.free and use.root in found:
+                found[use.root].setdefault(use.steps, []).append(use)
         return found
 
     def where(self, node: ast.AST) -> Where:
@@ -118,7 +129,7 @@ def _from_source(code: types.CodeType) -> Facts | None:
     return Facts(
         tuple(reader.uses), names, tuple(reader.attributes), tuple(reader.stored), code.co_filename, qualname,
         True, reader.any_attribute, not _NAMESPACE.isdisjoint(names),
-        source,
+        tuple(dict.fromkeys(full[0] for full in reader.imports.values())), source,
     )  # fmt: skip
 
 
@@ -136,6 +147,8 @@ class _Reader:
         self.attributes: dict[str, None] = {}
         self.stored: dict[str, None] = {}
         self.any_attribute = False
+        self.imports: dict[str, list[str]] = {}
+        """What names that it imports stand for: package and attributes."""
         self.local: list[set[str]] = []
         self.outer: list[set[str]] = []
         self.free: dict[str, bool] = {}
@@ -223,6 +236,29 @@ class _Reader:
         self._chain(node.target) if node.value else None
         self.visit(node.value) if node.value else None
 
+    def visit_Import(self, node: ast.Import) -> None:
+        for a in node.names:
+            parts = a.name.split(".")
+            self.imports[a.asname or parts[0]] = parts if a.asname else parts[:1]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and not node.level:
+            self.imports |= {a.asname or a.name: [*node.module.split("."), a.name] for a in node.names}
+
+    def _note(
+        self,
+        root: str,
+        steps: tuple[Step, ...],
+        action: _Action,
+        free: bool,
+        nodes: tuple[ast.expr, ...],
+        **told: Any,
+    ) -> None:
+        first, *attributes = [root] if free else self.imports.get(root, [root])
+        taken = tuple(Step("attribute", name) for name in attributes)
+        nodes = (*nodes[:1] * len(taken), *nodes)
+        self.uses.append(Use(first, (*taken, *steps), action, free, nodes, self.statement, **told))
+
     def visit_arg(self, node: ast.arg) -> None:
         return
 
@@ -261,7 +297,7 @@ class _Reader:
         if type(node) is ast.Name and action is None and not also_reads:
             free = self._is_free(node.id)
             if type(node.ctx) is ast.Load:
-                self.uses.append(Use(node.id, (), "read", free, (node,), self.statement, whole_to, called))
+                self._note(node.id, (), "read", free, (node,), whole_to=whole_to, called=called)
             else:
                 self.uses.append(Use(node.id, (), "write", free, (node,), self.statement))
             return
@@ -281,14 +317,10 @@ class _Reader:
         free = self._is_free(name)
         if also_reads or not action:
             whole_to = whole_to if complete else ""
-            self.uses.append(
-                Use(name, steps, "read", free, kept, self.statement, whole_to, called and complete),
-            )
+            self._note(name, steps, "read", free, kept, whole_to=whole_to, called=called and complete)
         if action:
             told = action if complete else "mutate"
-            self.uses.append(
-                Use(name, steps, told, free, kept, self.statement, method=method if complete else "")
-            )
+            self._note(name, steps, told, free, kept, method=method if complete else "")
 
     def _inner_parts(self, nodes: list[ast.expr], only_keys: bool = False) -> None:
         for n in nodes:
@@ -308,6 +340,7 @@ _VISITS: dict[type, Any] = {
     ast.ClassDef: _Reader.visit_ClassDef, ast.Call: _Reader.visit_Call,
     ast.BinOp: _Reader.visit_BinOp, ast.Constant: _Reader.visit_Constant,
     ast.AugAssign: _Reader.visit_AugAssign, ast.AnnAssign: _Reader.visit_AnnAssign, ast.arg: _Reader.visit_arg,
+    ast.Import: _Reader.visit_Import, ast.ImportFrom: _Reader.visit_ImportFrom,
 }  # fmt: skip
 
 

@@ -17,6 +17,6 @@ HARMLESS = LIBRARIES.union(
     genericpath glob graphlib hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache locale
     logging math mimetypes numbers ntpath operator pathlib pickle platform posixpath pprint queue random re reprlib
     secrets shlex sre_compile stat statistics string struct textwrap thread threading time timeit token tokenize
-    traceback types typing unicodedata uuid warnings weakref zlib zoneinfo""".split()
+    traceback types typing unicodedata uuid warnings weakref weakrefset zlib zoneinfo""".split()
 )
 """Packages whose functions make values, or change what is put back; what they do outside of Python is refused there."""

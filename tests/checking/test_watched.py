@@ -100,7 +100,9 @@ def test_what_lies_in_another_cell_is_told_with_that_cell(notebook):
     lines = next(f.lines for f in report.functions if f.name == "f")
     assert {(line.line, line.source) for line in lines} == {(5, "return jnp.sort(x) * w")}
     number = notebook.shell.execution_count  # of every cell here: none is kept in the history
-    assert f"cell [{number}]" in str(report).rpartition("of one compiled call")[2] and "a = 1" not in str(report)
+    assert f"cell [{number}]" in str(report).rpartition("of one compiled call")[2] and "a = 1" not in str(
+        report
+    )
 
 
 def test_an_array_read_after_it_was_given_away_names_the_function_and_its_argument(notebook):
