@@ -180,6 +180,8 @@ class NotebookSession(Notebook):
         _aside("the look at what the cell hands over", self._give_back, self.running.tree)
         _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
         _aside("the look at what the cell defines", cells.instrument, tree)
+        if self.last is not None and not self.is_live() and cells.magic_index(self.running.tree) is None:
+            self._report_first(None)
         if self.hearing is not None:
             read = {n.id for n in nodes_of(self.running.tree) if isinstance(n, ast.Name)}
             _aside("the look at the calls", self.hearing.cell_reads, read)
@@ -290,9 +292,11 @@ class NotebookSession(Notebook):
         if not self.is_live() and not request.calls:
             self._report_first(running.run)
 
-    def _report_first(self, run: Run) -> None:
+    def _report_first(self, run: Run | None) -> None:
         """In a terminal the report stands above `Out[]`, which is the last thing that the cell shows."""
         show = sys.displayhook
+        if show is not self.shell.displayhook:  # the cell runs within another
+            return
 
         def report_and_show(value: object) -> None:
             if value is not None and self.shell.ast_node_interactivity.startswith("last_expr"):

@@ -136,3 +136,21 @@ def test_a_cell_that_is_interrupted_waits_for_nothing_and_keeps_what_is_known(no
     assert "✗ g  can't be compiled: line 5 branches on a traced value\n" in shown
     assert "not timed: it was interrupted" in shown
     assert "the run without jit was left out: it was interrupted" in shown
+
+
+SHOWN_FIRST = {
+    "the cell itself": "%%jit --no-time\ndef f(x):\n    return x * gain\ngain = 2.0\nf(1.0)",
+    "a later cell": "gain = 3.0\nf(1.0)",
+}
+
+
+def test_in_a_terminal_what_is_told_stands_above_the_value(notebook, monkeypatch):
+    from IPython.core.displayhook import DisplayHook
+
+    told = []
+    monkeypatch.setattr(notebook.shell.display_pub, "publish", lambda *args, **kwargs: told.append("report"))
+    monkeypatch.setattr(DisplayHook, "write_output_prompt", lambda self: told.append("value"))
+    for name, cell in SHOWN_FIRST.items():
+        notebook.shell.run_cell(cell).raise_error()
+        assert told[-1] == "value" and told.count("value") == 1 and "report" in told, (name, told)
+        told.clear()
