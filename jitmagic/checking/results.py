@@ -45,6 +45,8 @@ class PlainRun:
     def __init__(self, subject: Subject, staged: Any, args: Any, kwargs: Any) -> None:
         self.subject, self.staged = subject, staged
         self.eager = Eager(None, None, None)
+        self.again_s = 0.0
+        """Seconds of the time meant for timing that were needed to compare."""
         self.left_out = once_only(staged)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
         self.began = plain_runs.Began(subject, args, kwargs)
@@ -92,8 +94,8 @@ class PlainRun:
         return Eager(None, None, quiet.Refused(why))
 
     def _run(self, seconds: float, again: bool = True) -> Eager:
-        """One run of the plain function that leaves nothing behind; one more where compiling its operations, each by
-        itself, took the time."""
+        """One run of the plain function that leaves nothing behind. Where compiling its operations, each by itself,
+        took the time, one more, in the time that was meant for timing both."""
         subject, (args, kwargs) = self.subject, self.began.given
         start, counts = time.perf_counter(), stages.Counts()
         waited = subject.settings.compare_budget == subject.settings.budget
@@ -109,9 +111,13 @@ class PlainRun:
                 value = quiet.rehearse(subject.fn, args, kwargs, subject.reach(args, kwargs), look)
         except OutOfTime:
             if again and counts.events:  # by now jax has most of its operations
-                return self._run(seconds, again=False)
+                began = work.clock()
+                eager = self._run(seconds if waited else min(seconds, Settings.timing_budget), again=False)
+                self.again_s = 0.0 if waited else work.clock() - began
+                return eager
+            warm = "" if again else ", even with its operations compiled"
             longer = "" if waited else "; `--search` waits longer"
-            return self._refused(f"it took more than {units.seconds(seconds, 2)}{longer}")
+            return self._refused(f"it took more than {units.seconds(seconds, 2)}{warm}{longer}")
         except Exception as exc:
             subject.seen.note(quiet.not_run(exc, "nothing was compared"))
             return Eager(None, None, exc)
@@ -172,7 +178,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     """Time the plain and the compiled run in turn, and the lines of the compiled one; every variable is put back."""
     if subject.seen.is_wrong:
         return
-    eager = run.eager
+    eager, budget = run.eager, max(LEAST_S, budget - run.again_s)
     inputs.renew()
     args, kwargs = (*inputs.receiver, *inputs.rest), inputs.kwargs
     rest, reach = inputs.rest, subject.reach(args, kwargs)
@@ -251,6 +257,8 @@ def _before_fix(
         return subject.fn, f"the code from before the fix can't be run beside this one{said}"
 
 
+LEAST_S = 0.1
+"""What timing gets in any case."""
 MOST_PROFILED_S = 1.0
 """A call that takes longer is made once more only where `--profile` asks for it."""
 

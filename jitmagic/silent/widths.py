@@ -90,20 +90,25 @@ def dtypes(code: Code) -> Iterator[Truncation]:
     for name, call in code.calls:
         method = isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "view") and not name
         of_jax = name.startswith("jax.") or method
-        asked = [a for a in call.args if _is_wide(a)] + [
-            k.value for k in call.keywords if k.arg == "dtype" and _is_wide(k.value)
-        ]
+        given = (*call.args, *(k.value for k in call.keywords if k.arg == "dtype"))
+        asked = [wide for a in given if (wide := _wide(code, a))]
         own = name.startswith("jax.numpy.") and name.rpartition(".")[2] in WIDE
         if (of_jax and asked) or own:
-            wide = name.rpartition(".")[2] if own else _text(asked[0])
+            wide = name.rpartition(".")[2] if own else asked[0]
             names = tuple(n for n in names_in(call) if n in code.local) or tuple(code.source.bound_to(call))
             yield Truncation(
                 names, code.where(call), wide, wide.replace("64", "32").replace("128", "64"), "dtype"
             )
 
 
-def _is_wide(node: ast.expr) -> bool:
-    return _text(node) in WIDE
+def _wide(code: Code, node: ast.expr) -> str:
+    """The dtype of 64 bits that an expression names, through a name of the notebook's too (`DT = jnp.float64`)."""
+    text = _text(node)
+    if text in WIDE or not isinstance(node, ast.Name | ast.Attribute):
+        return text if text in WIDE else ""
+    value = code.value(node)
+    name = getattr(value, "name" if isinstance(value, np.dtype) else "__name__", "")
+    return name if name in WIDE and isinstance(value, np.dtype | type) else ""
 
 
 def _text(node: ast.expr) -> str:

@@ -291,7 +291,7 @@ class _Scan:
         path, steps = name, iter(use.steps)
         while (state := adapters.default_random_state(module)) is None:
             step = next(steps, None)
-            module = getattr(module, str(step.key), None) if step is not None else None
+            module = values.raw_get(module, str(step.key)) if step is not None else None
             if not is_a(module, types.ModuleType) or not adapters.is_framework(module):
                 return
             path += str(step)

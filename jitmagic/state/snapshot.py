@@ -149,9 +149,7 @@ class Snapshot:
                 self._todo.append((place, value, 1))
 
     def _visit(self, place: Place, value: Any, depth: int) -> None:
-        if is_a(
-            value, types.BuiltinFunctionType | types.MethodWrapperType
-        ):  # `log.append` under a name of its own
+        if is_a(value, _BOUND):  # `log.append` under a name of its own
             value = value.__self__
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
@@ -204,6 +202,7 @@ class Snapshot:
             self._file(value, place)
         elif is_a(value, contextvars.ContextVar):
             self._entries.append(outside.context(value, path, origin))
+            self._follow([value.get(MISSING)], place, depth)
         elif compat.is_jitted(value):
             self._note_donation(
                 path, value, any(option.startswith("donate") for option in compat.jit_options(value))
@@ -288,6 +287,8 @@ class Snapshot:
         below = DEPTH - 1 if own_settings else depth + 1
         room, user = LIMIT - len(self._seen), values.is_user_class(type(value))
         for (kind, key, child), _ in zip(_children(value), range(room), strict=False):
+            if is_a(child, _BOUND):  # `subscribers = [log.append]`
+                child = child.__self__  # type: ignore[attr-defined]
             if not _is_atom(child) and id(child) not in self._seen:
                 named = (
                     kind == "item" or not user or self._reach.any_attribute or key in self._reach.attributes
@@ -532,6 +533,7 @@ def _is_data(value: object) -> bool:
     return not callable(value) and (not hasattr(cls, "__get__") or values.is_user_class(cls))
 
 
+_BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _PLAIN = frozenset((dict, list, tuple, set))
 _CONTAINERS = (dict, list, tuple, set, collections.deque, types.MethodType, functools.partial)
 _SHUT = frozenset(

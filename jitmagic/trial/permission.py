@@ -198,6 +198,8 @@ class Watch:
         elif self.profiles:
             self.profiles = False
             sys.setprofile(self.before)
+        self.fine.clear()  # what was called may hold traced values
+        self.times.clear()
 
     def _is_users(self, frame: types.FrameType) -> bool:
         code = frame.f_code

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jitmagic.correction import corrected
 from jitmagic.fixes.options.declarations import (
     FIELDS,
     Parameters,
@@ -122,3 +123,13 @@ def test_a_misspelt_donation_is_corrected_in_the_magic_line() -> None:
     cell, call = "def f(total, x):\n    return total + x\n", "f(jnp.zeros(2), 1.0)"
     (fix,) = finding("bad-static-spec", cell, call, donate_argnames="totals").fixes
     assert fix.verified and fix.cell is None and fix.magic == "%%jit -f f --donate total"
+
+
+def test_one_of_many_arguments_is_static_by_its_number(notebook):
+    cell = "def f(x, *ops):\n    for name in ops:\n        x = getattr(jnp, name)(x)\n    return x\nf(jnp.ones(3), 'sin', 'cos')"
+    notebook.error(f"%%jit --no-time\n{cell}")
+    (fix,) = [x for f in notebook.report().findings for x in f.fixes if x.verified]
+    line = corrected(f"%%jit --no-time\n{cell}", fix).split("\n")[0]
+    assert "--static-argnums 1,2" in line
+    notebook.ok(f"{line}\n{cell}")
+    assert notebook.report().verdict == "ok"

@@ -54,8 +54,13 @@ def test_arrays_from_outside_count_where_the_program_holds_what_is_left_of_them(
     assert facts(cell.format("g(0)"), "f(1)").truncated == ()
 
 
-def test_a_dtype_that_is_asked_for_and_not_given() -> None:
-    cell = "def f(x):\n    y = jnp.zeros(3, dtype=jnp.float64)\n    return y + x.astype(np.float32)\n"
+@pytest.mark.parametrize("wide", ["jnp.float64", "WIDE", "OWN", "PLACE.wide"])
+def test_a_dtype_that_is_asked_for_and_not_given(wide: str) -> None:
+    cell = (
+        "WIDE = jnp.float64\nOWN = np.dtype('float64')\nclass PLACE:\n    wide = np.float64\nHALF = np.float16\nW = np.ones(3)\n"
+        f"def f(x):\n    y = jnp.zeros(3, dtype={wide}) + jnp.asarray(W, HALF) + jnp.asarray(W, float)\n"
+        "    return y + x.astype(np.float32)\n"
+    )
     found = facts(cell, "f(jnp.ones(3))").truncated
     assert [(t.before, t.after) for t in found] == [("float64", "float32")]
 

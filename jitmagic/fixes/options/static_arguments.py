@@ -66,7 +66,10 @@ def static_types(spot: Spot) -> Iterator[Change]:
 
 def _made_static(spot: Spot, paths: Sequence[str], why: str = "") -> Change:
     """Static besides: by name, or by number what only has that (`args[1]`)."""
-    order, leaves = spot.evidence.function.parameters, spot.every_leaf
+    leaves, function = spot.every_leaf, spot.text.definition(spot.evidence.function.name)
+    args = getattr(function, "args", None)
+    many = {a.arg for a in (args.vararg, args.kwarg) if a is not None} if args is not None else set[str]()
+    order = [n for n in spot.evidence.function.parameters if n not in many]
     names = tuple(dict.fromkeys(root(p) if root(p) in order else p for p in paths))
     values = {
         tuple(x.value for x in call.leaves if x.argument in names or x.path in names)
