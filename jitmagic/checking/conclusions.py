@@ -199,7 +199,8 @@ def below_another(shown: Report, names: Mapping[str, str]) -> Report:
 
 def _signature(fn: Callable[..., object]) -> str:
     try:
-        return str(inspect.signature(fn))[:200]
+        text = str(inspect.signature(fn))
+        return text.replace("jax.jaxlib._jax.Array", "jax.Array")[:200]  # it tells a wrong path of itself
     except (TypeError, ValueError):
         return ""
 

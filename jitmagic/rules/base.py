@@ -64,7 +64,17 @@ def span(where: Where | None, function: Function) -> Span | None:
     if where is None:
         return None
     other = where.file if where.file != function.file else None
-    return Span(where.line, where.column, where.end_line, where.end_column, where.source, other)
+    helper = _helper(where, function)
+    return Span(where.line, where.column, where.end_line, where.end_column, where.source, other, helper)
+
+
+def _helper(where: Where, function: Function) -> str:
+    """The function that a place lies in, where that is another one with a name."""
+    last = function.line + function.source.rstrip().count("\n")
+    within = where.file == function.file and function.line <= where.line <= last
+    parts = where.function.split(".")
+    own = within or function.name.rpartition(".")[2] in parts or parts[-1].endswith(">")
+    return "" if own else where.function
 
 
 def covers(path: str, other: str) -> bool:

@@ -249,14 +249,14 @@ class Differences:
         for name, node in a.items():
             if name not in b:
                 if not (self.more and node.kind in _CALLABLE):
-                    self._gap(name, said(node), "nothing", structure=True)
+                    self._gap(name, said(node), "missing", structure=True)
             elif not (self.more and node.kind in _CALLABLE and b[name].kind in (*_CALLABLE, "object")):
                 self.nodes(node, b[name], name)
             elif node.kind == b[name].kind == "class":
                 self.nodes(node, b[name], name)
         for name, node in b.items() if not self.more else ():
             if name not in a and node.kind not in _CALLABLE:
-                self._gap(name, "nothing", said(node), structure=True)
+                self._gap(name, "missing", said(node), structure=True)
         return self.gaps
 
     def nodes(self, a: Node, b: Node, path: str) -> list[Gap]:
@@ -284,10 +284,10 @@ class Differences:
             if step in b.parts:
                 self.nodes(node, b.parts[step], path + step)
             elif a.kind != "sequence" and not (self.more and (node.kind in _CALLABLE or a.kind in _CALLABLE)):
-                self._gap(path + step, said(node), "nothing", structure=True)
+                self._gap(path + step, said(node), "missing", structure=True)
         extra = [s for s in b.parts if s not in a.parts] if a.kind == "map" or not self.more else []
         if extra and a.kind != "sequence" and a.kind not in _CALLABLE:
-            self._gap(path + extra[0], "nothing", said(b.parts[extra[0]]), structure=True)
+            self._gap(path + extra[0], "missing", said(b.parts[extra[0]]), structure=True)
 
     def _numbers(self, a: Node, b: Node, path: str) -> None:
         if isinstance(a.value, int) and isinstance(b.value, int):

@@ -113,3 +113,18 @@ def test_what_jax_refuses_before_it_traces_is_told_behind_its_own_words(notebook
     told = shown.data["text/plain"]
     assert "error[JM109]" in told and "`w` (`ArrayImpl`) is declared static" in told
     assert "+g = jax.jit(f)" in told
+
+
+def test_each_problem_is_told_in_the_function_that_it_lies_in(notebook):
+    notebook.ok(
+        "%%jitcheck -q\nclass Kernel:\n    def __call__(self, x):\n        if x > 1:\n            return x\n        return -x\n"
+        "def helper(x):\n    if x > 0:\n        return x\n    return -x\nk = Kernel()\n"
+        "def f(x):\n    y = helper(x)\n    if x > 0:\n        y = y + 1\n    return y + k(x)\nf(2.0)"
+    )
+    text = notebook.report().to_text()
+    for place in (
+        "in `Kernel.__call__`, line 4",
+        "in `helper`, line 8, called from line 13 of `f`",
+        "in `f`, line 14",
+    ):
+        assert place in text
