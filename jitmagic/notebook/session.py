@@ -211,8 +211,8 @@ class NotebookSession(Notebook):
             _aside("the look at what the cell defines", self._bound_last, tree.body[-1])
         if run is not None and error is None:
             self._run_calls(run, result)
-        if self.hearing is not None:
-            _aside("the look at the calls", self.hearing.cell_ends, result.error_in_exec)
+        if run is not None or not self.running.is_over:
+            self._calls_end(result.error_in_exec)
         if not self.running.is_over:
             _afterwards("the report", self.display.end_of_cell, error, run)
         if run is not None:
@@ -225,6 +225,10 @@ class NotebookSession(Notebook):
         if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
             tracebacks.end_of_cell()
         self.limit.put_back()
+
+    def _calls_end(self, error: BaseException | None) -> None:
+        if self.hearing is not None:
+            _aside("the look at the calls", self.hearing.cell_ends, error)
 
     def _settle_panels(self, busy: bool) -> None:
         self.compilations.listen()
@@ -301,6 +305,8 @@ class NotebookSession(Notebook):
         def report_and_show(value: object) -> None:
             if value is not None and self.shell.ast_node_interactivity.startswith("last_expr"):
                 sys.displayhook, self.running.is_over = show, True
+                if run is None:
+                    self._calls_end(None)
                 _afterwards("the report", self.display.end_of_cell, None, run)
             show(value)
 
