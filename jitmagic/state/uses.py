@@ -147,8 +147,10 @@ class _Reader:
         self.attributes: dict[str, None] = {}
         self.stored: dict[str, None] = {}
         self.any_attribute = False
-        self.imports: dict[str, list[str]] = {}
-        """What names that it imports stand for: package and attributes."""
+        self.imports: dict[tuple[int, str], list[str]] = {}
+        """What names that it imports stand for, in the scope that binds them: package and attributes."""
+        self.scopes: list[set[str]] = []
+        """All of them, so that none gets another's `id`."""
         self.local: list[set[str]] = []
         self.outer: list[set[str]] = []
         self.free: dict[str, bool] = {}
@@ -165,6 +167,7 @@ class _Reader:
 
     def _enter(self, bound: set[str], outer: set[str]) -> None:
         self.local.append(bound)
+        self.scopes.append(bound)
         self.outer.append(outer)
         self.free = {}
 
@@ -236,14 +239,22 @@ class _Reader:
         self._chain(node.target) if node.value else None
         self.visit(node.value) if node.value else None
 
+    def _binds(self, name: str) -> set[str] | None:
+        """The names of the scope that binds this one."""
+        return next((bound for bound in reversed(self.local) if name in bound), None)
+
     def visit_Import(self, node: ast.Import) -> None:
         for a in node.names:
             parts = a.name.split(".")
-            self.imports[a.asname or parts[0]] = parts if a.asname else parts[:1]
+            self._imports(a.asname or parts[0], parts if a.asname else parts[:1])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.module and not node.level:
-            self.imports |= {a.asname or a.name: [*node.module.split("."), a.name] for a in node.names}
+            for a in node.names:
+                self._imports(a.asname or a.name, [*node.module.split("."), a.name])
+
+    def _imports(self, name: str, full: list[str]) -> None:
+        self.imports[id(self._binds(name)), name] = full
 
     def _note(
         self,
@@ -254,7 +265,8 @@ class _Reader:
         nodes: tuple[ast.expr, ...],
         **told: Any,
     ) -> None:
-        first, *attributes = [root] if free else self.imports.get(root, [root])
+        full = () if free else self.imports.get((id(self._binds(root)), root), ())
+        first, *attributes = full or (root,)
         taken = tuple(Step("attribute", name) for name in attributes)
         nodes = (*nodes[:1] * len(taken), *nodes)
         self.uses.append(Use(first, (*taken, *steps), action, free, nodes, self.statement, **told))

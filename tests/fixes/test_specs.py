@@ -133,3 +133,11 @@ def test_one_of_many_arguments_is_static_by_its_number(notebook):
     assert "--static-argnums 1,2" in line
     notebook.ok(f"{line}\n{cell}")
     assert notebook.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("rest", ["return x", "if x.sum() > 0:\n        return x\n    return -x"])
+def test_settings_among_many_arguments_are_never_static_by_the_name_of_all(notebook, rest):
+    cell = f"def f(x, *ops):\n    for name in ops:\n        x = getattr(jnp, name)(x)\n    {rest}\nf(jnp.ones(3), 'sin', 'cos')"
+    notebook.error(f"%%jit -q --no-time\n{cell}")
+    fixes = [x for f in notebook.report().findings for x in f.fixes]
+    assert fixes and all("ops" not in (x.static_argnames or ()) for x in fixes)

@@ -78,3 +78,11 @@ def test_our_own_stand_ins_are_no_changes_of_a_module(notebook: Any) -> None:
     )
     told = [f.message for f in notebook.report().findings if f.kind == "state-write"]
     assert not any("os.nice" in text or "os.close" in text for text in told)
+
+
+@pytest.mark.parametrize("inner", ["def g(seen):\n        seen.append(1)", "g = lambda seen: seen.append(1)"])
+def test_another_name_of_the_same_text_is_no_module(notebook: Any, module: str, inner: str) -> None:
+    notebook.ok(
+        f"%%jit -q --no-time\ndef f(x):\n    import {module} as seen\n    {inner}\n    g([])\n    return x * len(seen.log + [1])\nf(1.0)"
+    )
+    assert not [f for f in notebook.report().findings if f.kind == "state-write"]

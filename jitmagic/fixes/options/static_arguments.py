@@ -70,7 +70,8 @@ def _made_static(spot: Spot, paths: Sequence[str], why: str = "") -> Change:
     args = getattr(function, "args", None)
     many = {a.arg for a in (args.vararg, args.kwarg) if a is not None} if args is not None else set[str]()
     order = [n for n in spot.evidence.function.parameters if n not in many]
-    names = tuple(dict.fromkeys(root(p) if root(p) in order else p for p in paths))
+    each = [q for p in paths for q in ([x.path for x in leaves if x.argument == p] if p in many else [p])]
+    names = tuple(dict.fromkeys(root(p) if root(p) in order else p for p in each))
     values = {
         tuple(x.value for x in call.leaves if x.argument in names or x.path in names)
         for call in spot.evidence.calls
