@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from jitmagic import patches
 
 _LISTS = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
@@ -58,9 +60,8 @@ class JitOptions:
         """`jax.jit(fn)` with these options. jax's advice against `device` is not repeated: it was asked for."""
         import jax
 
-        with warnings.catch_warnings():
-            if self.device is not None or self.backend is not None:
-                warnings.simplefilter("ignore", DeprecationWarning)
+        asked_for = self.device is not None or self.backend is not None
+        with patches.unwarned(DeprecationWarning) if asked_for else contextlib.nullcontext():
             return jax.jit(fn, **self.kwargs(), **more)
 
     def shifted(

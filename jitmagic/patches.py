@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -85,6 +86,20 @@ def without(holder: Any, attributes: dict[str, Any]) -> dict[str, Any]:
         own = {name: place.original for (held, name), place in _places.items() if held == id(holder)}
     found = {**attributes, **{name: value for name, value in own.items() if name in attributes}}
     return {name: value for name, value in found.items() if value is not _MISSING}
+
+
+@contextlib.contextmanager
+def unwarned(category: type[Warning] = Warning) -> Iterator[None]:
+    """Nothing is warned of in the block. Python does not show anew what it has shown, as it does after
+    `warnings.catch_warnings`."""
+    ignored = ("ignore", None, category, None, 0)
+    filters: list[object] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, ignored)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            filters.remove(ignored)
 
 
 def any_left() -> bool:

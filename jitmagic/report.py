@@ -383,6 +383,8 @@ class FunctionReport:
     signature: str = ""
     notes: tuple[str, ...] = ()
     """What was left out of this function's check, and why."""
+    interrupted: bool = False
+    """Its first call was, and no other has ended since."""
 
     @property
     def compared(self) -> bool:

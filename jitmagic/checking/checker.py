@@ -55,6 +55,9 @@ class Checker(Subject):
     def interrupted(self, exc: KeyboardInterrupt) -> None:
         """A call of the user's was interrupted: what is shown are the user's own frames."""
         tracebacks.shorten(exc, tuple)
+        if not self.seen.count:
+            self.seen.interrupted = True
+            self.on_news(self)
 
     def retire(self) -> None:
         """Nobody looks at the calls any more: they are made as they would be, and nothing is told."""
@@ -314,6 +317,8 @@ class Checker(Subject):
             self._wrote(self.users_own(before.changes(), reach))
 
         def look(traced: Any) -> None:
+            nonlocal printed
+            printed = functools.partial(str, printed())  # what is said from here on is not the user's
             self.guarded(wrote)
             self.guarded(functools.partial(before.restore, only_tracers=True))
             self.guarded(self._look_at, traced, args, kwargs, reach)
@@ -333,10 +338,11 @@ class Checker(Subject):
                     progress=self.progress,
                     look=look,
                 )
-        except BaseException:
+        except BaseException as exc:
             self.guarded(wrote)
-            before.restore()
-            raise
+            if self.settings.trace_only or isinstance(exc, quiet.Ended):
+                before.restore()
+            raise  # of the user's own call stays what it wrote, as with `jax.jit`
         finally:
             self.seen.printed = self.seen.printed or printed()
             self.guarded(functools.partial(before.restore, only_tracers=True))

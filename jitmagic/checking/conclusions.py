@@ -147,6 +147,7 @@ def function_report(subject: Subject, lies_in: str | None = None) -> report.Func
         timing=report.Timing() if verdict == "wrong" else s.timing,
         cost=s.cost, lines=lines, line_times=times, what_if=s.what_if, remarks=tuple(s.remarks),
         against=_against(subject), arguments=_arguments(s), signature=_signature(subject.fn), notes=tuple(s.notes),
+        interrupted=s.interrupted and not s.count,
     )  # fmt: skip
 
 

@@ -43,6 +43,8 @@ class Seen:
     traces: int = 0
     compiles: int = 0
     count: int = 0
+    interrupted: bool = False
+    """The call that was under way was, and none has ended."""
     printed: str = ""
     equations: int | None = None
     folded: bool = False

@@ -355,7 +355,8 @@ class NotebookSession(Notebook):
         run.later.append(self.running.source)
         if run.beginning is None:
             return
-        if may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
+        keeps = not cells.deletes(tree)  # what it takes out is not to live on in what is remembered
+        if keeps and may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
             run.beginning.add(tree)
         else:
             run.beginning = None

@@ -61,6 +61,8 @@ def verdict(function: FunctionReport, findings: Sequence[Finding]) -> VerdictLin
         return _verdict("error", function.name, how, _causes(errors, warnings) + action(errors))
     if function.verdict == "untraced":
         begun = "is being compiled" if function.traces else "not called yet"
+        if function.interrupted:
+            begun = f"was interrupted while it was {'compiled' if function.traces else 'traced'}"
         how = "was not traced" if function.calls else begun
         return _verdict("warning" if warnings else "note", function.name, how, _causes([], warnings))
     if warnings:

@@ -172,6 +172,11 @@ def top_level_names(tree: ast.Module) -> set[str]:
     return out
 
 
+def deletes(tree: ast.Module) -> bool:
+    """The cell takes something out at its top level: `del model`."""
+    return any(isinstance(s, ast.Delete) for s in statements_at_top(tree.body))
+
+
 def magic_index(tree: ast.Module) -> int | None:
     """Index of the top-level `%jit` or `%jitcheck` statement, or None."""
     for i, node in enumerate(tree.body):

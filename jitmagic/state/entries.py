@@ -8,7 +8,6 @@ import collections
 import functools
 import gc
 import types
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -224,8 +223,7 @@ class Numpy(Entry):
     def _put(self, copy: np.ndarray) -> None:
         if not self.array.flags.writeable:
             self.array.setflags(write=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with patches.unwarned(DeprecationWarning):
             if self.array.dtype != copy.dtype:
                 self.array.dtype = copy.dtype  # type: ignore[misc]
             if self.array.size != copy.size:  # it was resized in place, and so it is again
@@ -454,14 +452,12 @@ def is_special(name: object) -> bool:
 
 def _repr_of(iterator: object) -> object:
     # Without a position, two iterators stand at the same place where they spell the same.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return repr(iterator) if type(iterator).__name__ in ("count", "repeat") else _reduced(iterator)
+    return repr(iterator) if type(iterator).__name__ in ("count", "repeat") else _reduced(iterator)
 
 
 def _reduced(iterator: object) -> object:
     try:
-        reduced = iterator.__reduce__()
+        reduced = iterators.reduced(iterator)
     except Exception:
         return None
     return _plain(reduced)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import collections.abc
+import contextlib
 import copy
 import gc
 import io
@@ -12,12 +13,12 @@ import operator
 import random
 import sys
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from jitmagic import patches
 from jitmagic.state.values import class_attribute, is_a
 
 _SAMPLES: tuple[object, ...] = (
@@ -63,12 +64,9 @@ def copied(iterator: object, memo: dict[int, object] | None = None) -> object:
     Those over an iterator (`enumerate`, `zip`, `map`) are rebuilt from copies of what they draw from; `memo` has the
     copies made so far, so that two that draw from one go on to do so.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # itertools' __reduce__ is deprecated from Python 3.12 on
-        try:
-            return _copied(iterator, {} if memo is None else memo)
-        except Exception:
-            return None
+    with patches.unwarned(DeprecationWarning), contextlib.suppress(Exception):
+        return _copied(iterator, {} if memo is None else memo)
+    return None
 
 
 class _NoCopy(Exception):
@@ -94,7 +92,7 @@ def _made_anew(iterator: Any, memo: dict[int, object]) -> object:
         return copy.copy(iterator)
     if not is_a(iterator, _COMPOSITE):
         raise _NoCopy
-    make, args, *state = iterator.__reduce__()  # type: ignore[misc]
+    make, args, *state = reduced(iterator)
     made = make(*(_copied(part, memo) for part in args))  # type: ignore[has-type]
     if state and state[0] is not None:
         parts = state[0]
@@ -119,12 +117,18 @@ def position(iterator: object) -> int | None:
     if is_a(iterator, _RANGES):
         return None  # from Python 3.12 on its range shrinks instead
     try:
-        reduced = iterator.__reduce__()
+        state = reduced(iterator)
     except Exception:
         return None
-    if len(reduced) == 3 and is_a(reduced[2], int) and hasattr(iterator, "__setstate__"):
-        return reduced[2]
+    if len(state) == 3 and is_a(state[2], int) and hasattr(iterator, "__setstate__"):
+        return state[2]
     return None
+
+
+def reduced(iterator: Any) -> tuple[Any, ...]:
+    """How Python would make it anew; raises where it cannot. (Of itertools it is deprecated from 3.12 on.)"""
+    with patches.unwarned(DeprecationWarning):
+        return iterator.__reduce__()
 
 
 def rewind(iterator: Any, index: int) -> bool:

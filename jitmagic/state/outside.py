@@ -16,7 +16,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,8 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         return kept(bytes, lambda v, old: v.__setitem__(slice(None), old)) if len(value) <= LARGEST else None
     if is_a(value, array.array):
         return kept(lambda v: v[:], lambda v, old: v.__setitem__(slice(None), old), _same_bytes)
+    if is_a(value, ctypes.py_object):
+        return kept(_pointed_at, lambda v, old: setattr(v, "value", old), lambda a, b: a is b)
     if is_a(value, _CDATA) and not is_a(value, ctypes._Pointer):
         return kept(bytes, lambda v, old: ctypes.memmove(ctypes.byref(v), old, len(old)))
     if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
@@ -157,6 +159,22 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         size = int(np.sum(value.memory_usage(deep=False)))
         return kept(lambda v: v.copy(), _put_frame, _same_frame) if size <= LARGEST else None
     return None
+
+
+def held(value: Any) -> Iterable[object]:
+    """What stands in such an object, where no path leads to it."""
+    if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
+        return [part for pair in value.items() for part in pair]
+    if is_a(value, weakref.WeakSet):
+        return list(value)
+    return [_pointed_at(value)] if is_a(value, ctypes.py_object) else ()
+
+
+def _pointed_at(pointer: Any) -> object:
+    try:
+        return pointer.value
+    except ValueError:  # to nothing
+        return MISSING
 
 
 def _same_bytes(a: Any, b: Any) -> bool:

@@ -132,7 +132,12 @@ class Snapshot:
             )
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
             self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
+        called = {
+            name for fn in reach.functions for code in values.codes_in(fn.__code__) for name in code.co_names
+        }
         for cls in reach.classes:
+            if "__del__" in values.class_dict(cls) and cls.__name__ in called:
+                self._lose(f"{cls.__name__}()", "an object that does something when it goes", cls)
             self._entries.append(Keyed(cls, cls.__name__, "attribute", "attribute"))
             held = Place(cls.__name__, "global", "global", "cls", holder={"cls": cls})
             own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
@@ -194,8 +199,8 @@ class Snapshot:
             self._entries.append(entry)
             if outside.is_locked(value):
                 self._lose(path, "a lock that is taken", value)
-            if is_a(entry, Keyed):
-                self._follow(entry.old.values(), place, depth)  # type: ignore[attr-defined]
+            below = entry.old.values() if isinstance(entry, Keyed) else outside.held(value)
+            self._follow(below, place, depth)
         elif iterators.is_iterator(value):
             self._iterator(value, place, depth)
         elif outside.is_file(value):
@@ -215,11 +220,14 @@ class Snapshot:
                 self._lose(path, "a memory that can only be emptied", value)
         elif what := outside.lost(type(value)):
             self._lose(path, what, value)
-        elif is_a(value, (weakref.ref, memoryview, types.MappingProxyType, Function)):
+        elif is_a(value, _HOLDERS):
             target = gc.get_referents(value)
             if is_a(value, weakref.ref | memoryview):
                 target = [value() if is_a(value, weakref.ref) else value.obj]
             self._follow(target, place, depth)
+        elif is_a(value, BaseException):
+            self._follow(value.args, place, depth)
+            return False
         else:
             return False
         return True
@@ -533,6 +541,17 @@ def _is_data(value: object) -> bool:
     return not callable(value) and (not hasattr(cls, "__get__") or values.is_user_class(cls))
 
 
+_HOLDERS = (
+    weakref.ref,
+    memoryview,
+    types.MappingProxyType,
+    Function,
+    slice,
+    staticmethod,
+    classmethod,
+    property,
+)
+"""What holds other things, and has no path to them."""
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _PLAIN = frozenset((dict, list, tuple, set))
 _CONTAINERS = (dict, list, tuple, set, collections.deque, types.MethodType, functools.partial)

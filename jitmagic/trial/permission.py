@@ -111,7 +111,10 @@ def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
 
 
 def _of_class(cls: type) -> str:
-    return "" if values.is_user_class(cls) else _judged(f"{values.module_of(cls)}.{cls.__qualname__}")
+    name = f"{values.module_of(cls)}.{cls.__qualname__}"
+    if not values.is_user_class(cls):
+        return _judged(name)
+    return _judged(f"{name}.__del__") if "__del__" in values.class_dict(cls) else ""
 
 
 def _of_instance(value: object) -> str:

@@ -166,7 +166,7 @@ class Painter:
             frame = value.gi_frame
             node.parts = {".line": self.draw(frame and frame.f_lineno - value.gi_code.co_firstlineno)}
         elif (copied := iterators.copied(value)) is not None:
-            node.parts = {".state": self.draw(copied.__reduce__()[1:])}
+            node.parts = {".state": self.draw(iterators.reduced(copied)[1:])}
 
     def _held(self, node: Node, value: Any) -> None:
         node.kind, node.label = "object", type(value).__qualname__

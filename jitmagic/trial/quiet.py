@@ -121,6 +121,12 @@ class _Streams:
     def _begin_hold(self, timed: bool) -> None:
         """All but plain text: warnings, log records, rich output; what can't be undone is refused."""
         _listen()
+        if (tracing := sys.gettrace()) is not None:  # the user's, which shall not see what nobody asked for
+            sys.settrace(None)
+            self.stack.callback(sys.settrace, tracing)
+        if (profiling := sys.getprofile()) is not None:
+            sys.setprofile(None)
+            self.stack.callback(sys.setprofile, profiling)
         self.watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
         self.watch.start()
         self.stack.callback(self.watch.stop)

@@ -458,3 +458,23 @@ def test_a_long_compilation_is_told_before_it_begins(notebook, monkeypatch, magi
     )
     line = "! f  is being compiled: line 3 is written out iteration by iteration\n"
     assert said[0] == (line if told else "")
+
+
+@pytest.mark.parametrize("stage", ["compiled", "traced"])
+def test_a_first_call_that_is_interrupted_says_so(notebook, monkeypatch, stage):
+    from jitmagic.notebook import display
+    from jitmagic.tracing import stages
+
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(display, "LONG", 100)
+    if stage == "compiled":
+        monkeypatch.setattr(stages, "_interruptibly", interrupted)
+    body = "" if stage == "compiled" else "    raise KeyboardInterrupt\n"
+    notebook.error(
+        f"%%jit\ndef f(x):\n    for i in range(60):\n        x = jnp.sin(x) + i\n{body}    return x\nf(1.0)"
+    )
+    report = notebook.report()
+    assert f"f  was interrupted while it was {stage}" in str(report)
+    assert "trace-time-print" not in [f.kind for f in report.findings]

@@ -44,3 +44,123 @@ def test_a_module_that_makes_its_attributes_is_asked_by_the_user_alone(
     value = notebook.ok(f"{magic}\ndef f(x):\n    return x * lazy_module.thing\nfloat(f(jnp.ones(1))[0])")
     assert (value, notebook.ns["lazy_module"].n) == (1.0, 1)
     del sys.modules["lazy_module"]
+
+
+HOLDERS = {
+    "an exception": ("held = ValueError([])", "held.args[0]"),
+    "what a generator returns": ("held = StopIteration([])", "held.value"),
+    "a slice": ("held = slice([], 1)", "held.start"),
+    "a static method": ("held = staticmethod([].append)", "held.__func__.__self__"),
+    "an object of ctypes": ("import ctypes\nheld = ctypes.py_object([])", "held.value"),
+    "a weak dict": (
+        "import weakref\nclass Log(list): pass\nlog = Log()\nheld = weakref.WeakValueDictionary(k=log)",
+        "held['k']",
+    ),
+    "a weak set": (
+        "import weakref\nclass Log(list):\n    __hash__ = object.__hash__\nlog = Log()\nheld = weakref.WeakSet([log])",
+        "next(iter(held))",
+    ),
+}
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("name", HOLDERS)
+def test_what_hardly_anything_leads_to(notebook: Any, name: str, magic: str) -> None:
+    made, way = HOLDERS[name]
+    notebook.ok(made)
+    notebook.ok(f"{magic}\ndef f(x):\n    {way}.append(1)\n    return x * 2\nf(jnp.ones(1))")
+    assert notebook.ok(f"list({way})") == [1]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("kind", ["trace", "profile"])
+def test_the_users_own_trace_function_sees_the_users_own_run(notebook: Any, magic: str, kind: str) -> None:
+    notebook.ok(
+        "import sys\nseen = []\ndef look(frame, event, arg):\n"
+        "    if frame.f_code.co_name == 'f' and event == 'call':\n        seen.append(event)\n"
+    )
+    notebook.ok(
+        f"{magic}\ndef f(x):\n    return x * 2\nsys.set{kind}(look)\ntry:\n    y = f(jnp.ones(1))\nfinally:\n    sys.set{kind}(None)"
+    )
+    assert notebook.ns["seen"] == ["call"]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        "Guard()",
+        "kept = Guard()",
+        "kept = Guard()\n    kept.me = kept",
+        "held.append(Guard())",
+        "box.g = Guard()",
+    ],
+)
+def test_an_objects_end_is_counted_once(notebook: Any, magic: str, make: str) -> None:
+    notebook.ok(
+        "import types\nheld, box, alive = [], types.SimpleNamespace(g=None), 0\nclass Guard:\n    def __init__(self):\n        global alive\n        alive += 1\n"
+        "    def __del__(self):\n        global alive\n        alive -= 1"
+    )
+    notebook.ok(
+        f"{magic}\ndef f(x):\n    {make}\n    return x * 2\nf(jnp.ones(1))\n"
+        "import gc\nheld.clear(); box.g = None; _ = gc.collect()"
+    )
+    notebook.ok("_ = gc.collect()")
+    assert notebook.ns["alive"] == 0
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_what_is_deleted_is_gone(notebook: Any, magic: str) -> None:
+    notebook.ok(
+        "import gc, weakref\nclass Model:\n    def __init__(self):\n        self.w = jnp.ones(3)\nmodel = Model()\ngone = []\n"
+        "_ = weakref.finalize(model, gone.append, 1)"
+    )
+    notebook.ok(f"{magic}\ndef f(x):\n    return x * model.w\nf(jnp.ones(3))")
+    notebook.ok("del model\n_ = gc.collect()")
+    assert notebook.ns["gone"] == [1]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_warning_that_is_shown_once_is_shown_once(notebook: Any, magic: str) -> None:
+    notebook.ok(
+        "import itertools, warnings\nshown, number, table = [], itertools.count(), np.zeros(3)\n"
+        "def warn():\n    warnings.warn('slow path')\nshow = warnings.showwarning\n"
+        "warnings.showwarning = lambda message, *more: shown.append(str(message))\n"
+        "warnings.simplefilter('default')"
+    )
+    notebook.ok(  # IPython itself forgets at each cell
+        f"{magic}\ndef f(x):\n    next(number)\n    return x * jnp.asarray(table)\n"
+        "warn()\nf(jnp.ones(3))\nwarn()\nf(jnp.ones(4)[:3])\nwarn()\nwarnings.showwarning = show"
+    )
+    assert notebook.ns["shown"] == ["slow path"]
+
+
+@pytest.mark.parametrize(
+    "write, read",
+    [
+        ("tries.append(1)", "len(tries)"),
+        ("os.environ['TRIES'] = str(int(os.environ.get('TRIES', 0)) + 1)", "int(os.environ['TRIES'])"),
+        ("model.n = model.n + 1", "model.n"),
+        ("global n; n += 1", "n"),
+    ],
+)
+def test_what_a_call_wrote_before_its_own_error_stays(
+    notebook: Any, write: str, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIES", "0")
+    notebook.ok(
+        "import os, types\ntries, n, model = [], 0, types.SimpleNamespace(n=0)\nclass NotYet(Exception): pass"
+    )
+    notebook.ok(
+        f"%%jit -q\ndef f(x):\n    {write}\n    if {read} < 3:\n        raise NotYet\n    return x * 2\n"
+        "for attempt in range(1, 9):\n    try:\n        f(1.0)\n        break\n    except NotYet:\n        pass"
+    )
+    assert (notebook.ns["attempt"], notebook.ok(read)) == (3, 3)
+
+
+def test_what_a_call_that_cannot_be_traced_wrote_stays_but_for_traced_values(notebook: Any) -> None:
+    notebook.ok("log, last = [], [0.0]")
+    notebook.error(
+        "%%jit -q\ndef f(x):\n    log.append(1)\n    last[0] = x\n    return x if x > 0 else -x\nf(jnp.float32(1))"
+    )
+    assert (notebook.ns["log"], notebook.ns["last"]) == ([1], [0.0])
