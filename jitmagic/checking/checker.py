@@ -311,14 +311,16 @@ class Checker(Subject):
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
         before = snapshot.take(reach)
-        printed: Callable[[], str] = str
-
         def wrote() -> None:
             self._wrote(self.users_own(before.changes(), reach))
 
+        def heard() -> None:
+            self.seen.printed = self.seen.printed or printed.kept
+            self.seen.tracers_printed += printed.of_tracers
+            printed.limit = 0  # what is said from here on is not the user's
+
         def look(traced: Any) -> None:
-            nonlocal printed
-            printed = functools.partial(str, printed())  # what is said from here on is not the user's
+            heard()
             self.guarded(wrote)
             self.guarded(functools.partial(before.restore, only_tracers=True))
             self.guarded(self._look_at, traced, args, kwargs, reach)
@@ -344,7 +346,7 @@ class Checker(Subject):
                 before.restore()
             raise  # of the user's own call stays what it wrote, as with `jax.jit`
         finally:
-            self.seen.printed = self.seen.printed or printed()
+            heard()
             self.guarded(functools.partial(before.restore, only_tracers=True))
         self.seen.traces = self.shim.traced
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from types import CodeType
 
 from jitmagic import evidence as ev
 from jitmagic import report
@@ -46,6 +47,8 @@ class Seen:
     interrupted: bool = False
     """The call that was under way was, and none has ended."""
     printed: str = ""
+    tracers_printed: list[tuple[CodeType, int]] = field(default_factory=list)
+    """Where the user's code printed some: code, and the instruction in it."""
     equations: int | None = None
     folded: bool = False
     dynamic_inputs: int | None = None

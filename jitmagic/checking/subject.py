@@ -308,7 +308,7 @@ class Subject:
             self.fn, args, kwargs, reach, (plain, named), tuple(str(at[0]) for at in objects),
             self.framework in CARRIES_VARIABLES, self.options.static_parameters(self.fn),
             self.options.donated_parameters(self.fn), rebound, self.taken_as_static(),
-            traced, self.dynamic_paths(args) if traced is not None else (),
+            traced, self.dynamic_paths(args) if traced is not None else (), tuple(self.seen.tracers_printed),
         )  # fmt: skip
         with uncollected():
             self.seen.add(collect(call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from jitmagic import work
@@ -64,6 +64,8 @@ class CallInView:
     """What jax made of the call; None where it was not traced."""
     dynamic: tuple[str, ...] = ()
     """Paths of the variables that the program takes in front of the arguments."""
+    tracers_printed: Sequence[tuple[CodeType, int]] = ()
+    """Where the user's code printed traced values: code, and the instruction in it."""
 
 
 def collect(call: CallInView) -> Silent:
@@ -73,7 +75,7 @@ def collect(call: CallInView) -> Silent:
     left out, and the others go on.
     """
     every = codes(call.reach.functions)
-    found = _of_source(call.fn, call.reach.functions, every, call.static)
+    found = _of_source(call.fn, call.reach.functions, every, call.static, call.tracers_printed)
     objects = _tried(lambda: pytrees.objects(bound_arguments(call.fn, call.args, call.kwargs)))
     read = None if call.reach.any_attribute else set(call.reach.attributes)
     found = replace(
@@ -112,6 +114,7 @@ def _of_source(
     functions: Sequence[FunctionType],
     every: Sequence[Code],
     static: Collection[str],
+    heard: Sequence[tuple[CodeType, int]] = (),
 ) -> Silent:
     back = in_source.callback_functions(every)
     run = [c for c in every if c.fn not in back]
@@ -131,7 +134,7 @@ def _of_source(
     return Silent(
         random=_tried(lambda: (seen(x) for c in run for x in in_source.random(c))),
         effects=_tried(lambda: (seen(x) for c in run for x in in_source.effects(c))),
-        prints=_tried(lambda: (x for c in run for x in in_source.prints(c, untraced))),
+        prints=_tried(lambda: (x for c in run for x in in_source.prints(c, untraced, heard))),
         truncated=_tried(lambda: (x for c in run for x in widths.dtypes(c))),
         tests=_tried(lambda: (x for c in run for x in in_source.type_tests(c, static))),
     )

@@ -13,7 +13,8 @@ from jitmagic.silent.code import CALLBACKS, MISSING, Code, names_in
 from jitmagic.silent.known import known_names, read_values
 from jitmagic.source.modules import dotted, last_name
 from jitmagic.source.tree import walk
-from jitmagic.state.values import own_dict
+from jitmagic.state.values import codes_in, own_dict
+from jitmagic.tracing.sites import site_of
 
 CLOCK = frozenset(
     "time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns "
@@ -138,9 +139,16 @@ def random(code: Code) -> Iterator[HiddenRandom]:
         yield HiddenRandom("host" if host else "generator", names, code.where(call), asked)
 
 
-def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Printed]:
-    """Calls that print or log. `untraced` tells a function's parameters that are no traced values."""
-    skipped = code.called_back
+def prints(
+    code: Code,
+    untraced: Callable[[Code], Iterable[str]],
+    heard: Sequence[tuple[types.CodeType, int]] = (),
+) -> Iterator[Printed]:
+    """Calls that print or log, by what they call or as they were `heard` to. `untraced` tells a function's parameters
+    that are no traced values."""
+    skipped, own = code.called_back, set(codes_in(code.fn.__code__))
+    sites = (site_of(c, instruction) for c, instruction in heard if c in own)
+    printing = {site.node for site in sites if site is not None}
     for name, call in code.calls:
         if _is_bar(name) and id(call) not in skipped:
             asked = dotted(call.func)
@@ -152,7 +160,7 @@ def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Pr
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         logs = logs or name in ("warnings.warn", "_warnings.warn")
         logs = logs or (name == "sys.stdout.write" and "stderr" in dotted(call.func))
-        if id(call) in skipped or not (logs or name in PRINTERS):
+        if id(call) in skipped or not (logs or name in PRINTERS or call in printing):
             continue
         shown = [
             *call.args,
@@ -162,6 +170,8 @@ def prints(code: Code, untraced: Callable[[Code], Iterable[str]]) -> Iterator[Pr
         names = [n for a in shown for n in names_in(a)]
         local = [n for n in dict.fromkeys(values) if n in code.local]
         local = [n for n in local if n not in known_names(code, untraced(code))] if local else []
+        if call in printing and not local:
+            local = [n for n in dict.fromkeys(names) if n in code.local]
         yield Printed(code.where(call), ast.unparse(call), tuple(local), tuple(dict.fromkeys(names)), logs)
 
 

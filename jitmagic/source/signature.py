@@ -20,7 +20,7 @@ def argument_of(
 ) -> ast.expr | None:
     """What a call passes for a parameter; `bound`: the receiver of a method is not among its arguments, as in calls of
     attributes."""
-    bound = isinstance(call.func, ast.Attribute) if bound is None else bound
+    bound = takes_receiver(call, function) if bound is None else bound
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
@@ -29,6 +29,12 @@ def argument_of(
     if any(isinstance(a, ast.Starred) for a in call.args[: index + 1]):
         return None
     return call.args[index] if index < len(call.args) else None
+
+
+def takes_receiver(call: ast.Call, function: FunctionNode) -> bool:
+    """The object that the call names is the function's first argument: not of a static method."""
+    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
+    return (isinstance(call.func, ast.Attribute) or function.name == "__call__") and not static
 
 
 def takes_by_name(function: FunctionNode) -> bool:

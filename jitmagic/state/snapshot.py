@@ -400,7 +400,7 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     made = code.co_name in _MAKERS  # its first argument is new, and stays what the run makes of it
     given = {name: frame.f_locals[name] for name in code.co_varnames[made : code.co_argcount]}
     if not any(
-        s.knows(f.f_code) for f in _frames(caller) for s in _in_force
+        s.knows(f.f_code) for f in frames(caller) for s in _in_force
     ):  # jax tells that it has compiled, say
         _observers.update(found)
     late = [take(roots.reach(fn, kwargs=given), known) for fn in found]
@@ -413,7 +413,7 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     return late
 
 
-def _frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
+def frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
     """A frame and those around it."""
     while frame is not None:
         yield frame

@@ -82,7 +82,7 @@ def play(
                 ran.error = exc
             except BaseException as exc:
                 ran.error = quiet.Ended(f"it raises {type(exc).__name__}")
-            ran.printed = printed()
+            ran.printed = printed.kept
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
     return ran
 

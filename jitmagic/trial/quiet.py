@@ -12,6 +12,7 @@ import ctypes
 import functools
 import getpass
 import io
+import itertools
 import locale
 import logging
 import math
@@ -23,7 +24,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jitmagic import patches
@@ -394,15 +395,21 @@ def not_run(exc: Exception, consequence: str) -> str:
 
 @dataclass(eq=False)
 class _Listener:
-    """Keeps the first part of what one thread prints."""
+    """Keeps the first part of what one thread prints, and where the user's code has traced values printed."""
 
     thread: int
     kept: str = ""
     limit: int = 10_000
+    of_tracers: list[tuple[types.CodeType, int]] = field(default_factory=list)
+    """Code, and the instruction in it."""
 
     def hear(self, text: str) -> None:
         if len(self.kept) < self.limit:
             self.kept += text[: self.limit - len(self.kept)]
+            if "Trac" in text:
+                frames = snapshot.frames(sys._getframe(1))
+                users = (f for f in frames if is_user_file(f.f_code.co_filename))
+                self.of_tracers += [(f.f_code, f.f_lasti) for f in itertools.islice(users, 1)]
 
 
 class _Stream(io.TextIOBase):
@@ -452,14 +459,14 @@ _streams = _Streams()
 
 
 @contextlib.contextmanager
-def overheard() -> Iterator[Callable[[], str]]:
-    """Let standard output through, and tell afterwards what was printed."""
+def overheard() -> Iterator[_Listener]:
+    """Let standard output through, and keep what is printed."""
     listener = _Listener(threading.get_ident())
     with deferred():
         _streams.enter(hold=False)
         _streams.listeners.append(listener)
     try:
-        yield lambda: listener.kept
+        yield listener
     finally:
         with deferred():
             _streams.listeners[:] = [x for x in _streams.listeners if x is not listener]

@@ -137,6 +137,18 @@ CASES = {
         ("f(jnp.arange(24.0).reshape(2, 4, 3), jnp.arange(8).reshape(2, 4) > 3)",),
         "return jnp.mean(img, axis=(0, 1), where=m[:, :, None]), jnp.sum(m)",
     ),
+    "selection in a static method": Case(
+        "dynamic-shape",
+        "class S:\n    @staticmethod\n    def front(x, at):\n        return x[x > at]\n    def rate(self, x):\n        some = self.front(x, 2.0)\n        return some.mean()\n"
+        "def f(x):\n    return S().rate(x)\n",
+        ("f(jnp.arange(6.0))",), "some, mask = self.front(x, 2.0)\n        return jnp.mean(some, where=mask)",
+    ),
+    "selection by an object that is called": Case(
+        "dynamic-shape",
+        "class S:\n    def __init__(self, at):\n        self.at = at\n    def __call__(self, x):\n        return x[x > self.at]\nfront = S(2.0)\n"
+        "def f(x):\n    some = front(x)\n    return some.mean()\n",
+        ("f(jnp.arange(6.0))",), "some, mask = front(x)\n    return jnp.mean(some, where=mask)",
+    ),
     "selection of a selection": Case(
         "dynamic-shape", "def f(x, y):\n    a, b = x[y > 1], y[y > 1]\n    c = a[b > 2]\n    return c.sum() + a.min()\n",
         ("f(jnp.arange(6.0), jnp.arange(6.0))",), "jnp.sum(x, where=mask2) + jnp.min(x, where=mask, initial=jnp.inf)",

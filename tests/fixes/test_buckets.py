@@ -92,6 +92,21 @@ CASES: dict[str, tuple[str, str, str]] = {
         "def f(x, i):\n    one = jnp.take_along_axis(x, i[:, None], axis=1)[:, 0]\n    return (one * p.at(len(x))).sum()\n",
         "f(jnp.arange({n} * 2.0).reshape({n}, 2), jnp.arange({n}) % 2)", "p.at(len(x), keep)",
     ),
+    "an object that is called": (
+        "class M:\n    def __init__(self, k):\n        self.k = k\n\n    def __call__(self, x):\n        return (self.k * x).mean()\n\nm = M(2.0)\n\n"
+        "def f(x):\n    return m(x) + 1\n",
+        "f(jnp.arange({n}.0))", "def __call__(self, x, keep)",
+    ),
+    "a static method": (
+        "class M:\n    @staticmethod\n    def level(x, w):\n        return (w * x).sum() / w.sum()\n\n    def g(self, x):\n        return self.level(x, jnp.cos(x)) + M.level(x, x)\n\n"
+        "def f(x):\n    return M().g(x)\n",
+        "f(jnp.arange(1.0, {n}))", "def level(x, w, mask)",
+    ),
+    "a class method": (
+        "class M:\n    k = 3.0\n\n    @classmethod\n    def level(cls, x):\n        return (cls.k * x).mean()\n\n"
+        "def f(x):\n    return M.level(x)\n",
+        "f(jnp.arange({n}.0))", "def level(cls, x, keep)",
+    ),
     "one line": ("def f(x): return x.sum() / len(x)\n", "f(jnp.arange({n}.0))", "where=jnp.arange(x.shape[0]) < n"),
     "compiled by the cell": ("@jax.jit\ndef f(x):\n    return jnp.tanh(x)  # each\n", "f(jnp.arange({n}.0))", "f_padded(x):"),
 }  # fmt: skip
@@ -128,6 +143,7 @@ def test_many_lengths_are_compiled_a_few_times(name: str) -> None:
     [
         "def f(x):\n    return jnp.fft.fft(x)[0]\n",
         "def f(x):\n    return jnp.flip(x)[0]\n",
+        "class M:\n    def __call__(self, x):\n        return x.mean()\n\nm = M()\nms = [m]\n\ndef f(x):\n    return m(x)\n",
         "def f(x):\n    return jax.lax.scan(lambda s, v: (s + v, s), 0.0, x)[0]\n",
         "def f(x):\n    return x[::-1].sum() if x.shape[0] > 3 else x.reshape(-1, 1)\n",
         "def g(x):\n    return x.sum()\n\ndef f(x):\n    return g(x) + g(2.0 * jnp.ones(3))\n",

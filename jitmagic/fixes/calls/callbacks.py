@@ -12,7 +12,7 @@ from jitmagic.rules.words import listed
 from jitmagic.source import scope, signature
 from jitmagic.source.edits import Edits, FunctionNode
 from jitmagic.source.modules import last_name
-from jitmagic.source.tree import in_order
+from jitmagic.source.tree import in_order, parameters_of
 
 COST = "the value arrives while the compiled function runs"
 VALUES = ("item", "tolist", "numpy")
@@ -134,6 +134,7 @@ def _output(spot: Spot, statement: ast.stmt, *, asked: bool = False) -> Output |
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         function = statement.value.func
         full = spot.full(function)
+        own = own - _given_functions(spot, function) if asked else own
         if full.startswith("jax.") or _path(function)[0] in own or on_the_host(spot, statement):
             return None
         if not asked and not _values(spot, statement) or _asks_a_clock(spot, statement):
@@ -146,6 +147,12 @@ def _output(spot: Spot, statement: ast.stmt, *, asked: bool = False) -> Output |
     else:
         return None
     return Output(statement, target) if isinstance(target, Items) and _path(target)[0] not in own else None
+
+
+def _given_functions(spot: Spot, function: ast.expr) -> set[str]:
+    """A function that the one around is given (`emit` of `report(print, x)`): what it does, it does outside."""
+    given = {p for f in spot.path if isinstance(f, FunctionNode) for p in parameters_of(f)}
+    return given & {function.id} if isinstance(function, ast.Name) else set()
 
 
 def _path(node: ast.AST) -> list[str]:
@@ -256,12 +263,14 @@ def _called(spot: Spot, statement: ast.Expr, texts: Mapping[ast.Name, ast.Assign
     for name, assign in texts.items():
         inside.replace(name, spot.code(assign.value))
     for argument in handed:
-        if not isinstance(argument, ast.Name):
+        whole = argument.value if isinstance(argument, ast.Starred) else argument
+        if not isinstance(whole, ast.Name):
             own = spot.text.fresh("value", taken={*spot.modules.names, *operands})
-            operands[own] = spot.code(argument)
-            inside.replace(argument, own)
+            operands[own] = spot.code(whole)
+            inside.replace(whole, own)
     code = inside.code(statement)
-    operands = {**{n: n for n in _values(spot, ast.parse(code))}, **operands}
+    read = [n for n in _values(spot, ast.parse(code)) if n not in _given_functions(spot, call.func)]
+    operands = {**{n: n for n in read}, **operands}
     head, values = f"lambda {', '.join(operands)}".strip(), ", ".join(operands.values())
     return spot.write("jax.debug.callback($$head: $$code, $*values)", head=head, code=code, values=values)
 

@@ -24,6 +24,8 @@ BY_SIZE = frozenset(
 )
 """Functions that compare numbers by their size."""
 Given = dict[str, Masked | Length]
+_PLAIN = ("jax.jit", "staticmethod", "classmethod")
+"""Decorators after which a function does what is written in it."""
 
 
 @dataclass
@@ -46,12 +48,15 @@ class Bodies(Statements):
         """Variables that calls bind for the masks that functions make."""
 
     def followed(self, called: ast.expr) -> FunctionNode | None:
-        """The function of the cell that is called, or the only method of this name."""
+        """The function of the cell that is called, the only method of this name, or what calls an object of the cell."""
         if isinstance(called, ast.Attribute):
             named = [f for c in self.spot.classes for f in c.body if isinstance(f, FunctionNode)]
             found = [f for f in named if f.name == called.attr]
             return found[0] if len(found) == 1 else None
-        return self.spot.text.definition(called.id) if isinstance(called, ast.Name) else None
+        if not isinstance(called, ast.Name):
+            return None
+        kind = _objects(self.spot.text).get(called.id, "")
+        return self.spot.text.definition(f"{kind}.__call__" if kind else called.id)
 
     def inside(self, node: ast.Call) -> Value:
         """What a function of the cell gives for selections, or its derivative."""
@@ -118,10 +123,10 @@ class Bodies(Statements):
     def _arguments(self, function: FunctionNode, node: ast.Call) -> Given:
         """Selections that a call passes, and their lengths, by parameter."""
         starred = any(isinstance(a, ast.Starred) for a in node.args) or not all(k.arg for k in node.keywords)
-        others = any(self.spot.full(d) != "jax.jit" for d in function.decorator_list)
+        others = any((self.spot.full(d) or getattr(d, "id", "")) not in _PLAIN for d in function.decorator_list)
         if starred or others or function.args.vararg or function.args.kwarg:
             raise Unsupported
-        bound = isinstance(node.func, ast.Attribute)
+        bound = signature.takes_receiver(node, function)
         if isinstance(node.func, ast.Attribute):
             self.dense(node.func.value)
         by_place = zip(scope.parameters_of(function)[bound:], node.args, strict=False)
@@ -159,8 +164,12 @@ class Bodies(Statements):
         edits = super().finished()
         for function, found in self._followed.items():
             used = [m.text for m in found.masks if m.used]
+            names = [function.name]
+            if function.name == "__call__":
+                own = getattr(self.spot.text.parents[function], "name", "")
+                names += [n for n, kind in _objects(self.spot.text).items() if kind == own]
             here, *later = (
-                _uses(text, function.name) for text in (self.spot.text, *map(Text, self.spot.later))
+                _uses(text, names) for text in (self.spot.text, *map(Text, self.spot.later))
             )
             if (used or function is self.selecting) and (here != len(found.calls) or any(later)):
                 raise Unsupported
@@ -169,8 +178,16 @@ class Bodies(Statements):
         return edits
 
 
-def _uses(text: Text, name: str) -> int:
-    return sum(name in (getattr(n, "id", ""), getattr(n, "attr", "")) for n in ast.walk(text.tree))
+def _uses(text: Text, names: Sequence[str]) -> int:
+    nodes = [n for n in ast.walk(text.tree) if isinstance(getattr(n, "ctx", None), ast.Load)]
+    return sum(getattr(n, "id", "") in names or getattr(n, "attr", "") in names for n in nodes)
+
+
+def _objects(text: Text) -> dict[str, str]:
+    """Names at the cell's top level that stand for an object of a class, and that class: `meter = Meter()`."""
+    made = [(s.targets, s.value) for s in text.tree.body if isinstance(s, ast.Assign)]
+    calls = [(t, v.func) for targets, v in made if isinstance(v, ast.Call) for t in targets]
+    return {t.id: last_name(of) for t, of in calls if isinstance(t, ast.Name)}
 
 
 def masked_selections(spot: Spot) -> Iterator[Change]:
