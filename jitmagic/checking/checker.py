@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -311,6 +311,7 @@ class Checker(Subject):
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
         reach = self.reach(args, kwargs)
         before = snapshot.take(reach)
+
         def wrote() -> None:
             self._wrote(self.users_own(before.changes(), reach))
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
 import re
+import types
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from jitmagic.evidence import Where
 from jitmagic.source import scope
+from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, source_of, span_of, walk
 from jitmagic.tracing import messages
-from jitmagic.tracing.expressions import callee_of
+from jitmagic.tracing.expressions import callee_of, look_up
 from jitmagic.tracing.sites import Site, where_at
 
 _BODY = {"scan": 0, "while_loop": 1, "fori_loop": 2}
@@ -22,6 +29,9 @@ _PART = re.compile(
     r"(?:input carry|carry input|loop carry)(?: component| part)? (?:at path )?"
     r"(\w+)((?:\[[^\]]+\]|\.\w+)*) (?:has|is|with)"
 )
+
+_DEPTH = 4
+"""Functions that a body hands its state on through."""
 
 Function = ast.FunctionDef | ast.Lambda
 
@@ -38,28 +48,23 @@ def changed_in_body(
         return _returned_by_branches(site, namespace, site.node, text), None
     if name not in _BODY or not isinstance(site.node, ast.Call):
         return (), None
-    asked = "must return a boolean scalar" in text
-    found = _body(
-        site, namespace, 0 if asked else _BODY[name], site.node, ("cond_fun",) if asked else _BODY_NAMES
-    )
-    match = _PART.search(text)
-    if found is None or (match is None and not asked and "must be a pair" not in text):
+    asked, match = "must return a boolean scalar" in text, _PART.search(text)
+    given = _given(site.node, 0 if asked else _BODY[name], ("cond_fun",) if asked else _BODY_NAMES)
+    outer = _body(site.where.file, site.source, namespace, given, _STATE[name])
+    if outer is None or (match is None and not asked and "must be a pair" not in text):
         return (), None
-    file, source, body = found
-    parameters = [a.arg for a in (*body.args.posonlyargs, *body.args.args)]
-    if len(parameters) <= _STATE[name]:
-        return (), None
-    state, path = parameters[_STATE[name]], match[2] if match is not None else ""
+    body = _innermost(outer)
+    path = match[2] if match is not None else ""
     if match is None:  # what the function returns as a whole is at fault
-        returned = next((n for n in _statements(body) if isinstance(n, ast.Return)), body.body)
-        where = _where(file, source, returned, body) if isinstance(returned, ast.AST) else None
-        return (state,), where
+        returned = next((n for n in _statements(body.node) if isinstance(n, ast.Return)), body.node.body)
+        return (outer.state,), _where(body, returned) if isinstance(returned, ast.AST) else None
     if name == "fori_loop" and match[1] == messages.COUNTED:  # behind the count and the bound of `fori_loop`
         path = path.partition("]")[2]
-    part = _unpacked(body, state, path)
-    names = tuple(dict.fromkeys(n for n in (part, state + path if path else "", state) if n))
-    changing = _last_change(body, part or state, state)
-    return names, _where(file, source, changing, body) if changing is not None else None
+    part = _unpacked(body, path)
+    states = dict.fromkeys((body.state, outer.state))
+    names = dict.fromkeys(n for n in (part, *(s + path for s in states if path), *states) if n)
+    changing = _last_change(body, part or body.state)
+    return tuple(names), _where(body, changing) if changing is not None else None
 
 
 def _returned_by_branches(
@@ -71,8 +76,12 @@ def _returned_by_branches(
     part = re.search(r"at path \[(\d+)\]", text)
     names: list[str] = []
     for branch in given:
-        found = _definition(site, namespace, branch) if isinstance(branch, ast.Name) else None
-        for node in _statements(found[2]) if found is not None else ():
+        found = (
+            _body(site.where.file, site.source, namespace, branch, 0)
+            if isinstance(branch, ast.Name)
+            else None
+        )
+        for node in _statements(found.node) if found is not None else ():
             value = node.value if isinstance(node, ast.Return) else None
             if part is not None and isinstance(value, ast.Tuple) and len(value.elts) > int(part[1]):
                 value = value.elts[int(part[1])]
@@ -87,38 +96,102 @@ def _values_in(node: ast.AST) -> list[str]:
     return [n.id for n in walk(node) if isinstance(n, ast.Name) and n not in called]
 
 
+@dataclass(frozen=True)
+class _Body:
+    """A function that a loop calls with its state."""
+
+    file: str
+    source: Source
+    node: Function
+    state: str
+    """The parameter that gets it."""
+    namespace: Mapping[str, object]
+
+
+def _given(call: ast.Call, position: int, keywords: Collection[str]) -> ast.expr | None:
+    named = next((k.value for k in call.keywords if k.arg in keywords), None)
+    return named if named is not None or len(call.args) <= position else call.args[position]
+
+
 def _body(
-    site: Site, namespace: Mapping[str, object], position: int, call: ast.Call, keywords: Collection[str]
-) -> tuple[str, Source, Function] | None:
-    given = next((k.value for k in call.keywords if k.arg in keywords), None)
-    if given is None and len(call.args) > position:
-        given = call.args[position]
-    return _definition(site, namespace, given)
-
-
-def _definition(
-    site: Site, namespace: Mapping[str, object], given: ast.expr | None
-) -> tuple[str, Source, Function] | None:
-    """The function behind a name or a lambda, with its file."""
+    file: str, source: Source, namespace: Mapping[str, object], given: ast.expr | None, position: int
+) -> _Body | None:
+    """The function behind a lambda, a name, a method or a partial, whose argument at this place is the state."""
+    left_out, skipped = set[str](), 0
+    if isinstance(given, ast.Call) and callee_of(given).endswith("partial") and given.args:
+        left_out, skipped = {k.arg or "" for k in given.keywords}, len(given.args) - 1
+        given = given.args[0]
     if isinstance(given, ast.Lambda):
-        return site.where.file, site.source, given
-    if not isinstance(given, ast.Name):
-        return None
-    code = getattr(namespace.get(given.id), "__code__", None)
-    if code is None:
-        return None
-    source = source_of(code.co_filename)
-    defined = source.function(code)
-    return (code.co_filename, source, defined) if isinstance(defined, Function) else None
+        node: Function = given
+    else:
+        value, receiver = _named(given, namespace)
+        skipped += receiver
+        while not isinstance(value, types.FunctionType):
+            if isinstance(value, types.MethodType):
+                value, skipped = value.__func__, skipped + 1
+            elif isinstance(value, functools.partial):
+                left_out, skipped = left_out | value.keywords.keys(), skipped + len(value.args)
+                value = value.func
+            elif (value := getattr(value, "__wrapped__", None)) is None:
+                return None
+        file, source = value.__code__.co_filename, source_of(value.__code__.co_filename)
+        found = source.function(value.__code__)
+        if not isinstance(found, Function):
+            return None
+        node, namespace = found, ChainMap(dict(inspect.getclosurevars(value).nonlocals), value.__globals__)
+    taken = [a.arg for a in (*node.args.posonlyargs, *node.args.args)][skipped:]
+    taken = [name for name in taken if name not in left_out]
+    return _Body(file, source, node, taken[position], namespace) if len(taken) > position else None
 
 
-def _unpacked(body: Function, state: str, path: str) -> str:
+def _named(node: ast.expr | None, namespace: Mapping[str, object]) -> tuple[Any, bool]:
+    """What a name or an attribute stands for, and whether it is a method that gets its receiver besides."""
+    path = dotted(node) if node is not None else ""
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    if isinstance(owner, ast.Call) and isinstance(node, ast.Attribute):  # `Net().step`
+        path = f"{dotted(owner.func)}.{node.attr}"
+    value = look_up(path, namespace)
+    if isinstance(value, staticmethod):
+        return value.__func__, False
+    of = look_up(path.rpartition(".")[0], namespace)
+    bound = isinstance(owner, ast.Call) or not isinstance(of, type | types.ModuleType)
+    return value, owner is not None and bound and isinstance(value, types.FunctionType)
+
+
+def _innermost(body: _Body) -> _Body:
+    """What a body does that only hands its state on: `lambda s: step(s, rate)`."""
+    for _ in range(_DEPTH):
+        returned = [n.value for n in _statements(body.node) if isinstance(n, ast.Return)]
+        call = (
+            body.node.body
+            if isinstance(body.node, ast.Lambda)
+            else returned[0]
+            if len(returned) == 1
+            else None
+        )
+        if not isinstance(call, ast.Call) or body.state in scope.stores(ast.Module(_block(body.node), [])):
+            break
+        at = [i for i, a in enumerate(call.args) if isinstance(a, ast.Name) and a.id == body.state]
+        inner = _body(body.file, body.source, body.namespace, call.func, at[0]) if at else None
+        if inner is None:
+            break
+        body = inner
+    return body
+
+
+def _block(node: Function) -> list[ast.stmt]:
+    return node.body if isinstance(node.body, list) else [ast.Expr(node.body)]
+
+
+def _unpacked(body: _Body, path: str) -> str:
     """The name that holds the part at `path`: `acc` for `[1]` after `i, acc = state`."""
     index = re.match(r"\[(\d+)\]", path)
     if index is None:
         return ""
-    for node in _statements(body):
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == state):
+    for node in _statements(body.node):
+        if not (
+            isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == body.state
+        ):
             continue
         targets = node.targets[0]
         if isinstance(targets, ast.Tuple | ast.List) and len(targets.elts) > int(index[1]):
@@ -128,22 +201,22 @@ def _unpacked(body: Function, state: str, path: str) -> str:
 
 
 def _statements(body: Function) -> Iterator[ast.AST]:
-    return (n for part in (body.body if isinstance(body.body, list) else [body.body]) for n in walk(part))
+    return (n for part in _block(body) for n in walk(part))
 
 
-def _last_change(body: Function, name: str, state: str) -> ast.AST | None:
+def _last_change(body: _Body, name: str) -> ast.AST | None:
     """The last statement that binds `name` to something new, else what the body returns."""
-    if isinstance(body, ast.Lambda):
-        return body.body
+    if isinstance(body.node, ast.Lambda):
+        return body.node.body
     changes = [
-        n for n in _statements(body)
+        n for n in _statements(body.node)
         if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign)
-        and name in scope.stores(n) and not (isinstance(n, ast.Assign) and getattr(n.value, "id", "") == state)
+        and name in scope.stores(n) and not (isinstance(n, ast.Assign) and getattr(n.value, "id", "") == body.state)
     ]  # fmt: skip
-    returns = [n for n in _statements(body) if isinstance(n, ast.Return)]
+    returns = [n for n in _statements(body.node) if isinstance(n, ast.Return)]
     return (changes or returns or [None])[-1]
 
 
-def _where(file: str, source: Source, node: ast.AST, body: Function) -> Where | None:
-    span = span_of(node)
-    return where_at(file, span, source, getattr(body, "name", "<lambda>")) if span is not None else None
+def _where(body: _Body, node: ast.AST) -> Where | None:
+    span, name = span_of(node), getattr(body.node, "name", "<lambda>")
+    return where_at(body.file, span, body.source, name) if span is not None else None

@@ -270,3 +270,33 @@ def test_what_is_user_code() -> None:
     assert not is_user_file(ast.__file__)
     assert not is_user_file("<frozen importlib._bootstrap>")
     assert not is_user_file("bit_generator.pyx")
+
+
+BODIES = {
+    "a lambda that hands on": ("", "lambda i, s: grow(s, 2.0)"),
+    "a partial": ("", "functools.partial(lambda k, i, s: grow(s, k), 2.0)"),
+    "a partial with a name": ("step = functools.partial(grown, k=2.0)", "step"),
+    "a method": ("", "Net().step"),
+    "a method of an object": ("net = Net()", "net.step"),
+    "a static method": ("", "Net.fixed"),
+    "a compiled function": ("step = jax.jit(lambda i, s: grow(s, 2.0))", "step"),
+    "three deep": ("again = lambda i, t: Net().step(i, t)", "lambda i, u: again(i, u)"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_line_of_a_body_is_found_through_what_only_hands_its_state_on(name: str) -> None:
+    made, body = BODIES[name]
+    problem = problem_of(
+        function(
+            "import functools\ndef grow(state, k):\n    first, second = state\n    second = second * k * jnp.ones(3)\n"
+            "    return first, second\n\ndef grown(i, s, k):\n    return grow(s, k)\n\nclass Net:\n    def step(self, i, s):\n"
+            "        return grow(s, 2.0)\n\n    @staticmethod\n    def fixed(i, s):\n        return grow(s, 2.0)\n\n"
+            f"{made}\ndef f(x, n):\n    return jax.lax.fori_loop(0, n, {body}, (x, 0.0))"
+        ),
+        X,
+        N,
+    )
+    assert problem.op == "carry"
+    assert problem.locals[0] == "second"
+    assert problem.inside is not None and problem.inside.source == "second = second * k * jnp.ones(3)"

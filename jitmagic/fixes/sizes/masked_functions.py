@@ -48,7 +48,7 @@ class Bodies(Statements):
         """Variables that calls bind for the masks that functions make."""
 
     def followed(self, called: ast.expr) -> FunctionNode | None:
-        """The function of the cell that is called, the only method of this name, or what calls an object of the cell."""
+        """The function of the cell that is called, the only method of this name, or of an object `__call__`."""
         if isinstance(called, ast.Attribute):
             named = [f for c in self.spot.classes for f in c.body if isinstance(f, FunctionNode)]
             found = [f for f in named if f.name == called.attr]
@@ -123,7 +123,9 @@ class Bodies(Statements):
     def _arguments(self, function: FunctionNode, node: ast.Call) -> Given:
         """Selections that a call passes, and their lengths, by parameter."""
         starred = any(isinstance(a, ast.Starred) for a in node.args) or not all(k.arg for k in node.keywords)
-        others = any((self.spot.full(d) or getattr(d, "id", "")) not in _PLAIN for d in function.decorator_list)
+        others = any(
+            (self.spot.full(d) or getattr(d, "id", "")) not in _PLAIN for d in function.decorator_list
+        )
         if starred or others or function.args.vararg or function.args.kwarg:
             raise Unsupported
         bound = signature.takes_receiver(node, function)
@@ -168,9 +170,7 @@ class Bodies(Statements):
             if function.name == "__call__":
                 own = getattr(self.spot.text.parents[function], "name", "")
                 names += [n for n, kind in _objects(self.spot.text).items() if kind == own]
-            here, *later = (
-                _uses(text, names) for text in (self.spot.text, *map(Text, self.spot.later))
-            )
+            here, *later = (_uses(text, names) for text in (self.spot.text, *map(Text, self.spot.later)))
             if (used or function is self.selecting) and (here != len(found.calls) or any(later)):
                 raise Unsupported
             if used:
