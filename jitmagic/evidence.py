@@ -378,6 +378,9 @@ class Unrolled:
     turns: int
     equations: int
     """Equations that its body made, all turns together."""
+    own_turns: int = 0
+    """The turns of the loop itself, of which `turns` counts each with those of the loops in it; 0 where all that it
+    makes is made in those."""
 
 
 @dataclass(frozen=True)
@@ -438,6 +441,8 @@ class NotFinite:
     names: tuple[str, ...] = ()
     gradient: bool = False
     infinite: bool = False
+    derived: bool = False
+    """The program differentiates there: it may be the derivative that is not finite."""
 
 
 @dataclass(frozen=True)

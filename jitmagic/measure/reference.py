@@ -214,6 +214,8 @@ class PlacedEvaluator(Evaluator):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.places: list[Any] = [None]
+        self.equations: list[JaxprEqn] = []
+        """The one that runs now, behind the calls around it."""
 
     def place(self, eqn: JaxprEqn) -> Any:
         """The equation's own place, nothing where that is not known."""
@@ -222,10 +224,12 @@ class PlacedEvaluator(Evaluator):
     def equation(self, eqn: JaxprEqn, args: list[object]) -> list[Any]:
         """As without places."""
         self.places.append(self.place(eqn) or self.places[-1])
+        self.equations.append(eqn)
         try:
             return super().equation(eqn, args)
         finally:
             self.places.pop()
+            self.equations.pop()
 
 
 @partial(jax.jit, donate_argnums=())

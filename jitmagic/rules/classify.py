@@ -107,6 +107,12 @@ def offenders(evidence: Evidence, problem: Problem) -> tuple[Leaf, ...]:
     return ()
 
 
+def arrays_named(evidence: Evidence, problem: Problem) -> tuple[Leaf, ...]:
+    """The arrays of NumPy that `problem` names, as the newest call had them."""
+    leaves = (x for call in reversed(evidence.calls) for x in call.leaves if x.kind == "numpy")
+    return tuple(x for x in leaves if any(covers(p, x.path) for p in problem.leaves))
+
+
 def is_users_object(value: Leaf) -> bool:
     """Whether the leaf is an instance of a class of the user's, which could be registered as a pytree."""
     name = value.python_type.rsplit(".", 1)[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from jitmagic.evidence import Evidence, Leaf, Problem
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds, culprits, exception_detail
-from jitmagic.rules.classify import binding_place, of_kind, offenders
+from jitmagic.rules.classify import arrays_named, binding_place, of_kind, offenders
 from jitmagic.rules.returned import returned
 from jitmagic.rules.words import listed, quoted, static_help
 
@@ -19,8 +19,18 @@ NAMED = {
     "NoneType": "None",
     "method": "a method", "PjitFunction": "a compiled function", "module": "a module", "type": "a class",
     "ufunc": "a NumPy function", "partial": "a `functools.partial`", "generator": "a generator",
-    "bytes": "a byte string",
+    "bytes": "a byte string", "datetime64": "a date", "timedelta64": "a duration", "datetime": "a date",
+    "date": "a date", "timedelta": "a duration",
 }  # fmt: skip
+ARRAYS_OF = {
+    "datetime64": ("dates", "pass numbers: `(t - t[0]) / np.timedelta64(1, 's')` before the call gives seconds"),
+    "timedelta64": ("durations", "pass numbers: `t / np.timedelta64(1, 's')` before the call gives seconds"),
+    "<U": ("strings", "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call"),
+    "|S": ("strings", "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call"),
+    "object": ("Python objects", "make it an array of numbers before the call: `np.array(values, dtype=float)`"),
+    "[(": ("records", "pass the fields as arrays of their own"),
+}
+"""What an array of NumPy that jax cannot take has in it, by the beginning of its dtype, and what to pass."""
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -37,15 +47,23 @@ def _argument(evidence: Evidence, problem: Problem, leaves: tuple[Leaf, ...]) ->
     names = blamed(problem, leaves)
     function = evidence.function.name
     what = NAMED.get(leaves[0].python_type, f"of type `{leaves[0].python_type}`") if leaves else "no array"
+    content, pass_instead = "", ""
+    if not leaves:
+        content, pass_instead = next(filter(None, map(_refused, arrays_named(evidence, problem))), ("", ""))
+        what = f"a NumPy array of {content}" if content else what
     return RULE.finding(
         evidence,
-        f"{quoted(names[0])} is {what}, but the inputs of the compiled `{function}` have to be arrays or "
-        "numbers, or tuples, lists and dicts of them",
+        f"{quoted(names[0])} is {what}, but the inputs of the compiled `{function}` have to be "
+        f"{'arrays of numbers' if content else 'arrays or numbers'}, or tuples, lists and dicts of them",
         where=binding_place(evidence, problem),
         culprits=names,
-        help=_help(evidence, names, leaves),
+        help=pass_instead or _help(evidence, names, leaves),
         detail=exception_detail(problem),
     )
+
+
+def _refused(leaf: Leaf) -> tuple[str, str] | None:
+    return next((told for start, told in ARRAYS_OF.items() if leaf.dtype.startswith(start)), None)
 
 
 def _help(evidence: Evidence, names: tuple[str, ...], leaves: tuple[Leaf, ...]) -> str:

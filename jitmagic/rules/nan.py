@@ -43,6 +43,8 @@ def _told(evidence: Evidence, fact: NotFinite) -> Finding:
         and text.partition("(")[0].replace(".", "").isidentifier()
     ):
         step, line = quoted(text), ""  # a function of many operations is known by its own name
+    if fact.derived and not fact.gradient and fact.operation in DERIVATIVES:
+        line += ", or the derivative there,"
     return RULE.finding(
         evidence,
         f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",
@@ -67,6 +69,10 @@ OPERATIONS = {
     "pow": "a power", "integer_pow": "a power", "exp": "an exponential", "acos": "`arccos`", "asin": "`arcsin`",
     "mul": "a product", "sub": "a difference", "add": "a sum", "atanh": "`arctanh`", "dot_general": "a matrix product",
 }  # fmt: skip
+
+
+DERIVATIVES = frozenset("div mul sub add add_any neg pow integer_pow dot_general select_n while".split())
+"""What derivatives are made of."""
 
 
 RULE = Rule("JM501", "nan", "warning", find)

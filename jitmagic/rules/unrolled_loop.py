@@ -30,10 +30,13 @@ def _told(evidence: Evidence, fact: Unrolled) -> Finding:
     index = quoted(fact.names[0]) if fact.names else "the index"
     long = compiles_long(fact)
     total = evidence.equations or fact.equations
+    body = f"the body of this loop is traced {fact.own_turns or fact.turns:,} times"
+    if fact.own_turns != fact.turns:
+        body += f", and what loops in it trace {fact.turns:,} times" if fact.own_turns else ", with that of loops in it"
     part = f"all {total:,}" if fact.equations == total else f"{fact.equations:,} of the {total:,}"
     return RULE.finding(
         evidence,
-        f"the body of this loop is traced {fact.turns:,} times, which makes {part} operations of the program"
+        f"{body}, which makes {part} operations of the program"
         + (": compiling takes long" if long else ""),
         severity="warning" if long else "note",
         where=fact.where,

@@ -80,7 +80,7 @@ class _NotFiniteWatch(PlacedEvaluator):
         nan = _has_nan(result)
         given = any(map(_has_nan, bad)) if nan else bool(bad)
         # 0 * inf: what made the infinity is the cause, not the product.
-        found = known or (None if given else flagged.fact(eqn, self.places[-1], infinite=not nan))
+        found = known or (None if given else flagged.fact(self, infinite=not nan))
         self.born[id(result)] = (result, found)
         if nan:
             self.nan = found

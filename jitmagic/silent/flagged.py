@@ -72,14 +72,22 @@ def _jit(marked: Callable[..., object], flat_args: Sequence[object]) -> Any:
 
 def is_backward(eqn: JaxprEqn) -> bool:
     """The equation belongs to a gradient."""
-    return any(word in str(getattr(eqn.source_info, "name_stack", "")) for word in _BACKWARD)
+    return any(word in _transformed(eqn) for word in _BACKWARD)
 
 
-def fact(eqn: JaxprEqn, stack: Stack | None, *, infinite: bool) -> NotFinite:
-    """The equation as the one that made the number, at the user's frames above it."""
+def _transformed(eqn: JaxprEqn) -> str:
+    return str(getattr(eqn.source_info, "name_stack", ""))
+
+
+def fact(found: PlacedEvaluator, *, infinite: bool) -> NotFinite:
+    """The equation that runs now as the one that made the number, at the user's frames above it."""
+    stack, eqn = found.places[-1], found.equations[-1]
     site = site_of(*stack[0]) if stack else None
     names = tuple(dict.fromkeys(names_at(site))) if site else ()
-    return NotFinite(eqn.primitive.name, site.where if site else None, names, is_backward(eqn), infinite)
+    around = {word for word in _BACKWARD for e in found.equations if word in _transformed(e)}
+    return NotFinite(
+        eqn.primitive.name, site.where if site else None, names, "transpose" in around, infinite, bool(around)
+    )
 
 
 class _Marking(Evaluator):
@@ -193,7 +201,7 @@ class _Replay(PlacedEvaluator, _Marking):
         bad = [m for m in args if m.code]
         known = next((m.cause for m in bad if m.cause is not None), None)
         given = any(m.code == code for m in bad)
-        cause = known or (None if given else fact(eqn, self.places[-1], infinite=code != NAN))
+        cause = known or (None if given else fact(self, infinite=code != NAN))
         return Flag(code, cause)
 
     def scan(self, eqn: JaxprEqn, args: list[Any]) -> list[Any]:

@@ -24,11 +24,21 @@ class _Loop:
     file: str
     equations: int = 0
     seen: Counter[object] = field(default_factory=Counter)
+    own: Counter[object] = field(default_factory=Counter)
+    """What no loop inside of it makes."""
 
     def turns(self) -> int:
         """How often the body ran: the count that most of its operations share."""
-        counts = Counter(n for n in self.seen.values() if n > 1)
-        return min(counts, key=lambda n: (-counts[n], n)) if counts else 1
+        return _most_common(self.seen)
+
+    def own_turns(self) -> int:
+        """The same, without the turns of loops inside of it."""
+        return _most_common(self.own) if self.own else 0
+
+
+def _most_common(seen: Counter[object]) -> int:
+    counts = Counter(n for n in seen.values() if n > 1)
+    return min(counts, key=lambda n: (-counts[n], n)) if counts else 1
 
 
 def unrolled(closed: object) -> Iterator[Unrolled]:
@@ -42,6 +52,8 @@ def unrolled(closed: object) -> Iterator[Unrolled]:
             continue
         # by identity: the hash of a code object reads all of its instructions
         places = tuple((id(code), offset) for code, offset in stack)
+        # Python 3.11 moves the place of a call once it has run a few times
+        lines = *places[:1], *((id(code), line_of(code, offset)) for code, offset in stack[1:])
         inside: set[ast.AST] = set()  # a comprehension's own frame is on its line too
         for depth, (code, offset) in enumerate(stack):
             key = places[depth]
@@ -50,13 +62,16 @@ def unrolled(closed: object) -> Iterator[Unrolled]:
             for loop in chains[key]:
                 found = loops.setdefault(loop, _Loop(code.co_filename))
                 found.equations += loop not in inside
-                found.seen[(places[: depth + 1], eqn.primitive.name)] += 1
-            inside.update(chains[key])
+                operation = lines[: depth + 1], eqn.primitive.name
+                found.seen[operation] += 1
+                if not inside - {loop}:
+                    found.own[operation] += 1
+                inside.add(loop)
     large = {n: x for n, x in loops.items() if x.equations >= EQUATIONS and x.turns() >= TURNS}
     for node, made in large.items():
         source = source_of(made.file)
         if not any(o in large for o in source.ancestors(node)):
-            yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations)
+            yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations, made.own_turns())
 
 
 _loops: ByCode[list[object]] = ByCode()
