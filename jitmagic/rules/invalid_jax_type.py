@@ -23,11 +23,23 @@ NAMED = {
     "date": "a date", "timedelta": "a duration",
 }  # fmt: skip
 ARRAYS_OF = {
-    "datetime64": ("dates", "pass numbers: `(t - t[0]) / np.timedelta64(1, 's')` before the call gives seconds"),
+    "datetime64": (
+        "dates",
+        "pass numbers: `(t - t[0]) / np.timedelta64(1, 's')` before the call gives seconds",
+    ),
     "timedelta64": ("durations", "pass numbers: `t / np.timedelta64(1, 's')` before the call gives seconds"),
-    "<U": ("strings", "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call"),
-    "|S": ("strings", "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call"),
-    "object": ("Python objects", "make it an array of numbers before the call: `np.array(values, dtype=float)`"),
+    "<U": (
+        "strings",
+        "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call",
+    ),
+    "|S": (
+        "strings",
+        "pass numbers: `names, numbers = np.unique(texts, return_inverse=True)` before the call",
+    ),
+    "object": (
+        "Python objects",
+        "make it an array of numbers before the call: `np.array(values, dtype=float)`",
+    ),
     "[(": ("records", "pass the fields as arrays of their own"),
 }
 """What an array of NumPy that jax cannot take has in it, by the beginning of its dtype, and what to pass."""

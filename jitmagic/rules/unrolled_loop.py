@@ -32,12 +32,15 @@ def _told(evidence: Evidence, fact: Unrolled) -> Finding:
     total = evidence.equations or fact.equations
     body = f"the body of this loop is traced {fact.own_turns or fact.turns:,} times"
     if fact.own_turns != fact.turns:
-        body += f", and what loops in it trace {fact.turns:,} times" if fact.own_turns else ", with that of loops in it"
+        body += (
+            f", and what loops in it trace {fact.turns:,} times"
+            if fact.own_turns
+            else ", with that of loops in it"
+        )
     part = f"all {total:,}" if fact.equations == total else f"{fact.equations:,} of the {total:,}"
     return RULE.finding(
         evidence,
-        f"{body}, which makes {part} operations of the program"
-        + (": compiling takes long" if long else ""),
+        f"{body}, which makes {part} operations of the program" + (": compiling takes long" if long else ""),
         severity="warning" if long else "note",
         where=fact.where,
         culprits=fact.names,

@@ -71,7 +71,9 @@ def unrolled(closed: object) -> Iterator[Unrolled]:
     for node, made in large.items():
         source = source_of(made.file)
         if not any(o in large for o in source.ancestors(node)):
-            yield Unrolled(whole_line(made.file, node), _names(node), made.turns(), made.equations, made.own_turns())
+            yield Unrolled(
+                whole_line(made.file, node), _names(node), made.turns(), made.equations, made.own_turns()
+            )
 
 
 _loops: ByCode[list[object]] = ByCode()

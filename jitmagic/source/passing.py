@@ -73,11 +73,39 @@ def chain(text: Text, main: FunctionNode, nodes: Iterable[ast.AST]) -> list[Func
 
 
 def uses_of(text: Text, where: ast.AST, function: FunctionNode, home: Text | None = None) -> list[ast.expr]:
-    """Where a function is named: as `f`, or as an attribute where it is a method; `home`: the text that defines it."""
-    method = isinstance((home or text).parents[function], ast.ClassDef)
-    kind: type[ast.expr] = ast.Attribute if method else ast.Name
-    found = (n for n in text.within(where, kind) if last_name(n) == function.name)
+    """Where a function is named: as `f` or by a partial of it, as an attribute where it is a method, `__call__` by the
+    objects of its class; `home`: the text that defines it."""
+    home = home or text
+    around = home.parents[function]
+    names, kind = {function.name}, ast.Name
+    if isinstance(around, ast.ClassDef) and function.name == "__call__":
+        names = {name for name, of in objects_of(home).items() if of == around.name}
+    elif isinstance(around, ast.ClassDef):
+        kind = ast.Attribute  # type: ignore[assignment]
+    else:
+        names |= {
+            name for name, call in _partials(home).items() if getattr(call.args[0], "id", "") == function.name
+        }
+    inner = {call.args[0] for call in _partials(text).values()}
+    found = (n for n in text.within(where, kind) if last_name(n) in names and n not in inner)
     return [n for n in found if isinstance(getattr(n, "ctx", None), ast.Load)]
+
+
+def objects_of(text: Text) -> dict[str, str]:
+    """Names at the cell's top level that stand for an object, and its class: `meter = Meter()`."""
+    return {name: last_name(call.func) for name, call in _made(text).items()}
+
+
+def _partials(text: Text) -> dict[str, ast.Call]:
+    """Those that stand for a function with a few of its arguments: `step = partial(f, 0.1)`."""
+    made = _made(text).items()
+    return {name: call for name, call in made if last_name(call.func) == "partial" and call.args}
+
+
+def _made(text: Text) -> dict[str, ast.Call]:
+    bound = [(s.targets, s.value) for s in text.tree.body if isinstance(s, ast.Assign)]
+    calls = [(t, value) for targets, value in bound if isinstance(value, ast.Call) for t in targets]
+    return {t.id: call for t, call in calls if isinstance(t, ast.Name)}
 
 
 def pass_down(
@@ -148,6 +176,8 @@ def value_at(edits: Edits, call: ast.Call, function: FunctionNode, value: str, m
     computed twice, or is not known."""
     inner, parameters = Edits(Text(value)), scope.parameters_of(function)
     bound = isinstance(edits.text.parents.get(function), ast.ClassDef) or isinstance(call.func, ast.Attribute)
+    if last_name(call.func) in _partials(edits.text) and parameters and {*parameters} & scope.loads(value):
+        raise CannotEdit("a partial function is given some of them")
     for name in (n for n in inner.text.within(inner.text.tree, ast.Name) if n.id in parameters):
         receiver = bound and name.id == parameters[0] and isinstance(call.func, ast.Attribute)
         given = call.func.value if receiver else signature.argument_of(call, function, name.id, bound=bound)  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ where it was imported already.
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import gc
 import sys
@@ -350,6 +351,8 @@ def step_text(kind: str, key: object) -> str:
         return f"[{key}]" if str(key).isdigit() else f".{key}"  # as `nnx.List` keeps its items
     parts = key if type(key) is tuple else (key,)
     literal = all(type(k) in SCALARS for k in parts)
+    if is_a(key, enum.Enum):
+        return f"[{type(key).__qualname__.replace('<locals>.', '')}.{key._name_}]"  # type: ignore[attr-defined]
     return f"[{key!r}]" if literal else f"[<{type(key).__name__}>]"
 
 

@@ -157,6 +157,7 @@ class Verifier:
             return Verdict(False, f"the corrected cell cannot be run: {exc}", tested)
         self._known[attempt, left_plain] = found
         grave = [f for f in found.findings if f.severity in GRAVE]
+        new = tuple(f for f in grave if not any(is_same(f, g) for g in self.findings))
         gaps = self._apart(plain, found.ran, attempt, claim)
         forgotten = self._forgotten(gaps, found.ran, attempt, claim)
         if gaps and not forgotten:
@@ -165,15 +166,16 @@ class Verifier:
             if error is not None and not is_of_jax(error) and gaps[0].structure:
                 own = [f for f in grave if f.kind != OWN_ERROR]
                 left = tuple(f for f in own if not is_same(f, finding))
+            if left:  # what is new may be what is left of this very problem
+                left = (*(f for f in new if f not in left), *left)
             return Verdict(False, words, tested, left, error=None if left else error, file=found.ran.file)
         told = any(is_same(f, finding) for f in (grave if finding.severity in GRAVE else found.findings))
         if told or (finding.kind == OWN_ERROR and found.ran.error is not None):  # as in the plain cell
             return Verdict(False, "it is still told", tested)
         if claim.fewer and not self._fewer(found, attempt, claim):
             return Verdict(False, f"there are no fewer {claim.fewer}", tested)
-        left = tuple(f for f in grave if not any(is_same(f, g) for g in self.findings))
-        if left:
-            return Verdict(False, f"then {left[0].kind} is told", tested, left, found.evidence)
+        if new:
+            return Verdict(False, f"then {new[0].kind} is told", tested, new, found.evidence)
         if self._differs_without_jit(attempt, found.ran, claim):
             words = "the compiled result then differs from the one without jit"
             return Verdict(False, words, tested, rest=words if self.keeps(attempt, claim) else "")

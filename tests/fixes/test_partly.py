@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conftest import Notebook
+from tests.silent.cells import finding
 
 
 def findings(notebook: Notebook, body: str, call: str) -> dict[str, list]:
@@ -52,3 +53,27 @@ def test_state_that_a_method_writes_is_dynamic_in_a_first_step(notebook):
     (step,) = found["unregistered-pytree"]
     assert step.dyn == ("self.v", "self.t") and not step.verified
     assert found["tracer-array-conversion"] == ()
+
+
+NOISE = """class Net:
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+    def noise(self, shape):
+        return self.rng.triangular(0.0, 1.0, 2.0, shape)
+    def share(self, x, a):
+        w = jnp.exp(x) * a
+        return w / w.sum(axis=1, keepdims=True)
+    def __call__(self, x, a):
+        s = self.share(x, a)
+        return s * self.noise(s.shape)
+net = Net()
+def f(x, a):
+    return sum(jnp.tanh(net(x, a)) for _ in range(2))
+"""
+
+
+def test_a_first_step_goes_on_until_its_own_problem_is_gone():
+    call = "f(jnp.array([[900.0, 1.0], [1.0, 2.0]]), jnp.array([[1.0, 1.0], [0.0, 0.0]]))"
+    (step,) = finding("nan", NOISE, call, call).fixes
+    assert step.evidence == "a first step: hidden-rng is left"
+    assert "jnp.exp(x - " in step.cell and "== 0" in step.cell

@@ -291,6 +291,56 @@ CASES = {
         ("f(jnp.ones(2))",) * 2,
         ("f(jnp.ones(2), jax.random.fold_in(m.key, 0))", "f(jnp.ones(2), jax.random.fold_in(m.key, 1))"),
     ),
+    "a generator of an object, two methods deep": (
+        """
+        class Drop:
+            def __init__(self):
+                self.rng = np.random.default_rng(0)
+            def mask(self, shape):
+                return self.rng.random(shape) < 0.5
+            def __call__(self, x):
+                return x * self.mask(x.shape)
+        drop = Drop()
+        def f(x):
+            return drop(x) + 1
+        """,
+        """
+        class Drop:
+            def __init__(self):
+                self.rng = np.random.default_rng(0)
+            def mask(self, shape, key):
+                return jax.random.uniform(key, shape) < 0.5
+            def __call__(self, x, key):
+                return x * self.mask(x.shape, key)
+        drop = Drop()
+        def f(x, key):
+            return drop(x, key) + 1
+        """,
+        ("f(jnp.ones(9))",) * 2,
+        ("f(jnp.ones(9), jax.random.key(0))", "f(jnp.ones(9), jax.random.key(1))"),
+    ),
+    "a draw under another name, through a partial function": (
+        """
+        from functools import partial
+        from numpy.random import standard_normal as draw
+        def noisy(scale, x):
+            return x + scale * draw(x.shape)
+        diffuse = partial(noisy, 0.5)
+        def f(x):
+            return diffuse(2 * x)
+        """,
+        """
+        from functools import partial
+        from numpy.random import standard_normal as draw
+        def noisy(scale, x, key):
+            return x + scale * jax.random.normal(key, x.shape)
+        diffuse = partial(noisy, 0.5)
+        def f(x, key):
+            return diffuse(2 * x, key)
+        """,
+        ("f(jnp.ones(2))",) * 2,
+        ("f(jnp.ones(2), jax.random.key(0))", "f(jnp.ones(2), jax.random.key(1))"),
+    ),
     "a later function": (
         """
         def f(x):

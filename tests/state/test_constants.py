@@ -209,3 +209,13 @@ def test_iterators_are_objects_that_can_be_bound_anew(cell):
     assert frozen.changed() == []
     ns["batches"] = iter([3.0])
     assert [path for path, *_ in frozen.changed()] == ["batches"]
+
+
+def test_keys_of_an_enum_have_names_of_their_own(cell):
+    ns = cell(
+        "import enum\nclass W(enum.Enum):\n    A = 1\n    B = 2\nT = {W.A: 1.0, W.B: 2.0}\n"
+        "def f(x):\n    return x * T[W.A] + T[W.B]\n"
+    )
+    frozen = freeze(reach(ns["f"]))
+    exec("T[W.B] = 3.0", ns)
+    assert frozen.changed() == [("T[W.B]", "2.0", "3.0")]

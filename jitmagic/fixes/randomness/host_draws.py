@@ -33,6 +33,8 @@ def host_draws(spot: Spot) -> Iterator[Change]:
 def draws_in(spot: Spot, tree: ast.AST) -> list[ast.Call]:
     """Calls that draw numbers in Python."""
     known = {n for f in spot.evidence.silent.random if f.origin in ("host", "generator") for n in f.names}
+    generator = dotted(spot.node)  # `self.rng`, which the finding is about
+    known |= {f"{generator}.{name}" for name in _DRAWS} if generator else set()
     calls = spot.text.within(tree, ast.Call)
     return [n for n in calls if dotted(n.func) in known or spot.full(n) in known]
 
@@ -49,7 +51,7 @@ def _draw(made: KeyArgument, call: ast.Call, key: str) -> None:
     """The draw as one of `jax.random` from a key. Raises CannotEdit where there is none."""
     spot, edits = made.spot, made.edits
     full = spot.full(call)
-    name = full if full.startswith("random.") else last_name(call.func)
+    name = full if full.startswith("random.") else full.rpartition(".")[2] or last_name(call.func)
     own = name == "randint" and not full  # that of `random.Random`, which includes the last number
     if name not in _DRAWS or own:
         raise CannotEdit("jax.random has no such draw")

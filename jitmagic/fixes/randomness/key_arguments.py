@@ -18,6 +18,7 @@ _WRAPPERS = frozenset(
     f"jax.{name}"
     for name in "jit vmap grad value_and_grad jacfwd jacrev jacobian hessian checkpoint remat".split()
 )
+_PARTIAL = "functools.partial"
 
 
 @dataclass
@@ -98,10 +99,11 @@ class KeyArgument:
         while True:
             if isinstance(called, ast.Name):
                 value = scope.assigned(text.tree, called.id)
-                if not isinstance(value, ast.Call) or self.spot.full(value) not in _WRAPPERS:
+                if not isinstance(value, ast.Call) or self.spot.full(value) not in (*_WRAPPERS, _PARTIAL):
                     return called, rows
                 called = value
-            if not isinstance(called, ast.Call) or self.spot.full(called) not in _WRAPPERS or not called.args:
+            made = self.spot.full(called) if isinstance(called, ast.Call) and called.args else ""
+            if not isinstance(called, ast.Call) or made not in (*_WRAPPERS, _PARTIAL):
                 return called, rows
             rows |= last_name(called.func) == "vmap"
             if rows and called.keywords:

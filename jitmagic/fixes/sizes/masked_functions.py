@@ -12,7 +12,7 @@ from jitmagic.fixes.change import Change, Spot
 from jitmagic.fixes.sizes.masked_expressions import Alias, Value
 from jitmagic.fixes.sizes.masks import Length, Mask, Masked, Unsupported
 from jitmagic.fixes.sizes.statements import Known, Results, Statements, first_of
-from jitmagic.source import scope, signature
+from jitmagic.source import passing, scope, signature
 from jitmagic.source.edits import Edits, FunctionNode, Text
 from jitmagic.source.modules import last_name
 
@@ -55,7 +55,7 @@ class Bodies(Statements):
             return found[0] if len(found) == 1 else None
         if not isinstance(called, ast.Name):
             return None
-        kind = _objects(self.spot.text).get(called.id, "")
+        kind = passing.objects_of(self.spot.text).get(called.id, "")
         return self.spot.text.definition(f"{kind}.__call__" if kind else called.id)
 
     def inside(self, node: ast.Call) -> Value:
@@ -169,7 +169,7 @@ class Bodies(Statements):
             names = [function.name]
             if function.name == "__call__":
                 own = getattr(self.spot.text.parents[function], "name", "")
-                names += [n for n, kind in _objects(self.spot.text).items() if kind == own]
+                names += [n for n, kind in passing.objects_of(self.spot.text).items() if kind == own]
             here, *later = (_uses(text, names) for text in (self.spot.text, *map(Text, self.spot.later)))
             if (used or function is self.selecting) and (here != len(found.calls) or any(later)):
                 raise Unsupported
@@ -181,13 +181,6 @@ class Bodies(Statements):
 def _uses(text: Text, names: Sequence[str]) -> int:
     nodes = [n for n in ast.walk(text.tree) if isinstance(getattr(n, "ctx", None), ast.Load)]
     return sum(getattr(n, "id", "") in names or getattr(n, "attr", "") in names for n in nodes)
-
-
-def _objects(text: Text) -> dict[str, str]:
-    """Names at the cell's top level that stand for an object of a class, and that class: `meter = Meter()`."""
-    made = [(s.targets, s.value) for s in text.tree.body if isinstance(s, ast.Assign)]
-    calls = [(t, v.func) for targets, v in made if isinstance(v, ast.Call) for t in targets]
-    return {t.id: last_name(of) for t, of in calls if isinstance(t, ast.Name)}
 
 
 def masked_selections(spot: Spot) -> Iterator[Change]:
