@@ -48,6 +48,8 @@ def _stored(evidence: Evidence, writes: list[Write], leaks: list[Problem]) -> Fi
 def _used(evidence: Evidence, problem: Problem) -> Finding:
     names = culprits(evidence, problem)
     subject = quoted(names[0]) if names else "a value"
+    if names and problem.where and re.match(rf"{re.escape(names[0])}(\.\w+\(|\[)", problem.where.text):
+        subject = f"what {subject} keeps"  # `store.append(x)`
     return RULE.finding(
         evidence,
         f"{subject} was made inside another function that jax had traced and is used after that trace has "
