@@ -57,7 +57,7 @@ def propose(
                 continue
             shared = _graded(search.shared(finding), finding, evidence, search)  # it came later
             if shared and (shared[0].applicability == "safe" or not finding.fixes):
-                held(at, finding, [*shared, *finding.fixes])
+                held(at, finding, _each_once([*shared, *finding.fixes]))
     return tuple(found), tuple(cut)
 
 
@@ -69,13 +69,20 @@ def choices(finding: Finding, evidence: Evidence, search: Search) -> tuple[Fix, 
 
 
 def _fixes(finding: Finding, evidence: Evidence, search: Search | None) -> list[Fix]:
-    found: dict[tuple[object, ...], Fix] = {}
+    found: list[Fix] = []
     if search is None:
-        return []
+        return found
     with contextlib.suppress(OutOfTime):  # what was left out is noted
-        held = _graded(search.corrections(finding), finding, evidence, search)
-        for x in itertools.chain(held, _shown_elsewhere(finding, evidence, search)):
-            found.setdefault((x.static_argnames, x.static_argnums, x.dyn, x.cell, x.calls, x.magic), x)
+        found += _graded(search.corrections(finding), finding, evidence, search)
+        found += _shown_elsewhere(finding, evidence, search)
+    return _each_once(found)
+
+
+def _each_once(fixes: Iterable[Fix]) -> list[Fix]:
+    """Of those that change the same, the first."""
+    found: dict[tuple[object, ...], Fix] = {}
+    for x in fixes:
+        found.setdefault((x.static_argnames, x.static_argnums, x.dyn, x.cell, x.calls, x.magic), x)
     return list(found.values())
 
 

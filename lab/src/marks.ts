@@ -148,10 +148,10 @@ function noteAt(line: number, notes: Map<number, EndNote>): EndNote {
   return note;
 }
 
-/** Which constants each line reads; of numbers like `eps = 1e-8` only those that have changed since. */
+/** Which arrays each line reads that are constants; of anything else (`eps = 1e-8`, functions) what has changed since. */
 function addConstants(fn: FunctionReport, count: number, notes: Map<number, EndNote>): void {
   for (const state of fn.state) {
-    if (state.role !== 'constant' || (state.type === 'scalar' && !state.stale)) {
+    if (state.role !== 'constant' || !(state.stale || state.type === 'array')) {
       continue;
     }
     for (const line of state.lines) {
