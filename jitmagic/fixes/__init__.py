@@ -82,7 +82,9 @@ def _each_once(fixes: Iterable[Fix]) -> list[Fix]:
     """Of those that change the same, the first."""
     found: dict[tuple[object, ...], Fix] = {}
     for x in fixes:
-        found.setdefault((x.static_argnames, x.static_argnums, x.dyn, x.cell, x.calls, x.magic), x)
+        names = None if x.static_argnames is None else tuple(sorted(x.static_argnames))
+        magic = x.magic if names is None else None  # their order says nothing
+        found.setdefault((names, x.static_argnums, x.dyn, x.cell, x.calls, magic), x)
     return list(found.values())
 
 

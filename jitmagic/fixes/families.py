@@ -154,6 +154,7 @@ TABLE: tuple[tuple[Family, str], ...] = (
 LAST: tuple[tuple[Family, str], ...] = (
     (dynamic_variables.dynamic_containers, f"{_KEPT} in-place-update unregistered-pytree"),
     (static_arguments.static_data, _CONCRETE),
+    (data_sizes.room_for_all, "dynamic-shape"),
     (data_sizes.results_as_seen, _SIZED),
     (data_sizes.numbers_as_seen, _SIZED),
 )

@@ -195,8 +195,13 @@ def _put_pairs(holder: MutableMapping[Any, Any], old: list[tuple[Any, Any]]) -> 
 
 
 def _same_frame(now: Any, old: Any) -> bool:
-    same = type(now) is type(old) and all(a.equals(b) for a, b in zip(now.axes, old.axes, strict=True))
-    return bool(same and now.equals(old))
+    axes = zip(now.axes, old.axes, strict=True)
+    same = type(now) is type(old) and all(a.equals(b) and a.names == b.names for a, b in axes)
+    named = getattr(now, "name", None) == getattr(old, "name", None) if now.ndim == 1 else True
+    try:
+        return bool(same and named and now.attrs == old.attrs and now.equals(old))
+    except ValueError:  # `attrs` may hold arrays
+        return False
 
 
 def _put_frame(frame: Any, old: Any) -> None:

@@ -137,6 +137,14 @@ CASES = {
         ("f(jnp.arange(24.0).reshape(2, 4, 3), jnp.arange(8).reshape(2, 4) > 3)",),
         "return jnp.mean(img, axis=(0, 1), where=m[:, :, None]), jnp.sum(m)",
     ),
+    "as many results as there can be": Case(
+        "dynamic-shape", "def f(x):\n    _, n = jnp.unique(x, return_counts=True)\n    p = n / len(x)\n    return jnp.sum(p ** 2)\n",
+        ("f(jnp.array([1, 2, 2]))", "f(jnp.array([1, 2, 3]))"), "jnp.unique(x, return_counts=True, size=x.size)",
+    ),
+    "what is left over is kept from the logarithm": Case(
+        "dynamic-shape", "def f(x):\n    n = jnp.unique_counts(x).counts\n    p = n / n.sum()\n    return -jnp.sum(p * jnp.log(p))\n",
+        ("f(jnp.array([1, 2, 2]))", "f(jnp.array([1, 2, 3]))"), "jax.scipy.special.xlogy(p, p)",
+    ),
     "selection in a static method": Case(
         "dynamic-shape",
         "class S:\n    @staticmethod\n    def front(x, at):\n        return x[x > at]\n    def rate(self, x):\n        some = self.front(x, 2.0)\n        return some.mean()\n"

@@ -16,6 +16,7 @@ from jitmagic.tracing import messages
 COND = "choose with `jax.lax.cond` in place of the conditional expression"
 WHERE = "choose with `jnp.where` in place of the conditional expression"
 DIVIDED = "choose with `jnp.where`, and divide by 1 where the divisor is not used"
+MEMBER = "ask with `jnp.isin` in place of `in`"
 COMBINED = "combine the conditions with `&`, `|` and `~`"
 AND_OR = "choose with `jnp.where` in place of `and` and `or`"
 LEAVES = "choose leaf by leaf with `jax.tree.map`"
@@ -107,7 +108,8 @@ def operators(spot: Spot) -> Iterator[Change]:
     if isinstance(node, ast.BoolOp) and not asks and not all(is_boolean(spot, v) for v in node.values):
         yield from _values(spot, node)
     else:
-        yield Change(COMBINED, spot.edits().replace(node, truth(spot, node)))
+        asked = isinstance(node, ast.Compare) and len(node.ops) == 1
+        yield Change(MEMBER if asked else COMBINED, spot.edits().replace(node, truth(spot, node)))
 
 
 def _is_logical(node: ast.expr) -> bool:

@@ -60,6 +60,30 @@ def _count(spot: Spot, node: ast.expr) -> ast.expr | None:
     return None
 
 
+# --- room for all
+
+
+_FILLED = dict.fromkeys("nonzero flatnonzero argwhere where".split(), ", fill_value=$x.size")
+_FILLED |= dict.fromkeys("unique unique_values unique_counts".split(), "")
+
+
+def room_for_all(spot: Spot) -> Iterator[Change]:
+    """`jnp.unique(x, size=x.size)`: as many results as there can be. That what is made of them does not count the
+    places left over is for the test to tell."""
+    for call in spot.on_line(ast.Call):
+        name, said = last_name(call.func), {k.arg for k in call.keywords}
+        x = call.args[0] if len(call.args) == 1 else None
+        if name not in _FILLED or not isinstance(x, ast.Name | ast.Attribute) or said & {"size", "axis"}:
+            continue
+        if spot.full(call).startswith("jax.") and not counted(spot, call):
+            template = f"$f($*given, size=$x.size{_FILLED[name]})"
+            new = spot.write(template, f=call.func, x=x, given=[*call.args, *call.keywords])
+            title = f"give `{spot.code(call.func)}` room for as many results as `{spot.code(x)}` has elements"
+            yield Change(
+                title, spot.edits().replace(call, new), cost="what is left over is filled up", sure=False
+            )
+
+
 # --- as in the calls seen
 
 AS_SEEN = "as in the calls seen"
