@@ -40,7 +40,7 @@ CAUSES = {
     "tracer-hash": "uses a traced value as a key",
     "tracer-format": "formats a traced value",
     "in-place-update": "writes into an array",
-    "invalid-jax-type": "takes {name}, which is no array",
+    "invalid-jax-type": "takes {name}, which is no array of numbers",
     "unhashable-static": "has a static argument without a hash",
     "unregistered-pytree": "takes an object that jax can't take apart",
     "bad-static-spec": "names arguments that do not fit",

@@ -66,7 +66,7 @@ def timed(**fields):
         (FunctionReport("f", "fails"), (finding(kind="nan", fixes=(Fix("mask it", verified=True),)),),
          "✗ f  gives NaN or infinity; tested fix: mask it"),
         (FunctionReport("f", "fails"), (finding(kind="invalid-jax-type", culprits=("kind",)),),
-         "✗ f  can't be compiled: takes `kind`, which is no array"),
+         "✗ f  can't be compiled: takes `kind`, which is no array of numbers"),
         (FunctionReport("f", "ok"), (finding("warning", span=Span(3, 9, 3, 10, "x"), kind="nan"),
                                      finding("warning", span=Span(3, 2, 3, 4, "x"), kind="out-of-bounds")),
          "! f  line 3 takes an index out of bounds, and 1 more warning (line 3); traces, not timed"),
