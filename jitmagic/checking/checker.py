@@ -514,7 +514,7 @@ class Checker(Subject):
         except Exception as exc:
             if tracebacks.is_ours(exc):
                 raise
-            if refused := quiet.refusal(exc):
+            if refused := str(quiet.refusal(exc) or ""):  # no name for what holds this frame, and the user's
                 self.seen.note(f"the call was not traced beforehand: {refused}")
                 self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 return

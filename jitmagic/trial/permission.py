@@ -32,7 +32,7 @@ _NEVER = frozenset(
     copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
     csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
-    numpy.setbufsize numpy.seterrcall threading.setprofile threading.settrace threading.stack_size time.tzset
+    numpy.setbufsize numpy.seterrcall thread.stack_size threading.setprofile threading.settrace time.tzset
     weakref.finalize""".split()
 )
 """Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
@@ -139,7 +139,8 @@ def _is_library(module: str) -> bool:
 @functools.cache
 def _is_harmless(name: str) -> bool:
     parts = name.split(".")
-    if not _NEVER.isdisjoint((name, *parts)):
+    plain = name.lstrip("_").split(".")  # `_csv.register_dialect`; `weakref.finalize.__init__`
+    if not _NEVER.isdisjoint((*parts, *(".".join(plain[:n]) for n in range(2, len(plain) + 1)))):
         return False
     if parts[0] == "_io":
         return parts[-1] in _OF_FILES or len(parts) == 2 and parts[1] in ("StringIO", "BytesIO")

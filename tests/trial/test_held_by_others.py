@@ -164,3 +164,36 @@ def test_what_a_call_that_cannot_be_traced_wrote_stays_but_for_traced_values(not
         "%%jit -q\ndef f(x):\n    log.append(1)\n    last[0] = x\n    return x if x > 0 else -x\nf(jnp.float32(1))"
     )
     assert (notebook.ns["log"], notebook.ns["last"]) == ([1], [0.0])
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_call_makes_is_gone_when_it_ends(notebook: Any, magic: str, fails: bool) -> None:
+    notebook.ok("import weakref\nseen = []\nclass Made: pass")
+    end = "return x if x > 0 else -x" if fails else "return -x"
+    notebook.run(
+        f"{magic}\ndef f(x):\n    made = Made()\n    weakref.finalize(made, seen.append, 1)\n    {end}\nf(1.0)\nthen = list(seen)"
+    )
+    if not (fails and magic == "%%jit -q"):  # IPython keeps the frames of an error
+        assert notebook.ns["then"] == notebook.ns["seen"] == [1]
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [
+        ("csv.field_size_limit()", "csv.field_size_limit(csv.field_size_limit() + 1)"),
+        ("threading.stack_size()", "threading.stack_size(threading.stack_size() + 2**26)"),
+        ("len(csv.list_dialects())", "csv.register_dialect(f'd{len(csv.list_dialects())}')"),
+    ],
+)
+def test_settings_of_modules_written_in_c_are_set_once(
+    notebook: Any, read: str, write: str, magic: str
+) -> None:
+    notebook.ok(
+        f"import csv, threading\nread = lambda: {read}\nlimit, size = csv.field_size_limit(), threading.stack_size()\nseen = [read()]"
+    )
+    notebook.ok(f"{magic}\ndef f(x):\n    seen.append(read())\n    {write}\n    return x * 2\nf(1.0)")
+    first, then = notebook.ns["seen"]
+    notebook.ok("csv.field_size_limit(limit); threading.stack_size(size)")
+    assert first == then
