@@ -371,7 +371,7 @@ class _Scan:
 
     def _methods(self, cls: type) -> None:
         for name, member in list(values.class_dict(cls).items()):
-            special = name.startswith("__") and name not in _NOT_CALLED
+            special = name.startswith("__") and name not in _NOT_CALLED and not _is_generated(cls, member)
             special |= name in _CONSTRUCTORS and id(cls) in self.constructed
             special |= name == "__init_subclass__" and self.makes_classes
             own = cls in values.mro(type(self.receiver))
@@ -383,6 +383,12 @@ class _Scan:
                         self._callable(part, f"{cls.__name__}.{name}")
                     elif is_user_class(type(part)):  # a descriptor
                         self._class(type(part))
+
+
+def _is_generated(cls: type, member: object) -> bool:
+    """`__eq__`, `__hash__`, `__setattr__` as `dataclasses` writes them: they do nothing outside of the object."""
+    made = "__dataclass_fields__" in values.class_dict(cls) and is_a(member, types.FunctionType)
+    return made and member.__code__.co_filename == "<string>"  # type: ignore[attr-defined]
 
 
 def uses_libraries_alone(fn: types.FunctionType) -> bool:

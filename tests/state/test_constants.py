@@ -219,3 +219,12 @@ def test_keys_of_an_enum_have_names_of_their_own(cell):
     frozen = freeze(reach(ns["f"]))
     exec("T[W.B] = 3.0", ns)
     assert frozen.changed() == [("T[W.B]", "2.0", "3.0")]
+
+
+def test_a_dataclass_has_the_names_that_its_objects_have(cell):
+    ns = cell(
+        "from dataclasses import dataclass\n@dataclass(frozen=True, order=True)\nclass P:\n    mass: float = 0.8\n"
+        "    drag: float = 0.1\n    def force(self, v):\n        return self.mass - self.drag * v\np = P()\n"
+        "def f(v):\n    return p.force(v)\n"
+    )
+    assert sorted(leaf.path for leaf in reach(ns["f"]).leaves()) == ["p.drag", "p.mass"]
