@@ -54,7 +54,7 @@ def memos(spot: Spot) -> Iterator[Change]:
 
 def kept_constants(spot: Spot) -> Iterator[Change]:
     """What a cache or a memo keeps, computed at once: a value of the program's own trace would be dead after it."""
-    title = "compute what `{}` keeps at once, where jax does not trace"
+    title = "compute what `{}` keeps without tracing, in `jax.ensure_compile_time_eval`"
     for function, _, _ in _cached(spot):
         yield Change(title.format(function.name), _computed_at_once(spot, signature.body_of(function)))
     for memo in _memos(spot):
