@@ -141,8 +141,9 @@ TABLE: tuple[tuple[Family, str], ...] = (
     (key_arguments.fixed_keys, "hidden-rng"),
     (key_arguments.default_keys, "hidden-rng"),
     (key_arguments.captured_keys, "hidden-rng"),
-    (host_draws.host_draws, "hidden-rng"),
     (host_draws.drawn_arguments, "hidden-rng"),
+    (host_draws.host_draws, "hidden-rng"),
+    (host_draws.drawn_by_helpers, "hidden-rng"),
     (static_arguments.functions_left_out, _CONCRETE),
     (
         parts_as_arguments.numbers_in_containers,

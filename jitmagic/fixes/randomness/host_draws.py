@@ -124,9 +124,25 @@ _DRAWS: dict[str, tuple[str, str]] = {
 def drawn_arguments(spot: Spot) -> Iterator[Change]:
     """The draw, or the largest expression around it that the caller can make too, is an argument; a static one where
     its value has to be known."""
+    if function := _whose_draws(spot):
+        yield from _passed(spot, function) if draws_in(spot, function) else ()
+
+
+def drawn_by_helpers(spot: Spot) -> Iterator[Change]:
+    """The same of what a helper draws, with all that it makes of it."""
+    if function := _whose_draws(spot):
+        yield from _passed(spot, function) if not draws_in(spot, function) else ()
+
+
+def _whose_draws(spot: Spot) -> FunctionNode | None:
+    """The function that is checked, if it draws at most once."""
     function = spot.text.definition(spot.function)
     if function is None or _origins(spot) & {"fixed", "captured"} or len(draws_in(spot, function)) > 1:
-        return
+        return None
+    return function
+
+
+def _passed(spot: Spot, function: FunctionNode) -> Iterator[Change]:
     for node in _expressions(spot, function):
         for static in (False, True):
             name, edits, later = as_argument(spot, function, node)
