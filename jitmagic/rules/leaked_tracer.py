@@ -75,7 +75,9 @@ _INDEX = re.compile(r"\[\d+\]$")
 def _deed(write: Write) -> str:
     path = quoted(write.path)
     listed = _INDEX.search(write.path)
-    added = f"something is added to {quoted(_INDEX.sub('', write.path))}" if listed else f"{path} keeps a result"
+    added = (
+        f"something is added to {quoted(_INDEX.sub('', write.path))}" if listed else f"{path} keeps a result"
+    )
     return {"added": added, "removed": f"{path} is removed"}.get(
         write.action, f"{path} is {'bound again' if write.action == 'bound' else 'changed'}"
     )
