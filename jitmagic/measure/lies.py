@@ -108,9 +108,10 @@ def dispatch(jit: Sample) -> Remark | None:
     least = machine.dispatch_s()
     if least < DISPATCH_SHARE * jit.median_s:
         return None
+    share = "most of" if least < jit.median_s else "all of"
     return Remark(
         "dispatch",
-        f"calling a compiled function that does nothing takes {units.seconds(least)} here, so most of "
+        f"calling a compiled function that does nothing takes {units.seconds(least)} here, so {share} "
         f"these {units.seconds(jit.median_s)} is the call: more work in one call (larger arrays, "
         "`jax.vmap`, `jax.lax.scan`) shows what the function costs",
     )

@@ -415,9 +415,11 @@ def sample(array: np.ndarray) -> tuple[object, ...]:
     return shape, str(array.dtype), hash(part.tobytes())
 
 
-def _same(a: object, b: object) -> bool:
+def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
+    if is_a(a, functools._lru_cache_wrapper) and is_a(b, functools._lru_cache_wrapper):
+        return a.__wrapped__ is b.__wrapped__  # a run of ours has a memory of its own
     return type(a) is type(b) and type(a) in values.SCALARS and (a == b or (a != a and b != b))
 
 

@@ -197,3 +197,11 @@ def test_settings_of_modules_written_in_c_are_set_once(
     first, then = notebook.ns["seen"]
     notebook.ok("csv.field_size_limit(limit); threading.stack_size(size)")
     assert first == then
+
+
+def test_the_memory_that_a_run_of_ours_has_is_no_change(notebook: Any) -> None:
+    notebook.error(
+        "%%jit -q\nimport functools\n@functools.lru_cache\ndef g(a):\n    return jnp.exp(-a)\ndef f(x, a):\n    return g(a) * x\n"
+        "f(jnp.arange(3.0), 0.5)"
+    )
+    assert notebook.kinds("error", "warning") == ["tracer-hash"]
