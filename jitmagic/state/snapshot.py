@@ -389,6 +389,8 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     """A function of the user's begins in a run of ours. Where no search has found it, for a library calls it, what it
     reaches is remembered before its first line. None where it was found."""
     code, caller = frame.f_code, frame.f_back
+    while caller is not None and caller.f_globals.get("__name__") == _HANDING_ON:
+        caller = caller.f_back
     by = str(caller.f_globals.get("__name__", "")) if caller is not None else ""
     if not _in_force or by.startswith(_SEARCHED):
         return []
@@ -427,6 +429,8 @@ _observers: weakref.WeakSet[Function] = weakref.WeakSet()
 _MAKERS = frozenset(("__init__", "__new__", "__post_init__", "__setstate__"))
 _SEARCHED = ("jitmagic.checking.", "jitmagic.measure.")
 """What is called from there was searched."""
+_HANDING_ON = "jitmagic.checking.watched"
+"""Calls what the user has called."""
 
 
 def _made_of(fn: types.FunctionType) -> tuple[Any, ...]:

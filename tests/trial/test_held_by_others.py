@@ -205,3 +205,14 @@ def test_the_memory_that_a_run_of_ours_has_is_no_change(notebook: Any) -> None:
         "f(jnp.arange(3.0), 0.5)"
     )
     assert notebook.kinds("error", "warning") == ["tracer-hash"]
+
+
+def test_a_compiled_function_that_a_library_calls_is_called_once(notebook: Any) -> None:
+    notebook.ok(
+        "%%jit -q\nimport math\nold, calls = math.floor, []\ndef floor(x):\n    calls.append(x)\n    return old(x)\nmath.floor = floor"
+    )
+    try:
+        notebook.ok("%%jit -q\ndef f(x):\n    return x * math.floor(2.5)\nf(jnp.ones(2))")
+    finally:
+        notebook.ok("math.floor = old")
+    assert len(notebook.ns["calls"]) == 1
