@@ -8,6 +8,7 @@ from jitmagic.evidence import Evidence
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.words import quoted
+from jitmagic.tracing.messages import shows_tracer
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -23,7 +24,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             help="take the bar out of the function, and put it around the loop that calls it",
         )
     for fact in (p for p in facts if not p.bar):
-        shown = bool(fact.values) and (fact.logs or "Trac" in evidence.printed)
+        shown = bool(fact.values) and (fact.logs or shows_tracer(evidence.printed))
         yield RULE.finding(
             evidence,
             f"{quoted(fact.text)} runs once, while jax traces `{evidence.function.name}`: it shows "

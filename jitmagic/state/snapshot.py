@@ -132,11 +132,10 @@ class Snapshot:
             )
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
             self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
-        called = {
-            name for fn in reach.functions for code in values.codes_in(fn.__code__) for name in code.co_names
-        }
         for cls in reach.classes:
-            if "__del__" in values.class_dict(cls) and cls.__name__ in called:
+            if any(
+                values.class_dict(cls).get("__del__") is fn for fn in reach.functions
+            ):  # such an object is made
                 self._lose(f"{cls.__name__}()", "an object that does something when it goes", cls)
             self._entries.append(Keyed(cls, cls.__name__, "attribute", "attribute"))
             held = Place(cls.__name__, "global", "global", "cls", holder={"cls": cls})

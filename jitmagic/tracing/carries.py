@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
-import inspect
 import re
 import types
 from collections import ChainMap
@@ -15,6 +15,7 @@ from typing import Any
 from jitmagic.evidence import Where
 from jitmagic.source import scope
 from jitmagic.source.modules import dotted
+from jitmagic.source.signature import body_of
 from jitmagic.source.tree import Source, source_of, span_of, walk
 from jitmagic.tracing import messages
 from jitmagic.tracing.expressions import callee_of, look_up
@@ -126,22 +127,34 @@ def _body(
     else:
         value, receiver = _named(given, namespace)
         skipped += receiver
-        while not isinstance(value, types.FunctionType):
+        for _ in range(_DEPTH):
             if isinstance(value, types.MethodType):
                 value, skipped = value.__func__, skipped + 1
             elif isinstance(value, functools.partial):
                 left_out, skipped = left_out | value.keywords.keys(), skipped + len(value.args)
                 value = value.func
-            elif (value := getattr(value, "__wrapped__", None)) is None:
-                return None
+            elif (inner := look_up("f.__wrapped__", {"f": value})) is not None:
+                value = inner
+            elif isinstance(called := look_up("c.__call__", {"c": type(value)}), types.FunctionType):
+                value, skipped = called, skipped + 1
+        if not isinstance(value, types.FunctionType):
+            return None
         file, source = value.__code__.co_filename, source_of(value.__code__.co_filename)
         found = source.function(value.__code__)
         if not isinstance(found, Function):
             return None
-        node, namespace = found, ChainMap(dict(inspect.getclosurevars(value).nonlocals), value.__globals__)
+        node, namespace = found, ChainMap(_closed_over(value), value.__globals__)
     taken = [a.arg for a in (*node.args.posonlyargs, *node.args.args)][skipped:]
     taken = [name for name in taken if name not in left_out]
     return _Body(file, source, node, taken[position], namespace) if len(taken) > position else None
+
+
+def _closed_over(fn: types.FunctionType) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it is bound later
+            found[name] = cell.cell_contents
+    return found
 
 
 def _named(node: ast.expr | None, namespace: Mapping[str, object]) -> tuple[Any, bool]:
@@ -161,15 +174,9 @@ def _named(node: ast.expr | None, namespace: Mapping[str, object]) -> tuple[Any,
 def _innermost(body: _Body) -> _Body:
     """What a body does that only hands its state on: `lambda s: step(s, rate)`."""
     for _ in range(_DEPTH):
-        returned = [n.value for n in _statements(body.node) if isinstance(n, ast.Return)]
-        call = (
-            body.node.body
-            if isinstance(body.node, ast.Lambda)
-            else returned[0]
-            if len(returned) == 1
-            else None
-        )
-        if not isinstance(call, ast.Call) or body.state in scope.stores(ast.Module(_block(body.node), [])):
+        (*others, last) = body_of(body.node) if isinstance(body.node, ast.FunctionDef) else _block(body.node)
+        call = last.value if isinstance(last, ast.Return | ast.Expr) else None
+        if others or not isinstance(call, ast.Call):
             break
         at = [i for i, a in enumerate(call.args) if isinstance(a, ast.Name) and a.id == body.state]
         inner = _body(body.file, body.source, body.namespace, call.func, at[0]) if at else None

@@ -220,6 +220,14 @@ COUNTED = "loop_carry"
 """The state of the loop that `fori_loop` is made of: a count and, where it may vary, a bound, then its own."""
 
 
+_SHOWN = re.compile(r"Tracer[<(]|Traced<")
+
+
+def shows_tracer(text: str) -> bool:
+    """A traced value is spelled in it: `JitTracer(float32[])`."""
+    return _SHOWN.search(text) is not None
+
+
 def carry_names(text: str) -> tuple[str, ...]:
     """Names of the carry components that a mismatch message gives, as the body spells them."""
     found = [m.group(1) for pattern in (_CARRY, _COMPONENT) for m in pattern.finditer(text)]

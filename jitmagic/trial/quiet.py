@@ -32,7 +32,7 @@ from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, snapshot
 from jitmagic.state.values import is_user_file
-from jitmagic.tracing import compat, ledger
+from jitmagic.tracing import compat, ledger, messages
 from jitmagic.trial import budget, permission
 from jitmagic.trial.whose_run import STATE, plainly
 
@@ -406,7 +406,7 @@ class _Listener:
     def hear(self, text: str) -> None:
         if len(self.kept) < self.limit:
             self.kept += text[: self.limit - len(self.kept)]
-            if "Trac" in text:
+            if messages.shows_tracer(text):
                 frames = snapshot.frames(sys._getframe(1))
                 users = (f for f in frames if is_user_file(f.f_code.co_filename))
                 self.of_tracers += [(f.f_code, f.f_lasti) for f in itertools.islice(users, 1)]

@@ -141,6 +141,12 @@ CASES = {
         "dynamic-shape", "def f(x):\n    _, n = jnp.unique(x, return_counts=True)\n    p = n / len(x)\n    return jnp.sum(p ** 2)\n",
         ("f(jnp.array([1, 2, 2]))", "f(jnp.array([1, 2, 3]))"), "jnp.unique(x, return_counts=True, size=x.size)",
     ),
+    "as many results as there can be, by another name": Case(
+        "dynamic-shape",
+        "from jax.numpy import unique as kinds\nclass H:\n    def even(self, y):\n        _, c = kinds(y, return_counts=True)\n        return jnp.sum((c / y.shape[0]) ** 2)\nh = H()\n"
+        "def f(x):\n    return h.even(x)\n",
+        ("f(jnp.array([1, 2, 2]))", "f(jnp.array([1, 2, 3]))"), "kinds(y, return_counts=True, size=y.size)",
+    ),
     "what is left over is kept from the logarithm": Case(
         "dynamic-shape", "def f(x):\n    n = jnp.unique_counts(x).counts\n    p = n / n.sum()\n    return -jnp.sum(p * jnp.log(p))\n",
         ("f(jnp.array([1, 2, 2]))", "f(jnp.array([1, 2, 3]))"), "jax.scipy.special.xlogy(p, p)",

@@ -336,7 +336,27 @@ CASES = {
             return x + scale * jax.random.normal(key, x.shape)
         diffuse = partial(noisy, 0.5)
         def f(x, key):
-            return diffuse(2 * x, key)
+            return diffuse(2 * x, key=key)
+        """,
+        ("f(jnp.ones(2))",) * 2,
+        ("f(jnp.ones(2), jax.random.key(0))", "f(jnp.ones(2), jax.random.key(1))"),
+    ),
+    "a partial function that has a later argument": (
+        """
+        from functools import partial
+        def toss(x, p):
+            return x * (np.random.random() < p)
+        coin = partial(toss, p=0.5)
+        def f(x):
+            return coin(2 * x)
+        """,
+        """
+        from functools import partial
+        def toss(x, p, key):
+            return x * (jax.random.uniform(key, ()) < p)
+        coin = partial(toss, p=0.5)
+        def f(x, key):
+            return coin(2 * x, key=key)
         """,
         ("f(jnp.ones(2))",) * 2,
         ("f(jnp.ones(2), jax.random.key(0))", "f(jnp.ones(2), jax.random.key(1))"),

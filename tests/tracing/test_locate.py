@@ -280,6 +280,7 @@ BODIES = {
     "a method of an object": ("net = Net()", "net.step"),
     "a static method": ("", "Net.fixed"),
     "a compiled function": ("step = jax.jit(lambda i, s: grow(s, 2.0))", "step"),
+    "an object that is called": ("call = Call()", "call"),
     "three deep": ("again = lambda i, t: Net().step(i, t)", "lambda i, u: again(i, u)"),
 }
 
@@ -291,7 +292,7 @@ def test_the_line_of_a_body_is_found_through_what_only_hands_its_state_on(name: 
         function(
             "import functools\ndef grow(state, k):\n    first, second = state\n    second = second * k * jnp.ones(3)\n"
             "    return first, second\n\ndef grown(i, s, k):\n    return grow(s, k)\n\nclass Net:\n    def step(self, i, s):\n"
-            "        return grow(s, 2.0)\n\n    @staticmethod\n    def fixed(i, s):\n        return grow(s, 2.0)\n\n"
+            "        return grow(s, 2.0)\n\n    @staticmethod\n    def fixed(i, s):\n        return grow(s, 2.0)\n\nclass Call:\n    def __call__(self, i, s):\n        return grow(s, 2.0)\n\n"
             f"{made}\ndef f(x, n):\n    return jax.lax.fori_loop(0, n, {body}, (x, 0.0))"
         ),
         X,
@@ -300,3 +301,21 @@ def test_the_line_of_a_body_is_found_through_what_only_hands_its_state_on(name: 
     assert problem.op == "carry"
     assert problem.locals[0] == "second"
     assert problem.inside is not None and problem.inside.source == "second = second * k * jnp.ones(3)"
+
+
+def test_what_a_body_changes_before_it_hands_it_on_is_the_bodys() -> None:
+    source = (
+        "def clip(low, high):\n    return jnp.minimum(low, high)\n\ndef f(x, n):\n    def body(i, s):\n        wide = s * jnp.ones(3)\n"
+        "        return clip(s, wide)\n    return jax.lax.fori_loop(0, n, body, 0.0)"
+    )
+    problem = problem_of(function(source), X, N)
+    assert problem.inside is not None and problem.inside.source == "return clip(s, wide)"
+
+
+def test_a_body_that_closes_over_what_is_bound_later_is_found() -> None:
+    source = (
+        "def f(x, n):\n    def body(i, s):\n        return late(s) if i is None else s * jnp.ones(3)\n"
+        "    out = jax.lax.fori_loop(0, n, body, 0.0)\n    late = jnp.sin\n    return out"
+    )
+    problem = problem_of(function(source), X, N)
+    assert (problem.op, problem.locals[0]) == ("carry", "s") and problem.inside is not None

@@ -64,3 +64,11 @@ def test_facts(text, field, value):
 )
 def test_facts_of_loops_and_branches(text, field, value):
     assert getattr(told(text).carry, field) == value
+
+
+@pytest.mark.parametrize("text, shows", [("Tracking 3", False), ("Tracer dye", False), ("x JitTracer(float32[])", True),
+                                         ("DynamicJaxprTracer<f32[2]>", True), ("Traced<float32[]>with<X>", True)])  # fmt: skip
+def test_a_traced_value_is_told_from_words_like_it(text: str, shows: bool) -> None:
+    from jitmagic.tracing.messages import shows_tracer
+
+    assert shows_tracer(text) is shows

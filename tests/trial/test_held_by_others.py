@@ -90,6 +90,8 @@ def test_the_users_own_trace_function_sees_the_users_own_run(notebook: Any, magi
     "make",
     [
         "Guard()",
+        "kept = Other()\n    kept.me = kept",
+        "kept = Below()\n    kept.me = kept",
         "kept = Guard()",
         "kept = Guard()\n    kept.me = kept",
         "held.append(Guard())",
@@ -99,7 +101,7 @@ def test_the_users_own_trace_function_sees_the_users_own_run(notebook: Any, magi
 def test_an_objects_end_is_counted_once(notebook: Any, magic: str, make: str) -> None:
     notebook.ok(
         "import types\nheld, box, alive = [], types.SimpleNamespace(g=None), 0\nclass Guard:\n    def __init__(self):\n        global alive\n        alive += 1\n"
-        "    def __del__(self):\n        global alive\n        alive -= 1"
+        "    def __del__(self):\n        global alive\n        alive -= 1\nOther = Guard\nclass Below(Guard): pass"
     )
     notebook.ok(
         f"{magic}\ndef f(x):\n    {make}\n    return x * 2\nf(jnp.ones(1))\n"

@@ -51,11 +51,11 @@ class KeyArgument:
             if taker.name == "__init__" or not own and self.name in scope.parameters_of(taker):
                 raise CannotEdit("it cannot take the key")
             keyword = own or signature.add_parameter(edits, taker, self.name)
-            for place, call, rows in self._calls(edits, taker):
+            for place, call, rows, partly in self._calls(edits, taker):
                 if own and signature.argument_of(call, taker, self.name) is not None:
                     continue
                 caller = place.text.outermost(call)
-                use = KeyUse(call, partial(self._pass, place, call, rows, keyword))
+                use = KeyUse(call, partial(self._pass, place, call, rows, keyword or partly))
                 if caller is None:
                     self._outside.append((place, use))
                     continue
@@ -77,8 +77,9 @@ class KeyArgument:
             many = self.spot.write("jax.random.split($key, len($rows))", edits, key=key, rows=call.args[0])
         signature.pass_to(edits, call, {self.name: many if rows else key}, keyword=keyword)
 
-    def _calls(self, edits: Edits, taker: FunctionNode) -> Iterator[tuple[Edits, ast.Call, bool]]:
-        """Calls of a function, `jax.grad(f)(x)` among them; True for those of `jax.vmap(f)`, a key for each row."""
+    def _calls(self, edits: Edits, taker: FunctionNode) -> Iterator[tuple[Edits, ast.Call, bool, bool]]:
+        """Calls of a function, `jax.grad(f)(x)` among them; whether each is of `jax.vmap(f)`, a key for each row, and
+        whether of a partial function, which takes it by name."""
         kind = edits.text.parents[taker]
         method = isinstance(kind, ast.ClassDef)
         names = {taker.name}
@@ -88,26 +89,26 @@ class KeyArgument:
             names = {last_name(t) for a in made for t in a.targets}
         for place in self.program:
             for call in place.text.within(place.text.tree, ast.Call):
-                called, rows = self._called(place.text, call)
+                called, rows, partly = self._called(place.text, call)
                 plain = isinstance(called, ast.Name)
                 if last_name(called) in names and (plain != method or taker.name == "__call__"):
-                    yield place, call, rows
+                    yield place, call, rows, partly
 
-    def _called(self, text: Text, call: ast.Call) -> tuple[ast.AST, bool]:
+    def _called(self, text: Text, call: ast.Call) -> tuple[ast.AST, bool, bool]:
         """What a call calls, within what jax makes of it."""
-        called, rows = call.func, False
+        called, rows, partly = call.func, False, False
         while True:
             if isinstance(called, ast.Name):
                 value = scope.assigned(text.tree, called.id)
                 if not isinstance(value, ast.Call) or self.spot.full(value) not in (*_WRAPPERS, _PARTIAL):
-                    return called, rows
+                    return called, rows, partly
                 called = value
             made = self.spot.full(called) if isinstance(called, ast.Call) and called.args else ""
             if not isinstance(called, ast.Call) or made not in (*_WRAPPERS, _PARTIAL):
-                return called, rows
-            rows |= last_name(called.func) == "vmap"
+                return called, rows, partly
+            rows, partly = rows or last_name(called.func) == "vmap", partly or made == _PARTIAL
             if rows and called.keywords:
-                return called, rows  # it maps over some of the arguments
+                return called, rows, partly  # it maps over some of the arguments
             called = called.args[0]
 
     def _give_at_the_top(self) -> None:

@@ -71,11 +71,12 @@ def room_for_all(spot: Spot) -> Iterator[Change]:
     """`jnp.unique(x, size=x.size)`: as many results as there can be. That what is made of them does not count the
     places left over is for the test to tell."""
     for call in spot.on_line(ast.Call):
-        name, said = last_name(call.func), {k.arg for k in call.keywords}
+        full, said = spot.full(call), {k.arg for k in call.keywords}
+        name = full.rpartition(".")[2]
         x = call.args[0] if len(call.args) == 1 else None
         if name not in _FILLED or not isinstance(x, ast.Name | ast.Attribute) or said & {"size", "axis"}:
             continue
-        if spot.full(call).startswith("jax.") and not counted(spot, call):
+        if full.startswith("jax.") and not counted(spot, call):
             template = f"$f($*given, size=$x.size{_FILLED[name]})"
             new = spot.write(template, f=call.func, x=x, given=[*call.args, *call.keywords])
             title = f"give `{spot.code(call.func)}` room for as many results as `{spot.code(x)}` has elements"
@@ -110,7 +111,8 @@ _METHODS = ("reshape", "repeat")
 def results_as_seen(spot: Spot) -> Iterator[Change]:
     """`jnp.nonzero(x, size=n)`, where the calls seen all gave the same number of results."""
     for call in spot.on_line(ast.Call):
-        full, name = spot.full(call), last_name(call.func)
+        full = spot.full(call)
+        name = full.rpartition(".")[2]
         key, said = _RESULTS.get(name, ""), {k.arg: k.value for k in call.keywords}
         if not key or not full.startswith("jax.") or (name == "where" and len(call.args) != 1):
             continue
