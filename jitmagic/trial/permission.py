@@ -96,7 +96,9 @@ def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
     if module.startswith("namedtuple_"):  # what `collections` makes for a named tuple: its `__new__`
         return ""
     in_turn = _is_users(code, names) or code.co_filename.startswith(values.GENERATED)
-    return "" if in_turn else _judged(f"{module}.{code.co_qualname}")
+    return (
+        "" if in_turn else _judged(f"{module}.{code.co_qualname.removesuffix('.__init__')}")
+    )  # as the class is called
 
 
 def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
@@ -139,8 +141,7 @@ def _is_library(module: str) -> bool:
 @functools.cache
 def _is_harmless(name: str) -> bool:
     parts = name.split(".")
-    plain = name.lstrip("_").split(".")  # `_csv.register_dialect`; `weakref.finalize.__init__`
-    if not _NEVER.isdisjoint((*parts, *(".".join(plain[:n]) for n in range(2, len(plain) + 1)))):
+    if not _NEVER.isdisjoint((name, name.lstrip("_"), *parts)):  # `_csv.register_dialect`
         return False
     if parts[0] == "_io":
         return parts[-1] in _OF_FILES or len(parts) == 2 and parts[1] in ("StringIO", "BytesIO")
