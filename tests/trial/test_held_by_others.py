@@ -227,4 +227,4 @@ def test_what_ends_while_a_run_of_ours_goes_on_is_not_refused(notebook: Any, mag
     )
     notebook.ok(f"{magic}\ndef f(x):\n    gc.collect()\n    return x * 2\nold(); f(1.0)")
     assert notebook.ns["ended"] == [1]
-    assert "left out" not in str(notebook.report())
+    assert "finalize" not in str(notebook.report())
