@@ -218,13 +218,3 @@ def test_a_compiled_function_that_a_library_calls_is_called_once(notebook: Any) 
     finally:
         notebook.ok("math.floor = old")
     assert len(notebook.ns["calls"]) == 1
-
-
-@pytest.mark.parametrize("magic", MAGICS)
-def test_what_ends_while_a_run_of_ours_goes_on_is_not_refused(notebook: Any, magic: str) -> None:
-    notebook.ok(
-        "import gc, weakref\nclass Old: pass\nended = []\ndef old():\n    a = Old(); a.me = a\n    weakref.finalize(a, ended.append, 1)"
-    )
-    notebook.ok(f"{magic}\ndef f(x):\n    gc.collect()\n    return x * 2\nold(); f(1.0)")
-    assert notebook.ns["ended"] == [1]
-    assert "finalize" not in str(notebook.report())

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import time
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +62,11 @@ OTHERS = {
 @pytest.mark.parametrize("called", HARMLESS, ids=str)
 def test_what_is_known_may_be_called(called):
     assert obstacle(called) == ""
+
+
+def test_what_python_calls_at_an_objects_end_is_no_call_of_the_users():
+    assert obstacle(weakref.finalize.__call__) == ""  # Python 3.11 tells of it below whatever frame runs then
+    assert obstacle(weakref.finalize.__init__) == obstacle(weakref.finalize) == "weakref.finalize"
 
 
 @pytest.mark.parametrize("name", OTHERS)
