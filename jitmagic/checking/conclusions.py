@@ -25,6 +25,7 @@ from jitmagic.settings import CellSource
 from jitmagic.state.definition import function_facts
 from jitmagic.state.paths import split_paths
 from jitmagic.tracing import compat
+from jitmagic.tracing.leaves import is_restless
 
 AROUND = 2
 """Lines shown before and after a place in another cell."""
@@ -200,7 +201,10 @@ def below_another(shown: Report, names: Mapping[str, str]) -> Report:
 
 def _signature(fn: Callable[..., object]) -> str:
     try:
-        text = str(inspect.signature(fn))
+        signature = inspect.signature(fn)
+        given = [p.replace(default=...) if is_restless(type(p.default).__repr__) else p
+                 for p in signature.parameters.values()]  # fmt: skip
+        text = str(signature.replace(parameters=given))
         return text.replace("jax.jaxlib._jax.Array", "jax.Array")[:200]  # it tells a wrong path of itself
     except (TypeError, ValueError):
         return ""

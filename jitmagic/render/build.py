@@ -172,7 +172,7 @@ def _gist(findings: Sequence[Finding], report: ReportData) -> str:
             ranked = sorted(held, key=lambda s: -(s.bytes or 0))
             names.setdefault("constant", []).extend(map(named, ranked))
         else:
-            names.setdefault(finding.kind, []).extend(brief(name) for name in finding.culprits[:1])
+            names.setdefault(finding.kind, []).extend(brief(n) for n in finding.culprits[:1] if n != "_")
     return "; ".join(f"{kind} {listed(list(dict.fromkeys(of)), 4)}".rstrip() for kind, of in names.items())
 
 

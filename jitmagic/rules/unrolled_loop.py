@@ -27,7 +27,7 @@ def compiles_long(fact: Unrolled) -> bool:
 
 
 def _told(evidence: Evidence, fact: Unrolled) -> Finding:
-    index = quoted(fact.names[0]) if fact.names else "the index"
+    index = quoted(fact.names[0]) if fact.names and fact.names[0] != "_" else "the index"
     long = compiles_long(fact)
     total = evidence.equations or fact.equations
     body = f"the body of this loop is traced {fact.own_turns or fact.turns:,} times"

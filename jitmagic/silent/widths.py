@@ -107,8 +107,10 @@ def _wide(code: Code, node: ast.expr) -> str:
     if text in WIDE or not isinstance(node, ast.Name | ast.Attribute):
         return text if text in WIDE else ""
     value = code.value(node)
-    name = getattr(value, "name" if isinstance(value, np.dtype) else "__name__", "")
-    return name if name in WIDE and isinstance(value, np.dtype | type) else ""
+    if not isinstance(value, np.dtype | type):
+        return ""
+    name = value.name if isinstance(value, np.dtype) else value.__name__
+    return name if name in WIDE else ""
 
 
 def _text(node: ast.expr) -> str:

@@ -24,6 +24,8 @@ def dict_type(holder: dict[object, object]) -> Any:
 
 def items_of(holder: dict[object, object]) -> dict[object, object]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
+    if type(holder) is dict and not any(map(is_tracer, held := holder.copy())):
+        return held  # no key was asked for its hash
     try:
         items = whole(lambda: list(dict_type(holder).items(holder)))
     except KeyError:  # the hash of a key is another one by now
@@ -41,12 +43,20 @@ def put_item(holder: dict[object, object], key: object, value: object) -> None:
 
 def put_items(holder: dict[object, object], wanted: dict[object, object]) -> None:
     """Make these the items, in this order."""
+    if same_items(items_of(holder), wanted):
+        return
     for key in items_of(holder).keys() - wanted.keys():
         put_item(holder, key, MISSING)
     for key, value in wanted.items():
         if dict.get(holder, key, MISSING) is not value:
             put_item(holder, key, value)
     put_in_order(holder, wanted)
+
+
+def same_items(a: dict[object, object], b: dict[object, object]) -> bool:
+    """The same objects under the same keys in the same order; no key is asked for its hash."""
+    pairs = zip(a.items(), b.items(), strict=False)
+    return len(a) == len(b) and all(k is j and v is w for (k, v), (j, w) in pairs)
 
 
 def put_in_order(holder: dict[Any, Any], wanted: Iterable[object]) -> None:
@@ -86,9 +96,9 @@ def put_sequence(holder: list[object] | collections.deque[object], wanted: list[
 
 def put_members(holder: set[object], wanted: set[object]) -> None:
     """Make these the members."""
-    for value in set(set.__iter__(holder)) - wanted:
+    for value in set.difference(holder, wanted):
         set.discard(holder, value)
-    for value in wanted - set(set.__iter__(holder)):
+    for value in set.difference(wanted, holder):
         set.add(holder, value)
 
 

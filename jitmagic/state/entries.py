@@ -98,6 +98,8 @@ class Keyed(Entry):
 
     def differences(self) -> Iterator[Difference]:
         now = self._now()
+        if contents.same_items(now, self.old):
+            return
         for key in [*self.old, *(k for k in now if k not in self.old)]:
             old, new = self.old.get(key, MISSING), now.get(key, MISSING)
             if new is not old:

@@ -9,9 +9,11 @@ import array
 import ctypes
 import gc
 import io
+import itertools
 import logging
 import operator
 import os
+import re
 import sys
 import threading
 import warnings
@@ -221,6 +223,7 @@ def process() -> list[Entry]:
         setting("np.get_printoptions()", np.get_printoptions, lambda old: np.set_printoptions(**old)),
         setting("sys.getrecursionlimit()", sys.getrecursionlimit, sys.setrecursionlimit),
         setting("gc.isenabled()", looks_for_garbage, lambda old: gc.enable() if old else gc.disable()),
+        setting("threading._counter", _threads_named, _name_threads_from),
         Sequence(sys.path, "sys.path"),
         Sequence(warnings.filters, "warnings.filters"),  # type: ignore[arg-type]
         Loggers(),
@@ -245,6 +248,16 @@ def _put_environment(old: dict[str, str]) -> None:
     for name, value in old.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
+
+
+def _threads_named() -> str:
+    """`count(3)` where the next thread without a name becomes `Thread-3`."""
+    return repr(getattr(getattr(threading, "_counter", None), "__self__", ""))
+
+
+def _name_threads_from(old: str) -> None:
+    if old != _threads_named() and (number := re.fullmatch(r"count\((\d+)\)", old)):
+        threading._counter = itertools.count(int(number[1])).__next__  # type: ignore[attr-defined]
 
 
 def _directory() -> str:

@@ -162,8 +162,10 @@ class Snapshot:
             if self._reads(place):
                 return  # what changes it is the other thread
             self._lose(place.path, "something that another thread of yours uses", value)
-        if is_a(value, values.REENTRANT):
-            return  # libraries hold some; who takes one gives it back
+        if is_a(value, values.REENTRANT):  # libraries hold some; who takes one in a `with` gives it back
+            if "acquire" in self._reach.attributes and "release" not in self._reach.attributes:
+                self._lose(place.path, "a lock that is taken", value)
+            return
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
@@ -323,6 +325,11 @@ class Snapshot:
         return list(self._seen.values())
 
     @property
+    def known(self) -> set[int]:
+        """What is put back by identity: here, or by a snapshot that was there before."""
+        return {*self._seen, *self._known}
+
+    @property
     def sampled(self) -> list[np.ndarray]:
         """The arrays that are too large to be put back, and can be written."""
         entries = (e for e in self._entries if isinstance(e, Numpy) and e.copy is None)
@@ -396,7 +403,7 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     made_by_us = code.co_name == "<module>" or code.co_filename.startswith("<jitmagic ")
     if made_by_us or any(s.knows(code) for s in _in_force):
         return None
-    known = {id(v) for s in _in_force for part in (s, *s.late) for v in part.objects}
+    known = {i for s in _in_force for part in (s, *s.late) for i in part.known}
     found = [f for f in gc.get_referrers(code) if is_a(f, Function) and f.__globals__ is frame.f_globals]
     made = code.co_name in _MAKERS  # its first argument is new, and stays what the run makes of it
     given = {name: frame.f_locals[name] for name in code.co_varnames[made : code.co_argcount]}

@@ -146,7 +146,10 @@ def is_number(value: object) -> bool:
 
 def is_function(value: object) -> bool:
     """A function, also in a compiled or watched form, or one of a library's own kind."""
-    return callable(value) and hasattr(value, "__name__") and not is_a(value, type | types.MethodType)
+    if not callable(value) or is_a(value, type | types.MethodType):
+        return False
+    named = is_a(value, FUNCTIONS) or "__name__" in (own_dict(value) or ())
+    return named or class_attribute(type(value), "__name__") is not None
 
 
 def is_leaf(value: object) -> bool:

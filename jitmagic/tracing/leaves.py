@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import dis
 import enum
 import inspect
 import re
@@ -21,6 +22,10 @@ from jitmagic.tracing import compat
 _Kind = inspect.Parameter
 _NO_SETTINGS = ("builtins", "numpy", "random", "jax", "jaxlib", "functools")
 """Modules whose objects are no settings, whatever they hold."""
+_STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "STORE_SLICE", "DELETE_")
+_CHANGES = frozenset(
+    "print open write next append extend update add insert pop remove discard clear setattr".split()
+)
 
 
 def is_array(value: object) -> bool:
@@ -192,10 +197,8 @@ def _is_setting(value: object) -> bool:
 
 def _code(value: object) -> int | None:
     """A number for what a Python function does: its instructions, and the names and constants in them."""
-    code = getattr(value, "__code__", None) if callable(value) else None
-    if not isinstance(code, types.CodeType):
-        return None
-    return _what_it_does(code)
+    value = value.__func__ if isinstance(value, types.MethodType) else value
+    return _what_it_does(value.__code__) if isinstance(value, types.FunctionType) else None
 
 
 def _what_it_does(code: types.CodeType) -> int:
@@ -215,9 +218,13 @@ def _short(value: object) -> str:
         return text
     if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
         return _by_fields(value)
-    name = getattr(value, "__qualname__", None) if callable(value) else None
-    if not isinstance(name, str) and type(value).__hash__ is not object.__hash__ and is_hashable(value):
-        return f"{_repr(value)} of hash {hash(value) & 0xFFFFFFFFFF:#x}"  # equal objects are one to jax
+    asked = callable(value) and inspect.getattr_static(type(value), "__getattr__", None) is None
+    name = getattr(value, "__qualname__", None) if asked else None
+    hashing = type(value).__hash__
+    by_hash = hashing is not object.__hash__ and not is_restless(hashing)
+    if not isinstance(name, str) and by_hash and is_hashable(value):  # equal objects are one to jax
+        text = type(value).__name__ if is_restless(type(value).__repr__) else _repr(value)
+        return f"{text} of hash {hash(value) & 0xFFFFFFFFFF:#x}"
     return f"{name if isinstance(name, str) else type(value).__name__} at {id(value):#x}"
 
 
@@ -239,12 +246,24 @@ def _repr(value: object) -> str:
 
 
 def is_hashable(value: object) -> bool:
-    """`hash` works: needed of a static argument."""
+    """`hash` works: needed of a static argument. One that does more than tell is not asked."""
+    if is_restless(type(value).__hash__):
+        return True
     try:
         hash(value)
     except Exception:
         return False
     return True
+
+
+def is_restless(method: object) -> bool:
+    """The user's own special method stores something, or calls what may: to ask it would change the program."""
+    if not isinstance(method, types.FunctionType):
+        return False
+    code, known = method.__code__, method.__globals__
+    stores = any(i.opname.startswith(_STORES) for i in dis.get_instructions(code))
+    return stores or any(n in known and not isinstance(known[n], types.ModuleType | type) or n in _CHANGES
+                         for n in code.co_names)  # fmt: skip
 
 
 def signature_key(

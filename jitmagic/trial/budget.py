@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import inspect
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 from jitmagic.interrupts import deferred, deferring
 from jitmagic.work import clock
@@ -15,7 +16,8 @@ from jitmagic.work import clock
 _TICK = 0.02
 _AGAIN = 1.0
 """Seconds after which a run that has caught its end is ended once more."""
-_PUTS_BACK = {"jitmagic.state.snapshot", "jitmagic.patches", "jitmagic.interrupts", __name__, "start"}
+_NOT_NOW = "<not now>"
+_PUTS_BACK = {"jitmagic.state.snapshot", "jitmagic.patches", "jitmagic.interrupts", __name__, _NOT_NOW}
 """Modules whose work is not left half done."""
 _START = threading.Thread.start.__code__
 
@@ -98,8 +100,7 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
         without a word: what runs in this thread then is the user's."""
         names, frame = [], None if self.over else sys._current_frames().get(self.thread)
         while frame is not None and frame is not self.block:
-            code = frame.f_code  # a thread has its starter's number until it runs, and would be taken for it
-            names.append("start" if code is _START else str(frame.f_globals.get("__name__")))
+            names.append(_NOT_NOW if _drops(frame.f_code) else str(frame.f_globals.get("__name__")))
             frame = frame.f_back
         return [*names, ""] if frame is not None else []
 
@@ -107,6 +108,13 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
 _running: list[within] = []
 """Those under way, in all threads, in the order in which they began."""
 _lock = threading.RLock()
+
+
+def _drops(code: CodeType) -> bool:
+    """What is raised in there ends nothing: Python prints it and goes on. (And a thread has its starter's number until
+    it runs, and would be taken for it.)"""
+    callbacks = (getattr(c, "__code__", None) for c in gc.callbacks)
+    return code is _START or code.co_name == "__del__" or any(code is c for c in callbacks)
 
 
 def _block(frame: FrameType | None) -> FrameType | None:

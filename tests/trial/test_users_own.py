@@ -326,3 +326,50 @@ def test_what_a_library_calls_is_put_back_where_a_call_is_timed(notebook):
         assert notebook.ok("n, dict(c)") == (["a"], {"a": 1})
     finally:
         notebook.ok("collections.UserDict.__setitem__ = old")
+
+
+COUNTING = """
+import collections, importlib.util
+if importlib.util.find_spec("equinox"): import equinox  # then objects of frameworks are looked for
+calls = collections.Counter()
+class Odd:
+    w = 2.0
+    def __hash__(self): calls["hash"] += 1; return 7
+    def __eq__(self, other): calls["eq"] += 1; return self is other
+    def __str__(self): calls["str"] += 1; return "odd"
+    def __repr__(self): calls["repr"] += 1; return "Odd()"
+    def __format__(self, spec): calls["format"] += 1; return "odd"
+    def __len__(self): calls["len"] += 1; return 3
+    def __call__(self, x): return x
+    def __getattr__(self, name):
+        calls[name] += 1
+        raise AttributeError(name)
+odd = Odd()
+held, kept = {odd: 1.0, "a": odd}, {odd}
+calls.clear()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "call"),
+    [
+        ("x", "x * odd.w", "f(x)"),
+        ("x, o", "x * o.w", "f(x, odd)"),
+        ("x, o", "x * o.w if x.sum() > 0 else x", "f(x, odd)"),
+        ("x, o=odd", "x * o.w", "f(x)"),
+        ("x", "x * held['a'].w", "f(x)"),
+        ("x", "x * sum(o.w for o in kept)", "f(x)"),
+        ("x", "x * len(str(odd) + f'{odd}' + repr(odd))", "f(x)"),
+        ("x", "x * len(odd) if x.sum() > 0 else x", "f(x)"),
+    ],
+)
+def test_special_methods_are_called_as_often_as_without_the_magic(notebook, head, body, call):
+    cells = f"def f({head}):\n    return {body}", f"y = [{call}, {call.replace('x', 'jnp.ones(4)')}]"
+    counts = []
+    for magic in ("", "%%jitcheck -q\n"):
+        notebook.ok(COUNTING)
+        notebook.ok("x = jnp.ones(3)")
+        for cell, first in zip(cells, (magic, ""), strict=True):
+            notebook.ok(first + cell)
+        counts.append(dict(notebook.ns["calls"]))
+    assert counts[0] == counts[1]

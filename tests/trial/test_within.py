@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,33 @@ def test_a_run_that_takes_too_long_ends() -> None:
     with pytest.raises(OutOfTime), within(0.05):
         while True:
             pass
+
+
+@pytest.mark.parametrize("kind", ["__del__", "gc"])
+def test_nothing_is_raised_where_python_would_drop_it(monkeypatch, kind) -> None:
+    dropped: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", dropped.append)
+
+    def work(*_: object) -> None:
+        for _ in range(200):
+            time.sleep(0.001)
+
+    class Held:
+        def __del__(self) -> None:
+            work()
+
+    with pytest.raises(OutOfTime), within(0.05):
+        if kind == "gc":
+            gc.callbacks.append(work)
+            try:
+                gc.collect()
+            finally:
+                gc.callbacks.remove(work)
+        else:
+            Held()
+        while True:
+            pass
+    assert dropped == []
 
 
 def test_one_that_was_caught_does_not_come_again() -> None:
