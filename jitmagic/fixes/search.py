@@ -201,7 +201,7 @@ class Search:
         if obstacle := self.verifier.obstacle():
             yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
             return
-        if attempt in self.tried:
+        if attempt in self.tried or not self._excuses_its_own(steps, spot.attempt):
             return
         self._attempts += 1
         self.progress(steps[-1].title)
@@ -227,6 +227,16 @@ class Search:
                 verdict = replace(verdict, left=remaining)
         if verdict.left or verdict.rest:
             yield Proved(steps, attempt, verdict)
+
+    def _excuses_its_own(self, steps: tuple[Change, ...], before: Attempt) -> bool:
+        """A change that lets results be others may not stand in for what the changes before it have made wrong."""
+        *earlier, last = steps
+        if not earlier or last.claim.results not in ("new", "other random"):
+            return True
+        try:
+            return self.verifier.keeps(before, joined([s.claim for s in earlier]))
+        except OutOfTime:
+            return False
 
     def _remaining(self, spot: Spot, finding: Finding) -> tuple[Finding, ...]:
         """Other findings of the cell that are about a place: what is left of it where the trace gets that far."""

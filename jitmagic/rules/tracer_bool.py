@@ -77,6 +77,8 @@ def question(problem: Problem) -> str:
         case "in":
             return f"{quoted(text)} compares with each element and needs to know whether they are equal"
         case "match":
+            if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call):  # `case x if x <= 3`
+                return f"a case of `match` needs to know whether {test} is true"
             return f"`match` needs to know whether {test} fits the pattern"
         case "comprehension":
             return f"the `if` of the comprehension needs to know whether {test} is true for each element"

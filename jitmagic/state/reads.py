@@ -17,6 +17,8 @@ from jitmagic.state.uses import Use, facts_of
 
 Function = types.FunctionType
 _ADDING = ("append", "extend", "add", "update", "+=")
+_TAKING = ("clear", "pop", "popleft", "popitem", "remove", "discard")
+"""What is there afterwards comes from another statement, where there is one."""
 
 
 def reads_of(path: Path | str, functions: Iterable[Function]) -> tuple[Where, ...]:
@@ -145,7 +147,7 @@ def _places(path: Path | str, functions: Iterable[Function], actions: tuple[str,
         wanted = parse(path.split(" (")[0]) if isinstance(path, str) else path
     except PathError:
         return ()  # a name that only we give, like that of an item with an object for a key
-    ranked: list[tuple[int, Where]] = []
+    ranked: list[tuple[int, bool, Where]] = []
     for fn in functions:
         facts = facts_of(fn)
         for use in facts.uses:
@@ -154,9 +156,10 @@ def _places(path: Path | str, functions: Iterable[Function], actions: tuple[str,
                 rank += use.action == "write" and not use.free and not use.steps  # `seen = []`
                 if node is not None:
                     shown = node if "read" in actions else _head(use.statement, node)
-                    ranked.append((rank, facts.where(shown)))
-    best = min((r for r, _ in ranked), default=0)
-    return tuple(dict.fromkeys(w for r, w in ranked if r == best))
+                    ranked.append((rank, use.method in _TAKING, facts.where(shown)))
+    best = min((r for r, _, _ in ranked), default=0)
+    found = sorted((taking, i) for i, (r, taking, _) in enumerate(ranked) if r == best)
+    return tuple(dict.fromkeys(ranked[i][2] for _, i in found))
 
 
 def _head(statement: ast.AST | None, node: ast.AST) -> ast.AST:

@@ -68,7 +68,7 @@ def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
     by identity."""
     taken = Snapshot(reach, known)
     for fn in [f for main in reach.functions[:1] for f in _found_late.get(main, ())]:
-        taken.late.append(Snapshot(roots.reach(fn), {*known, *map(id, taken.objects)}))
+        taken.late.append(Snapshot(roots.reach(fn), taken.known))
     return taken
 
 
@@ -327,7 +327,7 @@ class Snapshot:
     @property
     def known(self) -> set[int]:
         """What is put back by identity: here, or by a snapshot that was there before."""
-        return {*self._seen, *self._known}
+        return {*self._seen, *self._known}.union(*(s.known for s in self.late))
 
     @property
     def sampled(self) -> list[np.ndarray]:
@@ -337,7 +337,9 @@ class Snapshot:
 
     def again(self) -> Snapshot:
         """The same things as they are now, and what has come to be reached since."""
-        return Snapshot(self._reach, self._known, self.objects)
+        now = Snapshot(self._reach, self._known, self.objects)
+        now.late = [s.again() for s in self.late]
+        return now
 
     def has(self, value: object) -> bool:
         """Was this object there before?"""
@@ -403,7 +405,7 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     made_by_us = code.co_name == "<module>" or code.co_filename.startswith("<jitmagic ")
     if made_by_us or any(s.knows(code) for s in _in_force):
         return None
-    known = {i for s in _in_force for part in (s, *s.late) for i in part.known}
+    known = {i for s in _in_force for i in s.known}
     found = [f for f in gc.get_referrers(code) if is_a(f, Function) and f.__globals__ is frame.f_globals]
     made = code.co_name in _MAKERS  # its first argument is new, and stays what the run makes of it
     given = {name: frame.f_locals[name] for name in code.co_varnames[made : code.co_argcount]}
@@ -440,7 +442,7 @@ _HANDING_ON = "jitmagic.checking.watched"
 
 
 def _made_of(fn: types.FunctionType) -> tuple[Any, ...]:
-    return fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__
+    return fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__, fn.__name__, fn.__qualname__
 
 
 def _same_parts(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
@@ -448,7 +450,7 @@ def _same_parts(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
 
 
 def _make_of(fn: types.FunctionType, old: tuple[Any, ...]) -> None:
-    fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__ = old
+    fn.__code__, fn.__defaults__, fn.__kwdefaults__, fn.__doc__, fn.__name__, fn.__qualname__ = old
 
 
 def _is_traced(key: object, value: object) -> bool:

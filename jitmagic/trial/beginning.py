@@ -46,7 +46,7 @@ class Beginning:
     def reached(self, reach: roots.Reach) -> None:
         """What else the run reaches: arguments of calls that were kept."""
         self.compiled += [r.value for r in reach.roots if compat.is_jitted(r.value)]
-        known = {id(v) for s in self.snapshots for v in s.objects}
+        known = {i for s in self.snapshots for i in s.known}
         self.snapshots.append(snapshot.take(reach, known))
 
     @property

@@ -77,3 +77,26 @@ def test_a_first_step_goes_on_until_its_own_problem_is_gone():
     (step,) = finding("nan", NOISE, call, call).fixes
     assert step.evidence == "a first step: hidden-rng is left"
     assert "jnp.exp(x - " in step.cell and "== 0" in step.cell
+
+
+CROSSINGS = """
+def crossing_times(t, v):
+    upward = (v[:-1] < 0) & (v[1:] >= 0)
+    idx = jnp.nonzero(upward)[0]
+    frac = -v[idx] / (v[idx + 1] - v[idx])
+    return t[idx] + frac * (t[idx + 1] - t[idx])
+def period(t, v):
+    times = crossing_times(t, v)
+    return (times[-1] - times[0]) / (times.shape[0] - 1)
+"""
+
+
+def test_a_change_is_no_excuse_for_what_the_one_before_it_has_made_wrong(notebook):
+    """Room for more crossings makes the last one wrong; that it is read outside then may not be claimed away."""
+    notebook.ok("%config JitMagics.budget = 60.0")
+    notebook.error(
+        f"%%jit -q --no-time -f period\n{CROSSINGS}period(jnp.arange(160.0) / 8, jnp.sin(jnp.arange(160.0) / 7))"
+    )
+    notebook.ok("%config JitMagics.budget = 10.0")
+    fixes = [fix for f in notebook.report().findings for fix in f.fixes if fix.verified]
+    assert fixes and not any(fix.claim for fix in fixes)

@@ -297,3 +297,12 @@ def test_partial_target():
     r = reach(functools.partial(f, jnp.ones(3)))
     assert [leaf.path for leaf in r.leaves()] == ["partial.args[0]"]
     assert isinstance(r.leaves()[0].value, jax.Array)
+
+
+@pytest.mark.parametrize("taking", ["seen.clear()", "seen.pop()", "seen.remove(1)"])
+def test_what_is_there_comes_from_what_adds_it(cell, taking):
+    ns = cell(
+        f"seen = [1]\ndef inner(x):\n    seen.append(x)\ndef f(x):\n    {taking}\n    inner(x)\ndef g():\n    {taking}\n"
+    )
+    assert writes_of("seen[0]", [ns["f"], ns["inner"]])[0].text == "seen.append(x)"
+    assert [w.text for w in writes_of("seen[0]", [ns["g"]])] == [taking]

@@ -373,3 +373,47 @@ def test_special_methods_are_called_as_often_as_without_the_magic(notebook, head
             notebook.ok(first + cell)
         counts.append(dict(notebook.ns["calls"]))
     assert counts[0] == counts[1]
+
+
+CALLED_BY_OTHERS = {
+    "numpy's errors": (
+        "import numpy as np\nlog = []; np.seterrcall(lambda t, _: log.append(t)); np.seterr(divide='call')",
+        "np.array([1.0]) / np.array([0.0])",
+    ),
+    "a tree's own flattening": (
+        "log = []\n@jax.tree_util.register_pytree_node_class\nclass T:\n    def __init__(self, a): self.a = a\n"
+        "    def tree_flatten(self):\n        log.append('flat')\n        return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, children): return cls(*children)\nt = T(1.0)",
+        "jax.tree.leaves(t)",
+    ),
+    "a barrier": (
+        "import threading\nlog = []\nbarrier = threading.Barrier(1, action=lambda: log.append(1))",
+        "barrier.wait()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_BY_OTHERS)
+def test_what_a_library_called_in_the_users_call_stays_after_the_cell(notebook, name):
+    before, body = CALLED_BY_OTHERS[name]
+    cell = f"def f(x, n):\n    {body}\n    for i in range(n): x = x + 1\n    return x\nf(jnp.ones(2), 2)"
+    logs = []
+    for magic in ("", "%%jitcheck -q\n"):
+        notebook.ok(before)
+        notebook.ok(magic + cell)
+        notebook.ok("1")
+        logs.append(list(notebook.ns["log"]))
+    notebook.ok("import numpy as np; np.seterr(divide='warn'); np.seterrcall(None)")
+    assert logs[0] == logs[1] != []
+
+
+@pytest.mark.parametrize(
+    "write", ["k.__name__ += 'x'", "k.__qualname__ += 'x'", "k.__doc__ = (k.__doc__ or '') + 'x'"]
+)
+def test_names_of_functions_are_put_back(notebook, write):
+    name = write.split()[0]
+    notebook.ok("def k(x): return x")
+    notebook.ok(
+        f"%%jitcheck -q\ndef f(x, n):\n    {write}\n    for i in range(n): x = x + 1\n    return k(x)\nf(jnp.ones(2), 2)"
+    )
+    assert notebook.ok(name).endswith("x") and not notebook.ok(name).endswith("xx")
