@@ -147,6 +147,7 @@ class Checker(Subject):
 
     def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """The user's call where a step of ours fails: compiled if that can be done."""
+        __tracebackhide__ = True
         try:
             target = self.compiled_for(args)
         except Exception as exc:

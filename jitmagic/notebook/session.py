@@ -73,6 +73,7 @@ def asked(what: str, step: Callable[[], T]) -> T | None:
         from jitmagic.checking import tracebacks
 
         if not tracebacks.is_ours(exc):
+            tracebacks.shorten(exc, tuple)
             raise
         _say(what, exc)
         return None
@@ -115,7 +116,10 @@ class Limit:
         """IPython reads the tree of a cell by recursion, as we do with those that have a magic."""
         deep = frames_for(tree) if len(source) > _SHORT else 0
         self.frames = max(self.frames, deep) if "%jit" in source else self.frames
-        self.before = sys.getrecursionlimit()
+        if (
+            not self.now or sys.getrecursionlimit() != self.now
+        ):  # else the cell runs another one, as `%%time` does
+            self.before = sys.getrecursionlimit()
         self.now = self.before + max(self.frames, deep)
         sys.setrecursionlimit(self.now)
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from jitmagic.patches import unwarned
 from jitmagic.source.tree import characters, first_line, in_order, nodes_of, parsed
 
 N = TypeVar("N", bound=ast.AST)
@@ -389,7 +390,8 @@ class Edits:
     def result(self) -> str:
         """The whole source. Raises SyntaxError where it is no Python any more."""
         new = self._applied(0, len(self.text.plain))
-        ast.parse(new)
+        with unwarned(SyntaxWarning):
+            ast.parse(new)
         return unmasked(new)
 
     def _applied(self, start: int, end: int) -> str:

@@ -14,6 +14,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+from jitmagic.patches import unwarned
+
 Span = tuple[int, int, int, int]
 """First line, last line, first column, column after the end; columns in bytes of UTF-8."""
 
@@ -304,7 +306,7 @@ def source_of(filename: str) -> Source:
 @functools.lru_cache(maxsize=64)
 def parsed(text: str) -> ast.Module:
     """The tree of a text, not to be changed. Raises what `ast.parse` raises."""
-    with uncollected():
+    with uncollected(), unwarned(SyntaxWarning):  # Python has told, or will tell, the user
         return ast.parse(text)
 
 

@@ -13,6 +13,7 @@ import types
 from collections.abc import Iterator, Mapping
 
 from jitmagic.interrupts import deferred
+from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import nodes_of
 from jitmagic.state import bystanders, roots, snapshot
@@ -133,6 +134,7 @@ def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.Func
     source = "\n".join([f"{'async ' if waits else ''}def program():", shared, *lines])
     file = f"<jitmagic program {next(_numbers)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    code = compile(source, file, "exec")
+    with unwarned(SyntaxWarning):
+        code = compile(source, file, "exec")
     inner = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return types.FunctionType(inner, namespace if isinstance(namespace, dict) else dict(namespace))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import signal
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from jitmagic.checking import corrections, rerun, results, subject
 from jitmagic.measure import peak
+from jitmagic.notebook import session
 from jitmagic.state import bystanders
 
 MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
@@ -417,3 +419,25 @@ def test_names_of_functions_are_put_back(notebook, write):
         f"%%jitcheck -q\ndef f(x, n):\n    {write}\n    for i in range(n): x = x + 1\n    return k(x)\nf(jnp.ones(2), 2)"
     )
     assert notebook.ok(name).endswith("x") and not notebook.ok(name).endswith("xx")
+
+
+def test_no_warning_of_the_users_code_is_told_twice(notebook, recwarn):
+    cell = "def f(x):\n    assert 0.1 is not None\n    s = '\\d'\n    return x * 2 if x.sum() > 0 else x\nf(jnp.ones(2))"
+    told = []
+    for magic in ("", "%%jitcheck -q\n"):
+        recwarn.clear()
+        notebook.ok(magic + cell)
+        told.append(sorted(str(w.message) for w in recwarn.list if issubclass(w.category, SyntaxWarning)))
+    assert told[0] == told[1] != []
+
+
+def test_the_limit_of_recursion_is_put_back_where_a_cell_runs_another():
+    """`%%time` below the magic begins a cell in the cell, and the shell tells of both beginnings and ends."""
+    before, limit, deep = sys.getrecursionlimit(), session.Limit(), "+".join(["x"] * 700)
+    for ends in (1, 2):
+        limit.raise_for(f"%%jit\n{deep}", ast.parse(deep))
+        assert sys.getrecursionlimit() > before
+        limit.raise_for(deep, ast.parse(deep))
+        for _ in range(ends):
+            limit.put_back()
+        assert sys.getrecursionlimit() == before
