@@ -199,10 +199,17 @@ def below_another(shown: Report, names: Mapping[str, str]) -> Report:
     return replace(shown, findings=tuple(found))
 
 
+class _Named(str):
+    """Stands for a default that is not asked for its text."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
 def _signature(fn: Callable[..., object]) -> str:
     try:
         signature = inspect.signature(fn)
-        given = [p.replace(default=...) if is_restless(type(p.default).__repr__) else p
+        given = [p.replace(default=_Named(type(p.default).__name__)) if is_restless(type(p.default), "__repr__") else p
                  for p in signature.parameters.values()]  # fmt: skip
         text = str(signature.replace(parameters=given))
         return text.replace("jax.jaxlib._jax.Array", "jax.Array")[:200]  # it tells a wrong path of itself

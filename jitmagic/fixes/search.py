@@ -39,6 +39,8 @@ REPEATS = 3
 ATTEMPTS = 40
 _STATIC = ("--static", "--static-argnums")
 LATE = "there was no time (`--search` looks longer)"
+_OTHERS = ("new", "other random")
+"""Claims under which results are compared with those of the corrected cell alone."""
 FURTHER = 4
 """How many more are tried for a correction that is safe, once there is one."""
 
@@ -201,7 +203,7 @@ class Search:
         if obstacle := self.verifier.obstacle():
             yield Proved(steps, attempt, Verdict(False, f"not tried: {obstacle}"))
             return
-        if attempt in self.tried or not self._excuses_its_own(steps, spot.attempt):
+        if attempt in self.tried or not self._each_keeps(steps, spot.attempt, attempt):
             return
         self._attempts += 1
         self.progress(steps[-1].title)
@@ -228,13 +230,16 @@ class Search:
         if verdict.left or verdict.rest:
             yield Proved(steps, attempt, verdict)
 
-    def _excuses_its_own(self, steps: tuple[Change, ...], before: Attempt) -> bool:
-        """A change that lets results be others may not stand in for what the changes before it have made wrong."""
+    def _each_keeps(self, steps: tuple[Change, ...], before: Attempt, attempt: Attempt) -> bool:
+        """What one change lets differ is no excuse for what another makes wrong: where results may be others, each
+        change is held to its own claim, against the cell before it."""
         *earlier, last = steps
-        if not earlier or last.claim.results not in ("new", "other random"):
+        if not earlier or not any(s.claim.results in _OTHERS for s in steps):
             return True
         try:
-            return self.verifier.keeps(before, joined([s.claim for s in earlier]))
+            if last.claim.results in _OTHERS:
+                return self.verifier.keeps(before, joined([s.claim for s in earlier]))
+            return self.verifier.keeps(attempt, last.claim, before)
         except OutOfTime:
             return False
 

@@ -134,14 +134,9 @@ class Display:
         from jitmagic.checking import left_behind
 
         checkers = list(run.checkers.values())
-        counts = tuple(c.seen.count for c in checkers)
-        if (
-            any(c.seen.exhausted_by for c in checkers)
-            or run.looked_at == counts
-            or not run.request.settings.rehearse
-        ):
+        exhausted = any(c.seen.exhausted_by for c in checkers)
+        if exhausted or not run.request.settings.rehearse or not _has_new_calls(run):
             return []
-        run.looked_at = counts
         notebook = self.notebook
         found = left_behind.look(checkers, notebook.verifier, notebook.shell.user_ns)
         return [c for c in checkers if c in found]
@@ -159,6 +154,8 @@ class Display:
         if error is not None and not self._told() and (self.notebook.always or _shows(run)):
             self._show_error(error)
         ending.heard = isinstance(error, KeyboardInterrupt)
+        if ending.heard and self.notebook.last is not None:
+            _has_new_calls(self.notebook.last)  # a later cell does not look into what was interrupted
         self._catch_up("looking closer", "comparing", "counting costs", "asking what if")
         if self.notebook.is_live():
             self.show_pending(search=not ending.heard)
@@ -289,6 +286,12 @@ def _left_out(checker: Checker, stage: Stage, reason: str) -> None:
         seen.note(f"the run without jit was left out: {reason}")
     elif checker.settings.time and seen.timing.jit is None:
         seen.timing = replace(seen.timing, left_out=f"not timed: {reason}")
+
+
+def _has_new_calls(run: Run) -> bool:
+    """There were calls since this was asked last."""
+    known, run.looked_at = run.looked_at, tuple(c.seen.count for c in run.checkers.values())
+    return run.looked_at != known
 
 
 def _shows(run: Run | None) -> bool:

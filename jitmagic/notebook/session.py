@@ -116,10 +116,9 @@ class Limit:
         """IPython reads the tree of a cell by recursion, as we do with those that have a magic."""
         deep = frames_for(tree) if len(source) > _SHORT else 0
         self.frames = max(self.frames, deep) if "%jit" in source else self.frames
-        if (
-            not self.now or sys.getrecursionlimit() != self.now
-        ):  # else the cell runs another one, as `%%time` does
-            self.before = sys.getrecursionlimit()
+        limit = sys.getrecursionlimit()
+        if limit != self.now:  # else the cell runs another one, as `%%time` does
+            self.before = limit
         self.now = self.before + max(self.frames, deep)
         sys.setrecursionlimit(self.now)
 
@@ -259,6 +258,10 @@ class NotebookSession(Notebook):
         except BaseException as exc:
             result.error_in_exec = exc
             self._failed_with(exc)
+            if (tracebacks := sys.modules.get("jitmagic.checking.tracebacks")) and not hasattr(
+                exc, "_render_traceback_"
+            ):
+                tracebacks.shorten(exc, tuple)
             self.shell.last_execution_succeeded = False
             self.shell.showtraceback()
 

@@ -25,6 +25,7 @@ REWRITE = {
     "assert": "check it in the code that calls the function, or with `jax.experimental.checkify.check`",
     "in": "compare with each element: `(x == a) | (x == b)`, or `jnp.isin(x, values)`",
     "match": "choose with `jax.lax.switch(index, functions, ...)`, or with `jnp.where`",
+    "guard": SELECT,
     "call": "use the `jnp` counterpart (`jnp.any`, `jnp.all`, `jnp.maximum`, `jnp.sort`): it stays an array",
     "comprehension": "keep all elements and mask them with `jnp.where` in place of leaving some out",
 }
@@ -34,7 +35,7 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each place that asks a traced value for its truth."""
     matched: set[tuple[str, ...]] = set()
     for problem in of_kind(evidence, RULE.kind):
-        if problem.construct == "match":  # each `case` asks again
+        if problem.construct in ("match", "guard"):  # each `case` asks again
             subject = (problem.where.function if problem.where else "", *problem.locals)
             if subject in matched:
                 continue
@@ -77,9 +78,9 @@ def question(problem: Problem) -> str:
         case "in":
             return f"{quoted(text)} compares with each element and needs to know whether they are equal"
         case "match":
-            if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call):  # `case x if x <= 3`
-                return f"a case of `match` needs to know whether {test} is true"
             return f"`match` needs to know whether {test} fits the pattern"
+        case "guard":
+            return f"the `if` of a `case` needs to know whether {test} is true"
         case "comprehension":
             return f"the `if` of the comprehension needs to know whether {test} is true for each element"
         case "call" if problem.callee:

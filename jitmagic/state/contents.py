@@ -7,7 +7,7 @@ import collections
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitmagic.state.values import MISSING, is_a, is_tracer, whole
+from jitmagic.state.values import MISSING, class_attribute, is_a, is_tracer, whole
 
 Key = tuple[str, Any]
 """Where something lies in its holder: the kind of the place (`item`, `attribute`, `inside`), and its key there."""
@@ -24,8 +24,9 @@ def dict_type(holder: dict[object, object]) -> Any:
 
 def items_of(holder: dict[object, object]) -> dict[object, object]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
-    if type(holder) is dict and not any(map(is_tracer, held := holder.copy())):
-        return held  # no key was asked for its hash
+    iterates = class_attribute(type(holder), "__iter__")
+    if iterates and iterates[0] is dict and not any(map(is_tracer, held := dict.copy(holder))):
+        return held  # neither a method of the holder's own nor the hash of a key was asked for
     try:
         items = whole(lambda: list(dict_type(holder).items(holder)))
     except KeyError:  # the hash of a key is another one by now
@@ -43,9 +44,10 @@ def put_item(holder: dict[object, object], key: object, value: object) -> None:
 
 def put_items(holder: dict[object, object], wanted: dict[object, object]) -> None:
     """Make these the items, in this order."""
-    if same_items(items_of(holder), wanted):
+    now = items_of(holder)
+    if same_items(now, wanted):
         return
-    for key in items_of(holder).keys() - wanted.keys():
+    for key in now.keys() - wanted.keys():
         put_item(holder, key, MISSING)
     for key, value in wanted.items():
         if dict.get(holder, key, MISSING) is not value:

@@ -26,7 +26,7 @@ import numpy as np
 from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import iterators
 from jitmagic.state.entries import MEGABYTE, Entry, Kept, Keyed, Only, Origin, Sequence, random_state
-from jitmagic.state.values import LOCK, MISSING, is_a, is_user_file, module_of, mro, own_dict
+from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, module_of, mro, own_dict
 
 LARGEST = 64 * MEGABYTE
 """Bytes up to which a buffer is copied that may be written."""
@@ -65,6 +65,19 @@ def lost(cls: type) -> str:
 def is_locked(value: Any) -> bool:
     """A lock that somebody holds."""
     return is_a(value, LOCK) and bool(value.locked())
+
+
+def _taken(lock: Any) -> int:
+    """How often this thread has taken a lock that it may take again."""
+    count = re.search(r"count=(\d+)", repr(lock)) if lock._is_owned() else None
+    return int(count[1]) if count else 0
+
+
+def _take(lock: Any, wanted: int) -> None:
+    for _ in range(_taken(lock) - wanted):
+        lock.release()
+    for _ in range(wanted - _taken(lock)):
+        lock.acquire(blocking=False)
 
 
 def is_file(value: object) -> bool:
@@ -143,6 +156,8 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
         return Local(value, path, "attribute", "attribute")
     if is_a(value, LOCK):
         return kept(LOCK.locked, lambda v, old: v.acquire(blocking=False) if old else v.release())
+    if is_a(value, REENTRANT):
+        return Kept(value, "", origin, _taken, _take)  # libraries hold some, of which nothing is told
     if is_a(value, bytearray):
         return kept(bytes, lambda v, old: v.__setitem__(slice(None), old)) if len(value) <= LARGEST else None
     if is_a(value, array.array):

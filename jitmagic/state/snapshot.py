@@ -162,10 +162,6 @@ class Snapshot:
             if self._reads(place):
                 return  # what changes it is the other thread
             self._lose(place.path, "something that another thread of yours uses", value)
-        if is_a(value, values.REENTRANT):  # libraries hold some; who takes one in a `with` gives it back
-            if "acquire" in self._reach.attributes and "release" not in self._reach.attributes:
-                self._lose(place.path, "a lock that is taken", value)
-            return
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):

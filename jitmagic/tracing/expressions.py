@@ -46,7 +46,7 @@ def _tester(source: Source, node: ast.AST) -> str:
         return "and" if isinstance(parent.op, ast.And) else "or"
     asks: tuple[tuple[type, str], ...] = (
         (ast.If, "if"), (ast.While, "while"), (ast.IfExp, "ifexp"), (ast.Assert, "assert"),
-        (ast.comprehension, "comprehension"), (ast.match_case, "match"),
+        (ast.comprehension, "comprehension"), (ast.match_case, "guard"),
     )  # fmt: skip
     for kind, word in asks:
         if isinstance(parent, kind) and node in _tests(parent):

@@ -8,6 +8,7 @@ import enum
 import inspect
 import re
 import types
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from jitmagic.evidence import Leaf
 from jitmagic.options import JitOptions, argument_names, parameters_of
 from jitmagic.tracing import compat
+from jitmagic.tracing.locate import is_user_file
 
 _Kind = inspect.Parameter
 _NO_SETTINGS = ("builtins", "numpy", "random", "jax", "jaxlib", "functools")
@@ -26,6 +28,7 @@ _STORES = ("STORE_ATTR", "STORE_SUBSCR", "STORE_GLOBAL", "STORE_DEREF", "STORE_S
 _CHANGES = frozenset(
     "print open write next append extend update add insert pop remove discard clear setattr".split()
 )
+_restless: weakref.WeakKeyDictionary[type, dict[str, bool]] = weakref.WeakKeyDictionary()
 
 
 def is_array(value: object) -> bool:
@@ -211,20 +214,17 @@ def _short(value: object) -> str:
         return repr(value)[:60]
     if isinstance(value, (tuple, list, dict)) and len(value) < 8:
         text = _repr(value)
-        if "<function" in text and is_hashable(
-            value
-        ):  # told apart as jax does it: by the hash, not the address
+        restless = any(is_restless(type(v), "__hash__") for v in _items(value))
+        if "<function" in text and not restless and is_hashable(value):  # by the hash, as jax does
             return f"{type(value).__name__} with <function …> at {hash(value) & 0xFFFFFFFFFF:#x}"
         return text
     if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
         return _by_fields(value)
     asked = callable(value) and inspect.getattr_static(type(value), "__getattr__", None) is None
     name = getattr(value, "__qualname__", None) if asked else None
-    hashing = type(value).__hash__
-    by_hash = hashing is not object.__hash__ and not is_restless(hashing)
+    by_hash = type(value).__hash__ is not object.__hash__ and not is_restless(type(value), "__hash__")
     if not isinstance(name, str) and by_hash and is_hashable(value):  # equal objects are one to jax
-        text = type(value).__name__ if is_restless(type(value).__repr__) else _repr(value)
-        return f"{text} of hash {hash(value) & 0xFFFFFFFFFF:#x}"
+        return f"{_repr(value)} of hash {hash(value) & 0xFFFFFFFFFF:#x}"
     return f"{name if isinstance(name, str) else type(value).__name__} at {id(value):#x}"
 
 
@@ -239,6 +239,8 @@ def _short_item(value: object) -> str:
 
 
 def _repr(value: object) -> str:
+    if any(is_restless(type(v), "__repr__") for v in _items(value)):
+        return type(value).__name__
     try:
         return repr(value)[:60]
     except Exception:
@@ -247,7 +249,7 @@ def _repr(value: object) -> str:
 
 def is_hashable(value: object) -> bool:
     """`hash` works: needed of a static argument. One that does more than tell is not asked."""
-    if is_restless(type(value).__hash__):
+    if any(is_restless(type(v), "__hash__") for v in _items(value)):
         return True
     try:
         hash(value)
@@ -256,14 +258,66 @@ def is_hashable(value: object) -> bool:
     return True
 
 
-def is_restless(method: object) -> bool:
+def is_restless(cls: type, name: str) -> bool:
     """The user's own special method stores something, or calls what may: to ask it would change the program."""
-    if not isinstance(method, types.FunctionType):
+    known = _restless.setdefault(cls, {})
+    if name not in known:
+        known[name] = False  # while it is looked at: it may call itself
+        known[name] = _may_change(inspect.getattr_static(cls, name, None), cls)
+    return known[name]
+
+
+def _may_change(value: object, cls: type, depth: int = 8) -> bool:
+    """What the user wrote stores something outside of its local variables, or calls what does."""
+    value = getattr(value, "fget", getattr(value, "__func__", value)) if _is_descriptor(value) else value
+    if isinstance(value, type) or not callable(value):
         return False
-    code, known = method.__code__, method.__globals__
-    stores = any(i.opname.startswith(_STORES) for i in dis.get_instructions(code))
-    return stores or any(n in known and not isinstance(known[n], types.ModuleType | type) or n in _CHANGES
-                         for n in code.co_names)  # fmt: skip
+    if not isinstance(value, types.FunctionType):
+        call = inspect.getattr_static(type(value), "__call__", None)
+        return isinstance(call, types.FunctionType) and _may_change(call, type(value), depth)
+    if not is_user_file(value.__code__.co_filename) or not depth:
+        return not depth
+    cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+    inside = {
+        **value.__globals__,
+        **{n: c.cell_contents for n, c in cells if n != "__class__" and _is_full(c)},
+    }
+    for code in _codes(value.__code__):
+        names = (*code.co_names, *code.co_freevars)
+        if not _CHANGES.isdisjoint(names) or any(
+            i.opname.startswith(_STORES) for i in dis.get_instructions(code)
+        ):
+            return True
+        called = [inside[n] for n in names if n in inside] + [
+            inspect.getattr_static(cls, n, None) for n in names
+        ]
+        if any(_may_change(v, cls, depth - 1) for v in called if v is not value):
+            return True
+    return False
+
+
+def _is_descriptor(value: object) -> bool:
+    return isinstance(value, (property, staticmethod, classmethod, types.MethodType))
+
+
+def _is_full(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
+
+
+def _items(value: object) -> list[object]:
+    """It, and what is directly in a small container."""
+    inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    return [value, *inside] if isinstance(inside, (tuple, list)) else [value]
 
 
 def signature_key(

@@ -204,9 +204,10 @@ class Verifier:
             return False
         return plain.error is None and bool(_results(plain, ran, SAME))
 
-    def keeps(self, attempt: Attempt, claim: Claim = SAME) -> bool:
-        """Without jit the corrected cell gives and leaves what the cell does. Raises OutOfTime."""
-        return not self._apart(self.plain(), self.reruns.plain(attempt), attempt, claim)
+    def keeps(self, attempt: Attempt, claim: Claim = SAME, before: Attempt | None = None) -> bool:
+        """Without jit the corrected cell gives and leaves what the cell does, or the one `before`. Raises OutOfTime."""
+        plain = self.plain() if before is None else self.reruns.plain(before)
+        return not self._apart(plain, self.reruns.plain(attempt), attempt, claim)
 
     def _told_elsewhere(
         self, gaps: Sequence[Gap], finding: Finding, now: Sequence[Finding]

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from jitmagic.checking.conclusions import evidence_of
+from jitmagic.fixes.change import Change
+from jitmagic.fixes.search import Search
+from jitmagic.trial.claims import Claim
+from jitmagic.work import clock
 from tests.conftest import Notebook
+from tests.fixes.conftest import watched
 from tests.silent.cells import finding
 
 
@@ -100,3 +110,25 @@ def test_a_change_is_no_excuse_for_what_the_one_before_it_has_made_wrong(noteboo
     notebook.ok("%config JitMagics.budget = 10.0")
     fixes = [fix for f in notebook.report().findings for fix in f.fixes if fix.verified]
     assert fixes and not any(fix.claim for fix in fixes)
+
+
+@pytest.mark.parametrize("order", ["wrong, new", "new, wrong"])
+def test_each_change_is_held_to_its_own_claim(order):
+    """`new` lets through what its own change does to the results, and nothing that another does."""
+    cell = "def f(x):\n    y = x + 1\n    return y if y.sum() > 0 else -y\n"
+    checker, _ = watched(cell, ("f(jnp.ones(3))",))
+    verifier = checker.verifier(clock() + 60)
+    search = Search(evidence_of(checker), verifier, {}, str, lambda: False)
+    whole, first = verifier.reruns.original, order.partition(",")[0]
+    texts = {"wrong": ("x + 1", "x + 2"), "new": ("return y if", "return 3 * y if")}
+    changes = {"wrong": Change("add 2"), "new": Change("triple", claim=Claim("new"))}
+    before = replace(whole, cell=whole.cell.replace(*texts[first]))
+    both = replace(whole, cell=whole.cell.replace(*texts["wrong"]).replace(*texts["new"]))
+    steps = tuple(changes[name] for name in order.split(", "))
+    assert not search._each_keeps(steps, before, both)
+    right = replace(whole, cell=whole.cell.replace(*texts["new"]))
+    harmless = Change("write it otherwise")
+    one = replace(whole, cell=whole.cell.replace("x + 1", "1 + x"))
+    two = replace(one, cell=one.cell.replace(*texts["new"]))
+    assert search._each_keeps((harmless, changes["new"]), one, two)
+    assert search._each_keeps((changes["new"], harmless), right, two)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from jitmagic.tracing import compat
-from jitmagic.tracing.leaves import call_leaves, map_leaves, named_leaves, signature_key
+from jitmagic.tracing.leaves import call_leaves, is_restless, map_leaves, named_leaves, signature_key
 from jitmagic.tracing.stages import counted, equation_count, run_stages
 
 X = jnp.arange(3.0)
@@ -159,3 +160,45 @@ def test_a_leak_is_found_without_a_search_for_what_keeps_it_alive() -> None:
     with pytest.raises(Exception, match="Leaked") as caught, compat.checking_leaks():
         jax.jit(lambda x: kept.append(x + 1))(1.0)
     assert "is referred to by" not in str(caught.value) and core.leaked_tracer_error is before
+
+
+QUIET = {
+    "a field": "def __hash__(self): return hash(self.n)",
+    "a constant beside": "def __hash__(self): return hash((self.n, SALT))",
+    "a function that tells": "def __hash__(self): return plain(self.n)",
+    "a method that tells": "def __hash__(self): return self.key()\n    def key(self): return hash(tuple(x for x in self.n))",
+    "the base's": "def __hash__(self): return super().__hash__()",
+    "itself": "def __hash__(self): return hash(self.below) if self.below else 0",
+}
+RESTLESS = {
+    "an attribute": "def __hash__(self):\n        self.n += 1\n        return 1",
+    "a global": "def __hash__(self):\n        global SALT\n        SALT += 1\n        return 1",
+    "a list": "def __hash__(self):\n        log.append(1)\n        return 1",
+    "a method": "def __hash__(self): return self.key()\n    def key(self):\n        log[0] = 1\n        return 1",
+    "a property": "def __hash__(self): return self.key\n    @property\n    def key(self):\n        log[0] = 1\n        return 1",
+    "a function": "def __hash__(self): return counting()",
+    "a closure": "def __hash__(self): return inner()",
+    "a comprehension": "def __hash__(self): return len([log.append(i) for i in range(2)])",
+    "an object": "def __hash__(self): return caller()",
+}
+
+
+@pytest.mark.parametrize(("name", "restless"), [*((n, False) for n in QUIET), *((n, True) for n in RESTLESS)])
+def test_special_methods_that_do_more_than_tell(name, restless):
+    body = {**QUIET, **RESTLESS}[name]
+    text = (
+        "SALT, log = 3, [0]\ndef plain(x): return hash(x)\ndef counting():\n    log[0] += 1\n    return 1\n"
+        "class Caller:\n    def __call__(self):\n        log[0] = 1\n        return 1\ncaller = Caller()\n"
+        "def made():\n    def inner():\n        log.append(1)\n        return 1\n    class A:\n        n = below = ()\n"
+        f"        {body.replace(chr(10), chr(10) + '    ')}\n    return A\nA = made()\n"
+    )
+    file = f"<ipython-input-{name}>"
+    ns: dict[str, Any] = {}
+    exec(compile(text, file, "exec"), ns)
+    assert is_restless(ns["A"], "__hash__") is restless
+    assert ns["log"] == [0]
+
+
+def test_special_methods_of_libraries_are_asked():
+    made = dataclasses.make_dataclass("Made", ["n"], frozen=True)
+    assert not any(is_restless(c, n) for c in (made, int, jax.Array, tuple) for n in ("__hash__", "__repr__"))

@@ -12,7 +12,7 @@ from functools import partial
 import jax
 import pytest
 
-from jitmagic.checking import corrections, rerun, results, subject
+from jitmagic.checking import corrections, left_behind, rerun, results, subject
 from jitmagic.measure import peak
 from jitmagic.notebook import session
 from jitmagic.state import bystanders
@@ -348,6 +348,7 @@ class Odd:
         raise AttributeError(name)
 odd = Odd()
 held, kept = {odd: 1.0, "a": odd}, {odd}
+lists = collections.defaultdict(list, {odd: [1.0], "a": [2.0]})
 calls.clear()
 """
 
@@ -361,6 +362,9 @@ calls.clear()
         ("x, o=odd", "x * o.w", "f(x)"),
         ("x", "x * held['a'].w", "f(x)"),
         ("x", "x * sum(o.w for o in kept)", "f(x)"),
+        ("x", "x * lists['a'][0]", "f(x)"),
+        ("x, o", "x * o[0].w", "f(x, [odd, 1.0])"),
+        ("x, o", "x * o['k'].w if x.sum() > 0 else x", "f(x, {'k': odd})"),
         ("x", "x * len(str(odd) + f'{odd}' + repr(odd))", "f(x)"),
         ("x", "x * len(odd) if x.sum() > 0 else x", "f(x)"),
     ],
@@ -374,6 +378,30 @@ def test_special_methods_are_called_as_often_as_without_the_magic(notebook, head
         for cell, first in zip(cells, (magic, ""), strict=True):
             notebook.ok(first + cell)
         counts.append(dict(notebook.ns["calls"]))
+    assert counts[0] == counts[1]
+
+
+LOCKS = {
+    "taken": "lock.acquire()",
+    "taken twice, given once": "lock.acquire(); lock.acquire(); lock.release()",
+    "by a helper, of an object": "take(keeper)",
+    "given back": "with lock: pass",
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q --no-time\n"])
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_is_taken_as_often_as_without_the_magic(notebook, magic, name):
+    """The plain call takes it once, whatever runs besides; where it is compiled, the trace takes it."""
+    counts = []
+    for first in ("", magic):
+        notebook.ok(
+            "import threading\nlock = threading.RLock()\nclass Keeper: pass\nkeeper = Keeper(); keeper.lock = lock"
+        )
+        notebook.ok("def take(k): k.lock.acquire()")
+        notebook.ok(f"{first}def f(x):\n    {LOCKS[name]}\n    return x * 2\nf(jnp.ones(3))")
+        notebook.ok("n = 0\nwhile lock._is_owned(): lock.release(); n += 1")
+        counts.append(notebook.ns["n"])
     assert counts[0] == counts[1]
 
 
@@ -441,3 +469,34 @@ def test_the_limit_of_recursion_is_put_back_where_a_cell_runs_another():
         for _ in range(ends):
             limit.put_back()
         assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("made", ["made = dataclasses.make_dataclass('Made', ['n'])(3)", "made = odd"])
+def test_the_signature_of_a_report_names_defaults(notebook, made):
+    notebook.ok(f"{COUNTING}\nimport dataclasses\n{made}")
+    notebook.ok("%%jitcheck -q\ndef f(x, o=made): return x\nf(jnp.ones(2))")
+    text = "(x, o=Made(n=3))" if "dataclass" in made else "(x, o=Odd)"
+    assert [f.signature for f in notebook.report().functions] == [text]
+
+
+@pytest.mark.parametrize(("end", "looks"), [("", True), ("raise KeyboardInterrupt", False)])
+def test_a_later_cell_does_not_look_into_what_was_interrupted(notebook, monkeypatch, end, looks):
+    looked: list[object] = []
+    monkeypatch.setattr(left_behind, "look", lambda *args: looked.append(args) or [])
+    notebook.run(f"%%jitcheck\ngot = []\ndef f(x):\n    got.append(1)\n    return x\nf(1.0)\n{end}")
+    notebook.ok("1 + 1")
+    assert bool(looked) is looks
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%%jitcheck -q f(1)\ndef f(x): return x / 0",
+        "%%jit -q nosuch(1)\ndef f(x): return x",
+        "%jitcheck nosuch(1)",
+    ],
+)
+def test_errors_of_a_call_on_the_magic_line_are_shown_without_frames_of_ours(notebook, capsys, cell):
+    notebook.error(cell)
+    shown = capsys.readouterr().out
+    assert "Error" in shown and "your own frames" in shown and "session.py" not in shown
