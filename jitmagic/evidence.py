@@ -125,6 +125,8 @@ class Told:
     meant: tuple[str, str] | None = None
     """A name that does not exist, and the one that was probably meant."""
     refusal: Refusal | None = None
+    apart: tuple[tuple[str, str], ...] = ()
+    """Arguments that lie on different devices, each with its own: `('x', 'gpu:0')`."""
     in_words: str = ""
     """The text without the placeholders around values; empty where it speaks of jax's internals."""
     carry: Carry = Carry()

@@ -225,7 +225,7 @@ class Comparison:
 class Remark:
     """Something that the numbers do not say by themselves, and that a reader of them has to know."""
 
-    kind: Literal["folded", "dead-code", "dispatch", "host-copy", "first-call", "unblocked"]
+    kind: Literal["folded", "dead-code", "dispatch", "host-copy", "first-call", "unblocked", "idle-device"]
     text: str
     line: int | None = None
 

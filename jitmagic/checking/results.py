@@ -198,7 +198,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
         before.renew()
         inputs.renew()
 
-    stages, traced = subject.seen.stages, subject.shim.traced
+    stages, traced, device = subject.seen.stages, subject.shim.traced, machine.device_of(run.staged.compiled)
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         timed = timing.time_pair(
             None if why else plain,
@@ -208,7 +208,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
             loops=subject.settings.loops,
             repeats=subject.settings.repeats,
             budget_s=budget,
-            device=jax.default_backend(),
+            device=device.platform,
             compile_s=stages.total_s,
             eager_once_s=eager.seconds if fn is subject.fn else None,
             limit=work.clock,
@@ -230,7 +230,7 @@ def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budg
     elif timed.constant_folded:
         subject.guarded(_time_unfolded, subject, args, kwargs, budget / 2)
     else:
-        subject.guarded(_doubt, subject, target, rest, kwargs, reach, budget / 3)
+        subject.guarded(_doubt, subject, target, rest, kwargs, reach, budget / 3, device)
         subject.guarded(_time_lines, subject, functools.partial(target, *rest, **kwargs), run.staged, reach)
 
 
@@ -280,6 +280,9 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
                 if o.name.startswith("cum") and o.line
             }
             seen.line_times = profile.line_times(call, text, file, call_s, asked, list(sums))
+            works_s = sum(time.seconds for time in seen.line_times)
+            if idle := lies.idle(seen.timing.jit, works_s, text, machine.device_of(staged.compiled)):
+                seen.remark(idle)
             if subject.settings.trace_directory is not None:
                 profile.keep_trace(call, subject.settings.trace_directory)
     except profile.NotProfiled as exc:
@@ -287,8 +290,9 @@ def _time_lines(subject: Subject, call: Callable[[], object], staged: Any, reach
 
 
 def _doubt(
-    subject: Subject, target: Any, args: Any, kwargs: dict[str, object], reach: object, seconds: float
-) -> None:
+    subject: Subject, target: Any, args: Any, kwargs: dict[str, object], reach: object, seconds: float,
+    device: jax.Device,
+) -> None:  # fmt: skip
     """What the compiled call's time is made of besides the function: dispatch, and copies to the device."""
     jit = subject.seen.timing.jit
     if jit is None:
@@ -296,7 +300,7 @@ def _doubt(
     with quiet.undone(reach) as before, quiet.held_back(apart=False):
         leaves = subject.seen.calls[0].leaves if subject.seen.calls else ()
         found = lies.host_copies(target, args, kwargs, leaves, before.renew, seconds)
-        for remark in (found, lies.dispatch(jit)):
+        for remark in (found, lies.dispatch(jit, device)):
             if remark is not None:
                 subject.seen.remark(remark)
 
@@ -364,7 +368,8 @@ def find_peak(subject: Subject, staged: stages.Staged, args: Any) -> None:
     loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr))
     moved = machine.moved_bytes(staged.compiled, seen.cost.bytes, loops)
     if seen.cost.flops:
-        seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, machine.machine()))
+        rates = machine.machine(machine.device_of(staged.compiled))
+        seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, rates))
 
 
 def _constant_names(constants: Sequence[object], variables: Sequence[Variable]) -> dict[int, str]:

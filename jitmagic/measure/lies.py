@@ -9,12 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Device
 from jax.extend.core import Literal
 from jax.interpreters import partial_eval
 
 from jitmagic import units, work
 from jitmagic.evidence import Leaf, Variable
-from jitmagic.measure import clocks, folding, machine, timing
+from jitmagic.measure import clocks, folding, hlo, machine, profile, timing
 from jitmagic.measure.program import Operation, walk
 from jitmagic.report import Remark, Sample, Stages
 from jitmagic.tracing.compat import jaxpr_of, subjaxprs
@@ -22,6 +23,9 @@ from jitmagic.tracing.stages import equation_count
 
 DISPATCH_SHARE = 0.4
 """The part of a call from which on dispatch is told."""
+
+IDLE_SHARE, MANY = 0.5, 100
+"""A device that works for less of a call than this, and the operations that it takes to say so."""
 
 COPY_SHARE = 0.1
 COPY_BYTES = 4096
@@ -101,11 +105,11 @@ def _all_used(body: Any) -> bool:
     )
 
 
-def dispatch(jit: Sample) -> Remark | None:
+def dispatch(jit: Sample, device: Device) -> Remark | None:
     """Most of the time is that of calling any compiled function at all."""
     if jit.median_s > 1e-3:
         return None
-    least = machine.dispatch_s()
+    least = machine.dispatch_s(device)
     if least < DISPATCH_SHARE * jit.median_s:
         return None
     share = "most of" if least < jit.median_s else "all of"
@@ -114,6 +118,20 @@ def dispatch(jit: Sample) -> Remark | None:
         f"calling a compiled function that does nothing takes {units.seconds(least)} here, so {share} "
         f"these {units.seconds(jit.median_s)} is the call: more work in one call (larger arrays, "
         "`jax.vmap`, `jax.lax.scan`) shows what the function costs",
+    )
+
+
+def idle(jit: Sample, works_s: float, program: hlo.Hlo, device: Device) -> Remark | None:
+    """Most of the time the device has nothing to do, as its operations are started one after the other."""
+    started = profile.expected_events(program)
+    calls_back = any("callback" in i.rest for i in program if i.opcode == "custom-call")
+    if device.platform == "cpu" or calls_back or started < MANY or works_s > IDLE_SHARE * jit.median_s:
+        return None
+    return Remark(
+        "idle-device",
+        f"the {device.platform} works for {units.seconds(works_s)} of these {units.seconds(jit.median_s)}: the rest of "
+        f"the time it waits for its {started:,.0f} operations to be started one after the other; larger arrays, "
+        "`jax.vmap` over several runs or `unroll=` of a loop give it more to do at a time",
     )
 
 

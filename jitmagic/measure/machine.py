@@ -19,14 +19,16 @@ import jax.numpy as jnp
 from jax import Array, Device
 from jax.stages import Compiled
 
+from jitmagic.measure import hlo
 from jitmagic.report import Bound
 from jitmagic.tracing import ledger
 
 T = TypeVar("T")
 
-_SIZES = {"cpu": (768, 1 << 24, 1 << 18)}
-_LARGE = (4096, 1 << 27, 1 << 21)
-"""Side of the matrices, elements of the large array and of the small one, on a CPU and on what is faster."""
+_SIZES = {"cpu": (768, 1, 1 << 24, 2, 1 << 18)}
+_LARGE = (8192, 4, 1 << 27, 8, 1 << 21)
+"""Side of the matrices and products in one call, elements of the large array and how often it is gone through, elements
+of the small one; on a CPU and on what is faster, where a call has to be long for its beginning not to count."""
 
 
 CACHED = 1 << 21
@@ -45,12 +47,13 @@ class Machine:
 
 @functools.cache
 def _measured(device: Device) -> Machine:
-    side, length, short = _SIZES.get(device.platform, _LARGE)
-    matrix = jax.device_put(jnp.ones((side, side), jnp.float32), device)
-    product = jax.jit(_peak_arithmetic)
-    arithmetic = best_of(lambda: product(matrix))
-    far, near = _bandwidth(device, length, 2), _bandwidth(device, short, 50)
-    return Machine(2 * side**3 / arithmetic, far, max(far, near))
+    side, products, length, turns, short = _SIZES.get(device.platform, _LARGE)
+    rows = jnp.sin(jnp.arange(side, dtype=jnp.float32))  # products of ones take less power, and less time
+    matrix = jax.device_put(rows[:, None] * rows / side, device)
+    product = jax.jit(_peak_arithmetic, static_argnums=1)
+    arithmetic = best_of(lambda: product(matrix, products))
+    far, near = _bandwidth(device, length, turns), _bandwidth(device, short, 50)
+    return Machine(products * 2 * side**3 / arithmetic, far, max(far, near))
 
 
 def _bandwidth(device: Device, length: int, turns: int) -> float:
@@ -67,17 +70,28 @@ def _bandwidth(device: Device, length: int, turns: int) -> float:
     return 2 * 4 * length * turns / best_of(run, times=5)
 
 
-def _peak_arithmetic(a: Array) -> Array:
-    return a @ a
+def _peak_arithmetic(a: Array, products: int) -> Array:
+    result = a
+    for _ in range(products):
+        result = result @ a
+    return result
 
 
 def _peak_bandwidth(a: Array) -> Array:
     return a + 1
 
 
-def machine() -> Machine:
-    """The rates of this process's first device, measured at the first call."""
-    device = jax.local_devices()[0]
+def device_of(compiled: Compiled | None) -> Device:
+    """The device, or the first of them, that a program was compiled for; this process's first one where it does not
+    tell."""
+    try:
+        return compiled.runtime_executable().local_devices()[0]  # type: ignore[union-attr]
+    except Exception:
+        return jax.local_devices()[0]
+
+
+def machine(device: Device) -> Machine:
+    """The rates of a device, measured at the first call for it."""
     return _apart(lambda: _measured(device))
 
 
@@ -98,13 +112,13 @@ def is_known() -> bool:
 
 
 @functools.cache
-def dispatch_s() -> float:
-    """Seconds that a compiled call takes which does nothing; measured at the first call."""
-    return _apart(_dispatch_s)
+def dispatch_s(device: Device) -> float:
+    """Seconds that a compiled call takes on a device which does nothing; measured at the first call for it."""
+    return _apart(lambda: _dispatch_s(device))
 
 
-def _dispatch_s() -> float:
-    x = jnp.float32(0)
+def _dispatch_s(device: Device) -> float:
+    x = jax.device_put(jnp.float32(0), device)
     nothing = jax.jit(_nothing)
 
     def batch() -> None:
@@ -142,11 +156,15 @@ def bound(flops: float | None, moved: float | None, rates: Machine) -> Bound | N
 
 
 def moved_bytes(compiled: Compiled, written: float | None, loops: bool) -> float | None:
-    """Bytes that a call moves: XLA's count after fusing, but of a program with loops, which it counts once,
-    those of the program as `written`."""
-    if loops:
+    """Bytes that a call moves: XLA's count after fusing. Those of the program as `written` where XLA's tells less than
+    all: it counts a loop once, and a call of a library on a GPU (a matrix product, an FFT) not at all."""
+    if loops or _calls_libraries(compiled):
         return written
     try:
         return float((compiled.cost_analysis() or {})["bytes accessed"])
     except Exception:
         return written
+
+
+def _calls_libraries(compiled: Compiled) -> bool:
+    return device_of(compiled).platform != "cpu" and "custom-call(" in hlo.text_of(compiled)

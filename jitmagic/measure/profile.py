@@ -12,8 +12,8 @@ import math
 import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import jax
@@ -46,6 +46,8 @@ KNOWN = 0.7
 """The part of the time whose lines have to be known."""
 
 _END = "end: "
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]")
+"""What names of operations have and those of kernels do not."""
 _NAMED, _LOOP = re.compile(r'op_name="([^"]*)"'), re.compile(r'op_name="[^"]*/while"')
 
 _SLOW = frozenset(
@@ -183,6 +185,7 @@ def _events(data: ProfileData, program: hlo.Hlo) -> tuple[list[OperationEvent], 
     """Events of the program's operations, and the marks that tell where one has ended."""
     found: list[OperationEvent] = []
     ends: list[OperationEvent] = []
+    kernels: list[OperationEvent] = []
     lines = [(plane.name.startswith("/device:"), line) for plane in data.planes for line in plane.lines]
     for lane, (device, line) in enumerate(lines):
         for event in line.events:
@@ -193,9 +196,76 @@ def _events(data: ProfileData, program: hlo.Hlo) -> tuple[list[OperationEvent], 
             elif device or event.name in program.by_name:
                 told = dict(event.stats)  # a kernel of a GPU has a name of its own
                 name = str(told.get("hlo_op", ""))
-                if name in program.by_name and told.get("hlo_module") == program.name:
+                if told.get("hlo_module") != program.name:
+                    continue
+                if name in program.by_name:
                     found.append(OperationEvent(event.start_ns, event.end_ns, name, lane))
-    return found, ends
+                elif device and name:
+                    kernels.append(OperationEvent(event.start_ns, event.end_ns, event.name, lane))
+    return [*found, *_operations_of(kernels, program)], ends
+
+
+_MOVED = ("Memset", "Memcpy")
+
+
+def _operations_of(kernels: list[OperationEvent], program: hlo.Hlo) -> Iterator[OperationEvent]:
+    """Kernels that a GPU was given many at a time (as a graph), by their operations: a fusion's kernel has its name, or
+    that of an equal fusion, one of a library's belongs to the next call of a library in the order of the program."""
+    named = {_NO_NAME.sub("_", i.name): i for i in program if i.opcode not in TRIVIAL}
+    seen = {named[kernel.name].name for kernel in kernels if kernel.name in named}
+    nameless = [i for i in program if i.opcode == "fusion" and i.name not in seen]
+    schedule = _Schedule(program)
+    last: hlo.Instruction | None = None
+    for kernel in sorted(kernels, key=lambda kernel: kernel.start):
+        if kernel.name.startswith(_MOVED):
+            continue
+        if (operation := named.get(kernel.name)) is not None:
+            equal = {i.name for i in nameless if i.shape_text == operation.shape_text}
+            last = schedule.next_of({operation.name} | equal, last) or operation
+        else:
+            last = schedule.library_call_after(last)
+        if last is not None:
+            yield replace(kernel, name=last.name)
+
+
+class _Schedule:
+    """The operations of a program in the order in which they run, those of a loop's body once."""
+
+    def __init__(self, program: hlo.Hlo) -> None:
+        self.program = program
+        bodies = list(program.bodies)
+        self.order = [i for i in self._flat(bodies[-1]) if i.opcode not in TRIVIAL] if bodies else []
+        self.at = {i.name: k for k, i in enumerate(self.order)}
+
+    def _flat(self, computation: str) -> Iterator[hlo.Instruction]:
+        for instruction in self.program.bodies.get(computation, {}).values():
+            if instruction.opcode != "fusion":
+                for inner in instruction.called:
+                    yield from self._flat(inner)
+            yield instruction
+
+    def library_call_after(self, last: hlo.Instruction | None) -> hlo.Instruction | None:
+        """The call of a library that runs next after `last`; `last` itself where it is one and none follows at once: it
+        had several kernels."""
+        coming = self._coming(last)
+        at_once = bool(coming) and coming[0].opcode == "custom-call"
+        if last is not None and last.opcode == "custom-call" and not at_once:
+            return last
+        return next((i for i in coming if i.opcode == "custom-call"), None)
+
+    def next_of(self, names: Collection[str], last: hlo.Instruction | None) -> hlo.Instruction | None:
+        """The first of these that runs after `last`."""
+        return next((i for i in self._coming(last) if i.name in names), None)
+
+    def _coming(self, last: hlo.Instruction | None) -> list[hlo.Instruction]:
+        """What runs after it: the rest of its computation, in a loop that from the top, and then what comes later."""
+        if last is None or last.name not in self.at:
+            return self.order
+        later = self.order[self.at[last.name] + 1 :]
+        if last.computation == self.order[-1].computation:
+            return later
+        turn = [i for i in self.order if i.computation == last.computation]
+        return [i for i in later if i.computation == last.computation] + turn + later
 
 
 def _exclusive(events: Iterable[OperationEvent]) -> Iterator[OperationEvent]:

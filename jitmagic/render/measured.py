@@ -193,9 +193,7 @@ def _bound(bound: Bound, timed: Timing) -> str:
         return least
     share, measured = bound.least_s / timed.jit.median_s, units.seconds(timed.jit.median_s)
     if share > 1:
-        return (
-            f"{text}; measured {measured}, faster than these rates: the machine was busy when they were taken"
-        )
+        return f"{text}; measured {measured}, faster than these rates, which are those of float32 arrays, taken once"
     reached = f"{share:.0%} of what is possible" if share >= 0.01 else "under 1% of what is possible"
     return f"{least}, measured {measured}, {reached}".replace("%", " %")
 

@@ -29,11 +29,14 @@ TAKEN: dict[Refusal, str] = {
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     """One finding for each exception of the function's own."""
     for problem in of_kind(evidence, RULE.kind):
+        apart = [name for name, _ in problem.told.apart]
         yield RULE.finding(
             evidence,
             f"{_deed(evidence, problem)}{_said(problem)}{_forms(problem)}",
             where=problem.where,
-            culprits=tuple(dict.fromkeys([*culprits(evidence, problem), *_tested(evidence, problem)])),
+            culprits=tuple(
+                dict.fromkeys([*culprits(evidence, problem), *apart, *_tested(evidence, problem)])
+            ),
             help=_help(problem) + _on_the_way(evidence),
             detail=exception_detail(problem),
         )
@@ -42,6 +45,9 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
 def _deed(evidence: Evidence, problem: Problem) -> str:
     """What happens: a `raise` is the function's own deed, an `assert` states what does not hold, the rest fails."""
     text, where = expression(problem), problem.where
+    if len(apart := problem.told.apart) > 1:
+        each = " and ".join(f"{quoted(name)} on {device}" for name, device in apart)
+        return f"{quoted(evidence.function.name)} is called with arrays on different devices, {each}"
     if problem.exception == "AssertionError" and where is not None and where.source.startswith("assert"):
         return f"{quoted(text.removeprefix('assert '))} does not hold"
     if not text or text.startswith("raise"):
@@ -50,6 +56,8 @@ def _deed(evidence: Evidence, problem: Problem) -> str:
 
 
 def _said(problem: Problem) -> str:
+    if len(problem.told.apart) > 1:
+        return ""
     return f": {short(problem.told.in_words, 160).rstrip('.')}" if problem.told.in_words else ""
 
 
@@ -69,6 +77,9 @@ def _help(problem: Problem) -> str:
         return f"it may be meant as {quoted(text[: len(text) - len(written)] + meant)}"
     if problem.told.refusal is not None:
         return TAKEN[problem.told.refusal]
+    if len(apart := problem.told.apart) > 1:
+        (one, _), (other, _) = apart[:2]
+        return f"bring them to one device before the call: `{other} = jax.device_put({other}, {one}.device)`"
     if problem.op == "user":
         return "this is an error of the function itself: call it without jit to look at it with `%debug`"
     return "call the function without jit to see whether it fails there too; the details say what jax reports"

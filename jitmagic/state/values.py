@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, overload
 import numpy as np
 
 from jitmagic import units
-from jitmagic.tracing.libraries import LIBRARIES
+from jitmagic.tracing.libraries import LIBRARIES, is_library_file
 
 if TYPE_CHECKING:
     import jax
@@ -159,10 +159,7 @@ def is_leaf(value: object) -> bool:
 
 def is_user_file(file: str) -> bool:
     """Is this source file the user's own: not of jax, an installed package or the standard library?"""
-    file = file.replace("\\", "/")
-    if "/site-packages/" in file or "/dist-packages/" in file or file.startswith(("<frozen", GENERATED)):
-        return False
-    return bool(file) and not file.startswith((_STDLIB, _OURS))
+    return bool(file) and not file.startswith(GENERATED) and not is_library_file(file)
 
 
 def is_users_function(value: object) -> TypeGuard[types.FunctionType]:
@@ -182,12 +179,7 @@ def is_user_module(value: object) -> bool:
     return is_a(value, types.ModuleType) and name != "__main__" and _is_user_module(name)
 
 
-def _directory(module: types.ModuleType, up: int) -> str:
-    return (module.__file__ or "/-").replace("\\", "/").rsplit("/", up)[0] + "/"
-
-
-_STDLIB = _directory(types, 1)
-_OURS = _directory(sys.modules[__name__], 2)
+_STDLIB = (types.__file__ or "/-").replace("\\", "/").rsplit("/", 1)[0] + "/"
 
 
 def is_user_class(cls: type) -> bool:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import functools
 import linecache
 import os
 import re
-import site
-import sysconfig
 import types
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,32 +27,14 @@ from jitmagic.tracing.expressions import (
     names_in,
 )  # fmt: skip
 from jitmagic.tracing.leaks import leak_site, method_store
+from jitmagic.tracing.libraries import is_library_file
 from jitmagic.tracing.sites import Site, site_of
 
-_OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BINDING: frozenset[Op] = frozenset(("invalid-type", "unhashable", "static-spec", "aux-data", "donated"))
 """What goes wrong before the function's own code runs."""
 
 _TOP_LEVEL = frozenset(("jit", "pjit", "make_jaxpr", "eval_shape"))
 """Transformations that a check begins with; what others name (`scan`, `while_cond`) are inner parameters."""
-
-
-@functools.cache
-def _library_directories() -> tuple[str, ...]:
-    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    paths += [*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__)]
-    both = {p for path in paths if path for p in (os.path.abspath(path), os.path.realpath(path))}
-    return tuple(p + os.sep for p in both)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_library_path(filename: str) -> bool:
-    path = os.path.abspath(filename)
-    if path.startswith((compat.JAX_DIRECTORY, _OWN_DIRECTORY)):
-        return True
-    if "site-packages" in path or "dist-packages" in path:
-        return True
-    return path.startswith(_library_directories())
 
 
 def is_user_file(filename: str) -> bool:
@@ -70,7 +49,7 @@ def is_user_file(filename: str) -> bool:
             linecache.cache.get(filename) or linecache.getlines(filename)
         )
     # Compiled extensions give frames of sources that are not there (`bit_generator.pyx`).
-    return not _is_library_path(filename) and (os.path.exists(filename) or bool(linecache.getlines(filename)))
+    return not is_library_file(filename) and (os.path.exists(filename) or bool(linecache.getlines(filename)))
 
 
 def users_above(frame: types.FrameType | None) -> Iterator[types.FrameType]:

@@ -128,6 +128,9 @@ _REFUSALS: tuple[tuple[str, Refusal], ...] = (
 )
 
 
+_APART = re.compile(r"argument (\S+) of \S+ with shape \S+ and with device ids \[(\d+)\] on platform (\w+)")
+
+
 def refusal(text: str) -> Refusal | None:
     """What one of jax's functions says that it does not take."""
     return next((what for pattern, what in _REFUSALS if re.search(pattern, text, re.S)), None)
@@ -288,8 +291,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def bytes_asked(error: BaseException) -> int | None:
     """How much could not be had, where the text says it."""
-    found = re.search(r"allocat\w+ (\d+)(?: bytes|\b)", str(error))
-    return int(found[1]) if found else None
+    found = re.search(r"allocat\w+ ([\d.]+) ?([KMGT]?)(?:i?B|bytes)?\b", str(error))
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else None
 
 
 def refuses_stores(error: BaseException) -> bool:
@@ -387,6 +390,9 @@ def told(text: str) -> Told:
         missing=re.search(r"Tracer'? (object )?has no attribute|Tracer'? object is not", text) is not None,
         meant=(meant[1] or meant[3], meant[2] or meant[4]) if meant else None,
         refusal=refusal(text),
+        apart=tuple(
+            (path, f"{platform.lower()}:{device}") for path, device, platform in _APART.findall(text)
+        ),
         in_words="" if any(word in plain for word in _INTERNAL) else plain,
         carry=_carry(text),
     )

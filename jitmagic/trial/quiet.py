@@ -251,6 +251,7 @@ def _real(stream: object) -> object:
     return stream.stream if isinstance(stream, _Stream) else stream
 
 
+ALLOW = " (`--rerun` allows it)"
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 _PATIENCE, _SLICE = 0.5, 0.05
 """Seconds that a thread gets to end in, and those after which one that waits can be told to."""
@@ -352,7 +353,8 @@ def _code_begins(frame: types.FrameType) -> bool:
 
 
 def _refuse(what: str) -> None:
-    what += " (`--rerun` allows it)"
+    if not what.endswith(ALLOW):
+        what += ALLOW
     _streams.refused.setdefault(threading.get_ident(), what)
     raise Refused(what)
 
@@ -577,7 +579,7 @@ def drains(before: snapshot.Snapshot, *, traced: bool = False) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
     lost = before.drained if traced else before.drained | before.donating
     paths = ", ".join([f"`{path}`" for path, name in lost.items() if not permission.is_allowed(name)][:3])
-    return f"it changes {paths}, which can't be put back (`--rerun` allows it)" if paths else ""
+    return f"it changes {paths}, which can't be put back{ALLOW}" if paths else ""
 
 
 def rehearse(

@@ -11,6 +11,7 @@ import pytest
 from jitmagic.checking import exhausted
 from jitmagic.checking.checker import Checker
 from jitmagic.measure import peak
+from jitmagic.tracing import messages
 
 GB = 10**9
 GRAM = "def gram(x):\n    k = jnp.outer(x, x)\n    return k.sum() + (k * 2).max()\n"
@@ -84,6 +85,21 @@ def explained(fn, *args, names):
     checker.seen.exhausted_by = RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 24000 bytes.")
     exhausted.explain(checker, jax.jit(fn).trace(*args), args, {})
     return checker.seen.exhausted
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        ("Out of memory allocating 24000 bytes.", 24000),
+        ("Out of memory while trying to allocate 24000 bytes.", 24000),
+        ("Out of memory while trying to allocate 149.01GiB with allocator GPU_0_bfc", int(149.01 * 2**30)),
+        ("Out of memory while trying to allocate 1.5MiB.", int(1.5 * 2**20)),
+        ("Out of memory while trying to allocate 512B.", 512),
+        ("Out of memory", None),
+    ],
+)
+def test_how_much_was_asked_for_is_read_in_every_unit(told, asked):
+    assert messages.bytes_asked(RuntimeError(f"RESOURCE_EXHAUSTED: {told}")) == asked
 
 
 def test_what_else_the_notebook_holds_and_what_a_donation_saves(monkeypatch):

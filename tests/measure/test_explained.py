@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -167,10 +169,27 @@ class TestBound:
         assert machine.moved_bytes(compiled, 99.0, loops=True) == 99.0
         assert machine.moved_bytes(compiled, 99e9, loops=False) < 1e5
 
+    def test_what_calls_a_library_on_a_gpu_is_counted_as_written(self):
+        """XLA tells -1 bytes for each such call there."""
+        text = 'ENTRY %main { ROOT %p = f32[9,9] custom-call(%x, %x), custom_call_target="__cublas$gemm" }'
+        device = SimpleNamespace(platform="gpu")
+        compiled = SimpleNamespace(
+            as_text=lambda: text,
+            cost_analysis=lambda: {"bytes accessed": -1.0},
+            runtime_executable=lambda: SimpleNamespace(local_devices=lambda: [device]),
+        )
+        assert machine.moved_bytes(compiled, 99.0, loops=False) == 99.0
+        device.platform = "cpu"
+        assert machine.moved_bytes(compiled, 99.0, loops=False) == -1.0
+
+    def test_the_device_is_the_programs_own(self):
+        compiled = jax.jit(jnp.sin).lower(1.0).compile()
+        assert machine.device_of(compiled) is jax.devices()[0] and machine.device_of(None) is jax.devices()[0]
+
     def test_measured_once_for_a_device(self, notebook, monkeypatch):
         times = []
         monkeypatch.setattr(machine, "best_of", lambda call, times_=3, **k: times.append(1) or 0.01)
-        monkeypatch.setattr(machine, "dispatch_s", lambda: 0.0)
+        monkeypatch.setattr(machine, "dispatch_s", lambda _: 0.0)
         machine._measured.cache_clear()
         for _ in range(2):
             notebook.ok("%%jit -q -n 1 -r 3\ndef f(x):\n    return x @ x\nf(jnp.ones((8, 8)))")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jitmagic.measure import lies, machine
+from jitmagic.measure import hlo, lies, machine
 from jitmagic.measure.clocks import clocked
 from jitmagic.measure.lies import dead_lines
 from jitmagic.report import Sample
@@ -84,17 +86,52 @@ class TestDispatch:
         return Sample(seconds, seconds, 0.0, 1, 3)
 
     def test_a_call_as_short_as_nothing(self, monkeypatch):
-        monkeypatch.setattr(machine, "dispatch_s", lambda: 4e-6)
-        assert "takes 4 µs here, so most of these 5 µs" in lies.dispatch(self.sample(5e-6)).text
-        assert lies.dispatch(self.sample(50e-6)) is None
-        assert lies.dispatch(self.sample(5e-3)) is None
+        monkeypatch.setattr(machine, "dispatch_s", lambda _: 4e-6)
+        assert "takes 4 µs here, so most of these 5 µs" in lies.dispatch(self.sample(5e-6), None).text
+        assert lies.dispatch(self.sample(50e-6), None) is None
+        assert lies.dispatch(self.sample(5e-3), None) is None
 
     def test_a_tiny_function_in_a_cell(self, notebook, monkeypatch):
-        monkeypatch.setattr(machine, "dispatch_s", lambda: 1.0)
+        monkeypatch.setattr(machine, "dispatch_s", lambda _: 1.0)
         assert "dispatch" in remarks(notebook, "def f(x):\n    return x + 1\nf(jnp.ones(3))")
 
     def test_an_empty_call_takes_microseconds(self):
-        assert 0 < machine.dispatch_s() < 1e-2
+        assert 0 < machine.dispatch_s(jax.devices()[0]) < 1e-2
+
+
+class TestIdle:
+    PROGRAM = """HloModule jit_f
+
+%body (q: f32[10]) -> f32[10] {
+  %q = f32[10]{0} parameter(0)
+  ROOT %step = f32[10]{0} CALL, metadata={op_name="jit(f)/while/body/mul"}
+}
+ENTRY %main (x: f32[10]) -> f32[10] {
+  %x = f32[10]{0} parameter(0)
+  ROOT %loop = f32[10]{0} while(%x), condition=%test, body=%body, backend_config={"known_trip_count":{"n":"TURNS"}}
+}
+"""
+
+    @pytest.mark.parametrize(
+        ("platform", "works_s", "turns", "call", "said"),
+        [
+            ("gpu", 2e-3, 5000, "multiply(%q, %q)", True),
+            ("gpu", 6e-3, 5000, "multiply(%q, %q)", False),  # it works for most of the time
+            ("cpu", 2e-3, 5000, "multiply(%q, %q)", False),
+            ("gpu", 2e-3, 50, "multiply(%q, %q)", False),
+            (
+                "gpu", 2e-3, 5000, 'custom-call(%q), custom_call_target="xla_ffi_python_gpu_callback"',
+                False,
+            ),  # it waits for Python
+        ],
+    )  # fmt: skip
+    def test_a_device_that_waits_for_its_operations(self, platform, works_s, turns, call, said):
+        program = hlo.read(self.PROGRAM.replace("TURNS", str(turns)).replace("CALL", call))
+        sample = Sample(10e-3, 10e-3, 0.0, 1, 3)
+        found = lies.idle(sample, works_s, program, SimpleNamespace(platform=platform))
+        assert bool(found) is said
+        if found:
+            assert "the gpu works for 2 ms of these 10 ms" in found.text and "5,001 operations" in found.text
 
 
 class TestCopies:

@@ -96,6 +96,76 @@ def test_kernels_of_a_gpu_are_known_by_their_operation_and_another_program_is_no
     assert profile.operation_times(trace(rows, module="jit_g"), READ) == {}
 
 
+GRAPH = """HloModule jit_f, is_scheduled=true
+
+%body (q: f32[10]) -> f32[10] {
+  %q = f32[10]{0} parameter(0)
+  %lib.1 = (f32[10]{0}, s8[4]{0}) custom-call(%q, %q), custom_call_target="__cublas$gemm"
+  %part = f32[10]{0} get-tuple-element(%lib.1), index=0
+  %step.2 = f32[5]{0} fusion(%part), kind=kLoop, calls=%inner
+  ROOT %lib.2 = f32[10]{0} custom-call(%step.2), custom_call_target="__cublas$gemm"
+}
+ENTRY %main (x: f32[10]) -> f32[10] {
+  %x = f32[10]{0} parameter(0)
+  %first = f32[10]{0} custom-call(%x), custom_call_target="__cudnn$conv"
+  %mul.1 = f32[10]{0} fusion(%first), kind=kLoop, calls=%twice
+  %mul.2 = f32[10]{0} fusion(%mul.1), kind=kLoop, calls=%again
+  %second = f32[10]{0} custom-call(%mul.2), custom_call_target="__cublas$gemm"
+  %loop = f32[10]{0} while(%second), condition=%test, body=%body
+  ROOT %add_fusion.7 = f32[7]{0} fusion(%loop), kind=kLoop, calls=%fused
+}
+"""
+GRAPHS: dict[str, tuple[str, list[str]]] = {
+    "calls of libraries one after the other": ("conv mul_1 gemm", ["first", "mul.1", "second"]),
+    "a name of the compiler's own": ("add_fusion_7", ["add_fusion.7"]),
+    "what is only moved is no operation": (
+        "Memset conv MemcpyD2D mul_1 gemm add_fusion_7",
+        ["first", "mul.1", "second", "add_fusion.7"],
+    ),
+    "the turns of a loop": (
+        "conv mul_1 mul_1 gemm gemm step_2 gemm gemm step_2 gemm add_fusion_7",
+        [
+            "first",
+            "mul.1",
+            "mul.2",
+            "second",
+            "lib.1",
+            "step.2",
+            "lib.2",
+            "lib.1",
+            "step.2",
+            "lib.2",
+            "add_fusion.7",
+        ],
+    ),
+    "two equal fusions share a kernel": (
+        "conv mul_1 mul_1 gemm add_fusion_7",
+        ["first", "mul.1", "mul.2", "second", "add_fusion.7"],
+    ),
+    "a call with several kernels": (
+        "conv mul_1 mul_1 gemm gemm reduce step_2 gemm",
+        ["first", "mul.1", "mul.2", "second", "lib.1", "lib.1", "step.2", "lib.2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("kernels", "wanted"), GRAPHS.values(), ids=GRAPHS)
+def test_kernels_that_a_gpu_was_given_at_once_are_known_by_name_and_order(kernels, wanted):
+    events = [profile.OperationEvent(t, t + 1, name, 0) for t, name in enumerate(kernels.split())]
+    assert [e.name for e in profile._operations_of(events, hlo.read(GRAPH))] == wanted
+
+
+def test_kernels_of_a_graph_count_and_those_of_another_program_do_not():
+    told = {"hlo_op": "command_buffer_3", "hlo_module": "jit_f"}
+    events = [
+        SimpleNamespace(name="fusion", start_ns=0, end_ns=10, stats=told.items()),
+        SimpleNamespace(name="sort", start_ns=20, end_ns=50, stats={**told, "hlo_module": "jit_g"}.items()),
+    ]
+    lines = [SimpleNamespace(events=events)]
+    data = SimpleNamespace(planes=[SimpleNamespace(name="/device:GPU:0", lines=lines)])
+    assert profile.operation_times(data, READ) == {"fusion": 1e-8}
+
+
 def timed(monkeypatch, rows, **options):
     monkeypatch.setattr(compat, "profiled", lambda run: run() or trace(rows))
     monkeypatch.setattr(profile, "is_user_file", lambda name: "library" not in name)

@@ -489,6 +489,25 @@ def test_an_error_of_the_users_is_one_plain_sentence(
     assert (found.kind, found.message) == ("user-error", message)
 
 
+@pytest.mark.parametrize(
+    ("named", "on_each", "message", "wanted"),
+    [
+        (("x", "y"), ("GPU", "CPU"), "`x` on gpu:0 and `y` on cpu:1", "`y = jax.device_put(y, x.device)`"),
+        (("p['w']", "x"), ("CPU", "CPU"), "`p['w']` on cpu:0 and `x` on cpu:1", "`x = jax.device_put(x, p['w'].device)`"),
+    ],
+)  # fmt: skip
+def test_arrays_on_different_devices_are_named_with_them(named, on_each, message, wanted) -> None:
+    each = [
+        f"argument {name} of f with shape float32[8] and with device ids [{n}] on platform {platform}"
+        for n, (name, platform) in enumerate(zip(named, on_each, strict=True))
+    ]
+    said = f"Received incompatible devices for jitted computation. Got {' and '.join(each)}"
+    problem = with_facts(Problem("user", None, exception="ValueError", message=said))
+    (found,) = run(Evidence(function("def f(x, p):\n    return x\n"), problems=(problem,)))
+    assert found.message == f"`f` is called with arrays on different devices, {message}"
+    assert wanted in found.help and found.culprits == named
+
+
 REFUSED = {
     "rows and parameters that are mapped": (
         "jax.vmap(lambda p, x: x @ p['w'])({'w': jnp.ones((3, 2))}, jnp.ones((8, 3)))",

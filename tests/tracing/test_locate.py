@@ -272,6 +272,17 @@ def test_what_is_user_code() -> None:
     assert not is_user_file("bit_generator.pyx")
 
 
+def test_what_is_installed_into_a_directory_of_ones_own_is_no_code_of_the_users(tmp_path, monkeypatch):
+    """As by `pip install --target`; what lies beside the notebook stays the user's."""
+    for name in ("installed", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "module.py").write_text("x = 1\n")
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    (tmp_path / "installed" / "module-1.0.dist-info").mkdir()
+    assert not is_user_file(str(tmp_path / "installed" / "module.py"))
+    assert is_user_file(str(tmp_path / "mine" / "module.py"))
+
+
 BODIES = {
     "a lambda that hands on": ("", "lambda i, s: grow(s, 2.0)"),
     "a partial": ("", "functools.partial(lambda k, i, s: grow(s, k), 2.0)"),
