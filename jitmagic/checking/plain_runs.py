@@ -140,10 +140,11 @@ class OwnRun:
             subject.on_news(subject)
 
 
-def only_compiled(jaxpr: object) -> str:
+def only_compiled(subject: Subject, jaxpr: object) -> str:
     """Why this program does not run once more operation by operation; '' where it may."""
+    subject.seen.too_large = peak.too_large(jaxpr)
     called = compat.calls_back(jaxpr)
-    return f"it calls back to Python ({called}), as often as it runs" if called else peak.too_large(jaxpr)
+    return f"it calls back to Python ({called}), as often as it runs" if called else subject.seen.too_large
 
 
 def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object, seconds: float) -> None:
@@ -151,7 +152,7 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
 
     `compiled` is what the user's own compiled function gave, None where it was not called.
     """
-    if seen is not None and (reason := only_compiled(seen.traced.jaxpr)):
+    if seen is not None and (reason := only_compiled(subject, seen.traced.jaxpr)):
         subject.seen.note(f"{PLAIN_RUN}was left out: {reason}")
         return
     args, kwargs = began.given

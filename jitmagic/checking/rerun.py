@@ -80,8 +80,15 @@ class CellReruns:
             return "without jit it takes too long"
         if beginning is None:
             return "what it began from is not known any more"
+        if too_large := next(
+            (f"without jit {s.seen.too_large}" for s in self._subjects() if s.seen.too_large), ""
+        ):
+            return too_large
         with allowing(self.run.request.settings.rerun):
             return beginning.obstacle or self.refused
+
+    def _subjects(self) -> Collection[Subject]:
+        return self.run.checkers.values()
 
     def plain(self, attempt: Attempt, *, briefly: bool = False) -> Ran:
         """Without the magic, and without jit; `briefly`: it may take half of the time. Raises OutOfTime."""
@@ -146,7 +153,7 @@ class CellReruns:
 
     def equations(self) -> int:
         """How many the functions have, as the user has run them."""
-        return _equations(self.run.checkers.values())
+        return sum(s.seen.equations or 0 for s in self._subjects())
 
     def left_plain(self, function: str) -> frozenset[str]:
         """Functions that run without jit where a correction for this one is tried: under `%%jitcheck` those that can't
@@ -243,9 +250,8 @@ class CallReruns(CellReruns):
         for sample in self.samples:
             run.beginning.reached(subject.reach(sample.args, sample.kwargs))
 
-    def equations(self) -> int:
-        """Those of the one function."""
-        return _equations((self.subject,))
+    def _subjects(self) -> Collection[Subject]:
+        return (self.subject,)
 
     def obstacle(self) -> str:
         """Why the calls cannot be made again; empty where they can."""

@@ -47,7 +47,7 @@ class PlainRun:
         self.eager = Eager(None, None, None)
         self.again_s = 0.0
         """Seconds of the time meant for timing that were needed to compare."""
-        self.left_out = once_only(staged)
+        self.left_out = once_only(subject, staged)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
         self.began = plain_runs.Began(subject, args, kwargs)
         if self.inputs is None and not self.left_out:
@@ -125,11 +125,11 @@ class PlainRun:
         return Eager(value, None if counts.events else time.perf_counter() - start, None)
 
 
-def once_only(staged: stages.Staged) -> str:
+def once_only(subject: Subject, staged: stages.Staged) -> str:
     """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
     if staged.before is not None and (what := quiet.drains(staged.before)):
         return what
-    return plain_runs.only_compiled(staged.traced.jaxpr)
+    return plain_runs.only_compiled(subject, staged.traced.jaxpr)
 
 
 class Inputs:

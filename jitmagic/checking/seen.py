@@ -40,6 +40,8 @@ class Seen:
     exhausted: ev.Exhausted | None = None
     exhausted_by: BaseException | None = None
     """What said that there was no memory left."""
+    too_large: str = ""
+    """Why it may not run without jit: what that would take of the memory."""
     notes: list[str] = field(default_factory=list)
     traces: int = 0
     compiles: int = 0

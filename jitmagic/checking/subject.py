@@ -27,7 +27,7 @@ from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions, parameters_of
 from jitmagic.rules.unrolled_loop import compiles_long
 from jitmagic.settings import CellSource, Settings, Stage
-from jitmagic.silent import donations
+from jitmagic.silent import donations, finite
 from jitmagic.silent.collect import CallInView, before_calls, collect, indices_outside, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
@@ -339,7 +339,12 @@ class Subject:
         try:
             self.seen.add(not_finite(traced, inputs, value))
         except CannotEvaluate as exc:
-            self.seen.note(f"where the result stopped being finite was not looked for: {exc}")
+            self.seen.note(
+                f"the result is not finite, and where it stopped being so was not looked for: {exc}"
+            )
+            given = [v for v in inputs if not getattr(v, "is_deleted", bool)()]
+            if finite.has_nan(value) and len(given) == len(inputs) and finite.is_finite(given):
+                self.seen.add(ev.Silent(not_finite=(ev.NotFinite("", None),)))
 
     def observe_later(
         self, traced: object, inputs: list[object], value: object, *, held: bool = False

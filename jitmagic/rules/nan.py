@@ -47,8 +47,10 @@ def _told(evidence: Evidence, fact: NotFinite) -> Finding:
         line += ", or the derivative there,"
     return RULE.finding(
         evidence,
-        f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first",
-        where=fact.where or evidence.function.where,
+        f"the result of `{evidence.function.name}` is not finite: {side}{step}{line} gives {made} first"
+        if fact.operation
+        else f"the result of `{evidence.function.name}` holds NaN",
+        where=fact.where or last_return(evidence) or evidence.function.where,
         culprits=fact.names or parameters_read(evidence),
         help=DETERMINANT
         if fact.where and "det(" in fact.where.source and "log" in evidence.function.cell + fact.where.source

@@ -13,6 +13,7 @@ from jax.extend.core import JaxprEqn
 
 from jitmagic import work
 from jitmagic.evidence import NotFinite
+from jitmagic.measure import peak
 from jitmagic.measure.program import walk
 from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
 from jitmagic.silent import flagged
@@ -31,12 +32,19 @@ def is_finite(tree: object) -> bool:
     return all(_finite(leaf) for leaf in jax.tree.leaves(tree))
 
 
+def has_nan(tree: object) -> bool:
+    """A NaN in one of the floating leaves of a tree."""
+    return any(map(_has_nan, jax.tree.leaves(tree)))
+
+
 def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: float = 2.0) -> NotFinite | None:
     """Run the program operation by operation; None where every operation gives finite numbers from finite ones.
 
     Infinities and NaN that the program is given, or holds as constants, are meant and are not blamed. Raises
-    CannotEvaluate where it has side effects or takes longer than `budget_s` seconds.
+    CannotEvaluate where it has side effects, takes longer than `budget_s` seconds or more than half of the memory.
     """
+    if too_large := peak.too_large(closed):
+        raise CannotEvaluate(too_large)
     if any(getattr(v, "is_deleted", bool)() for v in flat_args):
         raise CannotEvaluate("its arguments were given away (donated)")
     if not is_finite(list(flat_args)):
@@ -118,4 +126,4 @@ def _on_host(value: object) -> bool:
     )
 
 
-__all__ = ["CannotEvaluate", "first_not_finite", "is_finite"]
+__all__ = ["CannotEvaluate", "first_not_finite", "has_nan", "is_finite"]

@@ -15,6 +15,7 @@ import pytest
 from jitmagic.checking import corrections, left_behind, rerun, results, subject
 from jitmagic.measure import peak
 from jitmagic.notebook import session
+from jitmagic.silent import finite
 from jitmagic.state import bystanders
 
 MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
@@ -500,3 +501,25 @@ def test_errors_of_a_call_on_the_magic_line_are_shown_without_frames_of_ours(not
     notebook.error(cell)
     assert "Error: " in notebook.text and "your own frames" in notebook.text
     assert "session.py" not in notebook.text
+
+
+@pytest.mark.parametrize("free", [9_000_000, 90_000_000])
+def test_no_correction_is_tried_without_jit_where_that_needs_most_of_the_memory(notebook, monkeypatch, free):
+    """Nor is looked for where a result stops being finite."""
+    monkeypatch.setattr(peak, "free_bytes", lambda: free)
+    looked = []
+    run = finite._NotFiniteWatch.run
+    monkeypatch.setattr(
+        finite._NotFiniteWatch, "run", lambda watch, *args: looked.append(1) or run(watch, *args)
+    )
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x):\n    y = x[:, None] * x[None, :]\n    return jnp.sqrt(y - 2).sum()\n"
+        "out = f(jnp.ones(2000, 'float32'))"
+    )
+    (function,) = notebook.report().functions
+    (finding,) = [f for f in notebook.report().findings if f.kind == "nan"]
+    assert finding.severity == "warning" and ("holds NaN" in finding.message) is (free < 10**7)
+    assert bool(looked) is (free > 10**7)
+    assert all("9 MB are free" in fix.evidence for fix in finding.fixes) or free > 10**7
+    untested = "fixes were not tested on the whole cell: without jit it would hold"
+    assert any(untested in note for note in function.notes) is (free < 10**7)
