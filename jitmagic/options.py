@@ -60,6 +60,7 @@ class JitOptions:
         """`jax.jit(fn)` with these options. jax's advice against `device` is not repeated: it was asked for."""
         import jax
 
+        __tracebackhide__ = True
         asked_for = self.device is not None or self.backend is not None
         with patches.unwarned(DeprecationWarning) if asked_for else contextlib.nullcontext():
             return jax.jit(fn, **self.kwargs(), **more)

@@ -80,10 +80,17 @@ def here(function: Callable[..., Any], original: Callable[..., Any]) -> Callable
     return chosen
 
 
+class StandIn:
+    """What stands for an object of another's while a run of ours is under way: `stream`."""
+
+    stream: Any
+
+
 def without(holder: Any, attributes: dict[str, Any]) -> dict[str, Any]:
     """These attributes of a holder as they are without the replacements in force."""
     with _lock:
         own = {name: place.original for (held, name), place in _places.items() if held == id(holder)}
+    own |= {name: v.stream for name, v in attributes.items() if issubclass(type(v), StandIn)}
     found = {**attributes, **{name: value for name, value in own.items() if name in attributes}}
     return {name: value for name, value in found.items() if value is not _MISSING}
 

@@ -30,6 +30,7 @@ from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.snapshot import written_at
 from jitmagic.state.state_program import StateProgram
+from jitmagic.state.values import is_endless
 from jitmagic.tracing import compat, stages
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.tracing.messages import is_out_of_memory
@@ -221,6 +222,12 @@ class Checker(Subject):
         if not trace_state_clean():
             if self.seen.count == 1:
                 self._seen_inside(args, kwargs)
+        elif is_endless((args, kwargs)):
+            self.seen.note(
+                "calls were not traced: an argument holds itself, or lies hundreds of containers deep"
+            )
+            if self.seen.count == 1:
+                self.on_news(self)
         elif self._is_new(args, kwargs):
             run = plain_runs.OwnRun(self, args, kwargs)
             self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)

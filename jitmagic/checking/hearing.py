@@ -7,14 +7,18 @@ user has compiled with `jax.jit`, the calls are heard that jax has no program fo
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import inspect
 import operator
+import signal
 import sys
+import time
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ParamSpec
 
 import jax
 import numpy as np
@@ -30,6 +34,8 @@ from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
+P = ParamSpec("P")
+
 LOOKED_AT = 64
 """Calls in turn that show nothing new, after which only the shapes of their arguments are looked at."""
 SHAPES = 1000
@@ -40,6 +46,31 @@ Changed = Sequence[tuple[str, str, str]]
 """Path, short text then and short text now."""
 _NOTHING = object()
 _PAUSING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
+    """What Python calls in the middle of the user's code: an interrupt that comes in it is raised in that code, just
+    after, and where the user's calls are nested nearly too deep it does nothing."""
+
+    @functools.wraps(listen)
+    def listening(*args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            return listen(*args, **kwargs)
+        except RecursionError:
+            return None
+        except KeyboardInterrupt:
+            if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+                raise
+            _thread.start_new_thread(_interrupt_soon, ())
+            return None
+
+    return listening
+
+
+def _interrupt_soon() -> None:
+    """Python raises it at once where it is: wait until that is the user's code again."""
+    time.sleep(1e-3)
+    _thread.interrupt_main()
 
 
 @dataclass
@@ -266,11 +297,12 @@ class Hearing:
             return sys.monitoring.DISABLE  # this place is not asked about again in this cell
         return None
 
+    @_unfelt
     def _look_at_call(self, one: Heard, first: object) -> None:
         """A call of what jax may have a program for; of its arguments at most the first is known."""
         if not self.listens or STATE.plain or STATE.recorded is not None or not trace_state_clean():
             return
-        if not inside_diagnosed(sys._getframe(2)):
+        if not inside_diagnosed(sys._getframe(3)):
             one.calls += 1
             one.checker.seen.count += 1
             one.counted = True
@@ -285,10 +317,16 @@ class Hearing:
             sys.monitoring.set_local_events(self.tool, code, wanted)
 
     def _started(self, code: types.CodeType, offset: int) -> None:
-        self._begins(sys._getframe(1))
+        try:
+            self._begins(sys._getframe(1))
+        except RecursionError:  # not even a call of ours has room
+            pass
 
     def _returned(self, code: types.CodeType, offset: int, value: object) -> None:
-        self._ends(sys._getframe(1), value)
+        try:
+            self._ends(sys._getframe(1), value)
+        except RecursionError:
+            pass
 
     def _tell_stale(self, one: Heard) -> None:
         stale, one.stale = one.stale, None
@@ -306,17 +344,21 @@ class Hearing:
                         sys.call_tracing(one.checker.failed_apart, (error, run.args, run.kwargs))
 
     def _profile(self, frame: types.FrameType, event: str, value: object) -> None:
-        self.left -= 1
-        if id(frame.f_code) in self.awake:
-            if event == "call":
-                self._begins(frame)
-            elif event == "return":
-                self._ends(frame, value)
-        elif self.left < 0 or not self.awake:
-            if not any(h.under_way for h in self._all()):
-                sys.setprofile(None)
-            self.left = MOST_LATER
+        try:
+            self.left -= 1
+            if id(frame.f_code) in self.awake:
+                if event == "call":
+                    self._begins(frame)
+                elif event == "return":
+                    self._ends(frame, value)
+            elif self.left < 0 or not self.awake:
+                if not any(h.under_way for h in self._all()):
+                    sys.setprofile(None)
+                self.left = MOST_LATER
+        except RecursionError:  # not even a call of ours has room
+            pass
 
+    @_unfelt
     def _begins(self, frame: types.FrameType) -> None:
         """A call begins: the user's own, or one of ours, or one inside of another that is looked at as a whole."""
         if not self.listens or STATE.plain or STATE.recorded is not None:
@@ -350,6 +392,7 @@ class Hearing:
             if one.is_jitted:
                 self._tell_everywhere(errors=True)
 
+    @_unfelt
     def _ends(self, frame: types.FrameType, value: object) -> None:
         for one in self.heard.get(id(frame.f_code), ()):
             if one.under_way is not None and one.under_way[0] is frame:

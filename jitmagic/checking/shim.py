@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+from jitmagic.state.values import is_endless
 from jitmagic.tracing.compat import jit_is_off
 from jitmagic.trial.whose_run import plainly
 
@@ -27,7 +28,12 @@ class Shim:
                 self.traced += 1
                 self.begins(args, kwargs)
             with plainly():
-                return self.fn(*args, **kwargs)
+                result = self.fn(*args, **kwargs)
+            if is_endless(result):
+                raise ValueError(
+                    f"{traced.__name__} returns what holds itself, or lies hundreds of containers deep"
+                )
+            return result
 
         traced.__name__ = type(self.fn).__name__  # of an object, which has none
         return functools.wraps(self.fn)(traced)

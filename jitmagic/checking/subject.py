@@ -38,12 +38,12 @@ from jitmagic.state.reads import writes_of
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.taken_out import Taken
 from jitmagic.state.uses import facts_of
-from jitmagic.state.values import contains_tracer, is_array
+from jitmagic.state.values import contains_tracer, is_array, is_endless
 from jitmagic.state.wrappers import unwrap
 from jitmagic.tracing import foreign, ledger, stages
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, signature_key
-from jitmagic.tracing.messages import is_out_of_memory
+from jitmagic.tracing.messages import is_out_of_memory, is_too_deep
 from jitmagic.trial import quiet
 from jitmagic.trial.permission import allowing
 from jitmagic.trial.verify import Verifier
@@ -154,6 +154,7 @@ class Subject:
 
     def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
+        __tracebackhide__ = True
         if self.framework in TAKES_OBJECTS:
             return foreign.Filtered(self.shim.function())
         if self.compiled is None:
@@ -450,6 +451,11 @@ class Subject:
         if refused is not None:
             self.seen.note(f"{what} was left out: {refused}")
             return
+        if is_too_deep(exc):
+            self.seen.note(
+                f"{what} went no further where values or calls are nested deeper than Python's limit"
+            )
+            return
         if RAISE:
             raise exc
         text = " ".join(str(exc).split())[:200]
@@ -466,9 +472,9 @@ class Subject:
 
 
 def leaves_of(tree: object) -> list[Any]:
-    """None of a tree with a dict whose keys jax cannot sort."""
+    """None of a tree with a dict whose keys jax cannot sort, or that holds itself."""
     try:
-        return jax.tree.leaves(tree)
+        return [] if is_endless(tree) else jax.tree.leaves(tree)
     except ValueError:
         return []
 

@@ -83,7 +83,8 @@ class Watched:
         hidden = name.startswith("__") and name not in _OF_FUNCTIONS
         if hidden or name == "_checker":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._checker.fn, name)
+        original = self._checker.original  # of the user's own `jax.jit` too, which knows how it was made
+        return getattr(original if name in getattr(original, "__dict__", ()) else self._checker.fn, name)
 
     def __setattr__(self, name: str, value: object) -> None:
         if (checker := checker_of(self)) is not None:
@@ -110,14 +111,17 @@ class Watched:
 
     def lower(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).lower`."""
+        __tracebackhide__ = True
         return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
 
     def trace(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).trace`."""
+        __tracebackhide__ = True
         return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
 
     def eval_shape(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).eval_shape`."""
+        __tracebackhide__ = True
         return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
 
     def clear_cache(self) -> None:

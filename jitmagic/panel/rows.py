@@ -16,7 +16,7 @@ from jitmagic.evidence import Call
 from jitmagic.options import JitOptions
 from jitmagic.panel.markup import code
 from jitmagic.state import paths
-from jitmagic.state.values import short
+from jitmagic.state.values import is_a, is_array, short
 from jitmagic.tracing import leaves
 from jitmagic.tracing import minimal_static as search
 from jitmagic.units import array_type, counted
@@ -72,7 +72,7 @@ class Rows:
         """Position of one of `*args`, which has no name of its own."""
         match = re.fullmatch(r"(\w+)\[(\d+)\]", path)
         order = list(dict.fromkeys(name for name, _, _ in self.arguments))
-        return order.index(match[1]) + int(match[2]) if match else None
+        return order.index(match[1]) + int(match[2]) if match and match[1] in order else None
 
     def _is_declared(self, name: str, path: str) -> bool:
         options, number = self.checker.options, self._number(path)
@@ -108,7 +108,7 @@ class Rows:
         if len(options) == 1:
             role.tooltips = [f"{path}: dynamic; it can't be static, as it is {reason}"]
         self.roles[path] = role
-        if hasattr(value, "shape") and hasattr(value, "dtype"):
+        if is_array(value) or is_a(value, jax.ShapeDtypeStruct):
             text = widgets.Text(value=short(value), continuous_update=False, layout=_width("11em"))
             text.tooltip = f"{path}: shape and dtype to trace with, like f32[10,3]"
             text.observe(self.changed, "value")

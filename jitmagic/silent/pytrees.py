@@ -14,7 +14,7 @@ from jitmagic.evidence import ArrayInAux, LossyPytree, Where
 from jitmagic.silent.code import Code, code_of, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
-from jitmagic.state.values import is_user_class, on_host, raw_attributes
+from jitmagic.state.values import is_user_class, on_host, raw_attributes, top_alone
 
 _MOST = 200
 _LARGEST = 10_000_000
@@ -48,7 +48,7 @@ def lossy(argument: str, obj: object, read: Collection[str] | None) -> LossyPytr
     """The attributes that are lost or changed by flatten and unflatten; `read`: those that matter, None: all."""
     before = raw_attributes(obj)
     try:
-        leaves, tree = jax.tree_util.tree_flatten(obj, is_leaf=lambda v: v is not obj)
+        leaves, tree = jax.tree_util.tree_flatten(obj, is_leaf=top_alone())
         after = raw_attributes(jax.tree_util.tree_unflatten(tree, leaves))
     except Exception as exc:
         where = method_place(type(obj), "tree_unflatten")
@@ -74,7 +74,7 @@ def dropped_children(obj: object, before: Mapping[str, object]) -> tuple[str, ..
     others = [_another(child) for child in children]
     if all(other is child for other, child in zip(others, children, strict=True)):
         return ()
-    tree = jax.tree_util.tree_structure(obj, is_leaf=lambda v: v is not obj)
+    tree = jax.tree_util.tree_structure(obj, is_leaf=top_alone())
     try:
         after = raw_attributes(jax.tree_util.tree_unflatten(tree, others))
     except Exception:  # a class that checks its values may refuse these

@@ -24,6 +24,8 @@ N = TypeVar("N", bound=ast.AST)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 _MAGIC = re.compile(r"^([ \t]*)((?:[\w.,\[\] ]+=[ \t]*)?[%!?].*)$", re.M)
+_QUOTED = re.compile(r"^()([;,/]\w.*)$", re.M)
+"""Calls without brackets, as IPython takes them: `;f 1`, `,f 1 2`, `/f 1`."""
 _MASK = "pass  #:magic:"
 _BESIDE = re.compile(r"[ \t]*#.*")
 _GAP = r"(?:\s|#[^\n]*\n)*"
@@ -41,11 +43,13 @@ class CannotEdit(ValueError):
 
 def masked(source: str) -> str:
     """The cell with its lines of magic as statements that do nothing, where it is no Python otherwise."""
-    try:
-        parsed(source)
-    except (SyntaxError, ValueError):
-        return _MAGIC.sub(rf"\1{_MASK}\2", source)
-    return source
+    plain = source
+    for lines in (_MAGIC, _QUOTED):
+        try:
+            parsed(plain)
+        except (SyntaxError, ValueError):
+            plain = lines.sub(rf"\1{_MASK}\2", plain)
+    return plain
 
 
 def unmasked(source: str) -> str:

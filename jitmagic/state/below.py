@@ -207,7 +207,7 @@ def _fields(value: object) -> Collection[str] | None:
     if values.is_pytree_leaf(value):
         return None
     jax: Any = sys.modules["jax"]
-    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda v: v is not value)[0]
+    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=values.top_alone())[0]
     named: set[str] = {getattr(path[0], "name", "") for path, _ in children}
     held = {id(child) for _, child in children} if "" in named else ()
     return named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}

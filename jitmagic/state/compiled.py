@@ -80,6 +80,7 @@ def compile_function(
     framework variables: `as_in_jax` keeps it so. `warn` has frozen values watched: a magic does that itself.
     With `lifts` False, objects of frameworks among the arguments are what jax makes of them.
     """
+    __tracebackhide__ = True
     if isinstance(fn, (staticmethod, classmethod)):
         if warn and dyn_vars is None:
             return options.jit(fn)  # jax refuses it and says what to do

@@ -34,7 +34,10 @@ MUTATORS = frozenset(
     "append extend update setdefault add insert pop popitem clear remove discard appendleft extendleft "
     "popleft __setitem__ __delitem__ sort reverse rotate intersection_update difference_update".split()
 )
-_NAMESPACE = frozenset(("globals", "exec", "eval"))
+_NAMESPACE = frozenset(
+    "globals exec eval modules import_module __main__ __globals__ f_globals f_locals get_ipython user_ns".split()
+)
+"""Names by which a function may come to any name of the notebook's."""
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOAD = ast.Load()
 _Action = Literal["read", "write", "mutate"]
@@ -128,7 +131,7 @@ def _from_source(code: types.CodeType) -> Facts | None:
     qualname = code.co_qualname.replace("<locals>.", "")
     return Facts(
         tuple(reader.uses), names, tuple(reader.attributes), tuple(reader.stored), code.co_filename, qualname,
-        True, reader.any_attribute, not _NAMESPACE.isdisjoint(names),
+        True, reader.any_attribute, not _NAMESPACE.isdisjoint(_names(code)),
         tuple(dict.fromkeys(full[0] for full in reader.imports.values())), source,
     )  # fmt: skip
 

@@ -213,6 +213,27 @@ def is_walkable(value: object) -> bool:
     return root in _OPEN or root not in _OPAQUE and root not in sys.stdlib_module_names
 
 
+def top_alone() -> Callable[[object], bool]:
+    """`is_leaf` of a walk that takes apart the top of a tree alone, one that holds itself too."""
+    top = iter((False,))
+    return lambda value: next(top, True)
+
+
+MOST_LEVELS = 200
+
+
+def is_endless(tree: object) -> bool:
+    """Lists, tuples and dicts in it hold themselves, or lie hundreds deep: jaxlib, which takes them apart by recursion,
+    leaves Python's count of calls broken then."""
+    level: list[Any] = [(tree,)]
+    for _ in range(MOST_LEVELS):
+        held = (c for v in level for c in (v.values() if type(v) is dict else v))
+        level = list({id(c): c for c in held if type(c) in (list, tuple, dict)}.values())
+        if not level:
+            return False
+    return True
+
+
 def is_memory(value: object) -> bool:
     """An object of a library that guards what it holds by a lock: a cache of its own, and no state of the program."""
     held = own_dict(value) or {}

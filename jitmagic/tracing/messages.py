@@ -289,6 +289,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return _EXHAUSTED.search(str(error)) is not None and type(error).__name__.endswith("RuntimeError")
 
 
+def is_too_deep(error: BaseException) -> bool:
+    """Python's limit of recursion, of jax's compiled code too, for which it is an error of another kind."""
+    return isinstance(error, RecursionError) or isinstance(
+        error.__cause__ or error.__context__, RecursionError
+    )
+
+
 def bytes_asked(error: BaseException) -> int | None:
     """How much could not be had, where the text says it."""
     found = re.search(r"allocat\w+ ([\d.]+) ?([KMGT]?)(?:i?B|bytes)?\b", str(error))

@@ -414,7 +414,7 @@ class _Listener:
                 self.of_tracers += [(f.f_code, f.f_lasti) for f in itertools.islice(users, 1)]
 
 
-class _Stream(io.TextIOBase):
+class _Stream(io.TextIOBase, patches.StandIn):
     """Stands in for a standard stream; what user code keeps of it goes on to write to the stream itself."""
 
     def __init__(self, stream: Any, streams: _Streams) -> None:

@@ -34,7 +34,14 @@ def answers(subject: Subject, args: Sequence[object], kwargs: dict[str, object])
     asked = subject.settings.what_if
     if not asked:
         return ()
-    call = TypedCall.of(subject, args, kwargs)
+    try:
+        call = TypedCall.of(subject, args, kwargs)
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ):  # given what jax takes for no array, as the diagnosis tells
+        return ()
     made: list[report.WhatIf] = []
     with quiet.undone(subject.reach(args, kwargs)), quiet.held_back(), plainly():
         base = _plain_cost(subject, call)

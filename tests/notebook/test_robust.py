@@ -6,6 +6,7 @@ import random
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from jitmagic import interrupts, patches
+from jitmagic.checking import hearing
 from jitmagic.trial import quiet
 from tests.notebook.test_arrival import session
 
@@ -441,3 +443,56 @@ def test_patches_may_leave_in_any_order():
     assert Holder.a == 3 and not hasattr(Holder, "b")
     second.__exit__(None, None, None)
     assert Holder.a == 1 and not patches.any_left()
+
+
+class Restless:
+    """An object whose every attribute raises an error."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+ODD = {
+    "more arguments than there are, in the panel": ("%%jit -w", "return x * 2", "f(1.0, 2.0)"),
+    "an object that raises for every attribute, in the panel": ("%%jit -w", "raise KeyError(x)", "f(odd)"),
+    "a call without brackets": ("%%jit", "return x * 2", ";f 1"),
+    "several arguments without brackets": ("%%jit", "return x * 2", ",f 1"),
+    "a date to differentiate by": ("%%jit --grad x", "return x", "f(np.datetime64('2020-01-01'))"),
+    "a number that no array holds, mapped": ("%%jit --vmap x", "return x", "f(2**70)"),
+    "a masked array to differentiate by": ("%%jit --grad x", "return x", "f(np.ma.masked_array([1.0], [True]))"),
+    "a list that holds itself": ("%%jit", "return x[0]", "f(ring)"),
+    "a list that holds itself, looked at": ("%%jitcheck", "return x[0]", "f(ring)"),
+    "a dict that holds itself": ("%%jitcheck", "return x['a']", "f(loop)"),
+    "what holds itself is returned": ("%%jitcheck", "return loop", "f(1.0)"),
+    "what holds itself is returned, compiled": ("%%jit", "return loop", "f(1.0)"),
+    "what holds itself is read": ("%%jitcheck", "return x + loop['a'] + ring[0]", "f(1.0)"),
+    "calls without an end": ("%%jitcheck", "return f(x) + 1", "f(1.0)"),
+    "calls without an end, of two": ("%%jitcheck", "return g(x) + 1\ndef g(x):\n    return f(x)", "g(1.0)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_users_give_is_no_failure_of_ours(notebook, name):
+    magic, body, call = ODD[name]
+    ring, loop = [1.0], {"a": 1.0}
+    ring.append(ring)
+    loop["b"] = loop
+    notebook.ns.update(ring=ring, loop=loop, odd=Restless())
+    notebook.run(f"{magic}\ndef f(x):\n    {body}\n{call}")
+    text = notebook.text + str(notebook.report())
+    assert "itself failed" not in text and "jitmagic/" not in text
+    assert notebook.ok("def depth(n):\n    return n and depth(n - 1)\ndepth(500)") == 0
+
+
+def test_an_interrupt_that_comes_while_we_listen_is_the_users(notebook, monkeypatch):
+    def asked(frame):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hearing, "inside_diagnosed", asked)
+    error = notebook.error(
+        "%%jitcheck -q\ndef f(x):\n    for i in range(10**6):\n        x = x + 0\n    return x\nf(1)"
+    )
+    assert isinstance(error, KeyboardInterrupt)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    assert not any("jitmagic/" in file for file in files)

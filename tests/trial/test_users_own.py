@@ -17,6 +17,7 @@ from jitmagic.measure import peak
 from jitmagic.notebook import session
 from jitmagic.silent import finite
 from jitmagic.state import bystanders
+from jitmagic.tracing import compat
 
 MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
 THREADS = """
@@ -523,3 +524,37 @@ def test_no_correction_is_tried_without_jit_where_that_needs_most_of_the_memory(
     assert all("9 MB are free" in fix.evidence for fix in finding.fixes) or free > 10**7
     untested = "fixes were not tested on the whole cell: without jit it would hold"
     assert any(untested in note for note in function.notes) is (free < 10**7)
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+@pytest.mark.parametrize(
+    "store",
+    [
+        "sys.modules['__main__'].__dict__.setdefault('kept', x * 2)",
+        "sys.modules['__main__'].__dict__.__setitem__('kept', x * 2)",
+        "import_module('__main__').__dict__.update(kept=x * 2)",
+        "get_ipython().push({'kept': x * 2})",
+        "get_ipython().user_ns['kept'] = x * 2",
+        "sys._getframe(0).f_globals['kept'] = x * 2",
+        "f.__globals__['kept'] = x * 2",
+        "vars(sys.modules['__main__'])['kept'] = x * 2",
+    ],
+)
+def test_no_traced_value_stays_under_a_name_of_the_notebooks(notebook, magic, store):
+    """Whatever way leads to the name; and the streams that stand in for the user's meanwhile are no change of theirs."""
+    notebook.ok("import sys\nfrom importlib import import_module")
+    notebook.run(f"{magic}\ndef f(x):\n    {store}\n    return x\nf(1.0)")
+    assert not compat.is_tracer(notebook.ns.get("kept"))
+    assert "sys.stderr" not in str(notebook.report()) and "sys.stdout" not in str(notebook.report())
+
+
+@pytest.mark.parametrize("body", ["x + don(pool.pop())", "don(pool.pop()) * x", "x + don(pool.pop(0))"])
+def test_what_a_function_of_ones_own_jit_donates_lives_as_long_as_without_the_magic(notebook, body):
+    """On every Python: where its calls are not heard, a stand-in knows what it was made with."""
+    notebook.ok(
+        "pool = [jnp.ones(3) * i for i in range(4)]\nkeep = list(pool)\n"
+        "don = jax.jit(lambda x: x + 1, donate_argnums=0)"
+    )
+    notebook.ok(f"%%jit -q --no-time\ndef f(x):\n    return {body}\nf(1.0)")
+    assert [array.is_deleted() for array in notebook.ns["keep"]] == [False] * 4
+    assert len(notebook.ns["pool"]) == 3
