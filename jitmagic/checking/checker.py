@@ -33,7 +33,7 @@ from jitmagic.state.state_program import StateProgram
 from jitmagic.state.values import is_endless
 from jitmagic.tracing import compat, stages
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
-from jitmagic.tracing.messages import is_out_of_memory
+from jitmagic.tracing.messages import is_interrupt, is_out_of_memory
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
 
@@ -56,6 +56,10 @@ class Checker(Subject):
     def interrupted(self, exc: KeyboardInterrupt) -> None:
         """A call of the user's was interrupted: what is shown are the user's own frames."""
         tracebacks.shorten(exc, tuple)
+        self.tell_interrupted()
+
+    def tell_interrupted(self) -> None:
+        """No diagnosis of a call that was broken off."""
         if not self.seen.count:
             self.seen.interrupted = True
             self.on_news(self)
@@ -84,6 +88,9 @@ class Checker(Subject):
                 if outermost:
                     self._take_out_tracers()
         except Exception as exc:
+            if is_interrupt(exc):
+                self.tell_interrupted()
+                raise
             self.seen.count += 1
             if stale:
                 self.guarded(self._stale, frozen, stale)

@@ -91,6 +91,8 @@ def locate(exc: BaseException, *, prefer: str | None = None) -> Problem:
 
 
 def _locate(exc: BaseException, prefer: str | None) -> Problem:
+    if (raised := messages.raised_in_callback(exc)) is not None:
+        return _in_callback(raised)
     frames = frames_of(exc)
     told = _telling(exc, frames)
     deeper = frames_of(told) if told is not exc else []
@@ -132,6 +134,18 @@ def _locate(exc: BaseException, prefer: str | None) -> Problem:
         inside=inside, called_from=_caller(preferred or users),
         forms=forms_in(found, namespace) if op == "user" else (),
     )  # fmt: skip
+
+
+def _in_callback(raised: messages.RaisedInCallback) -> Problem:
+    """The user's line of the callback: no frame of it is left."""
+    users = (f for f in reversed(raised.frames) if is_user_file(f[0]))
+    file, line, function = next(users, ("", 0, ""))
+    if function == "<module>":  # the call itself: jax has refused what the callback gave
+        file, line = "", 0
+    text = linecache.getline(file, line).rstrip()
+    at = len(text) - len(text.lstrip())
+    where = Where(file, line, at, line, len(text), text.strip(), text.strip(), function) if text else None
+    return Problem("user", where, exception=raised.exception, message=raised.message)
 
 
 def _caller(users: list[tuple[types.FrameType, int]]) -> Where | None:

@@ -261,6 +261,37 @@ def has_no_at(text: str) -> bool:
     return "has no attribute 'at'" in text
 
 
+@dataclass(frozen=True)
+class RaisedInCallback:
+    """What a callback raised while the compiled program ran."""
+
+    exception: str
+    message: str
+    frames: tuple[tuple[str, int, str], ...]
+    """File, line and function, the innermost last."""
+
+
+_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (.+)$', re.M)
+
+
+def raised_in_callback(error: BaseException) -> RaisedInCallback | None:
+    """Of an error of the device's that hands on, as text, what a callback of the user's has raised."""
+    text = str(error)
+    frames = list(_FRAME.finditer(text)) if "error calling callback: Traceback" in text else []
+    if not frames:
+        return None
+    name, _, words = text[frames[-1].end() :].strip().partition(":")
+    return RaisedInCallback(
+        name.strip(), words.strip(), tuple((m[1], int(m[2]), m[3].strip()) for m in frames)
+    )
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """An interrupt that came while a callback ran."""
+    raised = raised_in_callback(error)
+    return raised is not None and raised.exception == "KeyboardInterrupt"
+
+
 def first_paragraph(exception: BaseException) -> str:
     """The message up to its first blank line or jax's advice, one line, at most 500 characters; what a colon
     announces belongs to it."""

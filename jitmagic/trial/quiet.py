@@ -47,8 +47,9 @@ class _Streams:
         self.lock = threading.RLock()
         self.holders: dict[int, int] = {}
         """Threads with runs of ours under way, and how deep; threads that these runs have started."""
-        self.started: list[tuple[int, threading.Thread]] = []
-        """Threads that runs of ours have started, each with the one that did."""
+        self.started: list[tuple[int, threading.Thread, threading.Lock]] = []
+        """Threads that runs of ours have started, each with the one that did, and what it holds while it runs: Python
+        3.11 takes a thread for ended where an interrupt has ended a wait for it."""
         self.listeners: list[_Listener] = []
         self.users = 0
         self.stack = contextlib.ExitStack()
@@ -194,7 +195,8 @@ class _Streams:
         """A thread that a run of ours starts is part of it."""
         if not _is_asked_by_user(sys._getframe(2)):
             return start(thread)
-        run, starter = thread.run, threading.get_ident()
+        run, starter, running = thread.run, threading.get_ident(), threading.Lock()
+        running.acquire()
 
         def held() -> None:
             self.holders[threading.get_ident()] = 1
@@ -207,9 +209,10 @@ class _Streams:
                 pass  # shown where the user's own run raises it
             finally:
                 self.holders.pop(threading.get_ident(), None)
+                running.release()
 
         thread.run = held  # type: ignore[method-assign]
-        self.started.append((starter, thread))
+        self.started.append((starter, thread, running))
         return start(thread)
 
     def _wait(self, wait: Callable[..., object], condition: object, timeout: float | None = None) -> object:
@@ -238,13 +241,12 @@ class _Streams:
         ident = threading.get_ident()
         if not self.started or self.holders.get(ident, 1) > 1:
             return
-        for thread in [t for starter, t in self.started if starter == ident]:
-            thread.join(_PATIENCE)
-            if thread.is_alive() and thread.ident is not None:
+        for thread, running in [(t, r) for starter, t, r in self.started if starter == ident]:
+            if not running.acquire(timeout=_PATIENCE) and thread.ident is not None:
                 budget.end(thread.ident, SystemExit)
-                thread.join(_PATIENCE)
+                running.acquire(timeout=_PATIENCE)
                 self.holders.pop(thread.ident, None)
-        self.started[:] = [pair for pair in self.started if pair[0] != ident]
+        self.started[:] = [one for one in self.started if one[0] != ident]
 
 
 def _real(stream: object) -> object:

@@ -914,3 +914,41 @@ def run(m, x):
         notebook.error("Log(jnp.zeros(2)).go()")
         [finding] = [f for f in notebook.report().findings if f.severity == "error"]
         assert (finding.kind, finding.culprits[0]) == ("donated-reuse", "w")
+
+
+CALLBACKS = {
+    "a function of its own": (
+        "def bad(v):\n        raise ValueError('mine')\n    return jax.pure_callback(bad, SHAPE, x)",
+        "ValueError: mine", 4,
+    ),
+    "a lambda": ("jax.debug.callback(lambda v: {}['k'], x)\n    return x * 2", "KeyError: 'k'", 3),
+    "a helper in another cell": (
+        "return jax.experimental.io_callback(lambda v: helper(v), SHAPE, x)", "ZeroDivisionError", 2,
+    ),
+    "what it gives does not fit": (
+        "return jax.pure_callback(lambda v: v[None], SHAPE, x)", "Incorrect output shape", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_what_a_callback_raises_is_told_at_its_line(notebook, name):
+    body, told, line = CALLBACKS[name]
+    notebook.ok("import jax.experimental\nSHAPE = jax.ShapeDtypeStruct((), 'float32')")
+    notebook.ok("def helper(v):\n    return 1 / 0 + v")
+    notebook.error(
+        f"%%jit -q --no-time\ndef f(x):\n    {body}\njax.block_until_ready(f(1.0)); jax.effects_barrier()"
+    )
+    (finding,) = [f for f in notebook.report().findings if f.severity == "error"]
+    assert told in finding.message and "Traceback" not in finding.message
+    assert (finding.span and finding.span.line) == line
+
+
+def test_an_interrupt_in_a_callback_is_no_error_to_look_into(notebook):
+    notebook.ok("SHAPE = jax.ShapeDtypeStruct((), 'float32')")
+    notebook.error(
+        "%%jit -q --no-time\ndef stop(v):\n    raise KeyboardInterrupt\n"
+        "def f(x):\n    return jax.pure_callback(stop, SHAPE, x)\nf(1.0)"
+    )
+    report = notebook.report()
+    assert not report.findings and "interrupted" in str(report)

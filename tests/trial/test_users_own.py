@@ -7,6 +7,7 @@ import importlib
 import signal
 import sys
 import threading
+import time
 from functools import partial
 
 import jax
@@ -18,6 +19,7 @@ from jitmagic.notebook import session
 from jitmagic.silent import finite
 from jitmagic.state import bystanders
 from jitmagic.tracing import compat
+from jitmagic.trial import quiet
 
 MAGICS = ("%%jit -q --no-time", "%%jitcheck -q")
 THREADS = """
@@ -558,3 +560,19 @@ def test_what_a_function_of_ones_own_jit_donates_lives_as_long_as_without_the_ma
     notebook.ok(f"%%jit -q --no-time\ndef f(x):\n    return {body}\nf(1.0)")
     assert [array.is_deleted() for array in notebook.ns["keep"]] == [False] * 4
     assert len(notebook.ns["pool"]) == 3
+
+
+def test_a_thread_of_a_run_of_ours_ends_with_it_where_an_interrupt_ends_the_wait_for_it(notebook):
+    """Python 3.11 takes such a thread for ended."""
+    notebook.ok(
+        "import threading, time\nlog = []\ndef go():\n    for i in range(2000):\n        log.append(i); time.sleep(0.002)\n"
+        "def run():\n    thread = threading.Thread(target=go); thread.start(); thread.join()"
+    )
+    interrupt = threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt), quiet.held_back():
+        notebook.ns["run"]()
+    interrupt.join()
+    written = len(notebook.ns["log"])
+    time.sleep(0.1)
+    assert 0 < written == len(notebook.ns["log"]) < 2000
