@@ -367,9 +367,10 @@ def find_peak(subject: Subject, staged: stages.Staged, args: Any) -> None:
         return
     loops = any(op.times > 1 or op.unbounded for op in program.walk(jaxpr))
     moved = machine.moved_bytes(staged.compiled, seen.cost.bytes, loops)
-    if seen.cost.flops:
-        rates = machine.machine(machine.device_of(staged.compiled))
-        seen.cost = replace(seen.cost, bound=machine.bound(seen.cost.flops, moved, rates))
+    device = machine.device_of(staged.compiled)
+    if seen.cost.flops and machine.has_room(device):
+        bound = machine.bound(seen.cost.flops, moved, machine.machine(device))
+        seen.cost = replace(seen.cost, bound=bound)
 
 
 def _constant_names(constants: Sequence[object], variables: Sequence[Variable]) -> dict[int, str]:

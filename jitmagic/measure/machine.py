@@ -90,6 +90,16 @@ def device_of(compiled: Compiled | None) -> Device:
         return jax.local_devices()[0]
 
 
+ROOM = 2 << 30
+"""Bytes that a device of its own memory has to have free: a measurement of ours shall not be what does not fit."""
+
+
+def has_room(device: Device) -> bool:
+    """Its rates can be measured beside what the user's arrays take; a device that does not tell has."""
+    told = device.memory_stats() or {}
+    return "bytes_limit" not in told or told["bytes_limit"] - told.get("bytes_in_use", 0) >= ROOM
+
+
 def machine(device: Device) -> Machine:
     """The rates of a device, measured at the first call for it."""
     return _apart(lambda: _measured(device))

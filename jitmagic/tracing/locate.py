@@ -140,7 +140,7 @@ def _in_callback(raised: messages.RaisedInCallback) -> Problem:
     """The user's line of the callback: no frame of it is left."""
     users = (f for f in reversed(raised.frames) if is_user_file(f[0]))
     file, line, function = next(users, ("", 0, ""))
-    if function == "<module>":  # the call itself: jax has refused what the callback gave
+    if function.startswith(("<module>", "<cell line")):  # the call itself: jax refuses what the callback gave
         file, line = "", 0
     text = linecache.getline(file, line).rstrip()
     at = len(text) - len(text.lstrip())

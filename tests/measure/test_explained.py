@@ -182,6 +182,18 @@ class TestBound:
         device.platform = "cpu"
         assert machine.moved_bytes(compiled, 99.0, loops=False) == -1.0
 
+    @pytest.mark.parametrize(
+        ("told", "room"),
+        [
+            ({"bytes_limit": 80 << 30, "bytes_in_use": 10 << 30}, True),
+            ({"bytes_limit": 80 << 30, "bytes_in_use": 79 << 30}, False),
+            ({"bytes_in_use": 1}, True),
+            (None, True),
+        ],
+    )
+    def test_a_full_device_is_not_measured(self, told, room):
+        assert machine.has_room(SimpleNamespace(memory_stats=lambda: told)) is room
+
     def test_the_device_is_the_programs_own(self):
         compiled = jax.jit(jnp.sin).lower(1.0).compile()
         assert machine.device_of(compiled) is jax.devices()[0] and machine.device_of(None) is jax.devices()[0]
