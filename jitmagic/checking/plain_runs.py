@@ -142,9 +142,10 @@ class OwnRun:
 
 def only_compiled(subject: Subject, jaxpr: object) -> str:
     """Why this program does not run once more operation by operation; '' where it may."""
-    subject.seen.too_large = peak.too_large(jaxpr)
+    too_large = peak.too_large(jaxpr)
+    subject.seen.too_large = subject.seen.too_large or too_large
     called = compat.calls_back(jaxpr)
-    return f"it calls back to Python ({called}), as often as it runs" if called else subject.seen.too_large
+    return f"it calls back to Python ({called}), as often as it runs" if called else too_large
 
 
 def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object, seconds: float) -> None:
