@@ -15,6 +15,7 @@ from jitmagic import evidence as ev
 from jitmagic import patches
 from jitmagic.checking.plain_runs import Began
 from jitmagic.checking.subject import Subject
+from jitmagic.measure import peak
 from jitmagic.rules.base import covers
 from jitmagic.state import iterators
 from jitmagic.state.reached import Reach
@@ -53,6 +54,7 @@ def diagnose_failure(
     if first.op == "leak":
         first = _put_away(checker, first)
     checker.seen.problems = _joined(checker.seen.problems, [first])
+    checker.seen.too_large = checker.seen.too_large or peak.too_large_where(exc)
     if iterators.among((args, kwargs)) or is_of_keys(str(exc)) or not _is_new(checker, first, args, kwargs):
         return
     checker.guarded(checker.on_news, checker)  # what follows takes longer
@@ -72,7 +74,9 @@ def _look_further(
     checker: Subject, first: ev.Problem, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     """What else would stop the trace, whose values they are, and which arguments could be static."""
-    if first.op not in UNRECORDED and checker.settings.rehearse:
+    if (reason := checker.seen.too_large) and first.op not in UNRECORDED:
+        checker.seen.note(f"the search for more problems was left out: without jit {reason}")
+    elif first.op not in UNRECORDED and checker.settings.rehearse:
         with _or_note(checker, "the search for more problems"):
             recorded = _recorded(checker, args, kwargs)
             if first.op == "unhashable":  # what is static by intention has its value

@@ -155,6 +155,8 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
     """
     if seen is not None and (reason := only_compiled(subject, seen.traced.jaxpr)):
         subject.seen.note(f"{PLAIN_RUN}was left out: {reason}")
+        if compiled is not None:
+            subject.observe_result(seen.traced, seen.inputs, compiled)
         return
     args, kwargs = began.given
     try:

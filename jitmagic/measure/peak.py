@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from jax.extend.core import JaxprEqn, Literal
 from jitmagic.measure.cost import peak_bytes
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
-from jitmagic.tracing.compat import jaxpr_of, program_of, subjaxprs, type_of
+from jitmagic.tracing.compat import is_tracer, jaxpr_of, program_of, subjaxprs, type_of
+from jitmagic.tracing.locate import is_user_file
 from jitmagic.units import size
 
 SHOWN = 8
@@ -74,10 +76,24 @@ def _line_of(var: object, body: Any, file: str) -> int | None:
 def too_large(closed_jaxpr: object) -> str:
     """Why the program may not run operation by operation: it would hold more than half of the memory that is free;
     '' where it fits."""
-    free, most = free_bytes(), peak(closed_jaxpr, "")
-    if most is None or free is None or most.bytes <= free / 2:
-        return ""
-    return f"it would hold {size(most.bytes)} at once, and {size(free)} are free"
+    most = peak(closed_jaxpr, "")
+    return _beyond_half(most.bytes if most is not None else 0)
+
+
+def too_large_where(error: BaseException) -> str:
+    """The same of a function whose trace has failed, by what its names stand for at that place."""
+    frames = (
+        frame for frame, _ in traceback.walk_tb(error.__traceback__) if is_user_file(frame.f_code.co_filename)
+    )
+    traced = {id(v): _size(v) for frame in frames for v in frame.f_locals.values() if is_tracer(v)}
+    return _beyond_half(sum(traced.values()))
+
+
+def _beyond_half(held: int) -> str:
+    free = free_bytes()
+    return (
+        f"it would hold {size(held)} at once, and {size(free)} are free" if free and held > free / 2 else ""
+    )
 
 
 def donated_peaks(closed: object, inputs: Sequence[int]) -> tuple[int | None, int | None]:

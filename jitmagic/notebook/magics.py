@@ -277,6 +277,8 @@ class JitMagics(Magics):
 
     def _finish(self, report: Report, request: Request) -> Report | None:
         options_at_end.keep(self.shell, report, request)
+        if request.fix and self.session.last is not None:
+            options_at_end.put_below(self.session, self.session.last, report)
         if request.give_back:
             return report
         if not request.quiet:

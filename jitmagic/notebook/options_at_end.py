@@ -37,14 +37,14 @@ def hand_out(notebook: Notebook, run: Run, result: Any) -> None:
     report = reports.of_notebook(notebook)
     keep(notebook.shell, report, request)
     if request.fix:
-        _put_below(notebook, run, report, bool(result.error_in_exec))
+        put_below(notebook, run, report, bool(result.error_in_exec))
     if request.give_back:
         result.result = report
         with notebook.shell.display_trap:
             notebook.shell.displayhook(report)
 
 
-def _put_below(notebook: Notebook, run: Run, report: Report, failed: bool) -> None:
+def put_below(notebook: Notebook, run: Run, report: Report, failed: bool = False) -> None:
     """`--fix`: the corrected cell, without that option, in a new cell below."""
     from jitmagic.correction import corrected
 

@@ -91,7 +91,9 @@ def _corrected(notebook: Notebook, finding: Finding) -> Finding:
 
 def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
+    from jitmagic.checking import conclusions
     from jitmagic.checking.checker import Checker
+    from jitmagic.state.definition import source_file
     from jitmagic.whatif import answers
 
     try:
@@ -109,14 +111,17 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,
         namespace=notebook.shell.user_ns, settings=request.settings,
-        cell=inner.cell if inner is not None else CellSource(),
+        cell=inner.cell if inner is not None else _cell_of(notebook, fn),
     )  # fmt: skip
     checker.what_if = answers
     checker.seen.count = 1
     checker.call_source = lambda: (text, notebook.running.id)
     checker.guarded(checker.check, args, kwargs)
     notebook.last = Run(request, checker.cell, (name,), {name: checker})
-    return of_notebook(notebook, whole=False)
+    known = of_notebook(notebook, whole=False)
+    if checker.cell.text.strip() in ("", notebook.running.source.strip()):
+        return known
+    return conclusions.below_another(known, {name: notebook.cell_name(source_file(checker.fn))})
 
 
 def with_fixes_of_call(notebook: Notebook, late: Report, error: BaseException) -> Report:
@@ -141,6 +146,24 @@ def with_fixes_of_call(notebook: Notebook, late: Report, error: BaseException) -
     known = {(f.kind, f.culprits): f.fixes for f in corrections.report_of([checker], checker.cell).findings}
     found = (replace(f, fixes=known.get((f.kind, f.culprits), ())) for f in late.findings)
     return replace(late, findings=tuple(found))
+
+
+def _cell_of(notebook: Notebook, fn: Any) -> CellSource:
+    """The last cell that has this function's text in its place; an empty one for a function of a file."""
+    from jitmagic.source.cell import body_of
+    from jitmagic.state.definition import function_facts
+
+    facts = function_facts(fn, "")
+    own = [line.strip() for line in facts.source.splitlines()]
+
+    def has(source: str) -> bool:
+        lines = [line.strip() for line in body_of(source).splitlines()]
+        places = range(max(0, facts.line - len(own)), facts.line)
+        return any(lines[at : at + len(own)] == own for at in places)
+
+    found = reversed(notebook.sources) if own and notebook.cell_name(facts.file) else ()
+    source = next(filter(has, found), "")
+    return CellSource(source, body_of(source))
 
 
 def _evaluate(node: ast.Call, ns: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -357,6 +357,68 @@ def make(rate):
 """
 
 
+_BRANCH = "    if x > 0:\n        return x\n    return -x\n"
+
+
+@pytest.mark.parametrize(
+    ("cell", "call"),
+    [
+        (f"def f(x):\n{_BRANCH}", "f(2.0)"),
+        (f"import functools\n\n@jax.jit\ndef f(x):\n{_BRANCH}", "f(jnp.float32(2.0))"),
+        (
+            f"%pwd\nreg = {{}}\ndef add(f):\n    reg[f.__name__] = f\n    return f\n@add\ndef f(x):\n{_BRANCH}",
+            "f(2.0)",
+        ),
+        (
+            "class M:\n    def go(self, x):\n    " + _BRANCH.replace("\n    ", "\n        ") + "m = M()",
+            "m.go(2.0)",
+        ),
+        (f"%%time\ndef f(x):\n{_BRANCH}", "f(2.0)"),
+        ("f = lambda x: x if x > 0 else -x", "f(2.0)"),
+        (f"%%jitcheck -q\ndef f(x):\n{_BRANCH}", "f(2.0)"),
+    ],
+)
+def test_a_call_of_any_function_of_the_notebook_has_its_fixes(notebook, monkeypatch, cell, call):
+    """Of a cell without a magic too; they are tested on the call, and what the cell has made stays what it is."""
+    put = []
+    monkeypatch.setattr(notebook.shell, "set_next_input", lambda text, replace=False: put.append(text))
+    notebook.ok(cell)
+    made = dict(notebook.ns)
+    notebook.ok("x = 3")
+    notebook.ok(f"%jitcheck --fix {call}")
+    known = {k: v for k, v in notebook.ns.items() if k in made and not k.startswith("_")}
+    assert all(v is made[k] for k, v in known.items() if k not in ("In", "Out", "exit", "quit"))
+    assert "reg" not in made or made["reg"] == {"f": made["f"]}
+    if "%%time" in cell:  # IPython compiles it without a name for its text
+        assert "can't be compiled" in notebook.outputs[0].data["text/plain"] and not put
+        return
+    assert "of cell [" in notebook.outputs[0].data["text/plain"]
+    (finding,) = [f for f in notebook.report().findings if f.kind == "tracer-bool"]
+    assert finding.fixes[0].verified and finding.fixes[0].tested == "calls"
+    (text,) = put
+    assert "jnp.where(" in text and text.startswith(
+        cell.splitlines()[0].replace("lambda x: x if", "lambda x: jnp")[:10]
+    )
+
+
+def test_the_newest_text_of_a_function_is_what_a_call_is_corrected_in(notebook):
+    for factor in (1, 2):
+        notebook.ok(f"def f(x):\n    if x > 0:\n        return x * {factor}\n    return -x")
+    notebook.ok("%jitcheck f(2.0)")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "tracer-bool"]
+    assert "jnp.where(x > 0, x * 2, -x)" in finding.fixes[0].cell
+
+
+def test_a_call_of_a_function_of_a_file_is_told_without_a_fix(notebook, tmp_path, monkeypatch):
+    """Though a cell holds the same text: it has written the file."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    notebook.ok(f"%%writefile {tmp_path}/written_here.py\ndef f(x):\n{_BRANCH}")
+    notebook.ok(f"def f(x):\n{_BRANCH}")
+    notebook.ok("from written_here import f\n%jitcheck f(2.0)")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "tracer-bool"]
+    assert not any(fix.cell for fix in finding.fixes)
+
+
 def test_a_function_that_gives_functions_stays_and_what_the_cell_binds_of_it_is_compiled(notebook):
     notebook.ok(f"%%jit -q --no-time\n{FACTORY}\nhalf = make(0.5)\ny = half(jnp.ones(2))")
     assert type(notebook.ns["make"]).__name__ == "function"

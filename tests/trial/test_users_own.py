@@ -6,6 +6,7 @@ import ast
 import importlib
 import signal
 import sys
+import textwrap
 import threading
 import time
 from functools import partial
@@ -504,6 +505,47 @@ def test_errors_of_a_call_on_the_magic_line_are_shown_without_frames_of_ours(not
     notebook.error(cell)
     assert "Error: " in notebook.text and "your own frames" in notebook.text
     assert "session.py" not in notebook.text
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck", "%jitcheck"])
+@pytest.mark.parametrize("how", ["plain", "partial", "method"])
+@pytest.mark.parametrize("free", [9_000_000, 90_000_000])
+def test_what_does_not_trace_is_not_run_without_jit_where_that_needs_most_of_the_memory(
+    notebook, monkeypatch, free, how, magic
+):
+    """What its names stand for where the trace ends is what a run would hold there."""
+    monkeypatch.setattr(peak, "free_bytes", lambda: free)
+    body = (
+        "(x):\n    y = x[:, None] * x[None, :]\n    if y[0, 0] > 2:\n        y = y + 1\n    return y.sum()\n"
+    )
+    cells = {
+        "plain": f"@jax.jit\ndef f{body}",
+        "partial": f"import functools\n@functools.partial(jax.jit, inline=True)\ndef f{body}",
+        "method": "class M:\n" + textwrap.indent(f"@staticmethod\n@jax.jit\ndef go{body}", "    ") + "f = M.go\n",
+    }  # fmt: skip
+    if magic == "%jitcheck":
+        notebook.ok(cells[how])
+        notebook.run("%jitcheck f(jnp.ones(2000, 'float32'))")
+    else:
+        notebook.run(f"{magic} --no-time\n{cells[how]}out = f(jnp.ones(2000, 'float32'))")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "tracer-bool"]
+    notes = [note for f in notebook.report().functions for note in f.notes]
+    assert any(
+        "search for more problems was left out: without jit it would hold 16 MB" in n for n in notes
+    ) is (free < 10**7)
+    assert ("the value was" not in finding.detail) is (free < 10**7)
+    assert any(fix.verified for fix in finding.fixes) is (free > 10**7)
+
+
+@pytest.mark.parametrize("free", [9_000_000, 90_000_000])
+def test_nan_of_ones_own_jit_is_told_where_no_run_without_jit_fits(notebook, monkeypatch, free):
+    monkeypatch.setattr(peak, "free_bytes", lambda: free)
+    notebook.ok(
+        "%%jitcheck --no-time\n@jax.jit\ndef f(x):\n    y = x[:, None] * x[None, :]\n    return jnp.sqrt(y - 2).sum()\n"
+        "out = f(jnp.ones(2000, 'float32'))"
+    )
+    (finding,) = [f for f in notebook.report().findings if f.kind == "nan"]
+    assert ("holds NaN" in finding.message) is (free < 10**7)
 
 
 @pytest.mark.parametrize("later", ["", "\nf(jnp.ones(3, 'float32'))"])
