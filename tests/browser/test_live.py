@@ -276,6 +276,24 @@ def test_a_cell_that_runs_keeps_the_panel_waiting(live, shot):
     expect(panel.get_by_role("button", name="compile and time")).to_be_enabled()
 
 
+def test_a_call_of_a_plain_cells_function_is_marked_and_mended_where_it_stands(live, shot):
+    plain = "def bend(x):\n    return x if x > 0 else 0.1 * x\n"
+    live.set_source(AGAIN, plain)
+    live.run(AGAIN)
+    live.set_source(FREE, "%jitcheck bend(2.0)")
+    live.run(FREE)
+    live.output(FREE).get_by_role("button", name="Apply").first.wait_for()
+    assert live.squiggles(AGAIN) == ["x > 0"]
+    shot(live.page, "lab-call-of-another-cell")
+    live.output(FREE).get_by_role("button", name="Apply").first.click()
+    live.page.wait_for_function(
+        "([i, plain]) => window.jupyterapp.shell.currentWidget.content.widgets[i].model.sharedModel.getSource() !== plain",
+        arg=[AGAIN, plain],
+    )
+    assert live.source(FREE) == "%jitcheck bend(2.0)"
+    assert live.source(AGAIN) == "def bend(x):\n    return jnp.where(x > 0, x, 0.1 * x)\n"
+
+
 def test_fix_puts_the_corrected_cell_below(live):
     live.set_source(AGAIN, cells.FAILING.replace("%%jit", "%%jit --fix"))
     before = live.page.locator(f"{driver.PANEL} .jp-Notebook-cell").count()
