@@ -91,6 +91,7 @@ class Checker(Subject):
             if is_interrupt(exc):
                 self.tell_interrupted()
                 raise
+            self.guarded(tracebacks.end_where_called, exc, self.shim.code)
             self.seen.count += 1
             if stale:
                 self.guarded(self._stale, frozen, stale)

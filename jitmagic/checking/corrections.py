@@ -58,6 +58,15 @@ def findings_of(
     return subject.concluded[1]
 
 
+def _is_python(cell: str) -> bool:
+    """A transformer of the user's own may have made Python of what is none."""
+    try:
+        parsed(masked(cell))
+    except SyntaxError:
+        return False
+    return True
+
+
 def proposed(
     findings: Sequence[report.Finding],
     evidence: Evidence,
@@ -73,6 +82,9 @@ def proposed(
     `verifier` runs the whole cell; `on_calls` the calls that were kept, where the cell cannot be run again. What the
     budget (or an earlier `deadline`, by `budget.clock`) leaves no time for is noted.
     """
+    if not _is_python(subject.cell.body):
+        subject.seen.note("fixes were not looked for: as it is typed the cell is no Python")
+        return tuple(findings)
     end = budget.clock() + subject.settings.budget if deadline is None else deadline
 
     def late() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import CodeType
 
 from jitmagic.state.values import is_endless
 from jitmagic.tracing.compat import jit_is_off
@@ -18,6 +19,8 @@ class Shim:
         self, fn: Callable[..., object], begins: Callable[..., None] = lambda args, kwargs: None
     ) -> None:
         self.fn, self.traced, self.begins = fn, 0, begins
+        self.code: CodeType | None = None
+        """Of the function that calls the user's."""
 
     def function(self) -> Callable[..., object]:
         """A plain function with the signature and name of the user's."""
@@ -35,5 +38,6 @@ class Shim:
                 )
             return result
 
+        self.code = traced.__code__
         traced.__name__ = type(self.fn).__name__  # of an object, which has none
         return functools.wraps(self.fn)(traced)

@@ -9,7 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from types import FrameType
+from types import CodeType, FrameType
 
 from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
@@ -71,6 +71,16 @@ def may_be_caught() -> bool:
                 return False
         frame = frame.f_back
     return False
+
+
+def end_where_called(exc: BaseException, own: CodeType | None) -> None:
+    """Python raises in the caller where arguments don't fit: without the frame of ours (of this code) that has called
+    the user's function, the last frame is that of what wanted it called."""
+    trace = exc.__traceback__
+    while trace is not None and (following := trace.tb_next) is not None:
+        if following.tb_next is None and following.tb_frame.f_code is own:
+            trace.tb_next = None
+        trace = following
 
 
 def is_ours(exc: BaseException) -> bool:

@@ -345,7 +345,8 @@ class NotebookSession(Notebook):
     def _take_beginning(self, run: Run, tree: ast.Module) -> None:
         from jitmagic.trial.beginning import Beginning
 
-        run.beginning = Beginning(self.shell.user_ns, tree)
+        with contextlib.suppress(SyntaxError):  # which Python tells when it comes to it
+            run.beginning = Beginning(self.shell.user_ns, tree)
 
     def _verifier_on_calls(self, run: Run | None, checker: Checker, deadline: float) -> Verifier | None:
         from jitmagic.checking.rerun import verifier_on_calls
@@ -364,7 +365,8 @@ class NotebookSession(Notebook):
             return
         keeps = not cells.deletes(tree)  # what it takes out is not to live on in what is remembered
         if keeps and may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
-            run.beginning.add(tree)
+            with contextlib.suppress(SyntaxError):  # nothing of such a cell runs
+                run.beginning.add(tree)
         else:
             run.beginning = None
 

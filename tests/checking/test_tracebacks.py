@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import traceback
+
+import pytest
 
 POWER = """\
 %%jit{flags}
@@ -128,3 +131,24 @@ def test_each_problem_is_told_in_the_function_that_it_lies_in(notebook):
         "in `f`, line 14",
     ):
         assert place in text
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "jax.vmap(f)(jnp.ones(3))",
+        "jax.grad(f)(1.0)",
+        "jax.lax.map(f, jnp.ones(3))",
+        "list(map(f, [1.0]))",
+        "f(1.0)",
+    ],
+)
+@pytest.mark.parametrize("define", ["def f(x, y):\n    return x * y", "f = lambda x, y: x * y"])
+def test_the_last_frame_is_none_of_ours_where_arguments_do_not_fit(notebook, call, define):
+    """Python raises in the caller, and IPython shows the last frame whatever it is."""
+    notebook.ok(f"%%jit -q\n{define}\nf(1.0, 2.0)")
+    error = notebook.error(call)
+    assert "missing 1 required positional argument: 'y'" in str(error)
+    assert "jitmagic" not in notebook.text
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    assert "jitmagic" not in last.filename

@@ -80,3 +80,29 @@ def test_a_check_in_python_gives_its_report(notebook, monkeypatch):
 def test_completion_is_silent(notebook, monkeypatch):
     monkeypatch.setattr(completion, "candidates", None)
     notebook.shell.complete("--", "%%jit --", 8)
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck", "%%jitcheck -q"])
+def test_an_error_that_python_tells_as_it_compiles_is_told_once(notebook, magic):
+    """`ast.parse` takes such a cell: only the compiler says no."""
+    error = notebook.error(f"{magic}\ndef f(x):\n    y = N\n    global N\n    return x\nf(1.0)")
+    assert isinstance(error, SyntaxError) and notebook.text.count("prior to global") == 1
+    assert "jitmagic" not in notebook.text
+    notebook.ok(f"%%jitcheck -q\n{CALL}")
+    notebook.error("def g():\n    y = N\n    global N\ng()")
+    assert "itself" not in notebook.text and notebook.ok(f"{F}f(2.0)") == 3.0
+
+
+@pytest.mark.parametrize("transformers", ["input_transformers_cleanup", "input_transformers_post"])
+@pytest.mark.parametrize("magic", ["%%jit --no-time", "%%jitcheck"])
+def test_a_cell_that_is_python_only_for_its_own_transformer_is_told_without_fixes(
+    notebook, request, transformers, magic
+):
+    held = getattr(notebook.shell, transformers)
+    held.append(lambda lines: [line.replace("PLUS", "+") for line in lines])
+    request.addfinalizer(held.pop)
+    notebook.run(f"{magic}\ndef f(x):\n    if x > 0:\n        return x PLUS 1\n    return x\nout = f(1.0)")
+    report = notebook.report()
+    assert [f.kind for f in report.findings] == ["tracer-bool"]
+    assert any("the cell is no Python" in note for note in report.functions[0].notes)
+    assert notebook.ok(f"{magic}\ndef f(x):\n    return x PLUS 1\nf(1.0)") == 2.0
