@@ -10,6 +10,7 @@ import ast
 import contextlib
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,8 @@ RequestOf = Callable[[str], Request]
 """What a whole magic line asks for; raises where it cannot be meant."""
 MOST = 1000
 """Values that are looked at for objects."""
+USED_UP = "it gives arrays of the notebook away (donated), which can't be put back"
+_DONATES = re.compile(r"\bdonate\w*\s*=|--donate")
 InTime = Callable[[], contextlib.AbstractContextManager[None]]
 
 
@@ -84,11 +87,18 @@ class CellReruns:
             (f"without jit {s.seen.too_large}" for s in self._subjects() if s.seen.too_large), ""
         ):
             return too_large
+        if beginning.holds_arrays and self._uses_up(self.original):
+            return USED_UP
         with allowing(self.run.request.settings.rerun):
             return beginning.obstacle or self.refused
 
     def _subjects(self) -> Collection[Subject]:
         return self.run.checkers.values()
+
+    def _uses_up(self, attempt: Attempt) -> bool:
+        """A run of this may give arrays away: where they are the notebook's, they can't be put back."""
+        donates = any(s.options.donates for s in self._subjects())
+        return donates or any(map(_DONATES.search, (attempt.magic, attempt.cell, *attempt.later)))
 
     def plain(self, attempt: Attempt, *, briefly: bool = False) -> Ran:
         """Without the magic, and without jit; `briefly`: it may take half of the time. Raises OutOfTime."""
@@ -167,6 +177,8 @@ class CellReruns:
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, with what is found; under `%%jitcheck`, what is for jit is compiled too, but for
         what is to stay `plain`. Raises OutOfTime, ValueError for a magic line that is none."""
+        if self.run.beginning is not None and self.run.beginning.holds_arrays and self._uses_up(attempt):
+            raise ValueError(USED_UP)
         request, tree = self._request(attempt), parsed(masked(attempt.cell))
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)
         run = Run(request, source, taken(request, tree), later=list(attempt.later))
@@ -253,6 +265,9 @@ class CallReruns(CellReruns):
     def _subjects(self) -> Collection[Subject]:
         return (self.subject,)
 
+    def _uses_up(self, attempt: Attempt) -> bool:
+        return bool(self.subject.dyn) and super()._uses_up(attempt)  # arguments are copied
+
     def obstacle(self) -> str:
         """Why the calls cannot be made again; empty where they can."""
         if not self.samples:
@@ -276,19 +291,21 @@ class CallReruns(CellReruns):
         }
         lines = ["\n" if i in gone else line for i, line in enumerate(text.lines, 1)]
         above = int(attempt.magic.startswith("%%"))
-        called = partial(self._called, dict(attempt.passed))
+        called = partial(self._called, dict(attempt.passed), super()._uses_up(attempt))
         return self._played(
             "".join(lines), (), last=lambda: itertools.chain(called(), last()),
             lines_above=above, **how,
         )  # fmt: skip
 
-    def _called(self, passed: Mapping[str, str]) -> Iterator[object]:
-        """The results of the calls that were kept, with what they pass for new parameters."""
+    def _called(self, passed: Mapping[str, str], donates: bool) -> Iterator[object]:
+        """The results of the calls that were kept, with what they pass for new parameters. A function that `donates` is
+        given copies of the user's arrays to use up."""
         head, _, method = self.function.partition(".")
         holder = self.names[head]
         fn: Any = held_by(holder).get(method) if method else holder
         for number, sample in enumerate(self.samples):
-            args, kwargs = sample.args, sample.kwargs | self._more(number, fn, passed)
+            given = sample.args, sample.kwargs | self._more(number, fn, passed)
+            args, kwargs = jax.tree.map(_copied, given) if donates else given
             with contextlib.ExitStack() as stack:
                 for value in _objects((args, kwargs)):
                     kind = self.names.get(type(value).__name__)
@@ -310,6 +327,10 @@ class CallReruns(CellReruns):
                 call.apply_defaults()
                 self.values[number, code] = eval(code, dict(self.names), call.arguments)
         return {name: self.values[number, code] for name, code in passed.items()}
+
+
+def _copied(value: object) -> object:
+    return value.copy() if isinstance(value, jax.Array) else value
 
 
 @contextlib.contextmanager

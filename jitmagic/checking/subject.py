@@ -312,7 +312,7 @@ class Subject:
             traced, self.dynamic_paths(args) if traced is not None else (), tuple(self.seen.tracers_printed),
         )  # fmt: skip
         with uncollected():
-            self.seen.add(collect(call))
+            self.seen.add(collect(call, lambda kind: quiet.undone(roots.reach(kind))))
 
     def _rebound(self) -> dict[str, str]:
         """What a loop of the cell could donate, as its text tells."""

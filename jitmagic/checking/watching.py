@@ -43,7 +43,9 @@ class Watching:
         request, bound = self.run.request, cells.top_level_names(self.tree)
         for name in request.functions:
             if name.partition(".")[0] not in bound:
-                self.watch(name)
+                self._give_back(name)
+                if not request.off:
+                    self.watch(name)
         if not request.functions:
             trees = (self.tree, *map(ast.parse, request.calls))
             self.watch_compiled({n.id for t in trees for n in nodes_of(t) if isinstance(n, ast.Name)})
@@ -64,6 +66,24 @@ class Watching:
         for name in names:
             for part in compiled_parts(self.names.get(name)):
                 self.watch(f"{name}.{part}" if part else name, own=True)
+
+    def _give_back(self, target: str) -> None:
+        """What an earlier cell had taken is taken anew, as this magic line asks for it."""
+        head, _, method = target.partition(".")
+        holder = self.names.get(head)
+        fn = held_by(holder).get(method) if method else holder
+        if is_a(fn, Watched):
+            self._put(target, fn.plain_function)
+
+    def _put(self, target: str, value: object) -> None:
+        head, _, method = target.partition(".")
+        holder = self.names.get(head)
+        if method and isinstance(holder, type):
+            setattr(holder, method, value)
+        elif method:
+            holder.__dict__[method] = value
+        else:
+            self.names[head] = value
 
     def watch(self, target: str, *, own: bool = False) -> None:
         """Put the watched form of a function or method where the function was; `own`: it is compiled already, and
@@ -94,13 +114,7 @@ class Watching:
         if self.hears is not None and not checker.settings.compile:
             if self.hears(checker) or checker.is_plain:
                 return
-        watched = Watched(fn, checker)
-        if method and isinstance(holder, type):
-            setattr(holder, method, watched)
-        elif method:
-            holder.__dict__[method] = watched
-        else:
-            self.names[head] = watched
+        self._put(target, Watched(fn, checker))
 
     def _options_for(self, target: str) -> JitOptions:
         """The options without the names that only other functions of the cell have."""

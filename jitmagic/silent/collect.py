@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from jitmagic import work
-from jitmagic.evidence import HiddenRandom, SideEffect, Silent, root
+from jitmagic.evidence import HiddenRandom, LossyPytree, SideEffect, Silent, root
 from jitmagic.silent import (
     donations,
     dropped,
@@ -68,12 +69,20 @@ class CallInView:
     """Where the user's code printed traced values: code, and the instruction in it."""
 
 
-def collect(call: CallInView) -> Silent:
+def collect(call: CallInView, undone: Callable[[type], contextlib.AbstractContextManager[object]]) -> Silent:
     """The silent facts of one call; of one that was not traced, those of source and arguments alone.
 
-    Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments. A look that fails is
-    left out, and the others go on.
+    Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments, each `undone`, given the class
+    that is made. A look that fails is left out, and the others go on.
     """
+
+    def lossy() -> Iterator[LossyPytree]:
+        for name, value in objects:
+            with undone(type(value)):
+                found = pytrees.lossy(name, value, read)
+            if found:
+                yield found
+
     every = codes(call.reach.functions)
     found = _of_source(call.fn, call.reach.functions, every, call.static, call.tracers_printed)
     objects = _tried(lambda: pytrees.objects(bound_arguments(call.fn, call.args, call.kwargs)))
@@ -81,7 +90,7 @@ def collect(call: CallInView) -> Silent:
     found = replace(
         found,
         truncated=(*_tried(lambda: widths.arguments(_dynamic_leaves(call))), *found.truncated),
-        lossy=_tried(lambda: (x for name, o in objects if (x := pytrees.lossy(name, o, read)))),
+        lossy=_tried(lossy),
         arrays_in_aux=_tried(lambda: (x for name, o in objects if (x := pytrees.array_in_aux(name, o)))),
         refs=_tried(lambda: _seen_by_the_caller(call)),
     )

@@ -12,6 +12,8 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 
+import jax
+
 from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
@@ -34,6 +36,8 @@ class Beginning:
         self.names: dict[str, object] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
+        self.holds_arrays = False
+        """Arrays of jax's from before are in reach, which a call could use up."""
         self.compiled: list[object] = []
         """Functions of the user's own `jax.jit` in reach."""
         self.add(tree)
@@ -47,6 +51,7 @@ class Beginning:
     def reached(self, reach: roots.Reach) -> None:
         """What else the run reaches: arguments of calls that were kept."""
         self.compiled += [r.value for r in reach.roots if compat.is_jitted(r.value)]
+        self.holds_arrays |= any(isinstance(leaf.value, jax.Array) for leaf in reach.leaves(used_only=False))
         known = {i for s in self.snapshots for i in s.known}
         self.snapshots.append(snapshot.take(reach, known))
 

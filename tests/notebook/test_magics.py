@@ -401,6 +401,72 @@ def test_a_call_of_any_function_of_the_notebook_has_its_fixes(notebook, monkeypa
     )
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "%jitcheck --donate x act(x, 3)",
+        "%jitcheck --donate-argnums 0 act(x, 3)",
+        "report = jitmagic.check.options(donate_argnames='x')(act, x, 3)",
+        "%%jitcheck -f act --donate x\nact(x, 3)",
+        "%%jitcheck --donate x\ndef act(x, n):\n    if n > 2:\n        x = x * 2\n    return x\nact(x, 3)",
+        "%%jitcheck --donate x\ndef act(x, n):\n    print(x)\n    return x * n\nact(x, 3)",
+        "%%jitcheck\nimport functools\n@functools.partial(jax.jit, donate_argnums=0)\ndef act(x, n):\n    if n > 2:\n"
+        "        x = x * 2\n    return x\nact(x, 3)",
+        "%%jit\ndef act(x, n):\n    for _ in range(3):\n        x = jax.jit(lambda x: x * n, donate_argnums=0)(x + 0)\n"
+        "        if n > 2:\n            x = x + 1\n    return x\nact(x, 3)",
+        "%%jitcheck\ng = jax.jit(lambda x: x * 2 if x.sum() > 0 else x, donate_argnums=0)\ng(x)",
+    ],
+)
+def test_no_test_of_a_correction_uses_up_an_array_of_the_users(notebook, lines):
+    notebook.ok(
+        "import jitmagic\nx = jnp.ones(3)\ndef act(x, n):\n    if n > 2:\n        x = x * 2\n    return x"
+    )
+    notebook.run(lines)
+    assert not notebook.ns["x"].is_deleted() and notebook.ok("float(x.sum())") == 3.0
+
+
+class TestTakenAgain:
+    """A function that an earlier cell has taken is taken as the newest magic line asks."""
+
+    SOURCE = "x = w = jnp.ones(3)\ndef act(x, n=1):\n    if n > 2:\n        x = x * 2\n    return x * w"
+
+    def test_a_tested_fix_holds_where_it_is_applied(self, notebook):
+        notebook.ok(self.SOURCE)
+        notebook.error("%%jit -f act --no-time\nact(x, 3)")
+        (fix, *_) = next(f for f in notebook.report().findings if f.kind == "tracer-bool").fixes
+        assert fix.verified
+        assert notebook.ok("%%jit --static n -f act --no-time\nact(x, 3)").shape == (3,)
+        assert [f.verdict for f in notebook.report().functions] == ["ok"]
+
+    def test_other_variables_are_dynamic(self, notebook):
+        notebook.ok(self.SOURCE)
+        notebook.ok("%%jit -f act --no-time --static n\nact(x)")
+        assert float(notebook.ok("%%jit -f act --no-time --static n --dyn w\nw = w * 5\nact(x).sum()")) == 15
+        assert float(notebook.ok("w = w * 5\nact(x).sum()")) == 75 and not notebook.kinds("warning", "error")
+
+    def test_it_can_be_checked_alone_left_out_and_run_twice(self, notebook):
+        notebook.ok(self.SOURCE)
+        plain = notebook.ns["act"]
+        for _ in range(2):
+            notebook.ok("%%jit -f act --no-time --static n\nact(x)")
+            assert [f.name for f in notebook.report().functions] == ["act"] and notebook.ns[
+                "act"
+            ] is not plain
+        notebook.ok("%%jitcheck -f act\nact(x)")
+        assert notebook.ns["act"] is plain
+        notebook.ok("%%jit -f act --no-time --static n\nact(x)")
+        notebook.ok("%%jit -f act --off\nact(x)")
+        assert notebook.ns["act"] is plain
+
+    def test_a_method_too(self, notebook):
+        notebook.ok(
+            "class M:\n    def __init__(self): self.w = 2.0\n    def step(self, x): return self.w * x\nm = M()"
+        )
+        notebook.error("%%jit -f M.step --no-time\nm.step(1.0)")
+        assert notebook.ok("%%jit -f M.step --no-time --dyn self.w\nfloat(m.step(1.0))") == 2.0
+        assert notebook.ok("m.w = 3.0\nfloat(m.step(1.0))") == 3.0
+
+
 def test_the_newest_text_of_a_function_is_what_a_call_is_corrected_in(notebook):
     for factor in (1, 2):
         notebook.ok(f"def f(x):\n    if x > 0:\n        return x * {factor}\n    return -x")

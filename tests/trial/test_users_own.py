@@ -621,3 +621,21 @@ def test_a_thread_of_a_run_of_ours_ends_with_it_where_an_interrupt_ends_the_wait
     written = len(notebook.ns["log"])
     time.sleep(0.1)
     assert 0 < written == len(notebook.ns["log"]) < 2000
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck\n{}", "%jitcheck {}", "%%jitcheck -f f\n{}"])
+@pytest.mark.parametrize("body", ["p.a * 2 + q.a + r.a", "p.a if p.a.sum() > 0 else q.a + r.a"])
+def test_what_the_classes_of_arguments_count_as_they_are_made_is_as_without_us(notebook, magic, body):
+    """To see whether an object survives `tree_flatten` and `tree_unflatten`, it is made once more."""
+    notebook.ok(
+        "import dataclasses\nmade = []\n@jax.tree_util.register_dataclass\n@dataclasses.dataclass\nclass P:\n"
+        "    a: jax.Array\n    def __post_init__(self): made.append('P')\n"
+        "class Q:\n    def __init__(self, a): self.a = a; made.append('Q')\n"
+        "jax.tree_util.register_pytree_node(Q, lambda q: ((q.a,), None), lambda aux, ch: Q(*ch))\n"
+        "class Base:\n    made = 0\n@jax.tree_util.register_pytree_node_class\nclass R(Base):\n"
+        "    def __init__(self, a): self.a = a; Base.made += 1\n    def tree_flatten(self): return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, ch): return cls(*ch)\n"
+        f"p, q, r = P(jnp.ones(3)), Q(jnp.ones(3)), R(jnp.ones(3))\ndef f(p, q, r):\n    return {body}"
+    )
+    notebook.run(magic.format("f(p, q, r)"))
+    assert notebook.ns["made"] == ["P", "Q"] and notebook.ns["Base"].made == 1
