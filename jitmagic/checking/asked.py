@@ -11,6 +11,7 @@ from jitmagic.checking.watched import Watched
 from jitmagic.options import JitOptions
 from jitmagic.render import Report
 from jitmagic.settings import Settings
+from jitmagic.state.definition import misfit
 
 
 class _Check:
@@ -24,8 +25,11 @@ class _Check:
     def __call__(self, fn: Callable[..., object], /, *args: object, **kwargs: object) -> Report:
         """Diagnose one call of `fn` and return the `Report`; the call itself is not made.
 
-        Nothing is compiled and every variable is put back. Exceptions of `fn` become findings.
+        Nothing is compiled and every variable is put back. Exceptions of `fn` become findings. Raises TypeError for
+        arguments that `fn` does not take.
         """
+        if words := misfit(fn, args, kwargs):
+            raise TypeError(f"{getattr(fn, '__name__', fn)}: {words}")
         fn = fn.plain_function if isinstance(fn, Watched) else fn
         checker = Checker(
             fn, options=self._options, dyn=self._dyn, settings=self._settings or Settings(compile=False)

@@ -82,9 +82,26 @@ def proposed(
     `verifier` runs the whole cell; `on_calls` the calls that were kept, where the cell cannot be run again. What the
     budget (or an earlier `deadline`, by `budget.clock`) leaves no time for is noted.
     """
+    found, tried = _proposed(findings, evidence, subject, deadline, verifier, on_calls, say, on_fix)
+    if tried and _defines_classes(subject.cell.body) and looks_for_garbage():
+        with deferred():  # Python loses an interrupt that comes in the middle of it
+            gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
+    return found
+
+
+def _defines_classes(cell: str) -> bool:
+    return any(isinstance(n, ast.ClassDef) for n in nodes_of(parsed(masked(cell))))
+
+
+def _proposed(
+    findings: Sequence[report.Finding], evidence: Evidence, subject: Subject, deadline: float | None,
+    verifier: Verifier | None, on_calls: Callable[[], Verifier] | None, say: Callable[[str], object] | None,
+    on_fix: Callable[[tuple[report.Finding, ...]], object],
+) -> tuple[tuple[report.Finding, ...], bool]:  # fmt: skip
+    """The same, and whether something was tried; what that has made is garbage now."""
     if not _is_python(subject.cell.body):
         subject.seen.note("fixes were not looked for: as it is typed the cell is no Python")
-        return tuple(findings)
+        return tuple(findings), False
     end = budget.clock() + subject.settings.budget if deadline is None else deadline
 
     def late() -> bool:
@@ -105,11 +122,7 @@ def proposed(
         places = dict.fromkeys(f"{f.kind} in line {f.span.line}" if f.span else f.kind for f in cut)
         more = "; `--search` looks longer" if late() and subject.cell.magic else ""
         subject.seen.note(f"not all fixes were tried {why}: some are missing for {', '.join(places)}{more}")
-    made = any(isinstance(n, ast.ClassDef) for n in nodes_of(parsed(masked(subject.cell.body))))
-    if search is not None and made and looks_for_garbage():
-        with deferred():  # Python loses an interrupt that comes in the middle of it
-            gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
-    return found
+    return found, search is not None
 
 
 def _search(

@@ -15,7 +15,7 @@ from jitmagic.options import JitOptions
 from jitmagic.settings import Settings
 from jitmagic.source import cell as cells
 from jitmagic.source.tree import nodes_of
-from jitmagic.state.values import is_a
+from jitmagic.state.values import is_a, is_users_function
 from jitmagic.state.wrappers import full_name
 from jitmagic.tracing import foreign
 
@@ -47,8 +47,13 @@ class Watching:
                 if not request.off:
                     self.watch(name)
         if not request.functions:
-            trees = (self.tree, *map(ast.parse, request.calls))
-            self.watch_compiled({n.id for t in trees for n in nodes_of(t) if isinstance(n, ast.Name)})
+            calls = [*map(ast.parse, request.calls)]
+            for name in () if request.off or self.run.targets else _called(calls) - bound:
+                if is_users_function(self.names.get(name)):
+                    self.watch(name)
+            self.watch_compiled(
+                {n.id for t in (self.tree, *calls) for n in nodes_of(t) if isinstance(n, ast.Name)}
+            )
 
     def bound(self, names: Collection[str]) -> None:
         """The cell has bound these names: take the functions that its magic asked for."""
@@ -133,6 +138,12 @@ class Watching:
         for_jit = target not in self._compiling
         compiled = request.settings.compile and for_jit and target not in self.plain
         return replace(request.settings, diagnose=for_jit, compile=compiled)
+
+
+def _called(calls: Iterable[ast.Module]) -> set[str]:
+    """The names of the functions that the calls of a magic line call."""
+    made = [getattr(statement, "value", None) for call in calls for statement in call.body]
+    return {c.func.id for c in made if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
 
 
 def give_back(names: dict[str, object], tree: ast.Module) -> None:

@@ -328,11 +328,11 @@ def _options(value: Callable[[str], Any], wrong: list[str]) -> JitOptions:
         device=value("device"), backend=value("backend"), keep_unused=bool(value("keep_unused")),
         inline=bool(value("inline")),
     )  # fmt: skip
-    if options.device is not None:
+    for flag, asked_for in (("--device", options.device), ("--backend", options.backend)):
         try:
-            find_device(options.device)
+            find_device(asked_for)
         except ValueError as exc:
-            wrong.append(f"--device {options.device}: {exc}")
+            wrong.append(f"{flag} {asked_for}: {exc}")
     return options
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
@@ -93,7 +92,7 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     """Diagnose one call of any function of the notebook. Raises UsageError for anything but a call."""
     from jitmagic.checking import conclusions
     from jitmagic.checking.checker import Checker
-    from jitmagic.state.definition import source_file
+    from jitmagic.state.definition import misfit, source_file
     from jitmagic.whatif import answers
 
     try:
@@ -104,9 +103,12 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
         raise UsageError(f"{text.strip()!r} is no call; write it as it would stand in a cell, f(x, 3)")
     fn, args, kwargs = _evaluate(node, notebook.shell.user_ns)
     name = ast.unparse(node.func)
-    with contextlib.suppress(ValueError, TypeError):  # no signature
-        if wrong := targets.unknown(inspect.signature(fn).parameters, *request.settings.what_if.named):
-            raise UsageError(f"{name} has no such argument: {', '.join(wrong)}")
+    if inspect.iscoroutinefunction(inspect.unwrap(fn)):
+        raise UsageError(f"{name} is async: jax can't trace it; check what it calls")
+    if words := misfit(fn, args, kwargs):
+        raise UsageError(f"{text.strip()} can't be called: {words}")
+    if wrong := targets.wrong_of_call(request, name, fn, notebook.shell.user_ns):
+        raise UsageError("; ".join(wrong))
     inner = checker_of(fn) or next((c for c in notebook.checkers if c.original is fn), None)
     checker = Checker(
         inner.fn if inner is not None else fn, name, options=request.options, dyn=request.dyn,

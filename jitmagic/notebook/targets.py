@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
+import inspect
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, taken
+from jitmagic.options import parameters_of
 from jitmagic.source import cell as cells
 
 
@@ -107,6 +111,35 @@ def unknown(known: Collection[str], *given: tuple[str, Sequence[str]]) -> list[s
     """The names after each flag that are none of the known ones, each with the nearest."""
     wrong = [(flag, name) for flag, names in given for name in names if name not in known]
     return [f"{flag} {name}{_nearest(name.partition('=')[0], known)}" for flag, name in wrong]
+
+
+def wrong_of_call(request: Request, name: str, fn: Any, names: Mapping[str, object]) -> list[str]:
+    """What a line that checks one call of this function names, and neither the function nor the notebook has."""
+    parameters = parameters_of(fn)
+    known = {p.name for p in parameters or ()}
+    if parameters is None or any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return []
+    static, donated = request.options.static_argnames, request.options.donate_argnames
+    flags = (
+        ("--static", static),
+        ("--donate", () if request.dyn else donated),
+        *request.settings.what_if.named,
+    )
+    arguments = unknown(known, *flags)
+    wrong = [f"{name} has no such argument: {', '.join(arguments)}"] if arguments else []
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    if request.dyn and code is not None:
+        wrong += _wrong_roots(request.dyn, known | {*code.co_freevars} | names.keys())
+    return wrong
+
+
+def _wrong_roots(dyn: str, known: Collection[str]) -> Iterator[str]:
+    from jitmagic.state import paths
+
+    for text in paths.split_paths(dyn):
+        with contextlib.suppress(ValueError):  # no path, which is told as such
+            if text != "auto" and (root := paths.parse(text).root) not in known:
+                yield f"--dyn {text}: neither the function nor the notebook has {root!r}{_nearest(root, known)}"
 
 
 def _is_callable(name: str, names: Mapping[str, object]) -> bool:

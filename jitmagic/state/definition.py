@@ -7,7 +7,7 @@ import builtins
 import inspect
 import textwrap
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jitmagic.evidence import Function, Where
@@ -32,6 +32,19 @@ def _with_code(fn: Any) -> object:
     inner = inspect.unwrap(fn)
     called = None if hasattr(inner, "__code__") else unwrap(inner)[1]
     return called if is_users_function(called) else inner
+
+
+def misfit(fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """Why Python refuses such a call of the function; empty where it does not, or nothing is known of what it takes."""
+    try:
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return ""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as exc:
+        return str(exc)
+    return ""
 
 
 def function_facts(fn: Callable[..., object], name: str, cell: str = "") -> Function:

@@ -467,6 +467,65 @@ class TestTakenAgain:
         assert notebook.ok("m.w = 3.0\nfloat(m.step(1.0))") == 3.0
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("f(x)", "f(x) can't be called: missing a required argument: 'n'"),
+        ("f(x, 1, z=3)", "f(x, 1, z=3) can't be called: got an unexpected keyword argument 'z'"),
+        ("--static tua f(x, 1)", "f has no such argument: --static tua"),
+        ("--donate xx f(x, 1)", "f has no such argument: --donate xx (did you mean 'x'?)"),
+        ("--dyn zz f(x, 1)", "--dyn zz: neither the function nor the notebook has 'zz'"),
+        ("--backend tpux f(x, 1)", "--backend tpux: no device 'tpux'"),
+        ("waits(x)", "waits is async"),
+    ],
+)
+def test_what_a_line_that_checks_a_call_names_is_looked_at(notebook, call, words):
+    notebook.ok("x = w = jnp.ones(3)\ndef f(x, n):\n    return x * n * w\nasync def waits(x):\n    return x")
+    assert words in str(notebook.error(f"%jitcheck {call}"))
+    assert "itself" not in notebook.text
+    notebook.ok("%jitcheck --dyn w f(x, 1)\n%jitcheck --static n f(x, 1)")
+
+
+def test_what_has_another_signature_than_it_takes_is_checked(notebook):
+    """`functools.wraps` gives a wrapper the signature of what it wraps."""
+    notebook.ok(
+        "import functools\ndef with_two(f):\n    @functools.wraps(f)\n    def g(x):\n        return f(x, 2)\n    return g\n"
+        "@with_two\ndef f(x, n):\n    return x * n"
+    )
+    assert [f.verdict for f in notebook.ok("%jitcheck -o f(1.0)").functions] == ["ok"]
+
+
+def test_a_check_in_python_refuses_what_the_function_does_not_take(notebook):
+    notebook.ok("import jitmagic\ndef f(x, n):\n    return x * n")
+    assert "missing a required argument: 'n'" in str(notebook.error("jitmagic.check(f, 1.0)"))
+
+
+@pytest.mark.parametrize("magic", ["%%jit --no-time", "%%jitcheck"])
+def test_a_call_on_the_magic_line_takes_a_function_of_an_earlier_cell(notebook, magic):
+    """Where the cell itself defines none."""
+    notebook.ok(
+        "x = jnp.ones(3)\ndef act(x, n):\n    if n > 2:\n        x = x * 2\n    return x\ndef ok(x): return x * 2"
+    )
+    notebook.run(f"{magic} act(x, 3)\nz = 1")
+    (finding,) = [f for f in notebook.report().findings if f.kind == "tracer-bool"]
+    assert finding.function == "act" and "static" in finding.message + finding.help
+    notebook.ok(f"{magic} y = ok(x)\nz = 2")
+    assert [f.name for f in notebook.report().functions] == ["ok"] and float(notebook.ns["y"].sum()) == 6
+    notebook.ok(f"{magic} ok(x); other(x)\ndef other(x): return x")
+    assert [f.name for f in notebook.report().functions if f.calls] == ["other"] or magic == "%%jit --no-time"
+
+
+@pytest.mark.parametrize("writes", ["", "        self.n += 1\n        self.w = x\n"])
+def test_classes_of_tests_are_gone_after_a_check_of_a_call(notebook, writes):
+    notebook.ok("class Base: pass")
+    notebook.ok(
+        f"class M(Base):\n    n = 0\n    def step(self, x):\n{writes}        if x.sum() > 1: return x * 2\n        return x\n"
+        "m = M()"
+    )
+    notebook.ok("%jitcheck -q m.step(jnp.arange(3.0))")
+    assert notebook.ok("Base.__subclasses__() == [M]") and not notebook.ok("hasattr(m, 'w')")
+
+
 def test_the_newest_text_of_a_function_is_what_a_call_is_corrected_in(notebook):
     for factor in (1, 2):
         notebook.ok(f"def f(x):\n    if x > 0:\n        return x * {factor}\n    return -x")

@@ -18,7 +18,7 @@ ANEW = "its result is computed again in each trace"
 _CACHES = ("lru_cache", "cache", "memoize", "memoise", "cached", "cached_property")
 _CONTAINERS = ("__wrapped__", "append", "add", "get", "update", "setdefault")
 """Methods that are no cached functions."""
-_LIBRARIES = frozenset("jax numpy scipy math cmath functools itertools operator random time".split())
+_LIBRARIES = frozenset("jax numpy scipy math cmath functools itertools operator os random sys time".split())
 
 
 def caches(spot: Spot) -> Iterator[Change]:
