@@ -784,3 +784,15 @@ def test_magic_lines_survive(line: str) -> None:
     cell = f"%jit -f f\ndef f(x):\n    return x if x > 0 else -x\n{line}\n"
     new = first_offered(cell, (3, 16, 3, 21), ("x",), {"jnp": "jax.numpy"})
     assert new == cell.replace("x if x > 0 else -x", "jnp.where(x > 0, x, -x)")
+
+
+@pytest.mark.parametrize(
+    ("call", "safe"),
+    [("f(jnp.float32(1.0), 2.0)", False), ("f(3, 4)", True), ("f(jnp.arange(3)[1], 4)", True)],
+)
+def test_the_larger_of_two_is_safe_where_neither_can_be_nan(notebook, call, safe):
+    """Python's `max(0.3, nan)` is 0.3, that of jax NaN."""
+    notebook.ok(f"%%jitcheck -q\ndef f(x, y):\n    return max(x, y) + 1\n{call}")
+    fixes = [x for f in notebook.report().findings for x in f.fixes if "jnp.maximum" in x.title]
+    assert [x.applicability == "safe" for x in fixes] == [safe] and fixes[0].verified
+    assert ("NaN" in fixes[0].title) is not safe

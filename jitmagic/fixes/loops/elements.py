@@ -70,9 +70,19 @@ def builtin_calls(spot: Spot) -> Iterator[Change]:
     for call in spot.on_line(ast.Call) if not statement_asks(spot) else ():
         name = _python(spot, call, BUILTINS)
         if name and call.args and not any(isinstance(a, ast.Starred) for a in call.args):
+            cost = NAN_COUNTS if name in ("min", "max") and _may_hold_nan(spot, call) else ""
             for new in _descending(spot, call) if call.keywords else _counterparts(spot, name, call):
                 title = _title(spot, name, new.partition("(")[0])
-                yield Change(title, spot.edits().replace(call, new))
+                yield Change(title, spot.edits().replace(call, new), cost=cost, sure=not cost)
+
+
+NAN_COUNTS = "NaN stays NaN, which Python's may leave out"
+
+
+def _may_hold_nan(spot: Spot, call: ast.Call) -> bool:
+    """Not all that is compared is known to be whole numbers."""
+    kinds = [s.dtype for a in call.args for s in spot.seen(a)]
+    return not kinds or any("float" in kind for kind in kinds)
 
 
 def _title(spot: Spot, name: str, new: str) -> str:
