@@ -87,7 +87,7 @@ class CellReruns:
             (f"without jit {s.seen.too_large}" for s in self._subjects() if s.seen.too_large), ""
         ):
             return too_large
-        if beginning.holds_arrays and self._uses_up(self.original):
+        if self._uses_up(self.original) and beginning.holds_arrays:
             return USED_UP
         with allowing(self.run.request.settings.rerun):
             return beginning.obstacle or self.refused
@@ -177,7 +177,7 @@ class CellReruns:
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, with what is found; under `%%jitcheck`, what is for jit is compiled too, but for
         what is to stay `plain`. Raises OutOfTime, ValueError for a magic line that is none."""
-        if self.run.beginning is not None and self.run.beginning.holds_arrays and self._uses_up(attempt):
+        if self._uses_up(attempt) and self.run.beginning is not None and self.run.beginning.holds_arrays:
             raise ValueError(USED_UP)
         request, tree = self._request(attempt), parsed(masked(attempt.cell))
         source = replace(self.run.source, text=attempt.text, body=attempt.cell, magic=attempt.magic)

@@ -36,8 +36,7 @@ class Beginning:
         self.names: dict[str, object] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
-        self.holds_arrays = False
-        """Arrays of jax's from before are in reach, which a call could use up."""
+        self._reaches: list[roots.Reach] = []
         self.compiled: list[object] = []
         """Functions of the user's own `jax.jit` in reach."""
         self.add(tree)
@@ -51,9 +50,14 @@ class Beginning:
     def reached(self, reach: roots.Reach) -> None:
         """What else the run reaches: arguments of calls that were kept."""
         self.compiled += [r.value for r in reach.roots if compat.is_jitted(r.value)]
-        self.holds_arrays |= any(isinstance(leaf.value, jax.Array) for leaf in reach.leaves(used_only=False))
+        self._reaches.append(reach)
         known = {i for s in self.snapshots for i in s.known}
         self.snapshots.append(snapshot.take(reach, known))
+
+    @property
+    def holds_arrays(self) -> bool:
+        """Arrays of jax's from before are in reach, which a call could use up."""
+        return any(isinstance(leaf.value, jax.Array) for r in self._reaches for leaf in r.leaves())
 
     @property
     def obstacle(self) -> str:

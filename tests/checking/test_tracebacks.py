@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 
+import jax
 import pytest
 
 POWER = """\
@@ -144,8 +145,11 @@ def test_each_problem_is_told_in_the_function_that_it_lies_in(notebook):
     ],
 )
 @pytest.mark.parametrize("define", ["def f(x, y):\n    return x * y", "f = lambda x, y: x * y"])
-def test_the_last_frame_is_none_of_ours_where_arguments_do_not_fit(notebook, call, define):
-    """Python raises in the caller, and IPython shows the last frame whatever it is."""
+def test_the_last_frame_is_none_of_ours_where_arguments_do_not_fit(notebook, request, call, define):
+    """Python raises in the caller, and IPython shows the last frame whatever it is. jax hides its own there."""
+    filtering = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "tracebackhide")
+    request.addfinalizer(lambda: jax.config.update("jax_traceback_filtering", filtering))
     notebook.ok(f"%%jit -q\n{define}\nf(1.0, 2.0)")
     error = notebook.error(call)
     assert "missing 1 required positional argument: 'y'" in str(error)
