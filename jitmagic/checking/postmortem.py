@@ -26,7 +26,13 @@ from jitmagic.source import cell as cells
 from jitmagic.state.definition import function_facts
 from jitmagic.tracing import callsite, locate
 from jitmagic.tracing.leaves import named_leaves
-from jitmagic.tracing.messages import function_called, is_out_of_memory, refused_type
+from jitmagic.tracing.messages import (
+    function_called,
+    is_interrupt,
+    is_out_of_memory,
+    raised_in_callback,
+    refused_type,
+)
 from jitmagic.trial import budget
 from jitmagic.trial.verify import Verifier
 
@@ -37,8 +43,10 @@ _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
 def is_jax_error(error: BaseException) -> bool:
-    """jax raised it while it bound arguments, traced, or found a value that is no more."""
-    return locate.locate(error).op not in ("user", "other")
+    """jax raised it while it bound arguments, traced, or found a value that is no more; or it hands on what a callback
+    has raised while the device worked."""
+    in_callback = raised_in_callback(error) is not None and not is_interrupt(error)
+    return in_callback or locate.locate(error).op not in ("user", "other")
 
 
 def report_of(
@@ -54,7 +62,7 @@ def report_of(
     notebook's names (`namespace`), corrections of the whole cell are tried too, which the `verifier` tests.
     """
     problem, exhausted_by = locate.locate(error), is_out_of_memory(error)
-    if problem.op in ("user", "other") and not exhausted_by:
+    if not exhausted_by and not is_jax_error(error):
         return None
     site = callsite.calling_site(error) if problem.where is None else None
     if site is not None:

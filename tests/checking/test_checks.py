@@ -944,6 +944,22 @@ def test_what_a_callback_raises_is_told_at_its_line(notebook, name):
     assert (finding.span and finding.span.line) == line
 
 
+@pytest.mark.parametrize("magic", ["%%jit -q --no-time\n", "%%jitcheck -q\n", ""])
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_what_a_callback_raises_outside_of_our_functions_is_told_at_its_line(notebook, name, magic):
+    """A device that works on while Python goes on raises where the value is asked for, not in the call."""
+    body, told, line = CALLBACKS[name]
+    notebook.ok("import jax.experimental\nSHAPE = jax.ShapeDtypeStruct((), 'float32')")
+    notebook.ok("def helper(v):\n    return 1 / 0 + v")
+    notebook.ok(f"import numpy\ndef f(x):\n    {body}\nfs = [jax.jit(f)]")
+    notebook.error(
+        f"{magic}def g(x):\n    return x\ng(1.0)\njax.block_until_ready(fs[0](1.0)); jax.effects_barrier()"
+    )
+    (finding,) = [f for f in notebook.report().findings if f.severity == "error"]
+    assert told in finding.message and "Traceback" not in finding.message
+    assert line is None or finding.span.line == line
+
+
 def test_an_interrupt_in_a_callback_is_no_error_to_look_into(notebook):
     notebook.ok("SHAPE = jax.ShapeDtypeStruct((), 'float32')")
     notebook.error(
