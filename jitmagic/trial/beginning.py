@@ -12,14 +12,13 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 
-import jax
-
 from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import nodes_of
 from jitmagic.state import bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
+from jitmagic.state.held import held_arrays
 from jitmagic.state.values import MISSING, is_user_module
 from jitmagic.tracing import compat
 from jitmagic.trial.quiet import drains
@@ -36,7 +35,8 @@ class Beginning:
         self.names: dict[str, object] = {}
         """What the names stood for that the cells to be run again bind."""
         self.snapshots: list[snapshot.Snapshot] = []
-        self._reaches: list[roots.Reach] = []
+        self._found: list[object] = []
+        """What names in reach stood for."""
         self.compiled: list[object] = []
         """Functions of the user's own `jax.jit` in reach."""
         self.add(tree)
@@ -50,14 +50,15 @@ class Beginning:
     def reached(self, reach: roots.Reach) -> None:
         """What else the run reaches: arguments of calls that were kept."""
         self.compiled += [r.value for r in reach.roots if compat.is_jitted(r.value)]
-        self._reaches.append(reach)
+        self._found += [r.value for r in reach.roots]
         known = {i for s in self.snapshots for i in s.known}
         self.snapshots.append(snapshot.take(reach, known))
 
     @property
     def holds_arrays(self) -> bool:
         """Arrays of jax's from before are in reach, which a call could use up."""
-        return any(isinstance(leaf.value, jax.Array) for r in self._reaches for leaf in r.leaves())
+        found = {str(number): value for number, value in enumerate(self._found)}
+        return any(not array.is_deleted() for _, array in held_arrays(found))
 
     @property
     def obstacle(self) -> str:
