@@ -185,10 +185,22 @@ class CellReruns:
         watching = Watching(run, self.names, tree, plain=plain)
         waits = Waits(unasked=True)
         with self.in_time(), recording(run.checkers.values()), stages.counted() as counted:
+            spared: list[Callable[[], None]] = []
+
+            def begin() -> None:
+                if self._uses_up(attempt) and self.run.beginning is not None:
+                    spared.append(self.run.beginning.spare())
+                watching.begin()
+
+            def last() -> tuple[()]:
+                for renew in (
+                    spared if self._uses_up(self.original) else ()
+                ):  # the cell as it is means to, too
+                    renew()
+                return _settled(run)
+
             with waits if any(c.seen.waits for c in self.run.checkers.values()) else contextlib.nullcontext():
-                ran = self._play(
-                    attempt, first=watching.begin, bound=watching.bound, last=lambda: _settled(run)
-                )
+                ran = self._play(attempt, first=begin, bound=watching.bound, last=last)
             checkers = list(run.checkers.values())
             for checker in checkers[:1]:
                 checker.seen.waits = waits.facts()

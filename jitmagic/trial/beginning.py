@@ -10,7 +10,7 @@ import itertools
 import linecache
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
@@ -19,11 +19,13 @@ from jitmagic.source.tree import nodes_of
 from jitmagic.state import bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
 from jitmagic.state.held import held_arrays
-from jitmagic.state.values import MISSING, is_user_module
+from jitmagic.state.values import MISSING, is_jax_array, is_user_module
 from jitmagic.tracing import compat
 from jitmagic.trial.quiet import drains
 
 _numbers = itertools.count(1)
+LARGE = 2**28
+"""Bytes of an array that is not copied for a run that may use it up."""
 
 
 class Beginning:
@@ -56,9 +58,27 @@ class Beginning:
 
     @property
     def holds_arrays(self) -> bool:
-        """Arrays of jax's from before are in reach, which a call could use up."""
+        """Arrays of jax's from before are in reach that a call could use up, and `spare` does not copy."""
         found = {str(number): value for number, value in enumerate(self._found)}
-        return any(not array.is_deleted() for _, array in held_arrays(found))
+        alive = ((path, array) for path, array in held_arrays(found) if not array.is_deleted())
+        return any(not path.isdigit() or array.nbytes > LARGE for path, array in alive)
+
+    def spare(self) -> Callable[[], None]:
+        """For the run that begins, the notebook's names stand for copies of such arrays: it may use them up. What is
+        given back puts other copies in the place of those that it has used up."""
+        found = {id(v): v for v in self._found if is_jax_array(v) and not v.is_deleted()}
+        copies = {key: array.copy() for key, array in found.items() if array.nbytes <= LARGE}
+        for name, value in list(self.namespace.items()):
+            if id(value) in copies:
+                self.namespace[name] = copies[id(value)]
+
+        def renewed() -> None:
+            used = {id(copy): found[key] for key, copy in copies.items() if copy.is_deleted()}
+            for name, value in list(self.namespace.items()):
+                if id(value) in used:
+                    self.namespace[name] = used[id(value)].copy()
+
+        return renewed
 
     @property
     def obstacle(self) -> str:
