@@ -28,9 +28,9 @@ class _Check:
         Nothing is compiled and every variable is put back. Exceptions of `fn` become findings. Raises TypeError for
         arguments that `fn` does not take.
         """
+        fn = fn.plain_function if isinstance(fn, Watched) else fn
         if words := misfit(fn, args, kwargs):
             raise TypeError(f"{getattr(fn, '__name__', fn)}: {words}")
-        fn = fn.plain_function if isinstance(fn, Watched) else fn
         checker = Checker(
             fn, options=self._options, dyn=self._dyn, settings=self._settings or Settings(compile=False)
         )

@@ -193,10 +193,9 @@ class CellReruns:
                 watching.begin()
 
             def last() -> tuple[()]:
-                for renew in (
-                    spared if self._uses_up(self.original) else ()
-                ):  # the cell as it is means to, too
-                    renew()
+                if self._uses_up(self.original):  # the cell as it is means to, too
+                    for renew in spared:
+                        renew()
                 return _settled(run)
 
             with waits if any(c.seen.waits for c in self.run.checkers.values()) else contextlib.nullcontext():

@@ -18,7 +18,8 @@ from jax.extend.core import JaxprEqn, Literal
 from jitmagic.measure.cost import peak_bytes
 from jitmagic.measure.program import argument_names, constants_of, inner_line, last_uses
 from jitmagic.report import Alive, Peak
-from jitmagic.tracing.compat import is_tracer, jaxpr_of, program_of, subjaxprs, type_of
+from jitmagic.state.values import is_a
+from jitmagic.tracing.compat import Tracer, jaxpr_of, program_of, subjaxprs, type_of
 from jitmagic.tracing.locate import is_user_file
 from jitmagic.units import size
 
@@ -85,7 +86,7 @@ def too_large_where(error: BaseException) -> str:
     frames = (
         frame for frame, _ in traceback.walk_tb(error.__traceback__) if is_user_file(frame.f_code.co_filename)
     )
-    traced = {id(v): _size(v) for frame in frames for v in frame.f_locals.values() if is_tracer(v)}
+    traced = {id(v): _size(v) for frame in frames for v in frame.f_locals.values() if is_a(v, Tracer)}
     return _beyond_half(sum(traced.values()))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from jitmagic.checking.request import Request, Run
-from jitmagic.checking.watched import checker_of
+from jitmagic.checking.watched import Watched, checker_of
 from jitmagic.notebook import targets
 from jitmagic.notebook.running import Notebook
 from jitmagic.settings import CellSource, Settings
@@ -105,7 +105,7 @@ def of_call(notebook: Notebook, text: str, request: Request) -> Report:
     name = ast.unparse(node.func)
     if inspect.iscoroutinefunction(inspect.unwrap(fn)):
         raise UsageError(f"{name} is async: jax can't trace it; check what it calls")
-    if words := misfit(fn, args, kwargs):
+    if words := misfit(fn.plain_function if isinstance(fn, Watched) else fn, args, kwargs):
         raise UsageError(f"{text.strip()} can't be called: {words}")
     if wrong := targets.wrong_of_call(request, name, fn, notebook.shell.user_ns):
         raise UsageError("; ".join(wrong))

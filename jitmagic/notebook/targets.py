@@ -127,9 +127,11 @@ def wrong_of_call(request: Request, name: str, fn: Any, names: Mapping[str, obje
     )
     arguments = unknown(known, *flags)
     wrong = [f"{name} has no such argument: {', '.join(arguments)}"] if arguments else []
-    code = getattr(inspect.unwrap(fn), "__code__", None)
-    if request.dyn and code is not None:
-        wrong += _wrong_roots(request.dyn, known | {*code.co_freevars} | names.keys())
+    inner = inspect.unwrap(fn)
+    inner = getattr(inner, "__func__", inner)
+    if request.dyn and (code := getattr(inner, "__code__", None)) is not None:
+        own = {*code.co_freevars, *code.co_varnames[: code.co_argcount]}  # of a bound method `self` too
+        wrong += _wrong_roots(request.dyn, known | own | names.keys() | inner.__globals__.keys())
     return wrong
 
 

@@ -37,6 +37,8 @@ def _with_code(fn: Any) -> object:
 def misfit(fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> str:
     """Why Python refuses such a call of the function; empty where it does not, or nothing is known of what it takes."""
     try:
+        if type(fn).__name__ == "PjitFunction":
+            fn = fn.__wrapped__  # type: ignore[attr-defined]
         signature = inspect.signature(fn, follow_wrapped=False)
     except (TypeError, ValueError):
         return ""

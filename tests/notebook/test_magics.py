@@ -425,6 +425,23 @@ def test_no_test_of_a_correction_uses_up_an_array_of_the_users(notebook, lines):
     assert not notebook.ns["x"].is_deleted() and notebook.ok("float(x.sum())") == 3.0
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("d", "d['w']"), ("o.w", "o.w"), ("l", "l[0]"), ("y", "x"), ("jax.tree.map(lambda v: v, d)", "d['w']")],
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_nor_one_in_a_container_an_object_or_under_another_name(notebook, given, read, own):
+    notebook.ok(
+        "class O: pass\nx = y = jnp.ones(3)\nd, l, o = {'w': jnp.ones(3)}, [jnp.ones(3)], O()\no.w = jnp.ones(3)"
+    )
+    body = "def step(p):\n    if jax.tree.leaves(p)[0].sum() > 0:\n        p = jax.tree.map(lambda v: v * 2, p)\n    return p"
+    head = "%%jitcheck\n@functools.partial(jax.jit, donate_argnums=0)\n" if own else "%%jitcheck --donate p\n"
+    notebook.ok("import functools")
+    notebook.run(f"{head}{body}\nout = step({given})")
+    assert notebook.ok(f"float(({read}).sum())") == 3.0 and notebook.ok("float(x.sum() + y.sum())") == 6.0
+    assert notebook.ok("x is y")
+
+
 class TestTakenAgain:
     """A function that an earlier cell has taken is taken as the newest magic line asks."""
 
@@ -484,6 +501,17 @@ def test_what_a_line_that_checks_a_call_names_is_looked_at(notebook, call, words
     assert words in str(notebook.error(f"%jitcheck {call}"))
     assert "itself" not in notebook.text
     notebook.ok("%jitcheck --dyn w f(x, 1)\n%jitcheck --static n f(x, 1)")
+
+
+@pytest.mark.parametrize("call", ["f(x)", "j(x)", "m.step(x)", "m(x)", "p()"])
+def test_a_call_that_does_not_fit_is_told_whatever_is_called(notebook, call):
+    notebook.ok(
+        "import functools\nx = w = jnp.ones(3)\nclass M:\n    w = 2.0\n    def step(self, x, y): return self.w * x * y\n"
+        "    def __call__(self, x, y): return x * y\nm, j = M(), jax.jit(lambda x, y: x * y)\np = functools.partial(m.step, x)"
+    )
+    notebook.ok("%%jit -q --no-time\ndef f(x, y): return x * y\nf(x, x)")
+    assert "missing a required argument: 'y'" in str(notebook.error(f"%jitcheck {call}"))
+    notebook.ok("%jitcheck -q --dyn self.w m.step(x, x)\n%jitcheck -q --dyn m.w m.step(x, x)")
 
 
 def test_what_has_another_signature_than_it_takes_is_checked(notebook):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ ANEW = "its result is computed again in each trace"
 _CACHES = ("lru_cache", "cache", "memoize", "memoise", "cached", "cached_property")
 _CONTAINERS = ("__wrapped__", "append", "add", "get", "update", "setdefault")
 """Methods that are no cached functions."""
-_LIBRARIES = frozenset("jax numpy scipy math cmath functools itertools operator os random sys time".split())
+_LIBRARIES = sys.stdlib_module_names | {"jax", "numpy", "scipy"}
 
 
 def caches(spot: Spot) -> Iterator[Change]:
