@@ -230,7 +230,7 @@ def _holds_numbers(value: tuple[object, ...], numbers: bool) -> bool:
 def _is_pytree_of_numbers(value: object) -> bool:
     # A quantity with a unit, or whatever else jax takes apart.
     tree = getattr(sys.modules.get("jax"), "tree", None)
-    if tree is None or values.is_leaf(value):
+    if tree is None or values.is_leaf(value) or values.is_endless(value):
         return False
     leaves = tree.leaves(value, is_leaf=is_variable)
     return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)

@@ -111,7 +111,9 @@ def _settled(
     for candidate in (value, jax.lax.stop_gradient(value)):
         if not compat.is_tracer(candidate) or id(compat.trace_of(candidate)) in traces:
             return candidate
-    path = next((op.place.path for op in made.ops if _uses(op.recipe, index)), "a variable")
+    path = next(
+        (op.place.path for op in made.ops if op.recipe and index in op.recipe.outputs()), "a variable"
+    )
     return _refuse(
         program, path, "was called inside a transformation of jax's that does not know this variable"
     )
@@ -123,14 +125,6 @@ def _refuse(program: StateProgram, path: str, where: str) -> Any:
         f"lost. compile the outer function with jitmagic.jit(..., dyn_vars={path!r}) instead, or pass the "
         f"value as an argument and return it"
     )
-
-
-def _uses(recipe: plan.Recipe | None, index: int) -> bool:
-    if recipe is None:
-        return False
-    if recipe.kind == "out":
-        return bool(recipe.value == index)
-    return recipe.kind != "object" and any(_uses(p, index) for _, p in recipe.parts)
 
 
 def _has_tracer(value: object) -> bool:

@@ -35,19 +35,39 @@ class Recipe:
     parts: list[tuple[Any, Recipe]] = field(default_factory=list)
     fresh: bool = True
     """An object that the trace made is used itself the first time, so that its identity holds."""
+    shared: bool = False
+    """A container that lies in several places, or in itself, is one container after each call."""
 
-    def key(self) -> Hashable:
+    def key(self, seen: dict[int, int] | None = None) -> Hashable:
         """Equal for recipes that do the same."""
+        seen = {} if seen is None else seen
+        if id(self) in seen:
+            return seen[id(self)]
+        seen[id(self)] = len(seen)
         value = self.value
         if self.kind == "held":
             value = value.path
         elif self.kind not in ("out", "number", "deque"):
             value = (type(value), value) if type(value) in values.SCALARS else id(value)
-        return self.kind, value, tuple((k, p.key()) for k, p in self.parts)
+        return self.kind, value, tuple((k, p.key(seen)) for k, p in self.parts)
+
+    def outputs(self) -> set[int]:
+        """The outputs that go into it, not into objects."""
+        found, left, seen = set(), [self], set()
+        while left:
+            one = left.pop()
+            if one.kind == "out":
+                found.add(one.value)
+            if one.kind != "object" and id(one) not in seen:
+                seen.add(id(one))
+                left += [p for _, p in one.parts]
+        return found
 
     def plain(self) -> bool:
         """An expression of Python's can spell it out."""
-        return self.kind not in ("object", "set", "deque") and all(p.plain() for _, p in self.parts)
+        if self.shared or self.kind in ("object", "set", "deque"):
+            return False
+        return all(p.plain() for _, p in self.parts)
 
 
 @dataclass(eq=False)
@@ -132,20 +152,22 @@ class Planner:
             return Recipe("out", self._output(value))
         if id(value) in self._before:
             return Recipe("held", self._before[id(value)].place)
-        if (
-            values.is_leaf(value)
-            or depth > 40
-            or (self._was_there(value) and not values.contains_tracer(value))
-        ):
+        if values.is_leaf(value) or (self._was_there(value) and not values.contains_tracer(value)):
+            return Recipe("const", value)
+        if depth > 40:
+            if values.contains_tracer(value):
+                raise CannotFollow(path)
             return Recipe("const", value)
         if id(value) in self._made:
+            self._made[id(value)].shared = True
             return self._made[id(value)]
-        if type(value) in (dict, list, tuple):
-            below = [(k, self.recipe(v, path, depth + 1)) for _, k, v in values.children(value)]
-            return Recipe(type(value).__name__, None, below)
-        if type(value) in (set, collections.deque):
-            below = [(None, self.recipe(v, path, depth + 1)) for v in value]
-            return Recipe(type(value).__name__, getattr(value, "maxlen", None), below)
+        if type(value) in (dict, list, tuple, set, collections.deque):
+            made = Recipe(type(value).__name__, getattr(value, "maxlen", None))
+            if type(value) is not tuple:
+                self._made[id(value)] = made
+            found = enumerate(value) if type(value) is set else ((k, v) for _, k, v in values.children(value))
+            made.parts = [(k, self.recipe(v, path, depth + 1)) for k, v in found]
+            return made
         if is_a(value, tuple) and values.fields_of(value):
             return Recipe("named", type(value), [(None, self.recipe(v, path, depth + 1)) for v in value])
         return self._object(value, path, depth)
@@ -183,14 +205,21 @@ def build(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) ->
         return recipe.value.get()
     if kind == "object":
         return _object(recipe, outputs, memo)
-    parts = [build(p, outputs, memo) for _, p in recipe.parts]
+    if id(recipe) in memo:
+        return memo[id(recipe)]
+    parts = (build(p, outputs, memo) for _, p in recipe.parts)
+    if kind in ("tuple", "named"):
+        return tuple(parts) if kind == "tuple" else tuple.__new__(recipe.value, parts)
+    made: Any = collections.deque((), recipe.value) if kind == "deque" else _EMPTY[kind]()
+    memo[id(recipe)] = made  # before what is in it: it may lie in itself
     if kind == "dict":
-        return dict(zip((k for k, _ in recipe.parts), parts, strict=True))
-    if kind in ("set", "deque"):
-        return set(parts) if kind == "set" else collections.deque(parts, recipe.value)
-    return (
-        parts if kind == "list" else tuple(parts) if kind == "tuple" else tuple.__new__(recipe.value, parts)
-    )
+        made.update(zip((k for k, _ in recipe.parts), parts, strict=True))
+    else:
+        (made.update if kind == "set" else made.extend)(parts)
+    return made
+
+
+_EMPTY: dict[str, Callable[[], Any]] = {"dict": dict, "list": list, "set": set}
 
 
 def _object(recipe: Recipe, outputs: Sequence[object], memo: dict[int, object]) -> object:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import traceback
+import types
 import warnings
 from typing import Any
 
@@ -466,6 +467,8 @@ ODD = {
     "what holds itself is returned": ("%%jitcheck", "return loop", "f(1.0)"),
     "what holds itself is returned, compiled": ("%%jit", "return loop", "f(1.0)"),
     "what holds itself is read": ("%%jitcheck", "return x + loop['a'] + ring[0]", "f(1.0)"),
+    "what holds itself is stored": ("%%jitcheck", "d = [x]; d += [d, (d, 3)]; box.d = d; return x", "f(1.0)"),
+    "what holds itself is stored, compiled": ("%%jit --dyn box", "d = [x]; d += [d, (d, 3)]; box.d = d; return x", "f(1.0)"),
     "calls without an end": ("%%jitcheck", "return f(x) + 1", "f(1.0)"),
     "calls without an end, of two": ("%%jitcheck", "return g(x) + 1\ndef g(x):\n    return f(x)", "g(1.0)"),
 }  # fmt: skip
@@ -477,7 +480,7 @@ def test_what_users_give_is_no_failure_of_ours(notebook, name):
     ring, loop = [1.0], {"a": 1.0}
     ring.append(ring)
     loop["b"] = loop
-    notebook.ns.update(ring=ring, loop=loop, odd=Restless())
+    notebook.ns.update(ring=ring, loop=loop, odd=Restless(), box=types.SimpleNamespace(d=None))
     notebook.run(f"{magic}\ndef f(x):\n    {body}\n{call}")
     text = notebook.text + str(notebook.report())
     assert "itself failed" not in text and "jitmagic/" not in text

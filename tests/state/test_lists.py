@@ -175,3 +175,43 @@ def test_a_list_of_a_global_name_is_added_to():
     log.clear()
     g(1.0)
     assert len(log) == 1 and log[0] is not kept and float(log[0]) == 5.0
+
+
+SHARED = {
+    "one list under two names": "l = [x]; self.d = l; self.last = l",
+    "a dict in a list, and by itself": "d = {'x': x}; self.log.append(d); self.last = d",
+    "a dict that holds itself": "d = {'x': x}; d['me'] = d; self.d = d",
+    "a list that holds itself, in a tuple too": "l = [x]; l.append(l); l.append((l, 3)); self.d = l; self.last = (l, {'k': l})",
+    "two dicts that hold each other": "n = {'v': x}; c = {'p': n}; n['c'] = c; self.last = n",
+    "an object that holds itself": "r = Rec(x); r.me = r; r.all = [r]; self.last = r; self.best = r.all",
+    "rows that are one list": "self.buf = [[x]] * 3; self.best = self.buf[0]",
+    "a deque and a set": "q = collections.deque([x, x + 1], 1); self.win = q; self.d = [q]; self.best = self.last = {1}",
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_is_one_container_without_jit_is_one_with_it(name):
+    def held(value, seen):
+        if isinstance(value, jax.Array):
+            return float(value)
+        if id(value) in seen and not isinstance(value, tuple | int | None):
+            return f"number {seen[id(value)]}"
+        seen[id(value)] = len(seen)
+        below = value if isinstance(value, dict) else vars(value) if hasattr(value, "__dict__") else None
+        if below is not None:
+            return [(k, held(v, seen)) for k, v in below.items()]
+        is_many = isinstance(value, list | tuple | collections.deque | set)
+        return [held(v, seen) for v in value] if is_many else repr(value)
+
+    def looks(compiled):
+        fit = type("Fit", (), {})()
+        fit.log, fit.buf, fit.d, fit.last, fit.best, fit.win = [], [], None, None, None, None
+        space = {
+            "collections": collections,
+            "Rec": type("Rec", (), {"__init__": lambda r, x: vars(r).update(v=x)}),
+        }
+        exec(f"def step(self, x):\n    {SHARED[name]}\n    return x", space)
+        step = jitmagic.jit(space["step"], dyn_vars="self") if compiled else space["step"]
+        return [held(vars(fit), {}) for k in range(4) if step(fit, jnp.float32(k)) is not None]
+
+    assert looks(True) == looks(False)
