@@ -49,7 +49,7 @@ class Checker(Subject):
     def unrecorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call in a run of ours that is about other functions: as the user's, and nothing is noted of it."""
         __tracebackhide__ = True
-        if not self.settings.compile or self.framework:
+        if not self.compiles:
             return self.original(*args, **kwargs)
         return self.compiled_for(args)(*self.rest(args), **kwargs)
 
@@ -72,7 +72,7 @@ class Checker(Subject):
     def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of the user's: its result or its own exception, whatever our diagnosis does."""
         __tracebackhide__ = True
-        if not self.settings.compile or self.framework:
+        if not self.compiles:
             return self._call_plain(args, kwargs)
         traced, (frozen, stale) = self.shim.traced, self._frozen(args, kwargs)
         outermost = self.before_traces is None

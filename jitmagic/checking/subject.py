@@ -152,6 +152,11 @@ class Subject:
         """The user has not compiled it."""
         return self.original is self.fn and not self.framework
 
+    @property
+    def compiles(self) -> bool:
+        """The user's calls run what we have compiled."""
+        return self.settings.compile and not self.framework
+
     def compiled_for(self, args: Sequence[object]) -> Any:
         """The compiled function for a call with these arguments."""
         __tracebackhide__ = True

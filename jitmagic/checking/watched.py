@@ -28,6 +28,10 @@ class CallHandler(Protocol):
     """What the user's calls would run without us."""
     cell: CellSource
 
+    @property
+    def compiles(self) -> bool:
+        """The user's calls run what we have compiled."""
+
     def call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """One call of the user's."""
 
@@ -106,31 +110,55 @@ class Watched:
         asked_by = str(sys._getframe(1).f_globals.get("__name__", ""))
         return (copy.copy, (self._checker.fn,)) if "cloudpickle" in asked_by else self.__qualname__
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """Of a compiled function of the user's own: that one's, as `isinstance` and `match` ask for it."""
+        return Watched if (own := self._users_own) is None else type(own)
+
     def __repr__(self) -> str:
-        return f"<{self._checker.name}, compiled by jitmagic>"
+        own = self._users_own
+        return f"<{self._checker.name}, compiled by jitmagic>" if own is None else repr(own)
 
     def lower(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).lower`."""
         __tracebackhide__ = True
-        return self._checker.compiled_for(args).lower(*self._checker.rest(args), **kwargs)
+        compiled, rest = self._compiled(args)
+        return compiled.lower(*rest, **kwargs)
 
     def trace(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).trace`."""
         __tracebackhide__ = True
-        return self._checker.compiled_for(args).trace(*self._checker.rest(args), **kwargs)
+        compiled, rest = self._compiled(args)
+        return compiled.trace(*rest, **kwargs)
 
     def eval_shape(self, *args: object, **kwargs: object) -> object:
         """As `jax.jit(fn).eval_shape`."""
         __tracebackhide__ = True
-        return self._checker.compiled_for(args).eval_shape(*self._checker.rest(args), **kwargs)
+        compiled, rest = self._compiled(args)
+        return compiled.eval_shape(*rest, **kwargs)
 
     def clear_cache(self) -> None:
         """As `jax.jit(fn).clear_cache`: the next call traces and compiles anew, with the values of then."""
+        if (own := self._users_own) is not None:
+            own.clear_cache()
         self._checker.clear_cache()
 
     def _cache_size(self) -> int:
         """As `jax.jit(fn)._cache_size`, by which many notebooks count compilations."""
-        return self._checker.compiled_for(())._cache_size()  # type: ignore[no-any-return]
+        return self._compiled(())[0]._cache_size()  # type: ignore[no-any-return]
+
+    @property
+    def _users_own(self) -> Any:
+        """The compiled function of the user's own that calls go to, or None where they go to what we compile."""
+        checker: CallHandler | None = getattr(self, "_checker", None)
+        return None if checker is None or checker.compiles else checker.original
+
+    def _compiled(self, args: Sequence[object]) -> tuple[Any, Sequence[object]]:
+        """What a call with these arguments runs, and those of them that it takes."""
+        own = self._users_own
+        return (
+            (own, args) if own is not None else (self._checker.compiled_for(args), self._checker.rest(args))
+        )
 
 
 def checker_of(value: object) -> CallHandler | None:

@@ -215,3 +215,27 @@ def test_the_size_of_its_cache_is_that_of_a_jit_of_the_users(notebook, own):
         "for x in (1.0, 2.0, jnp.ones(3)):\n    f(x)\n    sizes.append(f._cache_size())"
     )
     assert notebook.ns["sizes"] == [0, 1, 1, 2] and notebook.ok("f._cache_size()") == 2
+
+
+OWN = {
+    "a decorator": "@jax.jit\ndef f(x):\n    return x * 2",
+    "a call": "f = jax.jit(lambda x: x * 2)",
+    "options": "f = jax.jit(lambda x, n=2: x * n, static_argnames='n')",
+    "a method": "class M:\n    @jax.jit\n    def f(self, x):\n        return x * 2\njax.tree_util.register_pytree_node(M, lambda m: ((), None), lambda aux, c: M())\nf = M.f\nf(M(), 1.0)",
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("magic", ["", "%%jitcheck -q\n"])
+def test_a_compiled_function_of_the_users_own_is_seen_as_without_us(notebook, magic, name):
+    receiver = "M(), " if name == "a method" else ""
+    asked = (
+        "isinstance(f, type(jax.jit(len))), 'PjitFunction' in repr(f), f._cache_size(), "
+        f"f.lower({receiver}jnp.ones(2)).out_info.shape, f.eval_shape({receiver}jnp.ones(4)).shape"
+    )
+    notebook.ok(f"{magic}{OWN[name]}\nf({receiver}1.0)\nf({receiver}jnp.ones(3))\nseen = [({asked})]")
+    notebook.ok(f"f({receiver}1.0); f({receiver}jnp.ones(2)); seen.append(f._cache_size())")
+    notebook.ok(
+        f"f.clear_cache(); seen.append(f._cache_size()); f({receiver}1.0); seen.append(f._cache_size())"
+    )
+    assert notebook.ns["seen"] == [(True, True, 2, (2,), (4,)), 3, 0, 1]
