@@ -165,7 +165,11 @@ class Checker(Subject):
             self.failed_inside("compiling", exc)
             with plainly():
                 return self.fn(*args, **kwargs)
-        return target(*self.rest(args), **kwargs)
+        try:
+            return target(*self.rest(args), **kwargs)
+        except Exception as exc:  # from compiled code, the last frame would be this one
+            tracebacks.shorten(exc, tuple)
+            raise
 
     def _after(self, args: tuple[object, ...], kwargs: dict[str, object], traces: int) -> None:
         """A call after which there is something new to tell."""
@@ -519,11 +523,13 @@ class Checker(Subject):
         """Trace one call without running anything on real values but our own rehearsals."""
         self.keep(args, kwargs)
         settings, self.settings = self.settings, replace(self.settings, trace_only=True)
+        traced = self.shim.traced
         try:
-            with quiet.undone(self.reach(args, kwargs), traced=True), quiet.held_back():
-                target = self.compiled_for(args)
-                staged = self._trace(target, args, kwargs)
-                quiet.heed()
+            try:
+                staged = self._trace_beforehand(args, kwargs)
+            except quiet.Wrote:  # now it can be put back
+                self.forget_traces(traced)
+                staged = self._trace_beforehand(args, kwargs)
             self.remember(args, kwargs, traced=True)
             seen = plain_runs.Look(staged.traced, self.lasting(self.inputs(args, kwargs)))
             self.looked = lambda: seen
@@ -540,6 +546,12 @@ class Checker(Subject):
             self.later("looking closer", lambda seconds: look(), (args, kwargs)) if began else look()
         finally:
             self.settings = settings
+
+    def _trace_beforehand(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        with quiet.undone(self.reach(args, kwargs), traced=True), quiet.held_back():
+            staged = self._trace(self.compiled_for(args), args, kwargs)
+            quiet.heed()
+        return staged
 
     def check(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Diagnose one call that nobody makes: its plain run is rehearsed too."""

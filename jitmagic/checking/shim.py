@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from types import CodeType
 
+from jitmagic.checking.tracebacks import CALLERS
 from jitmagic.state.values import is_endless
 from jitmagic.tracing.compat import jit_is_off
 from jitmagic.trial.whose_run import plainly
@@ -39,5 +40,6 @@ class Shim:
             return result
 
         self.code = traced.__code__
+        CALLERS.add(self.code)
         traced.__name__ = type(self.fn).__name__  # of an object, which has none
         return functools.wraps(self.fn)(traced)

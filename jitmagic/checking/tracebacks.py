@@ -22,6 +22,9 @@ FRAMES = 16
 name_of_cell: list[Callable[[str], str]] = []
 """How the notebook names the cell of this file, `Cell In[3]`; empty for other files."""
 
+CALLERS: set[CodeType] = set()
+"""Code of ours that does hardly more than to call the user's function."""
+
 _shortened: list[BaseException] = []
 """The last one in the cell that runs."""
 
@@ -85,15 +88,16 @@ def end_where_called(exc: BaseException, own: CodeType | None) -> None:
 
 def is_ours(exc: BaseException) -> bool:
     """A step of ours has failed: neither the user's code nor jax has raised it, nor we on purpose."""
-    trace, ours = exc.__traceback__, False
+    trace, ours, last = exc.__traceback__, False, None
     while trace is not None:
         code = trace.tb_frame.f_code
         room = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
         of_others = room in ("jax", "jaxlib") or is_user_file(code.co_filename)
         told = room == "jitmagic" and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
         ours = not told and (room == "jitmagic" or ours and not of_others)
-        trace = trace.tb_next
-    return ours
+        last, trace = code, trace.tb_next
+    # Python raises in the caller where arguments don't fit
+    return ours and not (isinstance(exc, TypeError) and last in CALLERS)
 
 
 def _lines(exc: BaseException, findings: Sequence[Finding], reported: bool) -> list[str]:

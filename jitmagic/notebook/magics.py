@@ -19,7 +19,7 @@ from traitlets import Bool, Float, Int, List, Unicode
 
 from jitmagic.checking.request import Request
 from jitmagic.notebook import completion, live_arrays, options_at_end, reports
-from jitmagic.notebook.session import NotebookSession, asked
+from jitmagic.notebook.session import NotebookSession, asked, interruptible
 from jitmagic.options import JitOptions, find_device
 from jitmagic.settings import Settings, WhatIfs
 from jitmagic.source import cell as cells
@@ -188,6 +188,7 @@ class JitMagics(Magics):
         _stop(wrong)
         return request
 
+    @interruptible()
     def _request(self, kind: str, line: str) -> tuple[Any, Request, list[str]]:
         """The parsed line, what it asks for, and what in it can't be meant. Raises UsageError if it can't be read."""
         tokens, wrong = [m.group() for m in _TOKEN.finditer(line)], list[str]()

@@ -6,12 +6,13 @@ from __future__ import annotations
 import ast
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.error import UsageError
+from IPython.core.interactiveshell import ExecutionResult
 
 from jitmagic.checking.request import Request, Run, may_be_rerun
 from jitmagic.notebook import options_at_end, targets
@@ -52,21 +53,30 @@ def name_bound(names: Sequence[str]) -> None:
 def _aside(what: str, step: Callable[..., object], *args: object) -> None:
     """A step of ours beside the user's cell: where it fails, one line says so and the cell goes on."""
     try:
-        step(*args)
+        with interruptible():
+            step(*args)
     except UsageError:
-        raise
-    except KeyboardInterrupt as exc:
-        if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
-            tracebacks.shorten(exc, tuple)
         raise
     except Exception as exc:
         _say(what, exc)
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """An interrupt is shown without our frames."""
+    try:
+        yield
+    except KeyboardInterrupt as exc:
+        if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
+            tracebacks.shorten(exc, tuple)
+        raise
+
+
 def asked(what: str, step: Callable[[], T]) -> T | None:
     """What the user has asked us for; where we fail ourselves, one line says so. Errors of the user's are raised."""
     try:
-        return step()
+        with interruptible():
+            return step()
     except UsageError:
         raise
     except Exception as exc:
@@ -192,6 +202,10 @@ class NotebookSession(Notebook):
 
     def before_cell(self, info: object) -> None:
         """A cell begins."""
+        with interruptible():
+            self._cell_begins(info)
+
+    def _cell_begins(self, info: object) -> None:
         _settled()
         _said.clear()
         if self.running.waits is not None:
@@ -204,7 +218,22 @@ class NotebookSession(Notebook):
             _aside("the start of the cell", self.hearing.cell_begins, self.shell.user_ns)
 
     def after_cell(self, result: Any) -> None:
-        """A cell has ended: the calls of its magic line, the report, what it returns."""
+        """A cell has ended; without a result where it was interrupted before it began."""
+        if result is None:
+            result = ExecutionResult(None)
+            result.error_before_exec = KeyboardInterrupt()
+        try:
+            self._cell_ends(result)
+        except KeyboardInterrupt:
+            print("jitmagic: the end of the cell was interrupted", file=sys.stderr)
+        finally:
+            self.running.run = None
+            if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
+                tracebacks.end_of_cell()
+            self.limit.put_back()
+
+    def _cell_ends(self, result: Any) -> None:
+        """The calls of its magic line, the report, what it returns."""
         error = result.error_in_exec or result.error_before_exec
         run, tree = self.running.run, self.running.tree
         _aside("the end of the cell", self._settle_panels, False)
@@ -224,10 +253,6 @@ class NotebookSession(Notebook):
             )
             _afterwards("the report", options_at_end.hand_out, self, run, result)
             _afterwards("the report", options_at_end.show_panels, self, run)
-        self.running.run = None
-        if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
-            tracebacks.end_of_cell()
-        self.limit.put_back()
 
     def _calls_end(self, error: BaseException | None) -> None:
         if self.hearing is not None:

@@ -47,7 +47,15 @@ def html(report: ReportData) -> str:
 
 def in_terminal() -> bool:
     """What is printed is seen at once, and stays."""
-    return sys.stdout.isatty()
+    return is_terminal(sys.stdout)
+
+
+def is_terminal(stream: object) -> bool:
+    """As it says itself; what a notebook has put in its place may have no more than `write` and `flush`."""
+    try:
+        return bool(stream.isatty())  # type: ignore[attr-defined]
+    except Exception:
+        return False
 
 
 def _screen() -> tuple[int, bool]:

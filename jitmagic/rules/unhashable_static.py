@@ -26,8 +26,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         kind = f" (`{leaves[0].python_type}`)" if leaves else ""
         yield RULE.finding(
             evidence,
-            f"{subject}{kind} {agree(names, 'is', 'are')} declared static, but a static value needs a hash, "
-            "by which its compiled program is found again",
+            f"{subject}{kind} {agree(names or (subject,), 'is', 'are')} declared static, but a static value needs "
+            "a hash, by which its compiled program is found again",
             where=binding_place(evidence, problem) if own else problem.where,
             culprits=names,
             help=_help(leaves, names),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jitmagic import patches
-from jitmagic.state import contents, iterators, paths, values
+from jitmagic.state import contents, iterators, paths, shut, values
 from jitmagic.state.adapters import WRITTEN, adapter_for
 from jitmagic.state.contents import CONTENTS, INSIDE, Key
 from jitmagic.state.paths import Place
@@ -193,7 +193,8 @@ class Set(Entry):
 
 
 class Numpy(Entry):
-    """The contents of a numpy array: a copy of one of up to `limit` bytes, a sample of a larger one."""
+    """The contents of a numpy array: a copy of one of up to `limit` bytes; a sample of a larger one, into which a run
+    of ours can't write."""
 
     def __init__(self, array: np.ndarray, path: str, limit: int = MEGABYTE) -> None:
         self.array, self.path, self.writeable = array, path, array.flags.writeable
@@ -214,8 +215,15 @@ class Numpy(Entry):
         if self._changed():
             yield self.path, "item", "changed", self.array, self.array
 
+    def stand_in(self, memo: dict[int, object]) -> None:
+        if self.copy is None and self.writeable:
+            shut.shut(self.array, self.path, self)
+
     def restore(self, only: Only) -> None:
-        if self.copy is None or (only and not only(NOWHERE, self.array)):
+        if self.copy is None:
+            shut.unshut(self.array, self)
+            return
+        if only and not only(NOWHERE, self.array):
             return
         if self._changed():
             self._put(self.copy)

@@ -26,7 +26,7 @@ import numpy as np
 
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
-from jitmagic.state import bystanders, iterators, outside, roots, values
+from jitmagic.state import bystanders, iterators, outside, roots, shut, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
     MEGABYTE,
@@ -143,6 +143,8 @@ class Snapshot:
             self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
         for namespace in reach.namespaces:
             self._entries.append(Keyed(namespace, "", "name", "global"))
+            named = [(n, v) for n, v in namespace.items() if not is_special(n)]
+            self._unnamed += [(Place(n, "global", "global", n, holder=namespace), v, 1) for n, v in named]
         self._entries += [_Unimported(*found) for found in reach.unimported]
         for name, generator in iterators.global_random_states():
             self._entries.append(random_state(generator, name))
@@ -242,7 +244,8 @@ class Snapshot:
 
     def _numpy(self, array: np.ndarray, place: Place, depth: int) -> None:
         looked_at = array.flags.writeable and (array.nbytes > MEGABYTE or is_a(array, np.memmap))
-        written = looked_at and not self._reads(place)
+        known = looked_at and not shut.is_written(array) and shut.can_be_shut(array)
+        written = looked_at and not (known and self._reads(place))
         self._entries.append(Numpy(array, place.path, LARGEST if written else MEGABYTE))
         if written and (is_a(array, np.memmap) or array.nbytes > LARGEST):
             self._lose(place.path, "an array that is too large, or a file", array)
@@ -314,6 +317,12 @@ class Snapshot:
         """Put everything back for one more run."""
         self.restore()
         self.stand_in()
+
+    def unshut(self) -> None:
+        """Large arrays can be written again."""
+        for entry in itertools.chain(self._entries, *(s._entries for s in self.late)):
+            if isinstance(entry, Numpy):
+                shut.unshut(entry.array, entry)
 
     @property
     def objects(self) -> list[object]:

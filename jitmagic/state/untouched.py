@@ -22,7 +22,8 @@ _WRITERS = frozenset(
 )
 _ARRAY_WRITERS = frozenset("fill sort put resize partition itemset setfield setflags byteswap".split())
 """Methods by which numpy's arrays are written."""
-_INTO = re.compile(r"\b(out|file)=")
+_INTO = re.compile(r"\b(out|output|file|overwrite_\w+)=|\b(blas|lapack)\.")
+"""Where what is given may be written; Fortran writes whatever an array says of itself."""
 
 
 def only_reads(
@@ -64,6 +65,8 @@ def _is_reading(
 ) -> bool:
     if rest is None:
         return use.whole_to in ("len", "isinstance", "id", "type")
+    if use.statement is not None and _INTO.search(ast.unparse(use.statement)):
+        return False
     if use.whole_to:
         return _is_pure(use, fn)
     if use.called:
@@ -74,8 +77,6 @@ def _is_reading(
 
 def _is_pure(use: Use, fn: types.FunctionType) -> bool:
     """The function that gets it as an argument is known to leave it as it is."""
-    if use.statement is not None and _INTO.search(ast.unparse(use.statement)):
-        return False
     root, *rest = use.whole_to.split(".")
     value = fn.__globals__.get(root)
     if not rest and root in _PURE:

@@ -10,7 +10,7 @@ import itertools
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
@@ -111,6 +111,8 @@ class Beginning:
                     jitted.clear_cache()
                 for s in now:
                     s.restore()
+                for s in self.snapshots:
+                    s.unshut()
                 for name in [n for n in self.namespace if n not in now_bound]:
                     del self.namespace[name]
                 for name, value in now_bound.items():
@@ -159,12 +161,27 @@ def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.Func
     waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))
     if any(isinstance(n, ast.AnnAssign | ast.ImportFrom) for n in nodes_of(tree)):
         body = [_OfFunctions().visit(copy.deepcopy(s)) for s in body]
-    lines = [f"    {line}" for s in body for line in ast.unparse(s).splitlines()]
     shared = f"    global {', '.join(sorted(top_level_names(tree)))}" if top_level_names(tree) else "    pass"
-    source = "\n".join([f"{'async ' if waits else ''}def program():", shared, *lines])
-    file = f"<jitmagic program {next(_numbers)}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    with unwarned(SyntaxWarning):
-        code = compile(source, file, "exec")
+    head, file = (
+        [f"{'async ' if waits else ''}def program():", shared],
+        f"<jitmagic program {next(_numbers)}>",
+    )
+
+    def compiled(statements: Sequence[ast.stmt]) -> types.CodeType:
+        lines = [f"    {line}" for s in statements for line in ast.unparse(s).splitlines()]
+        source = "\n".join([*head, *lines])
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        with unwarned(SyntaxWarning):
+            return compile(source, file, "exec")
+
+    def is_python(statement: ast.stmt) -> bool:
+        with contextlib.suppress(SyntaxError):
+            return bool(compiled([statement]))
+        return False
+
+    try:
+        code = compiled(body)
+    except SyntaxError:  # `return` in a class, say: IPython runs the statements before it
+        code = compiled([s for s in body if is_python(s)])
     inner = next(c for c in code.co_consts if isinstance(c, types.CodeType))
     return types.FunctionType(inner, namespace if isinstance(namespace, dict) else dict(namespace))

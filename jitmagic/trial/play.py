@@ -79,7 +79,7 @@ def play(
             except (KeyboardInterrupt, budget.OutOfTime):
                 raise
             except Exception as exc:
-                ran.error = exc
+                ran.error = quiet.writes_into_shut(exc) or exc
             except BaseException as exc:
                 ran.error = quiet.Ended(f"it raises {type(exc).__name__}")
             ran.printed = printed.kept

@@ -30,7 +30,7 @@ from typing import Any
 from jitmagic import patches
 from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
-from jitmagic.state import bystanders, snapshot
+from jitmagic.state import bystanders, shut, snapshot
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import compat, ledger, messages
 from jitmagic.trial import budget, permission
@@ -261,6 +261,10 @@ _PATIENCE, _SLICE = 0.5, 0.05
 
 class Refused(RuntimeError):
     """A run that the user did not ask for was about to do what cannot be undone."""
+
+
+class Wrote(Refused):
+    """It was about to write into a large array that it was thought to read: a run that comes is undone there too."""
 
 
 class Ended(Refused):
@@ -542,10 +546,11 @@ def reset() -> None:
     """At the boundary of a cell: nothing of ours is in force any more, whatever an interrupt has cut short."""
     budget.cancel()
     end_pauses()
-    if _streams.users or _streams.holders or STATE.plain or patches.any_left():
+    if _streams.users or _streams.holders or STATE.plain or patches.any_left() or shut.any_shut():
         with deferred():
             _streams.reset()
             patches.put_back()
+            shut.unshut_all()
             STATE.plain = 0
 
 
@@ -562,8 +567,20 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
         try:
             before.stand_in()
             yield before
+        except Exception as exc:
+            if wrote := writes_into_shut(exc):
+                raise wrote from exc
+            raise
         finally:
             before.restore()
+
+
+def writes_into_shut(exc: Exception) -> Wrote | None:
+    """What a run of ours has ended with, where it tried to write into a large array that it was thought to read."""
+    paths = ", ".join(f"`{path}`" for path in shut.note_written(exc)[:3])
+    return (
+        Wrote(f"it writes into {paths}, of which nothing was kept to put it back{ALLOW}") if paths else None
+    )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import jitmagic
+from jitmagic.notebook.session import current
 
 POWER = """\
 %%jit{flags}
@@ -157,3 +158,59 @@ def test_the_last_frame_is_none_of_ours_where_arguments_do_not_fit(define):
     told = [line.split(" ", 2) for line in ran.stdout.splitlines() if line.startswith("LAST")]
     assert [kind for _, kind, _ in told] == ["TypeError"] * 5, ran.stderr
     assert not [last for *_, last in told if last.startswith(os.path.dirname(jitmagic.__file__) + os.sep)]
+
+
+MISFIT = {
+    "an own jit": ("%%jitcheck", "@jax.jit\ndef f(x):\n    return x * 2", "f(1.0, z=3)"),
+    "a method, compiled by the user": (
+        "%%jitcheck", "class M:\n    def step(self, x):\n        return x\nf = jax.jit(M().step)", "f(1.0, 2, 3)",
+    ),
+    "a partial of one": (
+        "%%jitcheck", "@functools.partial(jax.jit, static_argnames='n')\ndef f(x, n):\n    return x", "f(1.0, m=2)",
+    ),
+    "a good call first": ("%%jitcheck", "@jax.jit\ndef f(x):\n    return x * 2\nf(1.0)", "f()"),
+    "compiled by us": ("%%jit", "def f(x):\n    return x * 2", "f(1.0, y=2)"),
+    "compiled by us, too many": ("%%jit", "def f(x):\n    return x * 2\nf(2.0)", "f(1.0, 2)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISFIT)
+def test_arguments_that_do_not_fit_are_no_failure_of_ours(notebook, name):
+    magic, define, call = MISFIT[name]
+    notebook.ok("import functools")
+    notebook.ok(f"{magic}\n{define}\ntry:\n    {call}\nexcept TypeError as exc:\n    caught = exc")
+    assert "argument" in str(notebook.ns["caught"]) and "itself failed" not in notebook.text
+    assert notebook.ns["caught"].__context__ is None
+
+
+def test_an_interrupt_of_a_report_that_was_asked_for_shows_no_frame_of_ours(notebook, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    notebook.ok("def f(x):\n    return x * 2")
+    monkeypatch.setattr("jitmagic.notebook.reports.of_call", interrupted)
+    assert isinstance(notebook.error("%jitcheck f(1.0)"), KeyboardInterrupt)
+    assert "jitmagic/" not in notebook.text and "KeyboardInterrupt" in notebook.text
+
+
+def test_an_interrupt_at_the_end_of_a_cell_is_one_line(notebook, monkeypatch):
+    def interrupted(busy):
+        if not busy:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    notebook.ok("%%jitcheck -q\ndef f(x):\n    return x * 2\nf(1.0)")
+    monkeypatch.setattr(current(), "_settle_panels", interrupted)
+    notebook.ok("1 + 1")
+    assert "was interrupted" in notebook.text and "Traceback" not in notebook.text
+    current().after_cell(None)  # as IPython says where the cell was interrupted before it began
+    assert current().running.run is None
+
+
+def test_a_call_that_a_transformation_makes_shows_no_frame_of_ours_last(notebook):
+    cell = "@functools.partial(jax.jit, static_argnames='x')\ndef f(x):\n    return x * 2\njax.vmap(f)(jnp.ones((2, 3)))"
+    notebook.ok("import functools")
+    assert isinstance(notebook.error(f"%%jit\n{cell}"), ValueError)
+    assert "jitmagic/" not in notebook.text
+    (finding,) = notebook.report().findings
+    assert "a value is declared static" in finding.message

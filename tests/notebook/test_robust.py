@@ -499,3 +499,35 @@ def test_an_interrupt_that_comes_while_we_listen_is_the_users(notebook, monkeypa
     assert isinstance(error, KeyboardInterrupt)
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     assert not any("jitmagic/" in file for file in files)
+
+
+@pytest.mark.parametrize(
+    "end", ["class A:\n    return 3", "class A:\n    from math import *", "class B:\n    yield 2"]
+)
+@pytest.mark.parametrize("magic", ["%%jitcheck", "%%jit"])
+def test_a_cell_that_ends_in_what_is_not_python_has_its_fixes(notebook, magic, end):
+    """IPython has run the statements before."""
+    cell = f"{magic}\ndef f(x):\n    if x > 0:\n        return x\n    return x * 2\ntry:\n    f(1.0)\nexcept Exception:\n    pass\n{end}"
+    assert isinstance(notebook.error(cell), SyntaxError)
+    assert "itself failed" not in notebook.text and notebook.report().findings[0].kind == "tracer-bool"
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck", "%%jit --no-time", "%jitcheck f(2.0)"])
+def test_a_stream_in_place_of_stdout_has_no_more_than_write_and_flush(notebook, magic, monkeypatch):
+    class Tee:
+        def __init__(self):
+            self.text = ""
+
+        def write(self, text):
+            self.text += text
+
+        def flush(self):
+            pass
+
+    define, tee = "def f(x):\n    return x * 2\nf(1.0)", Tee()
+    if not magic.startswith("%%"):
+        notebook.ok(define)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", tee)
+        result = notebook.shell.run_cell(f"{magic}\n{define}" if magic.startswith("%%") else magic)
+    assert result.success and "Traceback" not in tee.text and notebook.report().verdict == "ok"

@@ -639,3 +639,43 @@ def test_what_the_classes_of_arguments_count_as_they_are_made_is_as_without_us(n
     )
     notebook.run(magic.format("f(p, q, r)"))
     assert notebook.ns["made"] == ["P", "Q"] and notebook.ns["Base"].made == 1
+
+
+WRITTEN = {
+    "through a view": "v = big.reshape(-1); v += 1",
+    "through a view that was there": "flat[0] += 1",
+    "into a positional argument": "np.add(big, 1, big)",
+    "in a comprehension": "[b.fill(b[0, 0] + 1) for b in [big]]",
+    "by a function that is handed on": "functools.reduce(operator.iadd, [big, 1])",
+    "by a pair of a zip": "for p, q in zip([big], [1]): p += q",
+    "by a method of the class": "np.ndarray.fill(big, big[0, 0] + 1)",
+    "through a buffer": "m = memoryview(big); m[0, 0] = m[0, 0] + 1",
+    "by a name in a text": "globals()['big'][0] += 1",
+    "by Fortran": "scipy.linalg.blas.dscal(2.0, big.reshape(-1))",
+    "not at all": "big.sum() + big[0, 0]",
+}
+
+
+@pytest.mark.parametrize("rows", [600, 9000])
+@pytest.mark.parametrize("magic", [*MAGICS, ""])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_large_array_is_written_by_the_users_own_calls_alone(notebook, magic, name, rows):
+    """Of 5 MB, of which a copy is kept where something writes it, and of 72 MB, which is too much."""
+    notebook.ok("import functools, operator, scipy.linalg")
+    cell = f"def f(x):\n    {WRITTEN[name]}\n    return x * 2\n"
+    begin = f"big = np.ones(({rows}, 1000)); flat = big.reshape(-1)"
+    notebook.ok(f"{begin}\n{cell}f(1.0)\nplain = big[0, 0]\n{begin}")
+    notebook.ok(f"{magic}\n{cell}" + ("y = f(1.0)" if magic else ""))
+    if not magic:
+        notebook.ok("%jitcheck f(1.0)")
+    assert notebook.ok("big[0, 0]") == (notebook.ns["plain"] if magic else 1)
+    assert notebook.ok("big.flags.writeable and flat.flags.writeable")
+    assert "itself failed" not in notebook.text
+
+
+def test_an_array_that_a_function_writes_in_a_way_that_the_source_hides_is_told(notebook):
+    notebook.ok("big = np.ones((600, 1000))")
+    notebook.ok("%%jitcheck\ndef f(x):\n    v = big.reshape(-1)\n    v += 1\n    return x * 2\nf(1.0)")
+    (finding,) = notebook.report().findings
+    assert finding.kind == "state-write" and "`big`" in finding.message
+    assert notebook.report().functions[0].traces == 1
