@@ -30,6 +30,8 @@ from jitmagic.state.values import LOCK, MISSING, REENTRANT, is_a, is_user_file, 
 
 LARGEST = 64 * MEGABYTE
 """Bytes up to which a buffer is copied that may be written."""
+MOST_CELLS = 20_000
+"""Cells of a table that are looked into."""
 _CDATA: Any = ctypes.c_int.__mro__[-2]
 READING = frozenset("read readline readlines tell seek readable writable seekable fileno isatty".split())
 """Methods of files after which they can be put back."""
@@ -46,6 +48,8 @@ _LOST = {
     "sqlite3.Cursor": "a database",
     "_queue.SimpleQueue": "a queue that can only be emptied",
     "_ctypes._Pointer": "what a pointer leads to",
+    "_ctypes.CFuncPtr": "a function of a C library",
+    "ctypes.CDLL": "a C library",
     "coroutine": "a coroutine",
     "async_generator": "a generator",
 }
@@ -165,17 +169,27 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
     if is_a(value, ctypes.py_object):
         return kept(_pointed_at, lambda v, old: setattr(v, "value", old), lambda a, b: a is b)
     if is_a(value, _CDATA) and not is_a(value, ctypes._Pointer):
-        return kept(bytes, lambda v, old: ctypes.memmove(ctypes.byref(v), old, len(old)))
+        return kept(_bytes_of, _put_bytes)
     if is_a(value, weakref.WeakValueDictionary | weakref.WeakKeyDictionary):
         return Kept(
             value, "", origin, lambda v: list(v.items()), _put_pairs, _same_pairs
         )  # a cache, most often
     if is_a(value, weakref.WeakSet):
         return kept(set, lambda v, old: (v.intersection_update(old), v.update(old)))
-    if module_of(type(value)).partition(".")[0] == "pandas" and hasattr(value, "memory_usage"):
+    if (kind := _of_pandas(value)) == "Index":
+        return kept(lambda v: list(v.names), lambda v, old: setattr(v, "names", old))
+    if kind:
         size = int(np.sum(value.memory_usage(deep=False)))
-        return kept(lambda v: v.copy(), _put_frame, _same_frame) if size <= LARGEST else None
+        return kept(_copy_of_frame, _put_frame, _same_frame) if size <= LARGEST else None
     return None
+
+
+def _of_pandas(value: object) -> str:
+    """`DataFrame`, `Series` or `Index` for such an object, one of a class of the user's too; '' for others."""
+    if "pandas" not in sys.modules:
+        return ""
+    theirs = (c.__name__ for c in mro(type(value)) if module_of(c).partition(".")[0] == "pandas")
+    return next((name for name in theirs if name in ("DataFrame", "Series", "Index")), "")
 
 
 def held(value: Any) -> Iterable[object]:
@@ -184,6 +198,10 @@ def held(value: Any) -> Iterable[object]:
         return [part for pair in value.items() for part in pair]
     if is_a(value, weakref.WeakSet):
         return list(value)
+    if (kind := _of_pandas(value)) and kind != "Index":
+        columns = [value] if kind == "Series" else [value.iloc[:, i] for i in range(value.shape[1])]
+        cells = (cell for c in columns if c.dtype == object for cell in c.array)
+        return [value.attrs, *itertools.islice(cells, MOST_CELLS)]
     return [_pointed_at(value)] if is_a(value, ctypes.py_object) else ()
 
 
@@ -192,6 +210,21 @@ def _pointed_at(pointer: Any) -> object:
         return pointer.value
     except ValueError:  # to nothing
         return MISSING
+
+
+def _bytes_of(data: Any) -> tuple[bytes, object]:
+    """What a C value holds, and what has to live for its pointers."""
+    return bytes(data), dict(data._objects) if is_a(data._objects, dict) else data._objects
+
+
+def _put_bytes(data: Any, old: tuple[bytes, Any]) -> None:
+    if is_a(old[1], bytes):  # where a `c_char_p` points to
+        data.value = old[1]
+        return
+    ctypes.memmove(ctypes.byref(data), old[0], len(old[0]))
+    if is_a(data._objects, dict):
+        data._objects.clear()
+        data._objects.update(old[1] or {})
 
 
 def _same_bytes(a: Any, b: Any) -> bool:
@@ -211,18 +244,32 @@ def _put_pairs(holder: MutableMapping[Any, Any], old: list[tuple[Any, Any]]) -> 
             holder[key] = value
 
 
-def _same_frame(now: Any, old: Any) -> bool:
-    axes = zip(now.axes, old.axes, strict=True)
-    same = type(now) is type(old) and all(a.equals(b) and a.names == b.names for a, b in axes)
-    named = getattr(now, "name", None) == getattr(old, "name", None) if now.ndim == 1 else True
+def _copy_of_frame(frame: Any) -> tuple[Any, dict[Any, Any], list[Any]]:
+    """A copy, the very `attrs`, whose contents are put back by themselves, and the very axes."""
+    attrs, frame._attrs = frame.attrs, {}
     try:
-        return bool(same and named and now.attrs == old.attrs and now.equals(old))
-    except ValueError:  # `attrs` may hold arrays
+        return frame.copy(), attrs, list(frame.axes)
+    finally:
+        frame._attrs = attrs
+
+
+def _same_frame(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
+    (a, attrs, _), (b, wanted, _) = now, old
+    axes = zip(a.axes, b.axes, strict=True)
+    same = type(a) is type(b) and all(i.equals(j) and i.names == j.names for i, j in axes)
+    named = getattr(a, "name", None) == getattr(b, "name", None) if a.ndim == 1 else True
+    try:
+        return bool(same and named and attrs is wanted and a.equals(b))
+    except Exception:  # what cells hold may not be comparable
         return False
 
 
-def _put_frame(frame: Any, old: Any) -> None:
-    frame.__setstate__(old.copy().__getstate__())
+def _put_frame(frame: Any, old: tuple[Any, ...]) -> None:
+    frame.__setstate__(old[0].copy().__getstate__())
+    frame._attrs = old[1]
+    for name, axis, was in zip(("index", "columns"), old[2], old[0].axes, strict=False):
+        axis.names = was.names
+        setattr(frame, name, axis)
 
 
 def process() -> list[Entry]:
@@ -247,6 +294,9 @@ def process() -> list[Entry]:
     jax = sys.modules.get("jax")
     if jax is not None:
         found.append(setting("jax.config", lambda: dict(jax.config.values), _configure))
+    special: Any = sys.modules.get("scipy.special")
+    if hasattr(special, "seterr"):
+        found.append(setting("scipy.special.geterr()", special.geterr, lambda old: special.seterr(**old)))
     return found
 
 

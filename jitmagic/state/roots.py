@@ -188,6 +188,9 @@ class _Scan:
             inside = inner(value)
             if inside is None:
                 return self._object(value, name) if not is_a(value, Function) else self._cells(value)
+            if values.is_user_class(type(value)):  # it stands for its function, and may keep something
+                self._object(value, name)
+                self._add(name, Place(name, "global", "global", name, holder={name: value}), "global")
             value = inside
 
     def _function(self, fn: Function) -> None:

@@ -78,6 +78,8 @@ class Snapshot:
     def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[object] = ()) -> None:
         self._reach, self._known = reach, known
         self.functions = reach.functions
+        self.bound = [root.value for root in reach.roots]
+        """What names stood for."""
         self._codes: set[int] | None = None
         self.unrestorable: dict[str, str] = {}
         """Paths of what cannot be put back, and what it is: generators, connections, files that are written."""
@@ -131,7 +133,8 @@ class Snapshot:
                 )
             )
             held = Place(fn.__name__, "global", "global", "fn", holder={"fn": fn})
-            self._todo += [(held.below("attribute", k), v, 1) for k, v in fn.__dict__.items()]
+            kept = {**fn.__dict__, "__kwdefaults__": fn.__kwdefaults__}
+            self._todo += [(held.below("attribute", k), v, 1) for k, v in kept.items()]
         for cls in reach.classes:
             if any(
                 values.class_dict(cls).get("__del__") is fn for fn in reach.functions
@@ -190,6 +193,8 @@ class Snapshot:
     def _is_special(self, place: Place, value: Any, depth: int) -> bool:
         """It is no plain container or object, and is taken care of."""
         path, origin = place.path, origin_of(place)
+        if iterators.random_state(value) is not None and values.is_user_class(type(value)):
+            self._structure(value, place, depth)  # of a class of the user's
         if is_a(value, np.ndarray):
             self._numpy(value, place, depth)
         elif adapter_for(value) is not None:
@@ -396,6 +401,11 @@ def in_force(before: Snapshot) -> Iterator[None]:
         yield
     finally:
         _in_force.remove(before)
+
+
+def was_there(value: object) -> bool:
+    """A name of what runs of ours reach stood for it before the run that is under way."""
+    return any(held is value for before in _in_force for held in before.bound)
 
 
 def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
@@ -605,7 +615,11 @@ def _is_open(value: object) -> bool:
     if values.own_dict(value) is None and not values.slots(type(value)):
         return False
     root = _root(type(value))
-    return values.is_walkable(value) or (root in sys.stdlib_module_names and root not in _SHUT)
+    return (
+        values.is_walkable(value)
+        or root == "numpy"
+        or (root in sys.stdlib_module_names and root not in _SHUT)
+    )
 
 
 def _children(value: object) -> Iterator[values.Child]:

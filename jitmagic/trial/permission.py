@@ -13,7 +13,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 
-from jitmagic.state import outside, values
+from jitmagic.state import outside, snapshot, values
 from jitmagic.tracing.libraries import HARMLESS
 
 _NAMES = frozenset(
@@ -25,15 +25,17 @@ _NAMES = frozenset(
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
 _NEVER = frozenset(
-    """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input memmap
-    profiler quit save save_checkpoint savetxt savez savez_compressed serialization set_start_method spawn
-    start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc to_parquet to_sql tofile trace_context
+    """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
+    install_import_hook memmap profiler quit reset_option save save_checkpoint savetxt savez savez_compressed
+    serialization set_complex set_dt set_environment set_float set_host_device_count set_int set_mesh set_option
+    set_platform set_start_method spawn start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc
+    to_parquet to_sql tofile trace_context brainpy.math.environment.set brainstate.environ.set
     calendar.setfirstweekday codecs.register codecs.register_error codecs.unregister copyreg.add_extension
     copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
     csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
-    numpy.setbufsize numpy.seterrcall thread.stack_size threading.setprofile threading.settrace time.tzset
-    weakref.finalize""".split()
+    numpy.setbufsize numpy.seterrcall thread.stack_size
+    threading.setprofile threading.settrace time.tzset tqdm.std.tqdm.pandas weakref.finalize""".split()
 )
 """Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
 _OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}
@@ -74,7 +76,7 @@ def obstacle(called: object, first: object = None) -> str:
     if values.is_a(called, functools.partial):
         return obstacle(called.func, *called.args[:1])  # type: ignore[attr-defined]
     if values.is_a(called, types.FunctionType):
-        return _of_code(called.__code__, called.__globals__)  # type: ignore[attr-defined]
+        return _of_code(called.__code__, called.__globals__, first)  # type: ignore[attr-defined]
     if values.is_a(called, type):
         return next(filter(None, map(_of_class, values.mro(called))), "")  # type: ignore[arg-type]
     if not values.is_a(called, (*values.FUNCTIONS, types.WrapperDescriptorType, types.MethodWrapperType)):
@@ -91,14 +93,21 @@ def obstacle(called: object, first: object = None) -> str:
     return "" if fine else _judged(f"{values.module_of(cls)}.{cls.__qualname__}.{name}")
 
 
-def _of_code(code: types.CodeType, names: dict[str, object]) -> str:
+def _of_code(code: types.CodeType, names: dict[str, object], first: object = None) -> str:
     module = str(names.get("__name__", ""))
     if module.startswith("namedtuple_"):  # what `collections` makes for a named tuple: its `__new__`
         return ""
-    in_turn = _is_users(code, names) or code.co_filename.startswith(values.GENERATED)
-    return (
-        "" if in_turn else _judged(f"{module}.{code.co_qualname.removesuffix('.__init__')}")
-    )  # as the class is called
+    if _is_users(code, names) or code.co_filename.startswith(values.GENERATED):
+        return ""
+    name = f"{module}.{code.co_qualname.removesuffix('.__init__')}"  # as the class is called
+    return name if _registers(code, first) and not is_allowed(name) else _judged(name)
+
+
+def _registers(code: types.CodeType, first: object) -> bool:
+    """It keeps what it is given for good: other than for a class that the run has made, that stays."""
+    if not code.co_name.startswith("register") or "." in code.co_qualname:
+        return False
+    return not values.is_a(first, type) or snapshot.was_there(first)
 
 
 def _is_users(code: types.CodeType, names: dict[str, object]) -> bool:
@@ -266,7 +275,8 @@ class Watch:
         else:
             code = frame.f_code
             implied = code.co_name.startswith("__") and code.co_name not in ("__init__", "__call__")
-            if not implied and (name := _of_code(code, frame.f_globals)):
+            first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            if not implied and (name := _of_code(code, frame.f_globals, first)):
                 self.refuse(name)
 
 

@@ -679,3 +679,69 @@ def test_an_array_that_a_function_writes_in_a_way_that_the_source_hides_is_told(
     (finding,) = notebook.report().findings
     assert finding.kind == "state-write" and "`big`" in finding.message
     assert notebook.report().functions[0].traces == 1
+
+
+HELD = {
+    "a list in the attributes of a table": (
+        "df = pd.DataFrame({'a': [1., 2.]}); log = df.attrs['log'] = []", "df.attrs['log'].append(x)",
+        "(len(log), df.attrs['log'] is log, [type(v).__name__ for v in log])",
+    ),
+    "a column, beside such a list": (
+        "df = pd.DataFrame({'a': [1., 2.]}); cols = df.columns; log = df.attrs['log'] = []",
+        "df.insert(0, f'c{len(cols)}', 1); df.attrs['log'].append(x)", "(list(df), len(log), log[:1] == [1.0])",
+    ),
+    "a list in a cell of a table": (
+        "df = pd.DataFrame({'o': [[1], [2]]})", "df.o[0].append(x)", "[repr(v) for v in df.o]"
+    ),
+    "a table of a class of the user's": (
+        "class DF(pd.DataFrame):\n    _constructor = property(lambda self: DF)\ndf = DF({'a': [1.]})", "df['a'] += 1",
+        "(df['a'][0], type(df).__name__)",
+    ),
+    "the name of an index": ("ix = pd.Index([1, 2], name='i')", "ix.name += '?'", "ix.name"),
+    "an object that stands for its function": (
+        "class Rec:\n    def __init__(s, fn): functools.update_wrapper(s, fn); s.args, s.n = [], 0\n"
+        "    def __call__(s, a): s.n += 1; s.args.append(a); return s.__wrapped__(a)\n@Rec\ndef g(x): return x + 1",
+        "g(x)", "(g.n, [type(v).__name__ for v in g.args])",
+    ),
+    "a default that is replaced": (
+        "def k(x, *, n=[0]): k.__kwdefaults__['n'] = [n[0] + 1]; return x", "k(x)", "k.__kwdefaults__['n']"
+    ),
+    "a polynomial": ("p = np.poly1d([1., 2.])", "p.coeffs[0] += 1", "p.coeffs[0]"),
+    "a generator of a class of the user's": (
+        "class R(random.Random):\n    n = 0\n    def random(self):\n        self.n += 1\n        return 0.5\nr = R(3)",
+        "r.random()", "r.n",
+    ),
+    "a pointer of C's": (
+        "class S(ctypes.Structure): _fields_ = [('p', ctypes.c_char_p)]\np = S(b'long text ' * 400)", "p.p = b'yo'",
+        "([('Q%d' % i * 900).encode() for i in range(40)] and p.p)[:10]",
+    ),
+    "a setting of pandas": (
+        "pd.set_option('display.max_rows', 60)", "pd.set_option('display.max_rows', pd.get_option('display.max_rows') + 1)",
+        "pd.get_option('display.max_rows')",
+    ),
+    "a setting of SciPy": (
+        "scipy.special.seterr(loss='ignore')", "scipy.special.seterr(loss='warn')", "scipy.special.geterr()['loss']"
+    ),
+    "a class that jax is told of": (
+        "class P:\n    v = 1.0\nclass Kept(Exception): pass",
+        "jax.tree_util.register_pytree_node(P, lambda p: ((p.v,), None), lambda a, c: P())",
+        "len(jax.tree_util.tree_leaves(P())) and type(jax.tree_util.tree_leaves(P())[0]).__name__",
+    ),
+    "a call of a C library": (
+        "libc = ctypes.CDLL(None); libc.unsetenv(b'JM')", "libc.setenv(b'JM', str(int(libc.getenv(b'JM') != 0) + 1).encode(), 1)",
+        "libc.getenv(b'JM') != 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", ""])
+@pytest.mark.parametrize("name", HELD)
+def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(notebook, magic, name):
+    begin, body, look = HELD[name]
+    notebook.ok("import ctypes, functools, random, pandas as pd, scipy.special")
+    cell = f"def f(x):\n    {body}\n    return x * 2\n"
+    notebook.ok(f"{begin}\nbefore = {look}\n{cell}f(1.0)\nplain = {look}\n{begin}")
+    notebook.ok(f"{magic}{cell}" + ("f(1.0)" if magic else ""))
+    if not magic:
+        notebook.ok("%jitcheck -q f(1.0)")
+    assert notebook.ok(look) == notebook.ns["plain" if magic else "before"]
