@@ -33,7 +33,7 @@ from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, shut, snapshot
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import compat, ledger, messages
-from jitmagic.trial import budget, permission
+from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
 
 
@@ -148,6 +148,10 @@ class _Streams:
         for name in ("publish", "clear_output"):
             if publisher is not None and hasattr(publisher, name):
                 self._hold(publisher, name)
+        unsent = widgets.Unsent()
+        self.stack.callback(unsent.forget)
+        for holder, name in widgets.channels():
+            self._replace(holder, name, unsent.keep)
         figures = getattr(sys.modules.get("matplotlib._pylab_helpers"), "Gcf", None)
         if figures is not None:  # what a run of ours draws is drawn on figures of its own
             self.stack.enter_context(patches.replaced(figures, figs=type(figures.figs)()))

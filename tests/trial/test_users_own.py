@@ -745,3 +745,29 @@ def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(noteboo
     if not magic:
         notebook.ok("%jitcheck -q f(1.0)")
     assert notebook.ok(look) == notebook.ns["plain" if magic else "before"]
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jitcheck --rerun -q\n", "%%jit -q\n"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in tqdm(range(3)): x = x + i",
+        "with tqdm(total=2) as bar:\n        for i in range(2): bar.update(); x = x + i",
+        "g = W.FloatText(1.0); g.value = 2.0; x = x + g.value; g.close()",
+    ],
+)
+def test_a_page_is_told_of_the_widgets_of_the_users_own_calls_alone(notebook, monkeypatch, magic, body):
+    pytest.importorskip("tqdm")
+    comm = pytest.importorskip("comm")
+    sent = []
+    monkeypatch.setattr(comm.DummyComm, "publish_msg", lambda self, kind, *args, **kw: sent.append(kind))
+    notebook.ok("from tqdm.notebook import tqdm; import ipywidgets as W, comm")
+    look = "len(comm.get_comm_manager().comms), len(getattr(W.widgets.widget, '_instances', ()))"
+    cell = f"def f(x):\n    {body}\n    return x * 2\ny = f(1.0)\n"
+    before = notebook.ok(look)
+    notebook.ok(cell)
+    after, plain, sent[:] = notebook.ok(look), list(sent), []
+    notebook.ok(f"{magic}{cell}")
+    once_more = tuple(2 * b - a for a, b in zip(before, after, strict=True))
+    assert notebook.ok(look) == once_more
+    assert sent == plain
