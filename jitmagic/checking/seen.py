@@ -2,23 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import contextlib
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from types import CodeType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
 
 from jitmagic import evidence as ev
 from jitmagic import report
 from jitmagic.evidence import root
 from jitmagic.state.frozen import Frozen
+from jitmagic.state.values import is_a
 from jitmagic.tracing.minimal_static import StaticSearch
 
 
-@dataclass
 class KeptCall:
     """One call that is kept so that a fix can be tried on it."""
 
-    args: tuple[object, ...]
-    kwargs: dict[str, object]
+    def __init__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        self._given: Any = args, kwargs
+        self._is_loose = False
+
+    @property
+    def args(self) -> tuple[object, ...]:
+        return self._all()[0]
+
+    @property
+    def kwargs(self) -> dict[str, object]:
+        return self._all()[1]
+
+    def loosen(self) -> None:
+        """From now on nothing lives on for this call alone: the user has taken something out."""
+        if not self._is_loose:
+            self._given, self._is_loose = _mapped(_weak, self._given), True
+
+    @property
+    def is_whole(self) -> bool:
+        """All that it was given is still alive."""
+        return all(value is not _GONE for value in _inside(self._all()))
+
+    def _all(self) -> Any:
+        return _mapped(_alive, self._given) if self._is_loose else self._given
+
+
+class _Weak(weakref.ref[Any]):
+    """Ours, and no reference that the call was given."""
+
+
+_GONE = object()
+_KEPT = (FunctionType, BuiltinFunctionType, ModuleType, type)
+"""What is defined rather than made: it lives on."""
+
+
+def _weak(value: object) -> object:
+    if not is_a(value, _KEPT):
+        with contextlib.suppress(TypeError):
+            return _Weak(value)
+    return value
+
+
+def _alive(value: object) -> object:
+    if not is_a(value, _Weak):
+        return value
+    found: object = value()
+    return _GONE if found is None else found
+
+
+def _mapped(change: Callable[[object], object], value: Any, depth: int = 8) -> Any:
+    """A value with what lies in its plain containers changed."""
+    if type(value) not in (tuple, list, dict) or not depth:
+        return change(value)
+    if type(value) is dict:
+        return {k: _mapped(change, v, depth - 1) for k, v in value.items()}
+    return type(value)(_mapped(change, v, depth - 1) for v in value)
+
+
+def _inside(value: Any, depth: int = 8) -> Iterator[object]:
+    """What lies in plain containers, to the same depth."""
+    if type(value) not in (tuple, list, dict) or not depth:
+        yield value
+        return
+    for part in value.values() if type(value) is dict else value:
+        yield from _inside(part, depth - 1)
 
 
 @dataclass
@@ -26,7 +92,7 @@ class Seen:
     """What the calls so far have shown; turned into frozen evidence when somebody asks."""
 
     calls: list[ev.Call] = field(default_factory=list)
-    samples: list[KeptCall] = field(default_factory=list)
+    kept: list[KeptCall] = field(default_factory=list)
     problems: list[ev.Problem] = field(default_factory=list)
     kinds: set[object] = field(default_factory=set)
     """Kinds of calls that were looked at, as jax tells them apart."""
@@ -72,6 +138,11 @@ class Seen:
         """Say once what a reader of the numbers has to know."""
         if remark not in self.remarks:
             self.remarks.append(remark)
+
+    @property
+    def samples(self) -> list[KeptCall]:
+        """The calls that are kept, and can still be made."""
+        return [call for call in self.kept if call.is_whole]
 
     @property
     def is_wrong(self) -> bool:

@@ -208,7 +208,7 @@ class Subject:
     def start_over(self) -> None:
         """As `clear_cache`, for new settings: what calls with the old ones have shown is no longer true."""
         self.clear_cache()
-        self.seen = Seen(samples=self.seen.samples)
+        self.seen = Seen(kept=self.seen.kept)
         self.forget_traces(0)
 
     def reach(self, args: Sequence[object] = (), kwargs: dict[str, object] | None = None) -> Reach:
@@ -428,8 +428,8 @@ class Subject:
             size = _size(jax.tree.leaves((args, kwargs)))
         except ValueError:  # a dict with keys that jax cannot sort
             return
-        if len(self.seen.samples) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
-            self.seen.samples.append(KeptCall(args, dict(kwargs)))
+        if len(self.seen.kept) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
+            self.seen.kept.append(KeptCall(args, dict(kwargs)))
         elif size > MAX_SAMPLE_BYTES:
             self.seen.note("fixes were not tried on calls with more than 64 MB of arguments")
 

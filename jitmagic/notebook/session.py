@@ -253,6 +253,8 @@ class NotebookSession(Notebook):
             )
             _afterwards("the report", options_at_end.hand_out, self, run, result)
             _afterwards("the report", options_at_end.show_panels, self, run)
+        if run is not None and tree is not None and cells.deletes(tree):
+            self._loosen_calls()
 
     def _calls_end(self, error: BaseException | None) -> None:
         if self.hearing is not None:
@@ -383,7 +385,11 @@ class NotebookSession(Notebook):
     def _later_cell(self, tree: ast.Module) -> None:
         """A cell behind one with a magic, which is run again with that one."""
         run = self.last
-        if run is None or cells.magic_index(tree) is not None:
+        if cells.magic_index(tree) is not None:
+            return
+        if cells.deletes(tree):
+            self._loosen_calls()
+        if run is None:
             return
         run.later.append(self.running.source)
         if run.beginning is None:
@@ -394,6 +400,12 @@ class NotebookSession(Notebook):
                 run.beginning.add(tree)
         else:
             run.beginning = None
+
+    def _loosen_calls(self) -> None:
+        """What the user takes out is not to live on in the calls that are kept."""
+        for checker in tuple(self.checkers):
+            for call in checker.seen.kept:
+                call.loosen()
 
     def _give_back(self, tree: ast.Module) -> None:
         checking = sys.modules.get("jitmagic.checking.watching")

@@ -12,6 +12,7 @@ import ipywidgets as widgets
 import jax
 
 from jitmagic.checking.checker import Checker
+from jitmagic.checking.seen import KeptCall
 from jitmagic.evidence import Call
 from jitmagic.options import JitOptions
 from jitmagic.panel.markup import code
@@ -43,7 +44,8 @@ class Rows:
 
     def __init__(self, checker: Checker, changed: Callable[[object], None]) -> None:
         self.checker, self.changed = checker, changed
-        self.sample = checker.seen.samples[-1]
+        call = checker.seen.samples[-1]
+        self.sample = KeptCall(call.args, call.kwargs)
         self.arguments = leaves.bound_arguments(checker.fn, self.sample.args, self.sample.kwargs)
         self.declared = {path for name, path, _ in self.arguments if self._is_declared(name, path)}
         self.roles: dict[str, Any] = {}

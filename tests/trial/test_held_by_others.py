@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from jitmagic.notebook import session
+
 MAGICS = ("%%jit -q", "%%jitcheck -q")
 LISTENERS = {
     "a list": ("subs = [seen.append]", "for call in subs:\n        call(1)"),
@@ -218,3 +220,43 @@ def test_a_compiled_function_that_a_library_calls_is_called_once(notebook: Any) 
     finally:
         notebook.ok("math.floor = old")
     assert len(notebook.ns["calls"]) == 1
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q\n"])
+@pytest.mark.parametrize("where", ["here", "later"])
+@pytest.mark.parametrize(
+    "given, call",
+    [
+        ("Model()", "f(given, 1.0)"),
+        ("{'a': [Model()]}", "f(given, 1.0)"),
+        ("(Model(), jnp.ones(3))", "f(x=1.0, m=given)"),
+        ("jnp.ones(3)", "f({'w': given}, 1.0)"),
+    ],
+)
+def test_what_a_call_was_given_is_free_once_it_is_deleted(
+    notebook: Any, magic: str, where: str, given: str, call: str
+) -> None:
+    notebook.ok(
+        "import gc, weakref\n@jax.tree_util.register_pytree_node_class\nclass Model:\n    w = 1.0\n"
+        "    def tree_flatten(self): return (self.w,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, parts): return cls()\n"
+        f"given = {given}\ngone = [weakref.ref(v) for v in jax.tree.leaves(given, is_leaf=lambda v: type(v) is Model)]"
+    )
+    cell = f"{magic}def f(m, x):\n    return jax.tree.leaves(m)[0] * x\n_ = {call}\n"
+    notebook.ok(cell + ("del given" if where == "here" else ""))
+    if where == "later":
+        notebook.ok("del given")
+    notebook.ok("_ = gc.collect()")
+    assert notebook.ok("[r() for r in gone if r() is not None]") == []
+    assert "itself failed" not in notebook.ok("%jitcheck -o").to_text()
+
+
+def test_calls_whose_arguments_live_on_are_kept_when_something_else_is_deleted(notebook: Any) -> None:
+    notebook.ok("class Model: pass\nmodel, n, other = Model(), [3], 1.0")
+    notebook.ok("%%jitcheck -q\ndef f(x, n, m):\n    return x * n[0]\n_ = f(2.0, n, m=model)\ndel other")
+    [checker] = session._sessions[-1].checkers
+    [call] = checker.seen.samples
+    assert call.args == (2.0, [3], notebook.ns["model"])
+    del call
+    notebook.ok("del model")
+    assert checker.seen.samples == []
