@@ -92,12 +92,12 @@ class Watched:
 
     def __setattr__(self, name: str, value: object) -> None:
         if (checker := checker_of(self)) is not None:
-            setattr(checker.fn, name, value)
+            setattr(self._users_own or checker.fn, name, value)
         else:
             object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        delattr(self._checker.fn, name)
+        delattr(self._users_own or self._checker.fn, name)
 
     def __copy__(self) -> Watched:
         return self  # as a function is

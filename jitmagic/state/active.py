@@ -3,10 +3,69 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
-tracing = threading.RLock()
+
+class _Turn:
+    """A lock that is held in a `with` block, as an RLock is; but where the thread that holds it waits for others, the
+    one that asks for it may be what it waits for, and goes on without it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holder = 0
+        self._without: dict[int, int] = {}
+        """Threads that went on without it, and in how many blocks each is."""
+
+    def __enter__(self) -> None:
+        ident = threading.get_ident()
+        if ident in self._without or not self._acquire():
+            self._without[ident] = self._without.get(ident, 0) + 1
+        else:
+            self._holder = ident
+
+    def __exit__(self, *_: object) -> None:
+        ident = threading.get_ident()
+        if ident not in self._without:
+            self._lock.release()
+        elif self._without[ident] > 1:
+            self._without[ident] -= 1
+        else:
+            del self._without[ident]
+
+    def is_had_by_a_waiting_thread(self) -> bool:
+        """It cannot be had, for the thread that holds it waits for others."""
+        if threading.get_ident() in self._without or not self._acquire():
+            return True
+        self._lock.release()
+        return False
+
+    def _acquire(self) -> bool:
+        before: object = None
+        while not self._lock.acquire(timeout=_SLICE):
+            frame = sys._current_frames().get(self._holder)
+            while (
+                frame is not None and _package(frame) == "jitmagic"
+            ):  # in a run of ours waiting is done by us
+                frame = frame.f_back
+            now = (id(frame), frame.f_lasti, _package(frame) in _WAITING) if frame is not None else None
+            if now is not None and now == before and now[2]:
+                return False
+            before = now
+        return True
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+_SLICE = 0.2
+"""Seconds after which is looked at what the holder does; twice at the same instruction it is taken to wait."""
+_WAITING = frozenset("threading queue concurrent multiprocessing asyncio selectors".split())
+"""Modules whose functions wait for other threads."""
+tracing = _Turn()
 """Held while a function is traced, and while variables are read or written outside the generated code: a trace puts
 tracers into shared variables. Never held while jax is called, which has locks of its own."""
 

@@ -212,9 +212,14 @@ def _pointed_at(pointer: Any) -> object:
         return MISSING
 
 
+_living: Any = operator.attrgetter("_objects")
+"""What a C value keeps alive for its pointers."""
+
+
 def _bytes_of(data: Any) -> tuple[bytes, object]:
     """What a C value holds, and what has to live for its pointers."""
-    return bytes(data), dict(data._objects) if is_a(data._objects, dict) else data._objects
+    lives = _living(data)
+    return bytes(data), dict(lives) if is_a(lives, dict) else lives
 
 
 def _put_bytes(data: Any, old: tuple[bytes, Any]) -> None:
@@ -222,9 +227,9 @@ def _put_bytes(data: Any, old: tuple[bytes, Any]) -> None:
         data.value = old[1]
         return
     ctypes.memmove(ctypes.byref(data), old[0], len(old[0]))
-    if is_a(data._objects, dict):
-        data._objects.clear()
-        data._objects.update(old[1] or {})
+    if is_a(lives := _living(data), dict):
+        lives.clear()
+        lives.update(old[1] or {})
 
 
 def _same_bytes(a: Any, b: Any) -> bool:

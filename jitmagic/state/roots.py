@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dis
 import functools
-import gc
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -160,6 +159,7 @@ class _Scan:
 
     def _callable(self, value: Any, name: str) -> None:
         """Follow something that may be called: a function, wrapper, method, partial, class or object."""
+        whole = value
         for _ in range(20):
             if is_users_function(value):
                 return self._function(value)
@@ -178,7 +178,7 @@ class _Scan:
                 for part in (*value.args, *value.keywords.values()):
                     self._value(part, name)
             elif is_iterator(value) or is_a(value, _CALLING):
-                for part in gc.get_referents(value):  # what it calls, and what it draws from
+                for part in values.referents(value):  # what it calls, and what it draws from
                     self._value(part, name)
             elif values.module_of(type(value)).startswith(("jax", "numpy")):
                 for part in values.raw_attributes(
@@ -186,11 +186,15 @@ class _Scan:
                 ).values():  # rules of custom_vjp, what np.vectorize calls
                     self._callable(part, name) if callable(part) else None
             inside = inner(value)
+            keeps = values.is_user_class(type(value)) and (inside is not None or value is not whole)
+            keeps &= value is not self.receiver
+            if keeps:  # it stands for its function, or is called by what stands for it
+                path = name if value is whole else f"{name}.__wrapped__"
+                self._add(path, Place(path, "global", "global", path, holder={path: value}), "global")
             if inside is None:
                 return self._object(value, name) if not is_a(value, Function) else self._cells(value)
-            if values.is_user_class(type(value)):  # it stands for its function, and may keep something
+            if keeps:
                 self._object(value, name)
-                self._add(name, Place(name, "global", "global", name, holder={name: value}), "global")
             value = inside
 
     def _function(self, fn: Function) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import re
 import types
 import weakref
 from collections.abc import Iterator
@@ -11,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from jitmagic.state.values import is_a
+from jitmagic.tracing import messages
 
-_REFUSED = re.compile(r"read-?only|not writ(e)?able", re.IGNORECASE)
 _shut: dict[int, tuple[np.ndarray, str, set[int]]] = {}
 """By `id`: the array, its path, and by whom (`id`s)."""
 _written: dict[int, weakref.ref[np.ndarray]] = {}
@@ -67,7 +66,7 @@ def unshut_all() -> None:
 
 def note_written(exc: BaseException) -> list[str]:
     """Paths of the shut arrays that this exception tells was tried to write into: they count as written from now on."""
-    if not _shut or not is_a(exc, (ValueError, TypeError, BufferError)) or not _REFUSED.search(str(exc)):
+    if not _shut or not is_a(exc, (ValueError, TypeError, BufferError)) or not messages.is_of_writing(exc):
         return []
     near = list(_arrays_near(exc.__traceback__))
     meant = [s for s in _shut.values() if any(np.may_share_memory(s[0], a) for a in near)] or [

@@ -49,7 +49,7 @@ from jitmagic.state.entries import (
 )  # fmt: skip
 from jitmagic.state.outside import LARGEST
 from jitmagic.state.paths import PathError, Place
-from jitmagic.state.reached import Function, Reach
+from jitmagic.state.reached import Function, Reach, Root
 from jitmagic.state.reads import handed_to, reads_of, seen_from_cell, writes_of
 from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
@@ -58,7 +58,9 @@ from jitmagic.tracing import compat
 from jitmagic.tracing.libraries import HARMLESS
 
 LIMIT = 20_000
-DEPTH = 24
+DEPTH = 1000
+_LAST = 2 * DEPTH
+"""The depth of what is looked at without what lies below."""
 LONGEST = 2_000_000
 _WRITES = 200
 
@@ -104,9 +106,9 @@ class Snapshot:
         while (self._todo or self._unnamed) and len(self._seen) < LIMIT:
             self._named = self._named and bool(self._todo)
             self._visit(*(self._todo or self._unnamed).popleft())
-        for place, value, _ in self._todo if self._named else ():
-            if not _is_atom(value):
-                self.unrestorable.setdefault(place.path, "one of too many objects")
+        left = {p.path.partition("[")[0]: p for p, v, _ in self._todo if self._named and not _is_atom(v)}
+        for place in left.values():
+            self._lose(place.path, "one of too many objects", place.look())
         for name, cached in reach.caches:
             if name and id(cached) not in self._seen:
                 self._lose(name, "a memory that can only be emptied", cached)
@@ -160,6 +162,8 @@ class Snapshot:
     def _visit(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, _BOUND):  # `log.append` under a name of its own
             value = value.__self__
+        if values.module_of(type(value)) == _WATCHED:  # the attributes are those of what it stands for
+            value = value.plain_function
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
         self._seen[id(value)] = value
@@ -176,12 +180,14 @@ class Snapshot:
         if _is_foreign(type(value)) and not is_handler and not self._reads(place):
             self._lose(place.path, f"a {type(value).__name__}", value)
         if is_a(value, _CONTAINERS) or _is_open(value):
-            if depth < DEPTH:
+            if depth < DEPTH or depth == _LAST:
                 self._structure(value, place, depth)
+            elif depth < _LAST:
+                self._lose(place.path, "something that lies too deep", value)
         elif values.class_attribute(type(value), "__next__") is not None:
             self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
-            self._follow(gc.get_referents(value), place, depth)
+            self._follow(values.referents(value), place, depth)
             self.unrestorable.setdefault(place.path, f"a {type(value).__name__}")
             if _root(type(value)) in sys.stdlib_module_names:
                 self._lose(place.path, f"a {type(value).__name__}", value)
@@ -216,6 +222,7 @@ class Snapshot:
             self._note_donation(
                 path, value, any(option.startswith("donate") for option in compat.jit_options(value))
             )
+            self._entries.append(Keyed(value, path, "attribute", "attribute"))  # `step.calls += 1`
             return False
         elif is_a(value, functools._lru_cache_wrapper):
             if _is_rebindable(place, value):
@@ -225,7 +232,7 @@ class Snapshot:
         elif what := outside.lost(type(value)):
             self._lose(path, what, value)
         elif is_a(value, _HOLDERS):
-            target = gc.get_referents(value)
+            target = values.referents(value)
             if is_a(value, weakref.ref | memoryview):
                 target = [value() if is_a(value, weakref.ref) else value.obj]
             self._follow(target, place, depth)
@@ -275,7 +282,7 @@ class Snapshot:
             self._lose(place.path, "an iterator", value)
         else:
             self._entries.append(entry)
-        self._follow(gc.get_referents(value), place, depth)
+        self._follow(values.referents(value), place, depth)
 
     def _file(self, file: Any, place: Place) -> None:
         if file.closed or outside.is_standard(file):
@@ -297,7 +304,7 @@ class Snapshot:
             )  # which of its members comes next is not put back
         self._entries += parts(value, path, attributes=_is_open(value))
         own_settings = _root(type(value)) == "logging"  # and no streams below
-        below = DEPTH - 1 if own_settings else depth + 1
+        below = _LAST if own_settings else depth + 1
         room, user = LIMIT - len(self._seen), values.is_user_class(type(value))
         for (kind, key, child), _ in zip(_children(value), range(room), strict=False):
             if is_a(child, _BOUND):  # `subscribers = [log.append]`
@@ -307,6 +314,11 @@ class Snapshot:
                     kind == "item" or not user or self._reach.any_attribute or key in self._reach.attributes
                 )
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
+        if _is_more_than(value, room):  # whoever is said to read it may change what is in it
+            self._lose(path, "one of too many objects", value)
+        if is_a(value, dict | set | frozenset):
+            inside = [v for v in values.whole(lambda: list(_members(value))) if not _is_atom(v)]
+            self._follow(inside[:room], place, below - 1)
         if is_a(value, types.MethodType | functools.partial):
             held = value.__self__ if is_a(value, types.MethodType) else value.func
             self._follow([held], place, below - 1)
@@ -382,7 +394,8 @@ class Snapshot:
     def restore(self, *, only_tracers: bool = False) -> None:
         """Put everything back; with `only_tracers`, just the places that hold a tracer now."""
         with deferred():
-            for entry in itertools.chain(*(s._entries for s in self.late), self._entries, self._settings):
+            late = (s._entries for s in reversed(self.late))  # the first of them knows how it was at first
+            for entry in itertools.chain(*late, self._entries, self._settings):
                 try:
                     entry.restore(_is_traced if only_tracers else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
@@ -403,6 +416,17 @@ def in_force(before: Snapshot) -> Iterator[None]:
         _in_force.remove(before)
 
 
+def about_to_trace(places: Iterable[Place]) -> None:
+    """A trace puts traced values there: what runs of ours are under way, and do not know of it, remember it before."""
+    known = {i for s in _in_force for i in s.known}
+    new = [p for p in places if id(p.holder()) not in known] if _in_force else []
+    if new:
+        late = Snapshot(Reach([Root(p.path, p, "argument") for p in new]), known)
+        late._entries += [Binding(p, origin_of(p)) for p in new]
+        for before in _in_force:
+            before.late.append(late)
+
+
 def was_there(value: object) -> bool:
     """A name of what runs of ours reach stood for it before the run that is under way."""
     return any(held is value for before in _in_force for held in before.bound)
@@ -412,7 +436,7 @@ def look_at_call(frame: types.FrameType) -> list[Snapshot] | None:
     """A function of the user's begins in a run of ours. Where no search has found it, for a library calls it, what it
     reaches is remembered before its first line. None where it was found."""
     code, caller = frame.f_code, frame.f_back
-    while caller is not None and caller.f_globals.get("__name__") == _HANDING_ON:
+    while caller is not None and caller.f_globals.get("__name__") == _WATCHED:
         caller = caller.f_back
     by = str(caller.f_globals.get("__name__", "")) if caller is not None else ""
     if not _in_force or by.startswith(_SEARCHED):
@@ -452,7 +476,7 @@ _observers: weakref.WeakSet[Function] = weakref.WeakSet()
 _MAKERS = frozenset(("__init__", "__new__", "__post_init__", "__setstate__"))
 _SEARCHED = ("jitmagic.checking.", "jitmagic.measure.")
 """What is called from there was searched."""
-_HANDING_ON = "jitmagic.checking.watched"
+_WATCHED = "jitmagic.checking.watched"
 """Calls what the user has called."""
 
 
@@ -581,13 +605,28 @@ _HOLDERS = (
 """What holds other things, and has no path to them."""
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _PLAIN = frozenset((dict, list, tuple, set))
-_CONTAINERS = (dict, list, tuple, set, collections.deque, types.MethodType, functools.partial)
+_CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque, types.MethodType, functools.partial)
 _SHUT = frozenset(
     "jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq ast inspect typing types re enum".split()
 )
 """Whose objects are no state of the user's."""
 _KNOWN = _SHUT | HARMLESS | frozenset(sys.stdlib_module_names) | {""}
 _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
+
+
+def _is_more_than(value: Any, room: int) -> bool:
+    """A container of more things, some of which can be changed."""
+    if not is_a(value, list | tuple | dict | collections.deque) or len(value) <= room:
+        return False
+    inside = value.values() if type(value) is dict else value
+    few_kinds = values.whole(lambda: set(map(type, inside))) <= set(values.SCALARS)
+    return not few_kinds and not values.whole(lambda: all(map(_is_atom, inside)))
+
+
+def _members(value: Any) -> Iterator[object]:
+    """The keys of a dict, what is in a set; asked as a user's own class can't."""
+    kind = next(k for k in (dict, set, frozenset) if is_a(value, k))
+    return kind.__iter__(value)
 
 
 def _is_atom(value: Any) -> bool:
@@ -597,6 +636,8 @@ def _is_atom(value: Any) -> bool:
         value, Function
     ):  # one of Python's own may keep something for the user's, as `singledispatch` does
         return not value.__closure__ or not values.is_of_python(value.__code__.co_filename)
+    if type(value) is tuple and len(value) < 20:
+        return all(type(v) in values.SCALARS for v in value)
     atoms = (types.ModuleType, type, types.CodeType, types.CellType, *values.FUNCTIONS)
     return value is MISSING or values.is_leaf(value) or is_a(value, atoms)
 

@@ -196,6 +196,7 @@ class StateProgram:
             reach = owner.subject(objects).reach()
             with jax.ensure_compile_time_eval():  # a `jax.Ref` is read by an operation
                 before = snapshot.take(reach)
+                snapshot.about_to_trace(self.places)
             around = owner.weak([r.place for r in reach.roots]) if adapters.any_installed() else []
             held = region.Region(self.tree, around, appearing=owner.everything)
             notes = Notes(owner, self.logs)

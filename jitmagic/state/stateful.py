@@ -261,7 +261,7 @@ class Stateful:
     def slow(self, *args: object, **kwargs: object) -> Any:
         """A call before the wrapper is known, inside a trace, or after the variables have changed in structure."""
         args = self._without_receiver(args)
-        if self.serves_plainly(args, kwargs):
+        if self.serves_plainly(args, kwargs) or tracing.is_had_by_a_waiting_thread():
             return self.plain(*args, **kwargs)
         if not compat.trace_state_clean():
             return inside.call(self, args, kwargs)

@@ -442,9 +442,19 @@ def cell_contents(cell: types.CellType) -> tuple[object, ...]:
         return ()
 
 
+def referents(value: object) -> list[object]:
+    """What an object of a class written in C holds; in place of a tuple or list with empty places, which only such
+    classes have and Python code crashes on, what is in it."""
+    found: list[object] = []
+    for part in gc.get_referents(value):
+        inside = gc.get_referents(part) if type(part) in (tuple, list) else ()
+        found += [part] if type(part) not in (tuple, list) or len(inside) == len(part) else inside  # type: ignore[arg-type]
+    return found
+
+
 def _held(value: Any) -> list[object]:
     if class_attribute(type(value), "__next__") and not is_user_class(type(value)):
-        return gc.get_referents(value)
+        return referents(value)
     if is_a(value, np.ndarray):
         return list(value.reshape(-1)[:2000])
     if is_a(value, BaseException):

@@ -251,6 +251,11 @@ def leaked_value(text: str) -> tuple[tuple[str, int] | None, tuple[str, int] | N
     )
 
 
+def is_of_writing(error: BaseException) -> bool:
+    """It says that an array may only be read."""
+    return bool(re.search(r"read-?only|not writ(e)?able", str(error), re.IGNORECASE))
+
+
 def is_index_by_list(text: str) -> bool:
     """`x[[i, j]]`, which jax does not take."""
     return "non-tuple sequence" in text

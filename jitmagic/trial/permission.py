@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 
 from jitmagic.state import outside, snapshot, values
-from jitmagic.tracing.libraries import HARMLESS
+from jitmagic.tracing.libraries import HARMLESS, SETTERS
 
 _NAMES = frozenset(
     """IPython.core.display_functions.display IPython.core.interactiveshell._modified_open importlib._bootstrap
@@ -24,18 +24,21 @@ _NAMES = frozenset(
     sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
-_NEVER = frozenset(
-    """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
+_NEVER = (
+    frozenset(
+        """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
     install_import_hook memmap profiler quit reset_option save save_checkpoint savetxt savez savez_compressed
     serialization set_complex set_dt set_environment set_float set_host_device_count set_int set_mesh set_option
     set_platform set_start_method spawn start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc
-    to_parquet to_sql tofile trace_context brainpy.math.environment.set brainstate.environ.set
+    to_parquet to_sql tofile trace_context
     calendar.setfirstweekday codecs.register codecs.register_error codecs.unregister copyreg.add_extension
     copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
     csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
     numpy.setbufsize numpy.seterrcall thread.stack_size
     threading.setprofile threading.settrace time.tzset tqdm.std.tqdm.pandas weakref.finalize""".split()
+    )
+    | SETTERS
 )
 """Names, of whatever module or whole, that leave something behind, wait, or cannot be followed."""
 _OF_FILES = outside.READING | {"close", "closed", "open", "__enter__", "__exit__", "__iter__", "__next__"}

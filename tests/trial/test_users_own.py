@@ -731,6 +731,54 @@ HELD = {
         "libc = ctypes.CDLL(None); libc.unsetenv(b'JM')", "libc.setenv(b'JM', str(int(libc.getenv(b'JM') != 0) + 1).encode(), 1)",
         "libc.getenv(b'JM') != 0",
     ),
+    "an object in a set": (
+        "class K: pass\nk = K(); k.n = 0; s = {k}", "for v in s: v.n += 1; v.last = x", "(k.n, type(k.__dict__.get('last')))",
+    ),
+    "an object that is a key": (
+        "class K: pass\nk = K(); k.n = 0; w = {'a': {k: 1.0}}", "for v in w['a']: v.n += 1; v.last = x",
+        "(k.n, type(k.__dict__.get('last')))",
+    ),
+    "an object in a frozen set": (
+        "class K: pass\nk = K(); k.log = []; s = (1, frozenset([k]))",
+        "if x > 0:\n        for v in s[1]: v.log.append(x)", "list(map(type, k.log))",
+    ),
+    "a listener in a set": (
+        "class Bus:\n    def __init__(self): self.subs = set()\nclass Log:\n    def __init__(self): self.kept = []\n"
+        "    def add(self, v): self.kept.append(v)\nlog = Log(); bus = Bus(); bus.subs.add(log.add)",
+        "for call in bus.subs: call(x)", "list(map(type, log.kept))",
+    ),
+    "the end of a chain": (
+        "class Node:\n    n = 0; next = None\nfirst = last = Node()\nfor _ in range(30): last.next = Node(); last = last.next",
+        "node = first\n    while node.next is not None: node = node.next\n    node.n += 1", "last.n",
+    ),
+    "a list that lies deep": (
+        "deep = end = {'k': 0}\nfor _ in range(40): deep = {'k': deep}",
+        "d = deep\n    while type(d['k']) is dict: d = d['k']\n    d['k'] += 1", "end['k']",
+    ),
+    "a list that lies very deep": (
+        "deep = end = {'k': 0}\nfor _ in range(2000): deep = {'k': deep}",
+        "d = deep\n    while type(d['k']) is dict: d = d['k']\n    d['k'] += 1", "end['k']",
+    ),
+    "one of many lists": ("grid = [[0, 0] for _ in range(21_000)]", "grid[-1][0] += 1", "grid[-1][0]"),
+    "one of many objects": (
+        "class P: n = 0\nmany = {i: P() for i in range(21_000)}", "for p in many.values(): p.n += 1",
+        "{p.n for p in many.values()}",
+    ),
+    "what a tree's class counts": (
+        "n = [0]\n@jax.tree_util.register_pytree_node_class\nclass P:\n"
+        "    def __init__(self, a): self.a = a; n[0] += 1\n    def tree_flatten(self): return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, parts): return cls(*parts)\np = P(1.0); n[0] = 1",
+        "if x > 0: x = x + 1\n    x = x + jax.tree.map(lambda v: v + 1, p).a", "n[0]",
+    ),
+    "what an accessor of a table counts": (
+        "@pd.api.extensions.register_series_accessor('geo')\nclass Geo:\n    n = 0\n"
+        "    def __init__(self, s): Geo.n += 1; made.append(Geo.n); self.s = s\n"
+        "    def area(self): return self.s.sum()\nmade = []; s = pd.Series([1.0, 2.0])",
+        "if x > 0: x = x + 1\n    x = x + s.geo.area()", "(list(made), Geo.n)",
+    ),
+    "an attribute of a compiled function": (
+        "step = jax.jit(lambda v: v + 1); step.calls = 0", "if x > 0: x = step(x)\n    step.calls += 1", "step.calls"
+    ),
 }  # fmt: skip
 
 
@@ -771,3 +819,55 @@ def test_a_page_is_told_of_the_widgets_of_the_users_own_calls_alone(notebook, mo
     once_more = tuple(2 * b - a for a, b in zip(before, after, strict=True))
     assert notebook.ok(look) == once_more
     assert sent == plain
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q\n"])
+@pytest.mark.parametrize(
+    "begin, body",
+    [
+        ("b = itertools.zip_longest('abcdefg', 'x'); next(b); next(b)", "next(b)"),
+        ("p = ET.XMLPullParser(['end']); p.feed('<a><b>1</b>')", "p.feed('<c/>')"),
+        ("p = ET.TreeBuilder(); p.start('a', {})", "p.start('b', {}); p.end('b')"),
+    ],
+)
+def test_what_holds_places_that_are_empty_is_not_taken_apart(notebook, magic, begin, body):
+    notebook.ok(f"import itertools, xml.etree.ElementTree as ET\n{begin}")
+    notebook.run(f"{magic}def f(x):\n    if x > 0: x = x + 1\n    {body}\n    return x * 2\nf(1.0)")
+    assert notebook.ok("1 + 1") == 2
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q\n"])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "t = threading.Thread(target=job, args=(1,)); t.start(); t.join()",
+        "with ThreadPoolExecutor(2) as pool: [r.result() for r in [pool.submit(job, i) for i in range(3)]]",
+        "done = threading.Event(); threading.Thread(target=lambda: (job(1), done.set())).start(); done.wait()",
+        "q = queue.Queue(); threading.Thread(target=lambda: q.put(job(1))).start(); q.get()",
+    ],
+)
+def test_a_function_that_waits_for_a_thread_with_another_one_ends(notebook, magic, wait):
+    notebook.ok("import queue, threading\nfrom concurrent.futures import ThreadPoolExecutor\nres = []")
+    cell = f"def job(k):\n    res.append(k)\n    return k\ndef f(x):\n    {wait}\n    return x + len(res)\ny = f(1.0)"
+    notebook.ok(cell)
+    plain = notebook.ns["y"], sorted(notebook.ns["res"])
+    notebook.ok("res = []")
+    notebook.ok(f"{magic}{cell}")
+    if "check" in magic:
+        assert (notebook.ns["y"], sorted(notebook.ns["res"])) == plain
+
+
+@pytest.mark.parametrize("given", ["f(model)", "g()", "f(functools.partial(model))"])
+def test_a_compiled_model_of_brainpy_that_a_function_calls_keeps_no_traced_value(notebook, given):
+    notebook.ok(
+        "import functools, time, brainpy as bp, brainpy.math as bm\n"
+        "class Sum(bp.BrainPyObject):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.seq = bm.Variable(bm.ones(4)); self.total = bm.Variable(bm.zeros(1))\n"
+        "    def __call__(self):\n        for s in self.seq: self.total += s\n        return self.total.value\n"
+        "inner = Sum(); model = bm.jit(inner)"
+    )
+    notebook.ok(
+        "%%jitcheck -q\ndef f(model):\n    start = time.time()\n    total = model()\n    return total, time.time() - start\n"
+        f"def g():\n    return f(model)\n_ = {given}\nfirst = float(inner.total.value[0])\n_ = {given}"
+    )
+    assert notebook.ok("first, float(inner.total.value[0])") == (4.0, 8.0)
