@@ -28,11 +28,11 @@ test: $(VENV)/.with-dev $(VENV)/.with-spark ## the whole test suite, in a real b
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Left out: what needs a browser or JupyterLab, which Colab shows nothing of; the frameworks, which ask for newer packages;
-# what reads and writes text alone, and so does the same on every stack; and of the corrections all but the table that
-# proves each kind of them.
+# what reads and writes text alone, or puts back what Python keeps, and so does the same on every stack; and of the
+# corrections all but the table that proves each kind of them.
 colab: export PIP_CONSTRAINT = tools/colab.txt
 colab: $(VENV)/.with-test ## the test suite on the packages of Google Colab (tools/colab.txt); PYTHON: 3.13
-	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,browser frameworks demos source render rules) $(patsubst %,--ignore=%,$(filter-out %/test_kinds.py,$(wildcard tests/fixes/test_*.py))) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(addprefix --ignore=tests/,browser frameworks demos source render rules trial/test_users_own.py) $(patsubst %,--ignore=%,$(filter-out %/test_kinds.py,$(wildcard tests/fixes/test_*.py))) $(PYTEST_ARGS)
 
 lint: $(VENV)/.with-dev ## ruff and mypy
 	@$(BIN)/ruff check

@@ -20,11 +20,16 @@ class _Turn:
         """Threads that went on without it, and in how many blocks each is."""
 
     def __enter__(self) -> None:
-        ident = threading.get_ident()
-        if ident in self._without or not self._acquire():
-            self._without[ident] = self._without.get(ident, 0) + 1
-        else:
-            self._holder = ident
+        ident, owned = threading.get_ident(), self._lock._is_owned()  # type: ignore[attr-defined]
+        try:
+            if ident in self._without or not self._acquire():
+                self._without[ident] = self._without.get(ident, 0) + 1
+            else:
+                self._holder = ident
+        except BaseException:  # an interrupt
+            if not owned and self._lock._is_owned():  # type: ignore[attr-defined]
+                self._lock.release()
+            raise
 
     def __exit__(self, *_: object) -> None:
         ident = threading.get_ident()
@@ -43,17 +48,20 @@ class _Turn:
         return False
 
     def _acquire(self) -> bool:
-        before: object = None
+        before, times = None, 0
         while not self._lock.acquire(timeout=_SLICE):
             frame = sys._current_frames().get(self._holder)
             while (
                 frame is not None and _package(frame) == "jitmagic"
             ):  # in a run of ours waiting is done by us
                 frame = frame.f_back
-            now = (id(frame), frame.f_lasti, _package(frame) in _WAITING) if frame is not None else None
-            if now is not None and now == before and now[2]:
-                return False
-            before = now
+            if frame is None:
+                continue
+            now = id(frame), frame.f_lasti
+            times, before = times + 1 if now == before else 0, now
+            if times >= _LONG or times and _package(frame) in _WAITING:
+                if not _package(frame).startswith("jax"):  # which may compile for minutes
+                    return False
         return True
 
 
@@ -62,7 +70,9 @@ def _package(frame: FrameType) -> str:
 
 
 _SLICE = 0.2
-"""Seconds after which is looked at what the holder does; twice at the same instruction it is taken to wait."""
+"""Seconds after which is looked at what the holder does; twice at the same instruction of what waits, it is waiting."""
+_LONG = 10
+"""How often it is seen at the same instruction of other code before it is taken to wait there."""
 _WAITING = frozenset("threading queue concurrent multiprocessing asyncio selectors".split())
 """Modules whose functions wait for other threads."""
 tracing = _Turn()

@@ -59,6 +59,7 @@ from jitmagic.tracing.libraries import HARMLESS
 
 LIMIT = 20_000
 DEPTH = 1000
+TOO_MUCH = "more than is remembered"
 _LAST = 2 * DEPTH
 """The depth of what is looked at without what lies below."""
 LONGEST = 2_000_000
@@ -107,8 +108,8 @@ class Snapshot:
             self._named = self._named and bool(self._todo)
             self._visit(*(self._todo or self._unnamed).popleft())
         left = {p.path.partition("[")[0]: p for p, v, _ in self._todo if self._named and not _is_atom(v)}
-        for place in left.values():
-            self._lose(place.path, "one of too many objects", place.look())
+        for name, place in left.items():
+            self._lose(name, TOO_MUCH, place.look())
         for name, cached in reach.caches:
             if name and id(cached) not in self._seen:
                 self._lose(name, "a memory that can only be emptied", cached)
@@ -183,7 +184,7 @@ class Snapshot:
             if depth < DEPTH or depth == _LAST:
                 self._structure(value, place, depth)
             elif depth < _LAST:
-                self._lose(place.path, "something that lies too deep", value)
+                self._lose(place.path, TOO_MUCH, value)
         elif values.class_attribute(type(value), "__next__") is not None:
             self._lose(place.path, "an iterator", value)
         elif not _is_lasting(type(value)):
@@ -315,10 +316,9 @@ class Snapshot:
                 )
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
         if _is_more_than(value, room):  # whoever is said to read it may change what is in it
-            self._lose(path, "one of too many objects", value)
+            self._lose(path, TOO_MUCH, value)
         if is_a(value, dict | set | frozenset):
-            inside = [v for v in values.whole(lambda: list(_members(value))) if not _is_atom(v)]
-            self._follow(inside[:room], place, below - 1)
+            self._follow(itertools.islice(_members(value), room), place, below - 1)
         if is_a(value, types.MethodType | functools.partial):
             held = value.__self__ if is_a(value, types.MethodType) else value.func
             self._follow([held], place, below - 1)
@@ -624,9 +624,11 @@ def _is_more_than(value: Any, room: int) -> bool:
 
 
 def _members(value: Any) -> Iterator[object]:
-    """The keys of a dict, what is in a set; asked as a user's own class can't."""
+    """The keys of a dict, what is in a set, that may be changed; asked as a user's own class can't."""
     kind = next(k for k in (dict, set, frozenset) if is_a(value, k))
-    return kind.__iter__(value)
+    found: list[object] = values.whole(lambda: list(kind.__iter__(value)))
+    few_kinds = set(map(type, found)) <= set(values.SCALARS)
+    return iter(()) if few_kinds else (v for v in found if not _is_atom(v))
 
 
 def _is_atom(value: Any) -> bool:

@@ -601,7 +601,10 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
 def drains(before: snapshot.Snapshot, *, traced: bool = False) -> str:
     """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
     lost = before.drained if traced else before.drained | before.donating
-    paths = ", ".join([f"`{path}`" for path, name in lost.items() if not permission.is_allowed(name)][:3])
+    shown = [path for path, name in lost.items() if not permission.is_allowed(name)][:3]
+    paths = ", ".join(f"`{path}`" for path in shown)
+    if shown and all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in shown):
+        return f"it may change what is in {paths}, which is too much to put back{ALLOW}"
     return f"it changes {paths}, which can't be put back{ALLOW}" if paths else ""
 
 

@@ -760,6 +760,14 @@ HELD = {
         "d = deep\n    while type(d['k']) is dict: d = d['k']\n    d['k'] += 1", "end['k']",
     ),
     "one of many lists": ("grid = [[0, 0] for _ in range(21_000)]", "grid[-1][0] += 1", "grid[-1][0]"),
+    "an item of one of many lists": (
+        "grid = [[0, 0] for _ in range(21_000)]", "row = grid[-1]\n    row[1] = 5", "grid[-1][1]"
+    ),
+    "one of many objects, by its method": (
+        "class P:\n    n = 0\n    def add(self): self.n += 1\nclass Many:\n"
+        "    def __init__(self): self.kept = [P() for _ in range(21_000)]\n"
+        "    def step(self): [p.add() for p in self.kept]\nmany = Many()", "many.step()", "{p.n for p in many.kept}",
+    ),
     "one of many objects": (
         "class P: n = 0\nmany = {i: P() for i in range(21_000)}", "for p in many.values(): p.n += 1",
         "{p.n for p in many.values()}",
@@ -782,11 +790,15 @@ HELD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", ""])
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize(
+    "name, magic", [*((n, "%%jitcheck -q\n") for n in HELD), *((n, "") for n in list(HELD)[::3])]
+)
 def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(notebook, magic, name):
     begin, body, look = HELD[name]
-    notebook.ok("import ctypes, functools, random, pandas as pd, scipy.special")
+    notebook.ok("import ctypes, functools, random, scipy.special")
+    if "pd." in begin:
+        pytest.importorskip("pandas", reason="pandas is not installed")
+        notebook.ok("import pandas as pd")
     cell = f"def f(x):\n    {body}\n    return x * 2\n"
     notebook.ok(f"{begin}\nbefore = {look}\n{cell}f(1.0)\nplain = {look}\n{begin}")
     notebook.ok(f"{magic}{cell}" + ("f(1.0)" if magic else ""))
@@ -805,8 +817,8 @@ def test_what_a_function_changes_is_changed_by_the_users_own_calls_alone(noteboo
     ],
 )
 def test_a_page_is_told_of_the_widgets_of_the_users_own_calls_alone(notebook, monkeypatch, magic, body):
-    pytest.importorskip("tqdm")
-    comm = pytest.importorskip("comm")
+    pytest.importorskip("tqdm", reason="tqdm is not installed")
+    comm = pytest.importorskip("comm", reason="comm is not installed")
     sent = []
     monkeypatch.setattr(comm.DummyComm, "publish_msg", lambda self, kind, *args, **kw: sent.append(kind))
     notebook.ok("from tqdm.notebook import tqdm; import ipywidgets as W, comm")
@@ -871,3 +883,18 @@ def test_a_compiled_model_of_brainpy_that_a_function_calls_keeps_no_traced_value
         f"def g():\n    return f(model)\n_ = {given}\nfirst = float(inner.total.value[0])\n_ = {given}"
     )
     assert notebook.ok("first, float(inner.total.value[0])") == (4.0, 8.0)
+
+
+@pytest.mark.parametrize(
+    "begin, body, name",
+    [
+        ("grid = [[0, 0] for _ in range(21_000)]", "x = x + grid[-1][0]", "grid"),
+        ("grid = {i: {'a': [i]} for i in range(21_000)}", "n = len(grid[3]['a'])", "grid"),
+        ("deep = {'k': 0}\nfor _ in range(1500): deep = {'k': deep}", "x = x + len(deep)", "deep['k']"),
+    ],
+)
+def test_more_than_is_remembered_is_left_alone_and_told(notebook, begin, body, name):
+    notebook.ok(begin)
+    notebook.ok(f"%%jitcheck -q\ndef f(x):\n    {body}\n    return x * 2\n_ = f(1.0)")
+    [function] = notebook.report().functions
+    assert any(f"may change what is in `{name}" in n and "`--rerun` allows it" in n for n in function.notes)
