@@ -616,11 +616,11 @@ _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
 
 def _is_more_than(value: Any, room: int) -> bool:
     """A container of more things, some of which can be changed."""
-    if not is_a(value, list | tuple | dict | collections.deque) or len(value) <= room:
+    if not is_a(value, list | tuple | dict | set | frozenset | collections.deque) or len(value) <= room:
         return False
-    inside = value.values() if type(value) is dict else value
-    few_kinds = values.whole(lambda: set(map(type, inside))) <= set(values.SCALARS)
-    return not few_kinds and not values.whole(lambda: all(map(_is_atom, inside)))
+    of_dict = is_a(value, dict)
+    inside = values.whole(lambda: [*dict.keys(value), *dict.values(value)] if of_dict else list(value))
+    return not set(map(type, inside)) <= set(values.SCALARS) and not all(map(_is_atom, inside))
 
 
 def _members(value: Any) -> Iterator[object]:

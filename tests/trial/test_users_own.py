@@ -763,6 +763,16 @@ HELD = {
     "an item of one of many lists": (
         "grid = [[0, 0] for _ in range(21_000)]", "row = grid[-1]\n    row[1] = 5", "grid[-1][1]"
     ),
+    "one of many in a `defaultdict`": (
+        "from collections import defaultdict\nmany = defaultdict(list)\nfor i in range(21_000): many[i]",
+        "many[20_999].append(x)", "len(many[20_999])",
+    ),
+    "one of many in a set": (
+        "class P: n = 0\nmany = {P() for i in range(21_000)}", "for p in many: p.n += 1", "{p.n for p in many}"
+    ),
+    "one of many keys": (
+        "class P: n = 0\nmany = {P(): 1.0 for i in range(21_000)}", "for p in many: p.n += 1", "{p.n for p in many}"
+    ),
     "one of many objects, by its method": (
         "class P:\n    n = 0\n    def add(self): self.n += 1\nclass Many:\n"
         "    def __init__(self): self.kept = [P() for _ in range(21_000)]\n"
