@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 from jitmagic.checking import subject
+from jitmagic.measure import timing
 from jitmagic.trial import whose_run
 
 FRAMEWORKS = ("brainpy", "brainstate", "equinox", "flax", "optax", "tensorflow_probability", "spark")
@@ -121,12 +123,17 @@ def bare(_shell: InteractiveShell) -> Iterator[Notebook]:
     yield Notebook(_shell)
     with contextlib.suppress(Exception):
         _shell.extension_manager.unload_extension("jitmagic")
-    _shell.reset(new_session=False)
+    started = time.monotonic()
+    _shell.reset(new_session=False)  # which looks for garbage
+    if time.monotonic() - started > 0.1:
+        gc.freeze()  # all that the test has imported is not looked through after each later one
 
 
 @pytest.fixture
-def notebook(bare: Notebook, monkeypatch: pytest.MonkeyPatch) -> Notebook:
+def notebook(bare: Notebook, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Notebook:
     """A shell with the extension loaded and jax imported; failures of our own are raised."""
+    if "measure" not in request.path.parts:  # the figures of others are looked at by nobody
+        monkeypatch.setattr(timing, "BATCH_S", 0.01)
     monkeypatch.setattr(subject, "RAISE", True)
     monkeypatch.setattr(whose_run.STATE, "plain", 0)
     bare.ok("%load_ext jitmagic\nimport jax, jax.numpy as jnp, numpy as np")

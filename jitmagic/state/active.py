@@ -42,10 +42,8 @@ class _Turn:
 
     def is_had_by_a_waiting_thread(self) -> bool:
         """It cannot be had, for the thread that holds it waits for others."""
-        if threading.get_ident() in self._without or not self._acquire():
-            return True
-        self._lock.release()
-        return False
+        with self:
+            return threading.get_ident() in self._without
 
     def _acquire(self) -> bool:
         before, times = None, 0

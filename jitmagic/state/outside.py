@@ -179,7 +179,7 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
     if (kind := _of_pandas(value)) == "Index":
         return kept(lambda v: list(v.names), lambda v, old: setattr(v, "names", old))
     if kind:
-        size = int(np.sum(value.memory_usage(deep=False)))
+        size = int(np.sum(_plain(value).memory_usage(deep=False)))
         return kept(_copy_of_frame, _put_frame, _same_frame) if size <= LARGEST else None
     return None
 
@@ -188,8 +188,16 @@ def _of_pandas(value: object) -> str:
     """`DataFrame`, `Series` or `Index` for such an object, one of a class of the user's too; '' for others."""
     if "pandas" not in sys.modules:
         return ""
-    theirs = (c.__name__ for c in mro(type(value)) if module_of(c).partition(".")[0] == "pandas")
-    return next((name for name in theirs if name in ("DataFrame", "Series", "Index")), "")
+    return next((c.__name__ for c in mro(type(value)) if _is_of_pandas(c)), "")
+
+
+def _is_of_pandas(cls: type) -> bool:
+    return cls.__name__ in ("DataFrame", "Series", "Index") and module_of(cls).partition(".")[0] == "pandas"
+
+
+def _plain(frame: Any) -> Any:
+    """The same data in a table of pandas' own class: the user's have constructors that may count."""
+    return next(c for c in mro(type(frame)) if _is_of_pandas(c))(frame)
 
 
 def held(value: Any) -> Iterable[object]:
@@ -199,9 +207,10 @@ def held(value: Any) -> Iterable[object]:
     if is_a(value, weakref.WeakSet):
         return list(value)
     if (kind := _of_pandas(value)) and kind != "Index":
-        columns = [value] if kind == "Series" else [value.iloc[:, i] for i in range(value.shape[1])]
+        plain = _plain(value)
+        columns = [plain] if kind == "Series" else [plain.iloc[:, i] for i in range(plain.shape[1])]
         cells = (cell for c in columns if c.dtype == object for cell in c.array)
-        return [value.attrs, *itertools.islice(cells, MOST_CELLS)]
+        return [*_around_data(value).values(), *itertools.islice(cells, MOST_CELLS)]
     return [_pointed_at(value)] if is_a(value, ctypes.py_object) else ()
 
 
@@ -249,29 +258,33 @@ def _put_pairs(holder: MutableMapping[Any, Any], old: list[tuple[Any, Any]]) -> 
             holder[key] = value
 
 
-def _copy_of_frame(frame: Any) -> tuple[Any, dict[Any, Any], list[Any]]:
-    """A copy, the very `attrs`, whose contents are put back by themselves, and the very axes."""
-    attrs, frame._attrs = frame.attrs, {}
-    try:
-        return frame.copy(), attrs, list(frame.axes)
-    finally:
-        frame._attrs = attrs
+def _around_data(frame: Any) -> dict[str, object]:
+    """The attributes of a table: `attrs`, flags, its name and what users add."""
+    return {k: v for k, v in (own_dict(frame) or {}).items() if k not in ("_mgr", "_item_cache")}
+
+
+def _copy_of_frame(frame: Any) -> tuple[Any, dict[str, object], list[Any]]:
+    """A copy, the very attributes, whose contents are put back by themselves, and the very axes."""
+    return _plain(frame).copy(), _around_data(frame), list(frame.axes)
 
 
 def _same_frame(now: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
-    (a, attrs, _), (b, wanted, _) = now, old
+    (a, attributes, _), (b, wanted, _) = now, old
     axes = zip(a.axes, b.axes, strict=True)
-    same = type(a) is type(b) and all(i.equals(j) and i.names == j.names for i, j in axes)
-    named = getattr(a, "name", None) == getattr(b, "name", None) if a.ndim == 1 else True
+    same = all(i.equals(j) and i.names == j.names for i, j in axes)
+    named = attributes.keys() == wanted.keys() and all(v is wanted[k] for k, v in attributes.items())
     try:
-        return bool(same and named and attrs is wanted and a.equals(b))
+        return bool(same and named and a.equals(b))
     except Exception:  # what cells hold may not be comparable
         return False
 
 
 def _put_frame(frame: Any, old: tuple[Any, ...]) -> None:
     frame.__setstate__(old[0].copy().__getstate__())
-    frame._attrs = old[1]
+    held = own_dict(frame) or {}
+    for name in _around_data(frame).keys() - old[1].keys():
+        del held[name]
+    held.update(old[1])
     for name, axis, was in zip(("index", "columns"), old[2], old[0].axes, strict=False):
         axis.names = was.names
         setattr(frame, name, axis)

@@ -155,7 +155,7 @@ class Snapshot:
         for name, generator in iterators.global_random_states():
             self._entries.append(random_state(generator, name))
         for place, value in _of_modules(reach.functions):
-            if is_a(value, types.ModuleType):
+            if is_a(value, types.ModuleType) or is_a(value, type):
                 self._entries.append(Keyed(value, place.path, "attribute", "attribute"))
             else:
                 self._todo.append((place, value, 1))
@@ -606,9 +606,7 @@ _HOLDERS = (
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _PLAIN = frozenset((dict, list, tuple, set))
 _CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque, types.MethodType, functools.partial)
-_SHUT = frozenset(
-    "jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq ast inspect typing types re enum".split()
-)
+_SHUT = frozenset("jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq typing types re enum".split())
 """Whose objects are no state of the user's."""
 _KNOWN = _SHUT | HARMLESS | frozenset(sys.stdlib_module_names) | {""}
 _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
@@ -660,7 +658,7 @@ def _is_open(value: object) -> bool:
     root = _root(type(value))
     return (
         values.is_walkable(value)
-        or root == "numpy"
+        or root in ("numpy", "pandas")
         or (root in sys.stdlib_module_names and root not in _SHUT)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 
@@ -188,6 +189,7 @@ def compare(got, wanted):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4)
 
 
+@functools.cache
 def run(name, compiled):
     ticks = itertools.count()
     space = {"STEPS": STEPS, "TRACES": ticks, "jitmagic": jitmagic, "__name__": "user"}

@@ -697,6 +697,43 @@ HELD = {
         "class DF(pd.DataFrame):\n    _constructor = property(lambda self: DF)\ndf = DF({'a': [1.]})", "df['a'] += 1",
         "(df['a'][0], type(df).__name__)",
     ),
+    "how often the user's table is made": (
+        "made = []\nclass DF(pd.DataFrame):\n    def _c(self): made.append(1); return DF\n    _constructor = property(_c)\n"
+        "df = DF({'a': [1.], 'o': [[1]]}); made.clear()", "df['b'] = 1; df.o[0].append(x)", "(len(made), repr(df.o.iloc[0]))",
+    ),
+    "what a table's class says belongs to it": (
+        "class DF(pd.DataFrame):\n    _metadata = ['tag']\ndf = DF({'a': [1.]}); df.tag = 0", "df.tag += 1",
+        "(df.tag, sorted(vars(df)))",
+    ),
+    "an attribute of a table": (
+        "df = pd.DataFrame({'a': [1.]}); df.n = 0; s = df.a; s.log = log = []", "df.n += 1; df.a += 1; s.log.append(x)",
+        "(df.n, df.a[0], len(s.log), s.log is log, sorted(vars(df)))",
+    ),
+    "the flags of a table": (
+        "df = pd.DataFrame({'a': [1.]}); flags = df.flags", "df.flags.allows_duplicate_labels ^= True; df.a += 1",
+        "(flags.allows_duplicate_labels, df.flags.allows_duplicate_labels)",
+    ),
+    "how a table is shown": (
+        "from pandas.api.indexers import FixedForwardWindowIndexer as Win\nw = Win(window_size=2)", "w.window_size += 1",
+        "w.window_size",
+    ),
+    "a window over a column": (
+        "s = pd.Series([1., 2., 3.]); w = s.rolling(2)", "w.window += 1; x = x + len(w.sum())", "w.window"
+    ),
+    "a tree of Python's": (
+        "import ast; t = ast.parse('a = 1')", "t.body[0].targets[0].id += 'x'; t.body.append(t.body[0])", "ast.unparse(t)"
+    ),
+    "what a signature is bound to": (
+        "import inspect; b = inspect.signature(lambda a, *, k: a).bind(1., k=[])",
+        "b.arguments['a'] += 1; b.kwargs['k'].append(x)", "(b.arguments['a'], len(b.kwargs['k']))",
+    ),
+    "an attribute of a library's class": (
+        "import fractions; fractions.Fraction.n = 0", "fractions.Fraction.n += 1", "fractions.Fraction.n"
+    ),
+    "a method of a library's class": (
+        "import fractions\nfrom fractions import Fraction\nFraction.n = ()",
+        "Fraction.n = Fraction.n + (1,); fractions.Fraction.m = 2", "(Fraction.n, Fraction.__dict__.get('m'))",
+    ),
     "the name of an index": ("ix = pd.Index([1, 2], name='i')", "ix.name += '?'", "ix.name"),
     "an object that stands for its function": (
         "class Rec:\n    def __init__(s, fn): functools.update_wrapper(s, fn); s.args, s.n = [], 0\n"
