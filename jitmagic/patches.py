@@ -20,6 +20,9 @@ around_runs: list[Callable[[], contextlib.AbstractContextManager[Any]]] = []
 """What holds besides in every run of the user's code that the user did not ask for; a room adds its own when it is
 imported."""
 
+around_looks: list[Callable[[tuple[type, ...]], contextlib.AbstractContextManager[Any]]] = []
+"""What holds while we ask objects of these classes of the user's for their parts; added as above."""
+
 _MISSING = object()
 
 

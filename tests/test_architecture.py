@@ -20,7 +20,19 @@ HOUSE = Path(__file__).parent.parent / "jitmagic"
 DEBTS = Path(__file__).with_name("architecture_debts.txt")
 
 LAYERS = (
-    ("units", "kinds", "words", "settings", "options", "evidence", "report", "interrupts", "patches", "work"),
+    (
+        "units",
+        "kinds",
+        "words",
+        "settings",
+        "options",
+        "evidence",
+        "report",
+        "interrupts",
+        "patches",
+        "work",
+        "raw",
+    ),
     ("source",),
     ("correction",),
     ("tracing",),

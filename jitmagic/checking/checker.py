@@ -31,7 +31,7 @@ from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.snapshot import written_at
 from jitmagic.state.state_program import StateProgram
 from jitmagic.state.values import is_endless
-from jitmagic.tracing import compat, stages
+from jitmagic.tracing import compat, stages, trees
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.tracing.messages import is_interrupt, is_out_of_memory
 from jitmagic.trial import quiet
@@ -457,7 +457,8 @@ class Checker(Subject):
     def _look_at_result(self, args: tuple[object, ...], kwargs: dict[str, object], out: object) -> None:
         """A NaN that only a later call shows."""
         if not jit_is_off():
-            traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+            with trees.unnoticed((args, kwargs)):
+                traced = self.compiled_for(args).trace(*self.rest(args), **kwargs)
             self.observe_later(traced, self.lasting(self.inputs(args, kwargs)), out)
 
     def _wrote(self, writes: Sequence[ev.Write]) -> None:

@@ -13,7 +13,7 @@ from jitmagic.evidence import Call, Difference, Where
 from jitmagic.measure import compare, parting, reference
 from jitmagic.silent import widths
 from jitmagic.state.definition import source_file
-from jitmagic.tracing import compat
+from jitmagic.tracing import compat, trees
 from jitmagic.tracing.locate import locate
 
 Differences = tuple[Difference, ...]
@@ -37,14 +37,14 @@ def compare_results(
     if eager.error is not None:
         subject.seen.differences = _where_plain_raises(eager.error, out)
         return
-    if any(map(compat.is_unreduced, jax.tree.leaves(out))):
+    if any(map(compat.is_unreduced, trees.leaves(out))):
         subject.seen.note("nothing was compared: each device holds a part of a sum that was not made yet")
         return
     terms = reference.largest_reduction(jaxpr)
     found = first = compare.compare(eager.value, out, terms=terms)
     if found:
         program = reference.TracedProgram(jaxpr, inputs, subject.settings.budget / 4)
-        leading = reference.Leading(program, len(jax.tree.leaves(out)))
+        leading = reference.Leading(program, len(trees.leaves(out)))
         found = compare.compare(eager.value, out, reference=leading, terms=terms)
         suspected = any(d.compiler for d in found) or not program.evaluated
         if found and suspected and _mended(eager, out, jaxpr, inputs, terms):

@@ -20,15 +20,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
-import jax
-import numpy as np
-
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
 from jitmagic.checking.users_jit import MEMO, held_by
 from jitmagic.state.frozen import Frozen
-from jitmagic.state.values import cell_contents
+from jitmagic.state.values import cell_contents, is_array
 from jitmagic.tracing.compat import begins_with, trace_state_clean
 from jitmagic.tracing.locate import frames_of
 from jitmagic.trial.permission import free_tool
@@ -135,7 +132,7 @@ class Heard:
             self.asleep = self.is_later
             return False
         values = given(frame)
-        shapes = tuple((type(v), v.shape if isinstance(v, np.ndarray | jax.Array) else None) for v in values)
+        shapes = tuple((type(v), v.shape if is_array(v) else None) for v in values)
         known = shapes in self.shapes
         self.shapes.add(shapes)
         return not known or self.same <= LOOKED_AT

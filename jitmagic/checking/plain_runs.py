@@ -27,7 +27,8 @@ from jitmagic.rules.base import root
 from jitmagic.state import snapshot
 from jitmagic.state.definition import function_facts
 from jitmagic.state.entries import sample
-from jitmagic.tracing import compat
+from jitmagic.state.values import is_jax_array
+from jitmagic.tracing import compat, trees
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.tracing.leaves import bound_arguments, ref_paths
 from jitmagic.tracing.minimal_static import StaticSearch
@@ -59,7 +60,7 @@ class Began:
     def again(self) -> Iterator[None]:
         """All is as it was then, and afterwards as it is now. Raises Refused where that can't be."""
         with quiet.back_at(self.before):
-            if any(v.is_deleted() for v in leaves_of(self.given) if isinstance(v, jax.Array)):
+            if any(v.is_deleted() for v in leaves_of(self.given) if is_jax_array(v)):
                 raise quiet.Refused("another call was given its arguments to use up (donated)")
             if any(_digest(a) != then for a, then in self.digests):
                 raise quiet.Refused("the cell has changed a large array of NumPy since")
@@ -241,7 +242,7 @@ def _is_returned(value: object, out: object) -> bool:
         return True
     if isinstance(value, jax.Array):
         return False
-    held, given_out = ({id(v) for v in jax.tree.leaves(x) if isinstance(v, jax.Array)} for x in (value, out))
+    held, given_out = ({id(v) for v in trees.leaves(x) if isinstance(v, jax.Array)} for x in (value, out))
     return bool(held) and held <= given_out
 
 
@@ -265,6 +266,6 @@ def _compare(subject: Subject, seen: Look, value: object, compiled: object) -> N
         if getattr(program, "effects", None):
             return  # a second run would be seen outside
         compiled = jax.jit(jaxpr_as_fun(program))(*seen.inputs)
-    leaves, out = jax.tree.leaves(value), jax.tree.leaves(compiled)
+    leaves, out = trees.leaves(value), trees.leaves(compiled)
     if len(leaves) == len(out):
         compare_results(subject, Eager(leaves, None, None), out, seen.traced.jaxpr, seen.inputs)

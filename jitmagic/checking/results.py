@@ -32,7 +32,7 @@ from jitmagic.settings import Settings
 from jitmagic.source.tree import uncollected
 from jitmagic.state.definition import source_file
 from jitmagic.state.held import held_arrays
-from jitmagic.tracing import compat, stages
+from jitmagic.tracing import compat, stages, trees
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -150,7 +150,7 @@ class Inputs:
 def inputs_of(subject: Subject, args: object, kwargs: object) -> Inputs | None:
     """What to time with, taken before the user's own call gives anything away; None where that cannot be had."""
     if subject.options.donates:
-        size = sum(getattr(v, "nbytes", 0) for v in jax.tree.leaves((args, kwargs)))
+        size = sum(getattr(v, "nbytes", 0) for v in trees.leaves((args, kwargs)))
         if size > plain_runs.MOST_COPIED or not _names_parameters(subject):
             if subject.settings.time:
                 subject.seen.timing = report.Timing(
@@ -171,7 +171,7 @@ def _names_parameters(subject: Subject) -> bool:
 
 
 def _copied(tree: object) -> Any:
-    return jax.block_until_ready(jax.tree.map(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
+    return jax.block_until_ready(trees.mapped(lambda v: v.copy() if isinstance(v, jax.Array) else v, tree))
 
 
 def time_runs(subject: Subject, target: Any, inputs: Inputs, run: PlainRun, budget: float) -> None:

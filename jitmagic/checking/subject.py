@@ -40,7 +40,7 @@ from jitmagic.state.taken_out import Taken
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import contains_tracer, is_array, is_endless
 from jitmagic.state.wrappers import unwrap
-from jitmagic.tracing import foreign, ledger, stages
+from jitmagic.tracing import foreign, ledger, stages, trees
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, STATIC_BUT_ARRAYS, TAKES_OBJECTS
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, signature_key
 from jitmagic.tracing.messages import is_out_of_memory, is_too_deep
@@ -296,7 +296,7 @@ class Subject:
             v for i, v in enumerate(args) if i >= skipped and not (i < len(names) and names[i] in static)
         ]
         named = {k: v for k, v in kwargs.items() if k not in static}
-        return [*state, *jax.tree.leaves((given, named))]
+        return [*state, *trees.leaves((given, named))]
 
     # -- what goes wrong without an error
 
@@ -308,7 +308,7 @@ class Subject:
         rebound = self._rebound() if traced is not None else {}
         if rebound and not self.first_given:
             given = bound_arguments(self.fn, args, kwargs)
-            arrays = (v for name, _, value in given if name in rebound for v in jax.tree.leaves(value))
+            arrays = (v for name, _, value in given if name in rebound for v in trees.leaves(value))
             self.first_given = [weakref.ref(v) for v in arrays if isinstance(v, jax.Array)]
         call = CallInView(
             self.fn, args, kwargs, reach, (plain, named), tuple(str(at[0]) for at in objects),
@@ -317,7 +317,7 @@ class Subject:
             traced, self.dynamic_paths(args) if traced is not None else (), tuple(self.seen.tracers_printed),
         )  # fmt: skip
         with uncollected():
-            self.seen.add(collect(call, lambda kind: quiet.undone(roots.reach(kind))))
+            self.seen.add(collect(call))
 
     def _rebound(self) -> dict[str, str]:
         """What a loop of the cell could donate, as its text tells."""
@@ -357,7 +357,7 @@ class Subject:
     ) -> None:
         """The same when the cell has ended, for to read a result is to wait for it; `held`: its arrays are kept in any
         case. The inputs are lasting ones."""
-        leaves = jax.tree.leaves(value)
+        leaves = trees.leaves(value)
         kept = [v for v in (*inputs, *leaves) if not held or self._passes(v)]
         leaves = self.lasting(leaves)
         self.later("looking closer", lambda seconds: self.observe_result(traced, inputs, leaves), kept)
@@ -376,8 +376,8 @@ class Subject:
 
     def lasting(self, tree: T) -> T:
         """Arrays as they are now, unless they are large, in containers of their own."""
-        copied = _size([v for v in jax.tree.leaves(tree) if self._passes(v)]) <= MAX_SAMPLE_BYTES
-        return jax.tree.map(lambda v: v.copy() if copied and self._passes(v) else v, tree)
+        copied = _size([v for v in trees.leaves(tree) if self._passes(v)]) <= MAX_SAMPLE_BYTES
+        return trees.mapped(lambda v: v.copy() if copied and self._passes(v) else v, tree)
 
     def _passes(self, value: object) -> bool:
         """An array that the cell may write into, or that a later call may be given to use up."""
@@ -425,7 +425,7 @@ class Subject:
         if iterators.among((args, kwargs)):
             return
         try:
-            size = _size(jax.tree.leaves((args, kwargs)))
+            size = _size(trees.leaves((args, kwargs)))
         except ValueError:  # a dict with keys that jax cannot sort
             return
         if len(self.seen.kept) < MAX_SAMPLES and size <= MAX_SAMPLE_BYTES:
@@ -479,7 +479,7 @@ class Subject:
 def leaves_of(tree: object) -> list[Any]:
     """None of a tree with a dict whose keys jax cannot sort, or that holds itself."""
     try:
-        return [] if is_endless(tree) else jax.tree.leaves(tree)
+        return [] if is_endless(tree) else trees.leaves(tree)
     except ValueError:
         return []
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from jitmagic.evidence import Difference
 from jitmagic.state.values import on_host
+from jitmagic.tracing import trees
 
 ULPS = 64
 LEAF_ULPS = 16
@@ -48,9 +49,11 @@ def compare(
     `reference.Program` does, a difference that rounding alone explains is dropped. Failures of the reference
     are ignored. Types, weak types and 64 bits cut to the 32 that jax uses are no difference by themselves."""
     try:
-        eager, jit = _without_functions(eager), _without_functions(jit)
-        left, left_tree = jax.tree_util.tree_flatten_with_path(eager)
-        right, right_tree = jax.tree_util.tree_flatten_with_path(jit)
+        with trees.unnoticed((eager, jit)):
+            eager, jit = _without_functions(eager), _without_functions(jit)
+        with trees.unnoticed((eager, jit)):
+            left, left_tree = jax.tree_util.tree_flatten_with_path(eager)
+            right, right_tree = jax.tree_util.tree_flatten_with_path(jit)
     except Exception as exc:
         return (Difference("result", "structure", eager=type(exc).__name__),)
     if not _same_structure(left, right, left_tree, right_tree):

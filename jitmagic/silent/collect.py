@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from jitmagic.state.definition import source_file
 from jitmagic.state.reached import Reach
 from jitmagic.state.reads import seen_from_cell
 from jitmagic.state.region import holds_state
+from jitmagic.tracing import trees
 from jitmagic.tracing.compat import constants_of, jaxpr_of
 from jitmagic.tracing.leaves import bound_arguments, call_leaves, is_hashable, named_leaves, ref_paths
 
@@ -69,16 +69,16 @@ class CallInView:
     """Where the user's code printed traced values: code, and the instruction in it."""
 
 
-def collect(call: CallInView, undone: Callable[[type], contextlib.AbstractContextManager[object]]) -> Silent:
+def collect(call: CallInView) -> Silent:
     """The silent facts of one call; of one that was not traced, those of source and arguments alone.
 
-    Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments, each `undone`, given the class
-    that is made. A look that fails is left out, and the others go on.
+    Nothing of the user's is run but `tree_flatten` and `tree_unflatten` of arguments. A look that fails is left out,
+    and the others go on.
     """
 
     def lossy() -> Iterator[LossyPytree]:
         for name, value in objects:
-            with undone(type(value)):
+            with trees.unnoticed(value):
                 found = pytrees.lossy(name, value, read)
             if found:
                 yield found

@@ -19,6 +19,7 @@ from jitmagic.measure.reference import CannotEvaluate, PlacedEvaluator
 from jitmagic.silent import flagged
 from jitmagic.silent.in_program import Stack, user_frames
 from jitmagic.state.values import on_host
+from jitmagic.tracing import trees
 from jitmagic.tracing.compat import is_unreduced
 
 MANY = 8
@@ -29,12 +30,12 @@ TOO_MANY = 200
 
 def is_finite(tree: object) -> bool:
     """No NaN and no infinity in the floating leaves of a tree."""
-    return all(_finite(leaf) for leaf in jax.tree.leaves(tree))
+    return all(_finite(leaf) for leaf in trees.leaves(tree))
 
 
 def has_nan(tree: object) -> bool:
     """A NaN in one of the floating leaves of a tree."""
-    return any(map(_has_nan, jax.tree.leaves(tree)))
+    return any(map(_has_nan, trees.leaves(tree)))
 
 
 def first_not_finite(closed: object, flat_args: Sequence[object], budget_s: float = 2.0) -> NotFinite | None:

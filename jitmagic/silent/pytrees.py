@@ -15,6 +15,7 @@ from jitmagic.silent.code import Code, code_of, whole_line
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import source_of, walk
 from jitmagic.state.values import is_user_class, on_host, raw_attributes, top_alone
+from jitmagic.tracing import trees
 
 _MOST = 200
 _LARGEST = 10_000_000
@@ -24,7 +25,8 @@ _REGISTER = ("register_pytree_node", "register_pytree_with_keys", "register_data
 
 def one_level(value: object) -> tuple[list[object], object] | None:
     """Children and auxiliary data of a node of a pytree; None for a leaf."""
-    level = jax.tree_util.default_registry.flatten_one_level(value)
+    with trees.unnoticed(value):
+        level = jax.tree_util.default_registry.flatten_one_level(value)
     return None if level is None else (list(level[0]), level[1])
 
 

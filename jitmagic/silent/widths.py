@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from jitmagic.evidence import Truncation
+from jitmagic.raw import is_a
 from jitmagic.silent.code import Code, names_in
 from jitmagic.source.modules import dotted
 
@@ -27,14 +28,14 @@ def arguments(leaves: Iterable[tuple[str, object]]) -> Iterator[Truncation]:
     Of floats only overflow, underflow and, in NumPy's, whole numbers with more digits than 32 bits hold count:
     rounding to 32 bits is what everybody gets."""
     for path, given in leaves:
-        value = given
-        if isinstance(value, bool | int | float):
+        value: Any = given
+        if is_a(value, bool | int | float):
             value = (
                 np.asarray(value)
                 if not isinstance(value, int) or abs(value) < 2**63
                 else np.asarray(float(value))
             )
-        elif not isinstance(value, np.ndarray | np.generic):
+        elif not is_a(value, np.ndarray | np.generic):
             continue
         narrow = jax.dtypes.canonicalize_dtype(value.dtype) if value.dtype.kind in "iufc" else value.dtype
         if narrow == value.dtype or not 0 < value.size <= _MOST:

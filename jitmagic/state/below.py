@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import operator
 import sys
 import types
@@ -202,12 +203,19 @@ def _is_users_own(value: object) -> bool:
     return values.is_user_class(cls) or not framework_classes(cls) and values.is_pytree_leaf(value)
 
 
+def _unnoticed(value: object) -> contextlib.AbstractContextManager[None]:
+    """While a tree is taken apart; where nothing is checked that would ask for more, the room is not there."""
+    trees = sys.modules.get("jitmagic.tracing.trees")
+    return trees.unnoticed(value) if trees is not None else contextlib.nullcontext()  # type: ignore[no-any-return]
+
+
 def _fields(value: object) -> Collection[str] | None:
     """The attributes of a registered pytree that are among its children; None for other objects."""
     if values.is_pytree_leaf(value):
         return None
     jax: Any = sys.modules["jax"]
-    children = jax.tree_util.tree_flatten_with_path(value, is_leaf=values.top_alone())[0]
+    with _unnoticed(value):
+        children = jax.tree_util.tree_flatten_with_path(value, is_leaf=values.top_alone())[0]
     named: set[str] = {getattr(path[0], "name", "") for path, _ in children}
     held = {id(child) for _, child in children} if "" in named else ()
     return named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}
@@ -232,7 +240,8 @@ def _is_pytree_of_numbers(value: object) -> bool:
     tree = getattr(sys.modules.get("jax"), "tree", None)
     if tree is None or values.is_leaf(value) or values.is_endless(value):
         return False
-    leaves = tree.leaves(value, is_leaf=is_variable)
+    with _unnoticed(value):
+        leaves = tree.leaves(value, is_leaf=is_variable)
     return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jitmagic import patches
+from jitmagic import patches, raw
 from jitmagic.state.values import class_attribute, is_a
 
 _SAMPLES: tuple[object, ...] = (
@@ -52,9 +52,8 @@ def is_iterator(value: object) -> bool:
 
 def among(value: object, depth: int = 3) -> bool:
     """Does a value hold an iterator or generator, which a run of ours would use up?"""
-    if isinstance(value, (list, tuple, dict)):
-        held = value.values() if isinstance(value, dict) else value
-        return depth > 0 and any(among(v, depth - 1) for v in held)
+    if is_a(value, (list, tuple, dict)):
+        return depth > 0 and any(among(v, depth - 1) for v in raw.inside(value))
     return class_attribute(type(value), "__next__") is not None
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from jitmagic import raw
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
 from jitmagic.state import bystanders, iterators, outside, roots, shut, values
@@ -54,7 +55,7 @@ from jitmagic.state.reads import handed_to, reads_of, seen_from_cell, writes_of
 from jitmagic.state.untouched import only_reads
 from jitmagic.state.uses import facts_of
 from jitmagic.state.values import MISSING, contains_tracer, is_a, short
-from jitmagic.tracing import compat
+from jitmagic.tracing import compat, trees
 from jitmagic.tracing.libraries import HARMLESS
 
 LIMIT = 20_000
@@ -72,6 +73,11 @@ def take(reach: Reach, known: Collection[int] = ()) -> Snapshot:
     taken = Snapshot(reach, known)
     for fn in [f for main in reach.functions[:1] for f in _found_late.get(main, ())]:
         taken.late.append(Snapshot(roots.reach(fn), taken.known))
+    for cls in reach.classes:  # those that jax takes apart, at each call of what it has compiled
+        functions = trees.node_functions(cls)
+        for called in (cls, *functions) if functions else ():
+            taken.late.append(Snapshot(roots.reach(called), taken.known))
+            taken.late[-1].observes = True
     return taken
 
 
@@ -92,6 +98,8 @@ class Snapshot:
         """Functions that give away what they are called with, outside of a trace."""
         self.late: list[Snapshot] = []
         """What functions reach that no search has found, from where a run came to them."""
+        self.observes = False
+        """Of what is called from outside of all that is looked at."""
         self._entries: list[Entry] = []
         self._settings = outside.process()
         self._seen: dict[int, object] = {}
@@ -295,7 +303,7 @@ class Snapshot:
 
     def _structure(self, value: Any, place: Place, depth: int) -> None:
         path = place.path
-        if is_a(value, dict | list | set | collections.deque) and len(value) > LONGEST:
+        if is_a(value, dict | list | set | collections.deque) and raw.length(value) > LONGEST:
             if not self._reads(place):
                 self._lose(path, "a container that is too long", value)
             return
@@ -378,7 +386,7 @@ class Snapshot:
         changed twice is told once, and the frameworks' variables in `besides` by no path."""
         found: dict[str, Write] = {}
         known = {id(v) for v in besides}
-        late = (s for s in self.late if not any(fn in _observers for fn in s.functions[:1]))
+        late = (s for s in self.late if not (s.observes or any(fn in _observers for fn in s.functions[:1])))
         for entry in itertools.chain(self._entries, *(s._entries for s in late)):
             if isinstance(entry, Kept) and id(entry.holder) in known:
                 continue
@@ -614,10 +622,9 @@ _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
 
 def _is_more_than(value: Any, room: int) -> bool:
     """A container of more things, some of which can be changed."""
-    if not is_a(value, list | tuple | dict | set | frozenset | collections.deque) or len(value) <= room:
+    if not is_a(value, raw.CONTAINERS) or raw.length(value) <= room:
         return False
-    of_dict = is_a(value, dict)
-    inside = values.whole(lambda: [*dict.keys(value), *dict.values(value)] if of_dict else list(value))
+    inside = values.whole(lambda: raw.inside(value))
     return not set(map(type, inside)) <= set(values.SCALARS) and not all(map(_is_atom, inside))
 
 

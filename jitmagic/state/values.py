@@ -14,12 +14,17 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, overload
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 
-from jitmagic import units
+from jitmagic import raw, units
+from jitmagic.raw import class_dict as class_dict
+from jitmagic.raw import is_a as is_a
+from jitmagic.raw import module_of as module_of
+from jitmagic.raw import mro as mro
+from jitmagic.raw import own_dict as own_dict
 from jitmagic.tracing.libraries import LIBRARIES, is_library_file
 
 if TYPE_CHECKING:
@@ -56,35 +61,6 @@ _OPEN = frozenset("types collections functools dataclasses random queue _thread 
 
 GENERATED = "<jitmagic>"
 """The file name of wrappers that we generate: what they wrap is the user's."""
-
-_mro = type.__dict__["__mro__"].__get__
-_class_dict = type.__dict__["__dict__"].__get__
-_module_name = type.__dict__["__module__"].__get__
-
-
-@overload
-def is_a(value: object, cls: type[T]) -> TypeGuard[T]: ...
-@overload
-def is_a(value: object, cls: types.UnionType | tuple[type, ...]) -> bool: ...
-def is_a(value: object, cls: Any) -> bool:
-    """`isinstance` by the object's true type: it may lie about, or fail at, its `__class__`."""
-    return issubclass(type(value), cls)
-
-
-def mro(cls: type) -> tuple[type, ...]:
-    """The classes that `cls` inherits from, itself first, whatever its metaclass says."""
-    return _mro(cls)
-
-
-def class_dict(cls: type) -> Mapping[str, Any]:
-    """What the class body bound (a read-only mapping)."""
-    return _class_dict(cls)
-
-
-def module_of(cls: type) -> str:
-    """Name of the module that defines `cls`, or an empty string."""
-    name = _module_name(cls)
-    return name if is_a(name, str) else ""
 
 
 def jax_type(name: str) -> type | None:
@@ -251,16 +227,6 @@ def raw_attributes(value: object) -> dict[str, Any]:
     return found
 
 
-def own_dict(value: object) -> dict[str, object] | None:
-    """The object's `__dict__` itself, or None."""
-    for cls in mro(type(value)):
-        found = class_dict(cls).get("__dict__", MISSING)
-        if is_a(found, types.GetSetDescriptorType | types.MemberDescriptorType):
-            held = found.__get__(value)
-            return held if is_a(held, dict) else None
-    return None
-
-
 _slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
 
 
@@ -350,10 +316,11 @@ def children(value: Any) -> Iterator[Child]:
     if is_a(value, dict):
         yield from (("item", k, v) for k, v in whole(lambda: list(dict.items(value))))
     elif is_a(value, (list, collections.deque)):
-        yield from (("item", k, v) for k, v in enumerate(whole(lambda: list(value))))
+        yield from (("item", k, v) for k, v in enumerate(whole(lambda: raw.inside(value))))
     elif is_a(value, tuple):
         names = fields_of(value)
-        pairs = zip(names, value, strict=False) if names else enumerate(value)
+        parts = raw.inside(value)
+        pairs = zip(names, parts, strict=False) if names else enumerate(parts)
         yield from (("attribute" if names else "item", k, v) for k, v in pairs)
     elif is_a(value, functools.partial):
         yield from (("attribute", k, getattr(value, k)) for k in ("args", "keywords"))

@@ -22,6 +22,7 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 
 from jitmagic import patches
+from jitmagic.raw import is_a
 
 JAX_DIRECTORY = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 
@@ -53,7 +54,12 @@ class TypedTracer(Tracer):  # type: ignore[misc, valid-type]
 
 def is_tracer(value: object) -> bool:
     """`value` stands for a traced value."""
-    return isinstance(value, Tracer)
+    return is_a(value, Tracer)
+
+
+def nodes_of_trees() -> Mapping[type, Any]:
+    """The classes that are nodes of trees, with `to_iter` and `from_iter`. Private; empty without the name."""
+    return getattr(importlib.import_module("jax._src.tree_util"), "_registry", {})
 
 
 def array_class() -> Any:
@@ -76,7 +82,7 @@ def code_that_fetches() -> tuple[types.CodeType, ...]:
 def is_ref(value: object) -> bool:
     """`value` is a mutable array of jax's (`jax.Ref`), traced or not: what is stored in it, its owner sees."""
     refs: type | None = getattr(jax, "Ref", None)
-    return refs is not None and isinstance(value, refs)
+    return refs is not None and (is_a(value, refs) or is_tracer(value) and isinstance(value, refs))
 
 
 def is_unreduced(value: object) -> bool:

@@ -8,7 +8,9 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jitmagic import raw
 from jitmagic.evidence import Op
+from jitmagic.raw import is_a
 from jitmagic.source.modules import dotted
 from jitmagic.source.tree import Source, walk
 from jitmagic.tracing import compat
@@ -296,14 +298,12 @@ def holds_tracer(value: object, depth: int = 3) -> bool:
     """Whether a value is a tracer or a container or object that holds one, to a small depth."""
     if compat.is_tracer(value):
         return True
-    if depth == 0 or value is None or isinstance(value, (str, bytes, int, float, complex, type)):
+    atoms = (str, bytes, int, float, complex, type, types.ModuleType, types.FunctionType)
+    if depth == 0 or value is None or is_a(value, atoms):
         return False
-    if isinstance(value, dict):
-        items: Iterable[Any] = list(value.values())[:200]
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = list(value)[:200]
-    elif isinstance(value, (types.ModuleType, types.FunctionType)):
-        return False
-    else:
-        items = list(getattr(value, "__dict__", {}).values())[:50]
-    return any(holds_tracer(item, depth - 1) for item in items)
+    held = (
+        raw.inside(value)[:400]
+        if is_a(value, raw.CONTAINERS)
+        else [*(raw.own_dict(value) or {}).values()][:50]
+    )
+    return any(holds_tracer(item, depth - 1) for item in held)

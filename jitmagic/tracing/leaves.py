@@ -16,9 +16,11 @@ import jax
 import jax.tree_util as jtu
 import numpy as np
 
+from jitmagic import raw
 from jitmagic.evidence import Leaf
 from jitmagic.options import JitOptions, argument_names, parameters_of
-from jitmagic.tracing import compat
+from jitmagic.raw import is_a
+from jitmagic.tracing import compat, trees
 from jitmagic.tracing.locate import is_user_file
 
 _Kind = inspect.Parameter
@@ -105,7 +107,7 @@ def _leaves(fn: Callable[..., object], args: object, kwargs: object) -> Iterator
 
 def leaves_below(path: str, value: object) -> Iterator[tuple[str, Any]]:
     """(path, leaf) of each leaf of a value, which has a path itself."""
-    yield from ((path + keystr(keys), leaf) for keys, leaf in jtu.tree_flatten_with_path(value)[0])
+    yield from ((path + keystr(keys), leaf) for keys, leaf in trees.with_paths(value))
 
 
 def keystr(keys: Any) -> str:
@@ -151,18 +153,19 @@ def static_names(fn: Callable[..., object], numbers: Collection[int], names: Col
     return set(options.static_parameters(fn))
 
 
-def _leaf(path: str, argument: str, value: object, *, static: bool = False) -> Leaf:
-    kind = "function" if hasattr(type(value), "eval_shape") else type(value).__name__  # a compiled one
+def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:
+    is_compiled = inspect.getattr_static(type(value), "eval_shape", None) is not None
+    kind = "function" if is_compiled else type(value).__name__
     hashable = is_hashable(value)
-    if isinstance(value, jax.Array):
+    if is_a(value, jax.Array) or compat.is_tracer(value):
         return Leaf(path, argument, "array", kind, tuple(value.shape), str(value.dtype),
                     bool(getattr(value, "weak_type", False)), "", static, hashable)  # fmt: skip
-    if isinstance(value, (np.ndarray, np.generic)):
+    if is_a(value, (np.ndarray, np.generic)):
         text = repr(value)[:60] if value.ndim == 0 else ""
         return Leaf(
             path, argument, "numpy", kind, tuple(value.shape), str(value.dtype), False, text, static, hashable
         )
-    if isinstance(value, (bool, int, float, complex)):
+    if is_a(value, (bool, int, float, complex)):
         dtype = str(jax.dtypes.canonicalize_dtype(type(value)))
         return Leaf(path, argument, "scalar", kind, (), dtype, True, repr(value)[:60], static, hashable)
     return Leaf(
@@ -178,12 +181,17 @@ def _leaf(path: str, argument: str, value: object, *, static: bool = False) -> L
     )
 
 
+def _is_dataclass(cls: type) -> bool:
+    return inspect.getattr_static(cls, "__dataclass_fields__", None) is not None
+
+
 def _settles(value: object) -> bool:
     """An object that gives no data, and holds settings alone, by which it compares; or that holds nothing."""
-    kind, held = type(value), dict(getattr(value, "__dict__", {}))
-    if dataclasses.is_dataclass(value):
-        held = {f.name: inspect.getattr_static(value, f.name, None) for f in dataclasses.fields(value)}
-    elif getattr(kind, "__slots__", ()):
+    kind: Any = type(value)
+    held = dict(raw.own_dict(value) or {})
+    if _is_dataclass(kind):
+        held = {f.name: inspect.getattr_static(value, f.name, None) for f in dataclasses.fields(kind)}
+    elif inspect.getattr_static(kind, "__slots__", ()):
         return False
     gives = any(inspect.getattr_static(kind, n, None) for n in ("__iter__", "__next__", "__getitem__"))
     if gives or kind.__module__.partition(".")[0] in _NO_SETTINGS:
@@ -193,15 +201,15 @@ def _settles(value: object) -> bool:
 
 
 def _is_setting(value: object) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_setting, value))
-    return isinstance(value, (str, bytes, bool, int, float, complex, type(None), type)) or callable(value)
+    if is_a(value, tuple):
+        return all(map(_is_setting, raw.inside(value)))
+    return is_a(value, (str, bytes, bool, int, float, complex, type(None), type)) or callable(value)
 
 
 def _code(value: object) -> int | None:
     """A number for what a Python function does: its instructions, and the names and constants in them."""
-    value = value.__func__ if isinstance(value, types.MethodType) else value
-    return _what_it_does(value.__code__) if isinstance(value, types.FunctionType) else None
+    value = value.__func__ if is_a(value, types.MethodType) else value
+    return _what_it_does(value.__code__) if is_a(value, types.FunctionType) else None
 
 
 def _what_it_does(code: types.CodeType) -> int:
@@ -210,15 +218,15 @@ def _what_it_does(code: types.CodeType) -> int:
 
 
 def _short(value: object) -> str:
-    if isinstance(value, (str, bytes, enum.Enum)) or value is None:
+    if is_a(value, (str, bytes, enum.Enum)) or value is None:
         return repr(value)[:60]
-    if isinstance(value, (tuple, list, dict)) and len(value) < 8:
+    if is_a(value, (tuple, list, dict)) and raw.length(value) < 8:
         text = _repr(value)
         restless = any(is_restless(type(v), "__hash__") for v in _items(value))
         if "<function" in text and not restless and is_hashable(value):  # by the hash, as jax does
             return f"{type(value).__name__} with <function …> at {hash(value) & 0xFFFFFFFFFF:#x}"
         return text
-    if dataclasses.is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
+    if _is_dataclass(type(value)) and type(value).__eq__ is not object.__eq__:
         return _by_fields(value)
     asked = callable(value) and inspect.getattr_static(type(value), "__getattr__", None) is None
     name = getattr(value, "__qualname__", None) if asked else None
@@ -230,7 +238,7 @@ def _short(value: object) -> str:
 
 def _by_fields(value: Any) -> str:
     """`Hyper(lr=0.1)` for an object that is compared by its fields."""
-    fields = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(value) if f.compare)
+    fields = ((f.name, getattr(value, f.name, None)) for f in dataclasses.fields(type(value)) if f.compare)
     return f"{type(value).__name__}({', '.join(f'{name}={_short_item(v)}' for name, v in fields)})"[:200]
 
 
@@ -316,8 +324,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _items(value: object) -> list[object]:
     """It, and what is directly in a small container."""
-    inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value
-    return [value, *inside] if isinstance(inside, (tuple, list)) else [value]
+    return [value, *raw.inside(value)] if is_a(value, (tuple, list, dict)) else [value]
 
 
 def signature_key(
@@ -334,7 +341,7 @@ def signature_key(
     leaves = call_leaves(
         fn, args, kwargs, static_argnums=static_argnums, static_argnames=static_argnames, filtering=filtering
     )
-    structure = jax.tree.structure((args, kwargs), is_leaf=lambda v: v is None)
+    structure = trees.structure((args, kwargs), is_leaf=lambda v: v is None)
     parts = tuple((x.path, x.shape, x.dtype, x.weak_type, x.value if x.static or x.kind == "other" else "")
                   for x in leaves)  # fmt: skip
     return str(structure), parts

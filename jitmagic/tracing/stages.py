@@ -175,6 +175,11 @@ _waiting: contextvars.ContextVar[int | None] = contextvars.ContextVar("waiting",
 """The thread that waits for what this one compiles."""
 
 
+def thread_served() -> int:
+    """The thread that this one works for: itself, but where it compiles what another waits for."""
+    return _waiting.get() or threading.get_ident()
+
+
 def frame_that_compiles() -> types.FrameType:
     """The innermost frame of the code that asked for a compilation, though that is made in a thread of its own."""
     here = sys._getframe(1)

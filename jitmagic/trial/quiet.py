@@ -31,8 +31,9 @@ from jitmagic import patches
 from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, shut, snapshot
+from jitmagic.state.reached import Reach
 from jitmagic.state.values import is_user_file
-from jitmagic.tracing import compat, ledger, messages
+from jitmagic.tracing import compat, ledger, messages, stages
 from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
 
@@ -61,7 +62,7 @@ class _Streams:
         """What this thread does comes from a run of ours: it makes one, or was started by one (callbacks too)."""
         if not self.holders:
             return False
-        return threading.get_ident() in self.holders or self._is_callback()
+        return stages.thread_served() in self.holders or self._is_callback()
 
     @staticmethod
     def _is_callback() -> bool:
@@ -577,6 +578,24 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
             raise
         finally:
             before.restore()
+
+
+@contextlib.contextmanager
+def _unnoticed(classes: tuple[type, ...]) -> Iterator[None]:
+    """Objects of these classes can be taken apart, and nothing of it is seen."""
+    if _streams.held():
+        yield
+        return
+    before = snapshot.take(Reach(classes=classes))
+    with snapshot.in_force(before), held_back(apart=False):
+        before.stand_in()
+        try:
+            yield
+        finally:
+            before.restore()
+
+
+patches.around_looks.append(_unnoticed)
 
 
 def writes_into_shut(exc: Exception) -> Wrote | None:

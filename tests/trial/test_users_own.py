@@ -945,3 +945,89 @@ def test_more_than_is_remembered_is_left_alone_and_told(notebook, begin, body, n
     notebook.ok(f"%%jitcheck -q\ndef f(x):\n    {body}\n    return x * 2\n_ = f(1.0)")
     [function] = notebook.report().functions
     assert any(f"may change what is in `{name}" in n and "`--rerun` allows it" in n for n in function.notes)
+
+
+NODES = {
+    "by decorator": (
+        "@jax.tree_util.register_pytree_node_class\nclass T:\n    def __init__(self, a): self.a = a; n[0] += 1\n"
+        "    def tree_flatten(self): print('apart'); n[1] += 1; return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, parts): n[2] += 1; return cls(*parts)"
+    ),
+    "by functions": (
+        "class T:\n    def __init__(self, a): self.a = a; n[0] += 1\ndef apart(t):\n    print('apart'); n.append(1)\n"
+        "    return (t.a,), None\njax.tree_util.register_pytree_node(T, apart, lambda aux, parts: T(*parts))"
+    ),
+    "with keys": (
+        "class T:\n    def __init__(self, a): self.a = a; n[0] += 1\nK = jax.tree_util.GetAttrKey('a')\ndef apart(t):\n"
+        "    print('apart'); n[1] += 1\n    return ((K, t.a),), None\n"
+        "jax.tree_util.register_pytree_with_keys(T, apart, lambda aux, parts: T(*parts))"
+    ),
+}
+CALLS_OF_NODES = {
+    "an argument": ("t, x", "t.a * x", "t, 2.0"),
+    "in a dict": ("d, x", "d['t'][0].a * x", "{'t': [t]}, 2.0"),
+    "in another object": ("u, x", "u.a.a * x", "u, 2.0"),
+    "a result": ("t, x", "T(t.a * x)", "t, 2.0"),
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q\n"])
+@pytest.mark.parametrize(
+    "made, given",
+    [*(("by decorator", g) for g in CALLS_OF_NODES), *((m, "an argument") for m in list(NODES)[1:])],
+)
+def test_classes_that_are_nodes_of_trees_do_not_notice_what_we_ask(notebook, magic, made, given):
+    names, body, call = CALLS_OF_NODES[given]
+    notebook.ok(f"n = [0, 0, 0]\n{NODES[made]}\nt = T(jnp.ones(2)); u = T(t)")
+    cell = f"def f({names}):\n    return {body}\nn[:] = [0, 0, 0]\nf({call})"
+    seen = []
+    for head in ("@jax.jit\n" if "%%jit " in magic else "", magic):
+        notebook.ok(head + cell)
+        seen.append((notebook.text.count("apart"), list(notebook.ns["n"])))
+        notebook.ok(f"n[:] = [0, 0, 0]\n_ = f({call})")
+        seen.append((notebook.text.count("apart"), list(notebook.ns["n"])))
+    first, again, ours, ours_again = seen
+    assert ours_again == again
+    if "%%jit " not in magic:
+        assert ours == first
+    else:  # to trace, lower, compile and call is not quite what jax does in one
+        assert first[0] <= ours[0] <= first[0] * 2
+
+
+TELLING = {
+    "a dict": "class C(dict):\n" + "".join(
+        f"    def {n}(self, *a): print('{n}'); return dict.{n}(self, *a)\n"
+        for n in ("__getitem__", "__iter__", "__len__", "keys", "values", "items")
+    ) + "c = C(a=2.0)",
+    "a list": "class C(list):\n" + "".join(
+        f"    def {n}(self, *a): print('{n}'); return list.{n}(self, *a)\n" for n in ("__getitem__", "__iter__", "__len__")
+    ) + "c = C([2.0])",
+    "a tuple": "class C(tuple):\n" + "".join(
+        f"    def {n}(self, *a): print('{n}'); return tuple.{n}(self, *a)\n" for n in ("__getitem__", "__iter__", "__len__")
+    ) + "c = C([2.0])",
+    "an object": (
+        "class C:\n    v = 2.0\n    def __getattribute__(self, k): print(k); return object.__getattribute__(self, k)\n"
+        "    def __getitem__(self, k): return self.v\nc = C()"
+    ),
+    "a class": (
+        "class M(type):\n    def __getattr__(cls, k): print(k); raise AttributeError(k)\n"
+        "class C(metaclass=M):\n    def __getitem__(self, k): return 2.0\nc = C()"
+    ),
+    "what compares": (
+        "class C:\n    def __eq__(self, o): print('eq'); return True\n    def __hash__(self): print('hash'); return 1\n"
+        "    def __repr__(self): print('repr'); return 'C'\n    def __bool__(self): print('bool'); return True\n"
+        "    def __getitem__(self, k): return 2.0\nc = C()"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ["c, x", "x"])
+@pytest.mark.parametrize("name", TELLING)
+def test_what_is_asked_tells_of_the_users_own_calls_alone(notebook, name, given):
+    notebook.ok(TELLING[name])
+    key = "'a'" if name == "a dict" else "0"
+    cell = f"def f({given}):\n    return x * c[{key}]\nx = jnp.ones(2)\ny = f({given}), f({given})"
+    notebook.ok(cell)
+    told = notebook.text
+    notebook.ok(f"%%jitcheck -q\n{cell}")
+    assert notebook.text == told

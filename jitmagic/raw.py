@@ -1,0 +1,68 @@
+"""Values as they are, whatever their own classes say: a user's class may count, print or lie when it is asked."""
+
+from __future__ import annotations
+
+import collections
+import types
+from collections.abc import Mapping
+from typing import Any, TypeGuard, TypeVar, overload
+
+T = TypeVar("T")
+_mro = type.__dict__["__mro__"].__get__
+_class_dict = type.__dict__["__dict__"].__get__
+_module_name = type.__dict__["__module__"].__get__
+
+
+@overload
+def is_a(value: object, cls: type[T]) -> TypeGuard[T]: ...
+@overload
+def is_a(value: object, cls: types.UnionType | tuple[type, ...]) -> bool: ...
+def is_a(value: object, cls: Any) -> bool:
+    """`isinstance` by the object's true type: it may lie about, or fail at, its `__class__`."""
+    return issubclass(type(value), cls)
+
+
+def mro(cls: type) -> tuple[type, ...]:
+    """The classes that `cls` inherits from, itself first, whatever its metaclass says."""
+    return _mro(cls)
+
+
+def class_dict(cls: type) -> Mapping[str, Any]:
+    """What the class body bound (a read-only mapping)."""
+    return _class_dict(cls)
+
+
+def module_of(cls: type) -> str:
+    """Name of the module that defines `cls`, or an empty string."""
+    name = _module_name(cls)
+    return name if is_a(name, str) else ""
+
+
+def own_dict(value: object) -> dict[str, object] | None:
+    """The object's `__dict__` itself, or None."""
+    for cls in mro(type(value)):
+        found: Any = class_dict(cls).get("__dict__")
+        if is_a(found, types.GetSetDescriptorType | types.MemberDescriptorType):
+            held = found.__get__(value)
+            return held if is_a(held, dict) else None
+    return None
+
+
+CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)
+
+
+def inside(container: Any) -> list[Any]:
+    """What is in one of Python's containers, or one of a class made of it: of a dict its keys and its values."""
+    kind = _kind(container)
+    if kind is dict:
+        return [*dict.keys(container), *dict.values(container)]
+    return list(kind.__iter__(container))
+
+
+def length(container: Any) -> int:
+    """How many things are in such a container."""
+    return int(_kind(container).__len__(container))
+
+
+def _kind(container: object) -> Any:
+    return next(kind for kind in CONTAINERS if is_a(container, kind))
