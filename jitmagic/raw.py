@@ -65,4 +65,5 @@ def length(container: Any) -> int:
 
 
 def _kind(container: object) -> Any:
-    return next(kind for kind in CONTAINERS if is_a(container, kind))
+    cls = type(container)
+    return cls if cls in CONTAINERS else next(kind for kind in CONTAINERS if issubclass(cls, kind))

@@ -19,7 +19,7 @@ from typing import Any
 from jitmagic import evidence as ev
 from jitmagic.checking import exhausted, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
-from jitmagic.checking.subject import MAX_SAMPLES, Subject
+from jitmagic.checking.subject import MAX_SAMPLES, Subject, leaves_of
 from jitmagic.options import parameters_of
 from jitmagic.state import constants, frozen, snapshot
 from jitmagic.state.compiled import StatefulMethod
@@ -30,7 +30,7 @@ from jitmagic.state.reached import Reach
 from jitmagic.state.reads import named_by_holder, reads_of, seen_from_cell
 from jitmagic.state.snapshot import written_at
 from jitmagic.state.state_program import StateProgram
-from jitmagic.state.values import is_endless
+from jitmagic.state.values import is_endless, is_jax_array
 from jitmagic.tracing import compat, stages, trees
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
 from jitmagic.tracing.messages import is_interrupt, is_out_of_memory
@@ -201,6 +201,13 @@ class Checker(Subject):
         self.seen.count += 1
         return self.guarded(self._before_plain, args, kwargs)
 
+    def was_timed(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """A call that the user has timed: what is looked at in front of others would have been on the clock."""
+        given = leaves_of((args, kwargs))
+        if self._is_new(args, kwargs) and not any(is_jax_array(v) and v.is_deleted() for v in given):
+            self.check(args, kwargs)
+            self.on_news(self)
+
     def gone_stale(self, *first: object) -> tuple[Frozen, Sequence[tuple[str, str, str]]] | None:
         """What has changed of the values that the program of a call goes on with, of which at most the first argument
         is known."""
@@ -289,13 +296,14 @@ class Checker(Subject):
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
             staged.before.restore()
             raise
-        inputs = self.lasting(self.inputs(args, kwargs))
-        self.keep(args, kwargs)
+        inputs = self.guarded(lambda: self.lasting(self.inputs(args, kwargs)))
+        self.guarded(self.keep, args, kwargs)
         out = target(*self.rest(args), **kwargs)
         self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
         look = functools.partial(self.observe_later, held=plain is not None)
-        self.guarded(look, staged.traced, inputs, out)
-        if plain is not None:
+        if inputs is not None:
+            self.guarded(look, staged.traced, inputs, out)
+        if inputs is not None and plain is not None:
             self.guarded(plain.postpone, target, inputs, out)
         self.postpone("timing", lambda seconds: results.find_peak(self, staged, args))
         self.guarded(results.read_own_clocks, self)

@@ -97,6 +97,8 @@ class Heard:
     """What had changed when the call began: told unless jax traces it."""
     is_read: bool = False
     """The running cell reads its name."""
+    timed: list[tuple[tuple[object, ...], dict[str, object]]] = field(default_factory=list)
+    """Calls that the user times, which are looked at when the cell has ended."""
 
     @property
     def code(self) -> types.CodeType:
@@ -157,6 +159,28 @@ def _entry(fn: object) -> tuple[types.FunctionType, tuple[object, ...]] | None:
     return None
 
 
+def _given(one: Heard, frame: types.FrameType) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The user's arguments of a call that begins."""
+    args, kwargs = arguments(frame, one.function, one.checker.original, one.checker.cell.calls)
+    kept = getattr(one.checker.original, "keywords", {}) if one.bound else {}
+    kwargs = {name: value for name, value in kwargs.items() if kept.get(name, _NOTHING) is not value}
+    return args[len(one.bound) :], kwargs
+
+
+def _clock(frame: types.FrameType | None) -> str:
+    """The file of what times this code, `%time` or `%timeit`; '' where nothing does."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None or frame.f_code.co_filename in _CLOCKS:
+            break
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None and frame.f_code.co_filename in _CLOCKS else ""
+
+
+_LOOPS = ("<magic-timeit>", "<timeit-src>")
+_CLOCKS = (*_LOOPS, "<timed exec>", "<timed eval>")
+_MOST_TIMED, _MOST_FRAMES = 8, 60
+
+
 class Hearing:
     """Hears the calls of a notebook's functions, while a cell runs."""
 
@@ -213,6 +237,9 @@ class Hearing:
             traced, one.was_traced, one.under_way = one.was_traced, False, None
             if failed is not None and traced and one.code in ran:
                 one.checker.failed_in_trace(failed)
+            timed, one.timed = one.timed, []
+            for args, kwargs in timed if error is None else ():
+                one.checker.guarded(one.checker.was_timed, args, kwargs)
         jitted = [one for one in self._all() if one.is_jitted]
         call = of_failed(failed) if failed is not None and jitted else None
         for one in jitted:
@@ -370,18 +397,23 @@ class Hearing:
             return
         one.checker.seen.count, one.counted, one.stale = one.checker.seen.count - one.counted, False, None
         if one.may_show_more(frame):
+            clock = _clock(frame.f_back) if trace_state_clean() else ""
+            one.asleep |= clock in _LOOPS and not one.is_jitted
+            look = self._look if not clock else self._look_later
             with self._unheard():
-                sys.call_tracing(one.checker.guarded, (self._look, one, frame))
+                sys.call_tracing(one.checker.guarded, (look, one, frame))
         else:
             one.checker.seen.count += 1
         if one.asleep and all(h.asleep for h in same_code):
             self._tell_of(one.code, starts=False)
 
+    def _look_later(self, one: Heard, frame: types.FrameType) -> None:
+        one.checker.seen.count += 1
+        if len(one.timed) < _MOST_TIMED:
+            one.timed.append(_given(one, frame))
+
     def _look(self, one: Heard, frame: types.FrameType) -> None:
-        args, kwargs = arguments(frame, one.function, one.checker.original, one.checker.cell.calls)
-        kept = getattr(one.checker.original, "keywords", {}) if one.bound else {}
-        kwargs = {name: value for name, value in kwargs.items() if kept.get(name, _NOTHING) is not value}
-        run = one.checker.begins_plain(args[len(one.bound) :], kwargs)
+        run = one.checker.begins_plain(*_given(one, frame))
         one.was_traced = one.was_traced or not trace_state_clean()
         if run is not None:
             one.same, one.under_way = 0, (frame, run)

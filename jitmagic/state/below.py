@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jitmagic.raw import inside
 from jitmagic.state import values
 from jitmagic.state.adapters import (
     INTERNAL,
@@ -231,7 +232,7 @@ def _holds_numbers(value: tuple[object, ...], numbers: bool) -> bool:
         _holds_numbers(v, numbers)
         if is_a(v, tuple)
         else values.is_array(v) or (numbers and values.is_number(v))
-        for v in value
+        for v in inside(value)
     )
 
 
@@ -248,7 +249,7 @@ def _is_pytree_of_numbers(value: object) -> bool:
 def _all_numbers(value: Any, depth: int = 0) -> bool:
     # The whole value must be a pytree with numbers at its leaves.
     if type(value) in (dict, list) or is_a(value, tuple):
-        below = list(value.values()) if is_a(value, dict) else list(value)
+        below = list(value.values()) if is_a(value, dict) else inside(value)
         return bool(below) and depth < 20 and all(v is None or _all_numbers(v, depth + 1) for v in below)
     return values.is_number(value) and not is_a(value, bool)
 
@@ -267,7 +268,7 @@ def _constant(value: object, depth: int) -> Hashable:
     if is_a(value, types.FunctionType):
         return _function(value, depth)
     if is_a(value, tuple) and depth:
-        return type(value), tuple(_constant(v, depth - 1) for v in value)
+        return type(value), tuple(_constant(v, depth - 1) for v in inside(value))
     return Same(value)
 
 

@@ -301,9 +301,10 @@ def holds_tracer(value: object, depth: int = 3) -> bool:
     atoms = (str, bytes, int, float, complex, type, types.ModuleType, types.FunctionType)
     if depth == 0 or value is None or is_a(value, atoms):
         return False
-    held = (
-        raw.inside(value)[:400]
-        if is_a(value, raw.CONTAINERS)
-        else [*(raw.own_dict(value) or {}).values()][:50]
-    )
+    if is_a(value, dict):
+        held = list(dict.values(value))[:200]
+    elif is_a(value, raw.CONTAINERS):
+        held = raw.inside(value)[:200]
+    else:
+        held = [*(raw.own_dict(value) or {}).values()][:50]
     return any(holds_tracer(item, depth - 1) for item in held)

@@ -154,8 +154,7 @@ def static_names(fn: Callable[..., object], numbers: Collection[int], names: Col
 
 
 def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf:
-    is_compiled = inspect.getattr_static(type(value), "eval_shape", None) is not None
-    kind = "function" if is_compiled else type(value).__name__
+    kind = type(value).__name__
     hashable = is_hashable(value)
     if is_a(value, jax.Array) or compat.is_tracer(value):
         return Leaf(path, argument, "array", kind, tuple(value.shape), str(value.dtype),
@@ -168,11 +167,12 @@ def _leaf(path: str, argument: str, value: Any, *, static: bool = False) -> Leaf
     if is_a(value, (bool, int, float, complex)):
         dtype = str(jax.dtypes.canonicalize_dtype(type(value)))
         return Leaf(path, argument, "scalar", kind, (), dtype, True, repr(value)[:60], static, hashable)
+    is_compiled = inspect.getattr_static(type(value), "eval_shape", None) is not None
     return Leaf(
         path,
         argument,
         "other",
-        kind,
+        "function" if is_compiled else kind,
         value=_short(value),
         static=static,
         hashable=hashable,

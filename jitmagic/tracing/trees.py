@@ -82,7 +82,10 @@ def node_functions(cls: type, *, together: bool = True) -> list[types.FunctionTy
 def _users_nodes(tree: object, together: bool) -> tuple[type, ...]:
     """The classes of the user's whose code runs when this tree is taken apart, and may be noticed."""
     registered, found = compat.nodes_of_trees(), dict[type, bool]()
-    todo: list[Any] = [tree] if any(c not in _theirs for c in registered) else []
+    if _looked_through.count != len(registered):
+        _looked_through.count = len(registered)
+        _looked_through.has_users = any(map(node_functions, registered))
+    todo: list[Any] = [tree] if _looked_through.has_users else []
     for _ in range(_MOST):
         if not todo:
             break
@@ -110,5 +113,11 @@ def _is_silent(fn: types.FunctionType, cls: type) -> bool:
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType)
 
 
-_theirs = frozenset(compat.nodes_of_trees())
-"""What is registered before the user's classes are."""
+class _LookedThrough:
+    """The classes that are registered, so far."""
+
+    count = 0
+    has_users = False
+
+
+_looked_through = _LookedThrough()

@@ -494,7 +494,7 @@ def test_an_interrupt_that_comes_while_we_listen_is_the_users(notebook, monkeypa
 
     monkeypatch.setattr(hearing, "inside_diagnosed", asked)
     error = notebook.error(
-        "%%jitcheck -q\ndef f(x):\n    for i in range(10**6):\n        x = x + 0\n    return x\nf(1)"
+        "%%jitcheck -q\ndef f(x):\n    for i in range(10**8):\n        x = x + 0\n    return x\nf(1)"
     )
     assert isinstance(error, KeyboardInterrupt)
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]

@@ -1031,3 +1031,44 @@ def test_what_is_asked_tells_of_the_users_own_calls_alone(notebook, name, given)
     told = notebook.text
     notebook.ok(f"%%jitcheck -q\n{cell}")
     assert notebook.text == told
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_a_class_whose_parts_cannot_be_asked_for_without_an_effect_is_left_alone(notebook, magic, tmp_path):
+    """What it writes, it writes for the user's own calls; ours are refused, and nothing fails for it."""
+    log = tmp_path / "log"
+    notebook.ok(
+        "@jax.tree_util.register_pytree_node_class\nclass T:\n    def __init__(self, a): self.a = a\n"
+        f"    def tree_flatten(self):\n        open({str(log)!r}, 'a').write('x')\n        return (self.a,), None\n"
+        "    @classmethod\n    def tree_unflatten(cls, aux, parts): return cls(*parts)\nt = T(jnp.ones(2))"
+    )
+    cell = "def f(t, x):\n    return t.a * x\nfloat(f(t, 2.0)[0])"
+    assert notebook.ok(f"{magic}\n{cell}") == 2.0
+    ours = len(log.read_text()) if log.exists() else 0
+    log.write_text("")
+    head = "" if "check" in magic else "@jax.jit\n"
+    assert notebook.ok(head + cell) == 2.0
+    assert ours <= 2 * len(log.read_text())
+
+
+TIMED = {
+    "%time": "%time y = f(x)",
+    "%%time": "%%time\ny = f(x)",
+    "%timeit": "%timeit -n 3 -r 2 f(x)",
+    "%%timeit": "%%timeit -n 3 -r 2\nf(x)",
+    "timeit": "import timeit; timeit.timeit(lambda: f(x), number=3)",
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.parametrize("jit", ["", "@jax.jit\n"])
+def test_a_call_on_the_users_clock_is_looked_at_when_the_cell_has_ended(notebook, name, jit):
+    if jit and sys.version_info < (3, 12):
+        pytest.skip("needs Python 3.12: of such calls it tells nothing")
+    notebook.ok("order = []\nx = jnp.ones(3)")
+    notebook.ok(
+        f"%%jitcheck -q\n{jit}def f(x):\n    order.append(x is None or type(x).__name__)\n    return jnp.sqrt(x - 2).sum()"
+    )
+    notebook.ok(TIMED[name])
+    assert [f.kind for f in notebook.report().findings if f.kind == "nan"] == ["nan"]
+    assert notebook.report().functions[0].calls
