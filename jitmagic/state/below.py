@@ -215,8 +215,11 @@ def _fields(value: object) -> Collection[str] | None:
     if values.is_pytree_leaf(value):
         return None
     jax: Any = sys.modules["jax"]
-    with _unnoticed(value):
-        children = jax.tree_util.tree_flatten_with_path(value, is_leaf=values.top_alone())[0]
+    try:
+        with _unnoticed(value):
+            children = jax.tree_util.tree_flatten_with_path(value, is_leaf=values.top_alone())[0]
+    except RuntimeError:  # its class does what can't be undone
+        return None
     named: set[str] = {getattr(path[0], "name", "") for path, _ in children}
     held = {id(child) for _, child in children} if "" in named else ()
     return named | {k for k, v in values.raw_attributes(value).items() if id(v) in held}
@@ -241,8 +244,11 @@ def _is_pytree_of_numbers(value: object) -> bool:
     tree = getattr(sys.modules.get("jax"), "tree", None)
     if tree is None or values.is_leaf(value) or values.is_endless(value):
         return False
-    with _unnoticed(value):
-        leaves = tree.leaves(value, is_leaf=is_variable)
+    try:
+        with _unnoticed(value):
+            leaves = tree.leaves(value, is_leaf=is_variable)
+    except RuntimeError:
+        return False
     return bool(leaves) and all(v is not value and values.is_number(v) for v in leaves)
 
 
