@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import types
+import weakref
 from collections.abc import Mapping
 from typing import Any, TypeGuard, TypeVar, overload
 
@@ -46,6 +47,35 @@ def own_dict(value: object) -> dict[str, object] | None:
             held = found.__get__(value)
             return held if is_a(held, dict) else None
     return None
+
+
+def raw_attributes(value: object) -> dict[str, Any]:
+    """The object's own attributes, from its `__dict__` and its slots; empty where it has none."""
+    found = dict(own_dict(value) or {})
+    for name, slot in slots(type(value)):
+        try:
+            found[name] = slot.__get__(value)
+        except AttributeError:
+            continue
+    return found
+
+
+_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
+
+
+def slots(cls: type) -> tuple[tuple[str, Any], ...]:
+    """The slots of its objects, filled or not."""
+    found = _slot_table.get(cls)
+    if found is None:
+        members = {
+            name: member
+            for base in reversed(mro(cls))
+            if "__slots__" in class_dict(base)
+            for name, member in class_dict(base).items()
+            if is_a(member, types.MemberDescriptorType)
+        }
+        found = _slot_table[cls] = tuple(members.items())
+    return found
 
 
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.deque)

@@ -25,6 +25,8 @@ from jitmagic.raw import is_a as is_a
 from jitmagic.raw import module_of as module_of
 from jitmagic.raw import mro as mro
 from jitmagic.raw import own_dict as own_dict
+from jitmagic.raw import raw_attributes as raw_attributes
+from jitmagic.raw import slots as slots
 from jitmagic.tracing.libraries import LIBRARIES, is_library_file
 
 if TYPE_CHECKING:
@@ -214,35 +216,6 @@ def is_memory(value: object) -> bool:
     """An object of a library that guards what it holds by a lock: a cache of its own, and no state of the program."""
     held = own_dict(value) or {}
     return any(type(v) in (LOCK, REENTRANT) for v in held.values()) and not is_user_class(type(value))
-
-
-def raw_attributes(value: object) -> dict[str, Any]:
-    """The object's own attributes, from its `__dict__` and its slots; empty where it has none."""
-    found = dict(own_dict(value) or {})
-    for name, slot in slots(type(value)):
-        try:
-            found[name] = slot.__get__(value)
-        except AttributeError:
-            continue
-    return found
-
-
-_slot_table: weakref.WeakKeyDictionary[type, tuple[tuple[str, object], ...]] = weakref.WeakKeyDictionary()
-
-
-def slots(cls: type) -> tuple[tuple[str, Any], ...]:
-    """The slots of its objects, filled or not."""
-    found = _slot_table.get(cls)
-    if found is None:
-        members = {
-            name: member
-            for base in reversed(mro(cls))
-            if "__slots__" in class_dict(base)
-            for name, member in class_dict(base).items()
-            if is_a(member, types.MemberDescriptorType)
-        }
-        found = _slot_table[cls] = tuple(members.items())
-    return found
 
 
 def class_attribute(cls: type, name: str) -> tuple[type, Any] | None:

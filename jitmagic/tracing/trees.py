@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from jitmagic import patches
-from jitmagic.raw import inside, own_dict
+from jitmagic.raw import inside, raw_attributes
 from jitmagic.tracing import compat
 from jitmagic.tracing.locate import is_user_file
 
@@ -74,7 +74,9 @@ def node_functions(cls: type, *, together: bool = True) -> list[types.FunctionTy
     found += [base.__dict__[name] for base in cls.__mro__ for name in names if name in base.__dict__]
     plain = [getattr(fn, "__func__", fn) for fn in found]
     for fn in [fn for fn in plain if isinstance(fn, types.FunctionType)]:
-        plain += [cell.cell_contents for cell in fn.__closure__ or ()]  # what jax has made of one with keys
+        for cell in fn.__closure__ or ():  # what jax has made of one with keys
+            with contextlib.suppress(ValueError):  # nothing is in it
+                plain.append(cell.cell_contents)
     users = (f for f in plain if isinstance(f, types.FunctionType) and is_user_file(f.__code__.co_filename))
     return list(dict.fromkeys(users))
 
@@ -91,14 +93,12 @@ def _users_nodes(tree: object, together: bool) -> tuple[type, ...]:
             break
         value = todo.pop()
         cls = type(value)
-        if cls is dict:
-            todo += value.values()
-        elif issubclass(cls, tuple | list):
+        if issubclass(cls, dict | list | tuple):
             todo += inside(value)
-        elif cls in registered:
+        if cls in registered:
             if cls not in found:
                 found[cls] = any(not _is_silent(fn, cls) for fn in node_functions(cls, together=together))
-            todo += (own_dict(value) or {}).values()
+            todo += raw_attributes(value).values()
     return tuple(cls for cls in found if found[cls])
 
 

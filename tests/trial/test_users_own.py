@@ -14,7 +14,7 @@ from functools import partial
 import jax
 import pytest
 
-from jitmagic.checking import corrections, left_behind, rerun, results, subject
+from jitmagic.checking import checker, corrections, left_behind, rerun, results, subject
 from jitmagic.measure import peak
 from jitmagic.notebook import session
 from jitmagic.silent import finite
@@ -968,7 +968,13 @@ CALLS_OF_NODES = {
     "in a dict": ("d, x", "d['t'][0].a * x", "{'t': [t]}, 2.0"),
     "in another object": ("u, x", "u.a.a * x", "u, 2.0"),
     "a result": ("t, x", "T(t.a * x)", "t, 2.0"),
+    "in an ordered dict": ("d, x", "d['t'].a * x", "collections.OrderedDict(t=t), 2.0"),
+    "in slots": ("s, x", "s.t.a * x", "S(t), 2.0"),
 }
+SLOTS = (
+    "import collections\nclass S:\n    __slots__ = ('t',)\n    def __init__(self, t): self.t = t\n"
+    "jax.tree_util.register_pytree_node(S, lambda s: ((s.t,), None), lambda aux, parts: S(*parts))\n"
+)
 
 
 @pytest.mark.parametrize("magic", ["%%jitcheck -q\n", "%%jit -q\n"])
@@ -978,7 +984,7 @@ CALLS_OF_NODES = {
 )
 def test_classes_that_are_nodes_of_trees_do_not_notice_what_we_ask(notebook, magic, made, given):
     names, body, call = CALLS_OF_NODES[given]
-    notebook.ok(f"n = [0, 0, 0]\n{NODES[made]}\nt = T(jnp.ones(2)); u = T(t)")
+    notebook.ok(f"n = [0, 0, 0]\n{SLOTS}{NODES[made]}\nt = T(jnp.ones(2)); u = T(t)")
     cell = f"def f({names}):\n    return {body}\nn[:] = [0, 0, 0]\nf({call})"
     seen = []
     for head in ("@jax.jit\n" if "%%jit " in magic else "", magic):
@@ -1062,13 +1068,21 @@ TIMED = {
 
 @pytest.mark.parametrize("name", TIMED)
 @pytest.mark.parametrize("jit", ["", "@jax.jit\n"])
-def test_a_call_on_the_users_clock_is_looked_at_when_the_cell_has_ended(notebook, name, jit):
+def test_a_call_on_the_users_clock_is_looked_at_when_the_cell_has_ended(notebook, monkeypatch, name, jit):
     if jit and sys.version_info < (3, 12):
         pytest.skip("needs Python 3.12: of such calls it tells nothing")
     notebook.ok("order = []\nx = jnp.ones(3)")
     notebook.ok(
         f"%%jitcheck -q\n{jit}def f(x):\n    order.append(x is None or type(x).__name__)\n    return jnp.sqrt(x - 2).sum()"
     )
+    made, diagnose = [], checker.Checker.diagnose
+
+    def diagnosed(self, *args):
+        made.append(len(notebook.ns["order"]))
+        return diagnose(self, *args)
+
+    monkeypatch.setattr(checker.Checker, "diagnose", diagnosed)
     notebook.ok(TIMED[name])
+    assert made and all(made)  # the user's own calls were made before
     assert [f.kind for f in notebook.report().findings if f.kind == "nan"] == ["nan"]
     assert notebook.report().functions[0].calls
