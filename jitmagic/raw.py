@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import sys
 import types
 import weakref
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ T = TypeVar("T")
 _mro = type.__dict__["__mro__"].__get__
 _class_dict = type.__dict__["__dict__"].__get__
 _module_name = type.__dict__["__module__"].__get__
+_qualified_name = type.__dict__["__qualname__"].__get__
 
 
 @overload
@@ -36,7 +38,18 @@ def class_dict(cls: type) -> Mapping[str, Any]:
 def module_of(cls: type) -> str:
     """Name of the module that defines `cls`, or an empty string."""
     name = _module_name(cls)
-    return name if is_a(name, str) else ""
+    if not is_a(name, str):
+        return ""
+    return "__main__" if type(cls) is not type and _is_made_by_call(cls, name) else name
+
+
+def _is_made_by_call(cls: type, module: str) -> bool:
+    """Python takes `Meta("A", (), {})` for a class of the module in which `Meta` makes it, where no `A` is."""
+    name = _qualified_name(cls)
+    if "<locals>" in name or all(module != _module_name(meta) for meta in mro(type(cls))):
+        return False
+    made_in = sys.modules.get(module)
+    return made_in is not None and name.partition(".")[0] not in made_in.__dict__
 
 
 def own_dict(value: object) -> dict[str, object] | None:

@@ -32,6 +32,7 @@ LAYERS = (
         "patches",
         "work",
         "raw",
+        "aside",
     ),
     ("source",),
     ("correction",),

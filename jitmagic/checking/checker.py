@@ -17,11 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 from jitmagic import evidence as ev
+from jitmagic import report
 from jitmagic.checking import exhausted, failures, plain_runs, results, tracebacks
 from jitmagic.checking.conclusions import told_of
+from jitmagic.checking.seen import KeptCall
 from jitmagic.checking.subject import MAX_SAMPLES, Subject, leaves_of
 from jitmagic.options import parameters_of
-from jitmagic.state import constants, frozen, snapshot
+from jitmagic.state import constants, ends, frozen, snapshot
 from jitmagic.state.compiled import StatefulMethod
 from jitmagic.state.frozen import Frozen
 from jitmagic.state.held import names_of_variables
@@ -250,14 +252,23 @@ class Checker(Subject):
         elif self._is_new(args, kwargs):
             run = plain_runs.OwnRun(self, args, kwargs)
             self.guarded(self.diagnose if self.settings.diagnose else self.keep, args, kwargs)
+            noticed = run.before.noticed if run.before is not None else ends.asked()
+            if noticed:
+                self._let_go(noticed)
             self.guarded(self.on_news, self)
-            return run
+            return None if noticed else run
         elif self.original is not self.fn:
             frozen, stale = self._frozen(args, kwargs)
             if frozen is not None and stale:
                 self._stale(frozen, stale)
                 self.on_news(self)
         return None
+
+    def _let_go(self, noticed: str) -> None:
+        """While the user's own call runs, nothing that it reaches lives on for ours."""
+        self.looked = None
+        self.seen.loosen()
+        self.seen.note(f"the result of the call was not looked at: {ends.why(noticed)}")
 
     def _is_new(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
         """jax would trace this call anew; said of the first `MAX_SAMPLES` such calls."""
@@ -291,6 +302,8 @@ class Checker(Subject):
             return out if self.stateful(args) is None else out[0]
         if not self.settings.measure:
             return self._unmeasured(target, staged, args, kwargs)
+        if staged.before.noticed:
+            return self._unheld(target, staged, args, kwargs)
         try:
             plain = self.guarded(results.PlainRun, self, staged, args, kwargs)
         except BaseException:  # an interrupt before the user's own call was made: as if it had never begun
@@ -307,6 +320,19 @@ class Checker(Subject):
             self.guarded(plain.postpone, target, inputs, out)
         self.postpone("timing", lambda seconds: results.find_peak(self, staged, args))
         self.guarded(results.read_own_clocks, self)
+        return out
+
+    def _unheld(
+        self, target: Any, staged: stages.Staged, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> Any:
+        """A first call of which nothing lives on but its program: it is neither compared nor timed."""
+        why, staged.before = ends.why(staged.before.noticed), None
+        self.seen.loosen()
+        self.seen.note(f"{report.PLAIN_RUN}was left out: {why}")
+        if self.settings.time:
+            self.seen.timing = report.Timing(left_out=f"not timed: {why}")
+        out = target(*self.rest(args), **kwargs)
+        self.guarded(functools.partial(self.remember, args, kwargs, traced=True))
         return out
 
     def _unmeasured(
@@ -381,9 +407,11 @@ class Checker(Subject):
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages, self._spent_before = staged.stages, None
         if self.settings.measure:
-            self.postpone("counting costs", lambda seconds: results.price(self, staged, args, kwargs))
+            self.seen.priced.append(call := KeptCall(args, kwargs))
+            self.postpone("counting costs", lambda seconds: results.price(self, staged, call))
         self._what_if(args, kwargs)
-        staged.before = before
+        if not self.settings.trace_only:
+            staged.before = before
         return staged
 
     def _refuse_long(self) -> None:
@@ -434,9 +462,10 @@ class Checker(Subject):
         self._look_at_unnamed(jaxpr, stateful, moved, shown, reach)
         self.seen.equations = stages.equation_count(jaxpr)
         self.seen.dynamic_inputs = len(compat.jaxpr_of(jaxpr).invars)
-        baked = [v for v in self.seen.variables.values() if v.role == "constant"]
-        kind, first = self.kind_of_call(args, kwargs), self.kind_of_call(tuple(args[:1]), {})
-        self.variants.add(kind, frozen.freeze(reach, baked, (*dyn, *logs)), first)
+        if self.settings.compile or self.original is not self.fn:  # there is a program that goes on with them
+            baked = [v for v in self.seen.variables.values() if v.role == "constant"]
+            kind, first = self.kind_of_call(args, kwargs), self.kind_of_call(tuple(args[:1]), {})
+            self.variants.add(kind, frozen.freeze(reach, baked, (*dyn, *logs)), first)
         self.guarded(self.observe, traced, args, kwargs, reach)
 
     def _look_at_unnamed(
@@ -523,6 +552,8 @@ class Checker(Subject):
         """Where the cell goes on, the most of it when it has ended: from what is returned then."""
         goes_on = self.is_plain and not self.settings.compile or tracebacks.may_be_caught()
         began = self.guarded(plain_runs.Began, self, args, kwargs) if goes_on else None
+        if began is not None and began.before.noticed:
+            began = None
         failures.diagnose_failure(self, exc, args, kwargs, began)
         self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
         self._what_if(args, kwargs)

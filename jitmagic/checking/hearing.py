@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
+from jitmagic import aside
 from jitmagic.checking.checker import Checker
 from jitmagic.checking.passed import arguments, by_place, given, of_failed
 from jitmagic.checking.plain_runs import OwnRun
@@ -27,8 +28,8 @@ from jitmagic.checking.users_jit import MEMO, held_by
 from jitmagic.state.frozen import Frozen
 from jitmagic.state.values import cell_contents, is_array
 from jitmagic.tracing.compat import begins_with, trace_state_clean
-from jitmagic.tracing.locate import frames_of
-from jitmagic.trial.permission import free_tool
+from jitmagic.tracing.locate import frames_of, raised_by_users
+from jitmagic.trial.permission import free_tool, tools_paused
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
 P = ParamSpec("P")
@@ -55,10 +56,12 @@ def _unfelt(listen: Callable[P, object]) -> Callable[P, object]:
             return listen(*args, **kwargs)
         except RecursionError:
             return None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as exc:
+            if raised_by_users(exc):  # in a run of ours: the user's own call does so itself
+                return None
             if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
                 raise
-            _thread.start_new_thread(_interrupt_soon, ())
+            aside.start(_interrupt_soon)
             return None
 
     return listening
@@ -436,13 +439,18 @@ class Hearing:
     @contextlib.contextmanager
     def _unheard(self) -> Iterator[None]:
         """While a call is looked at, nothing is heard of what is called for that."""
-        by_profile, listened = sys.getprofile() == self._profile, self.listens
+        profiling, tracing, listened = sys.getprofile(), sys.gettrace(), self.listens
         self.listens = False
-        if by_profile:
+        if profiling is not None:
             sys.setprofile(None)
+        if tracing is not None:
+            sys.settrace(None)
         try:
-            yield
+            with tools_paused():
+                yield
         finally:
             self.listens = listened
-            if by_profile:
-                sys.setprofile(self._profile)
+            if tracing is not None:
+                sys.settrace(tracing)
+            if profiling is not None:
+                sys.setprofile(profiling)

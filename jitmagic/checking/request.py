@@ -50,6 +50,8 @@ class Run:
     """What an earlier run of the same functions gave, and what that run is called."""
     beginning: Beginning | None = None
     """The notebook as it was before the cell; None for what cannot be run again."""
+    not_kept: str = ""
+    """Why that was not remembered."""
     looked_at: tuple[int, ...] = ()
     """How often its functions had been called when what they leave behind was looked at."""
     later: list[str] = field(default_factory=list)

@@ -82,7 +82,7 @@ class CellReruns:
         if self._too_slow:
             return "without jit it takes too long"
         if beginning is None:
-            return "what it began from is not known any more"
+            return self.run.not_kept or "what it began from is not known any more"
         if too_large := next(
             (f"without jit {s.seen.too_large}" for s in self._subjects() if s.seen.too_large), ""
         ):

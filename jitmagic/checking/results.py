@@ -14,6 +14,7 @@ import jax
 from jitmagic import report, units, work
 from jitmagic.checking import before_fix, exhausted, plain_runs
 from jitmagic.checking.compared import Eager, compare_results
+from jitmagic.checking.seen import KeptCall
 from jitmagic.checking.subject import Subject
 from jitmagic.evidence import Variable
 from jitmagic.measure import (
@@ -316,7 +317,7 @@ def _time_unfolded(subject: Subject, args: Any, kwargs: Any, seconds: float) -> 
     )
 
 
-def price(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> None:
+def price(subject: Subject, staged: stages.Staged, call: KeptCall) -> None:
     """What the traced program costs, in all and line by line; of one that did not fit, what takes the memory."""
     file = source_file(subject.fn)
     jaxpr, seen = staged.traced.jaxpr, subject.seen
@@ -329,7 +330,7 @@ def price(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> No
     if seen.folded:
         seen.remark(lies.folded(jaxpr, lies.foldable(seen.variables.values())))
     if seen.exhausted_by is not None:
-        subject.guarded(exhausted.explain, subject, staged.traced, args, kwargs)
+        subject.guarded(exhausted.explain, subject, staged.traced, call.args, call.kwargs)
     else:
         subject.guarded(_price_donation, subject, jaxpr)
     if not subject.framework:  # whose programs return what is written, too

@@ -93,6 +93,8 @@ class Seen:
 
     calls: list[ev.Call] = field(default_factory=list)
     kept: list[KeptCall] = field(default_factory=list)
+    priced: list[KeptCall] = field(default_factory=list)
+    """Calls whose costs are counted when the cell has ended."""
     problems: list[ev.Problem] = field(default_factory=list)
     kinds: set[object] = field(default_factory=set)
     """Kinds of calls that were looked at, as jax tells them apart."""
@@ -138,6 +140,11 @@ class Seen:
         """Say once what a reader of the numbers has to know."""
         if remark not in self.remarks:
             self.remarks.append(remark)
+
+    def loosen(self) -> None:
+        """Nothing lives on for these calls alone."""
+        for call in (*self.kept, *self.priced):
+            call.loosen()
 
     @property
     def samples(self) -> list[KeptCall]:

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.state.values import is_user_file
-from jitmagic.tracing.locate import locate
+from jitmagic.tracing.locate import is_raise, locate
 
 FRAMES = 16
 """Frames that are shown; of more, the first and the last."""
@@ -93,7 +93,7 @@ def is_ours(exc: BaseException) -> bool:
         code = trace.tb_frame.f_code
         room = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
         of_others = room in ("jax", "jaxlib") or is_user_file(code.co_filename)
-        told = room == "jitmagic" and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+        told = room == "jitmagic" and is_raise(code, trace.tb_lasti)
         ours = not told and (room == "jitmagic" or ours and not of_others)
         last, trace = code, trace.tb_next
     # Python raises in the caller where arguments don't fit

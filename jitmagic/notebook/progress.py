@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from jitmagic import aside
 
 AFTER_S = 1.0
 EVERY_S = 0.5
@@ -41,15 +44,16 @@ class _Ticker:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.line: _Line | None = None
-        self.thread: threading.Thread | None = None
+        self.process: int | None = None
+        """Where the thread runs; a fork leaves it behind."""
 
     def show(self, line: _Line) -> None:
         """Write this line from its second second on; the one before it stays away."""
         with self.changed:
             self.line = line
-            if self.thread is None or not self.thread.is_alive():  # a fork leaves it behind
-                self.thread = threading.Thread(target=self._run, name="jitmagic progress", daemon=True)
-                self.thread.start()
+            if self.process != os.getpid():
+                aside.start(self._run)
+                self.process = os.getpid()
             self.changed.notify_all()
 
     def hide(self, line: _Line) -> None:

@@ -26,6 +26,7 @@ from jitmagic.source.tree import frames_for, nodes_of
 if TYPE_CHECKING:
     from jitmagic.checking.checker import Checker
     from jitmagic.checking.hearing import Hearing
+    from jitmagic.trial.beginning import Beginning
     from jitmagic.trial.verify import Verifier
 
 T = TypeVar("T")
@@ -87,6 +88,15 @@ def asked(what: str, step: Callable[[], T]) -> T | None:
             raise
         _say(what, exc)
         return None
+
+
+def _remember(run: Run, beginning: Beginning) -> None:
+    """The cell can be run again from here, unless the user would notice that something lives on for that."""
+    from jitmagic.state import ends
+
+    noticed = next((s.noticed for s in beginning.snapshots if s.noticed), "")
+    run.beginning = None if noticed else beginning
+    run.not_kept = ends.why(noticed) if noticed else ""
 
 
 def _say(what: str, exc: Exception) -> None:
@@ -196,6 +206,9 @@ class NotebookSession(Notebook):
         if self.last is not None and not self.is_live() and cells.magic_index(self.running.tree) is None:
             self._report_first(None)
         if self.hearing is not None:
+            from jitmagic.state import ends
+
+            ends.cell_begins(self.running.tree)
             read = {n.id for n in nodes_of(self.running.tree) if isinstance(n, ast.Name)}
             _aside("the look at the calls", self.hearing.cell_reads, read)
         return tree
@@ -306,9 +319,11 @@ class NotebookSession(Notebook):
     def _begin(self, request: Request, wrong: Sequence[str]) -> None:
         from jitmagic.checking import hearing, tracebacks, watching
         from jitmagic.silent.waiting import Waits
+        from jitmagic.state import ends
 
         running, names = self.running, self.shell.user_ns
         after = cells.after_magic(running.tree)
+        ends.cell_begins(after)
         chosen = targets.chosen(request, after, names, wrong)
         if not request.quiet and (line := targets.none_taken(request, after, chosen, names)):
             print(line)
@@ -373,7 +388,7 @@ class NotebookSession(Notebook):
         from jitmagic.trial.beginning import Beginning
 
         with contextlib.suppress(SyntaxError):  # which Python tells when it comes to it
-            run.beginning = Beginning(self.shell.user_ns, tree)
+            _remember(run, Beginning(self.shell.user_ns, tree))
 
     def _verifier_on_calls(self, run: Run | None, checker: Checker, deadline: float) -> Verifier | None:
         from jitmagic.checking.rerun import verifier_on_calls
@@ -398,14 +413,14 @@ class NotebookSession(Notebook):
         if keeps and may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
             with contextlib.suppress(SyntaxError):  # nothing of such a cell runs
                 run.beginning.add(tree)
+                _remember(run, run.beginning)
         else:
             run.beginning = None
 
     def _loosen_calls(self) -> None:
         """What the user takes out is not to live on in the calls that are kept."""
         for checker in tuple(self.checkers):
-            for call in checker.seen.kept:
-                call.loosen()
+            checker.seen.loosen()
 
     def _give_back(self, tree: ast.Module) -> None:
         checking = sys.modules.get("jitmagic.checking.watching")

@@ -27,7 +27,7 @@ import numpy as np
 from jitmagic import raw
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
-from jitmagic.state import bystanders, iterators, outside, roots, shut, values
+from jitmagic.state import bystanders, ends, iterators, outside, roots, shut, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
     MEGABYTE,
@@ -98,6 +98,8 @@ class Snapshot:
         """Functions that give away what they are called with, outside of a trace."""
         self.late: list[Snapshot] = []
         """What functions reach that no search has found, from where a run came to them."""
+        self.noticed = ends.asked()
+        """Path of something that the user may see living on for this, or the name that asks for such things."""
         self.observes = False
         """Of what is called from outside of all that is looked at."""
         self._entries: list[Entry] = []
@@ -176,6 +178,7 @@ class Snapshot:
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
         self._seen[id(value)] = value
+        self.noticed = self.noticed or (place.path if ends.is_noticed(value) else "")
         if id(value) in self._elsewhere:
             if self._reads(place):
                 return  # what changes it is the other thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 import os
 import re
@@ -68,6 +69,31 @@ def frames_of(exc: BaseException) -> list[tuple[types.FrameType, int]]:
         frames.append((entry.tb_frame, entry.tb_lasti))
         entry = entry.tb_next
     return frames
+
+
+def is_raise(code: types.CodeType, offset: int) -> bool:
+    """Whether the instruction there is a `raise` statement."""
+    return dis.opname[code.co_code[offset]] == "RAISE_VARARGS"
+
+
+def raised_by_users(exc: BaseException) -> bool:
+    """Whether a `raise` of the user's code has begun it: what a signal brings about has no such statement."""
+    for one in _behind(exc, type(exc)):
+        innermost = next(reversed(frames_of(one)), None)
+        if innermost is None:
+            return False
+        code, offset = innermost[0].f_code, innermost[1]
+        if not (is_user_file(code.co_filename) and is_raise(code, offset)):
+            return False
+    return True
+
+
+def _behind(exc: BaseException | None, kind: type[BaseException]) -> Iterator[BaseException]:
+    """It, and those of this kind in whose handlers it was raised."""
+    while exc is not None:
+        if isinstance(exc, kind):
+            yield exc
+        exc = exc.__context__
 
 
 def namespace_of(frame: types.FrameType) -> Mapping[str, object]:

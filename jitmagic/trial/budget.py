@@ -10,6 +10,7 @@ import sys
 import threading
 from types import CodeType, FrameType, TracebackType
 
+from jitmagic import aside
 from jitmagic.interrupts import deferred, deferring
 from jitmagic.work import clock
 
@@ -46,7 +47,7 @@ class within:  # noqa: N801  used as a function; what a generator holds would be
             self.block = _block(sys._getframe(1))
             self.bell.acquire()
             _running.append(self)
-            threading.Thread(target=self._watch, name="jitmagic-budget", daemon=True).start()
+            aside.start(self._watch)
 
     def __exit__(self, kind: type[BaseException] | None, exc: object, trace: TracebackType | None) -> None:
         try:

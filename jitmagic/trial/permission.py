@@ -287,6 +287,8 @@ _MOST = 100
 """Calls of the same thing in turn at one place, after which no more are looked at there."""
 _FAMILIAR = 20_000
 """Calls in turn of what was called before, after which Python 3.11 looks at no more: each costs a microsecond there."""
+_TOOL, _TOOLS = "jitmagic", 6
+"""What Python knows listeners of ours by, and how many of all it may know."""
 
 
 def free_tool(*wanted: int) -> int | None:
@@ -294,6 +296,26 @@ def free_tool(*wanted: int) -> int | None:
     if sys.version_info >= (3, 12):
         for tool in wanted or (4, 3):
             with contextlib.suppress(ValueError):
-                sys.monitoring.use_tool_id(tool, "jitmagic")
+                sys.monitoring.use_tool_id(tool, _TOOL)
                 return tool
     return None
+
+
+@contextlib.contextmanager
+def tools_paused() -> Iterator[None]:
+    """While this holds, profilers and debuggers of the user's are told of nothing, from Python 3.12 on."""
+    if sys.version_info < (3, 12):
+        yield
+        return
+    monitoring = sys.monitoring
+    users = {tool: monitoring.get_tool(tool) for tool in range(_TOOLS)}
+    told = {t: monitoring.get_events(t) for t, name in users.items() if name not in (None, _TOOL)}
+    told = {tool: events for tool, events in told.items() if events}
+    for tool in told:
+        monitoring.set_events(tool, monitoring.events.NO_EVENTS)
+    try:
+        yield
+    finally:
+        for tool, events in told.items():
+            if monitoring.get_tool(tool) == users[tool]:
+                monitoring.set_events(tool, events)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jitmagic import patches
+from jitmagic import aside, patches
 from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, shut, snapshot
@@ -67,8 +67,9 @@ class _Streams:
     @staticmethod
     def _is_callback() -> bool:
         """XLA calls back from threads of its own, for a run of ours unless others of the user's are at work."""
-        called = isinstance(threading.current_thread(), threading._DummyThread)
-        return called and not bystanders.at_work(_streams.holders)
+        thread = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]  # asks without adding it
+        known = thread is not None and not isinstance(thread, threading._DummyThread)
+        return not known and not aside.is_aside() and not bystanders.at_work(_streams.holders)
 
     def enter(self, *, hold: bool, timed: bool = False) -> None:
         """Put the stand-ins in place, and begin to hold back what this thread does."""
@@ -130,6 +131,7 @@ class _Streams:
         if (profiling := sys.getprofile()) is not None:
             sys.setprofile(None)
             self.stack.callback(sys.setprofile, profiling)
+        self.stack.enter_context(permission.tools_paused())
         self.watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
         self.watch.start()
         self.stack.callback(self.watch.stop)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import sys
+import threading
 import time
 
 import pytest
@@ -67,12 +69,15 @@ def test_a_short_stage_and_a_quiet_one_are_not(terminal, monkeypatch):
     assert terminal.getvalue() == ""
 
 
-def test_one_thread_for_all_of_them(terminal):
-    threads = set()
+def test_one_thread_for_all_of_them_that_is_not_among_the_users(terminal, monkeypatch):
+    ticker, users = progress._Ticker(), threading.enumerate()
+    monkeypatch.setattr(progress, "_ticker", ticker)
+    started, starts = [], _thread.start_new_thread
+    monkeypatch.setattr(_thread, "start_new_thread", lambda *args: (started.append(args), starts(*args))[1])
     for _ in range(3):
         with progress.shown("f", *LOUD):
-            threads.add(progress._ticker.thread)
-    assert len(threads) == 1
+            assert threading.enumerate() == users
+    assert len(started) == 1
 
 
 FAILING = "%%jit --no-time\ndef f(x, n):\n    return -x if x > 0 else x + n\nf(1.0, 3)"

@@ -490,7 +490,7 @@ def test_what_users_give_is_no_failure_of_ours(notebook, name):
 def test_an_interrupt_that_comes_while_we_listen_is_the_users(notebook, monkeypatch):
     def asked(frame):
         monkeypatch.undo()
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(hearing, "inside_diagnosed", asked)
     error = notebook.error(
@@ -499,6 +499,24 @@ def test_an_interrupt_that_comes_while_we_listen_is_the_users(notebook, monkeypa
     assert isinstance(error, KeyboardInterrupt)
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     assert not any("jitmagic/" in file for file in files)
+
+
+RAISES = {
+    "at once": "raise KeyboardInterrupt",
+    "with a word, in a handler": "try:\n        {}['k']\n    except KeyError:\n        raise KeyboardInterrupt('enough') from None",
+    "again": "try:\n        raise KeyboardInterrupt\n    except KeyboardInterrupt:\n        x = 0\n        raise",
+    "in a helper": "jax.tree_util.tree_map(stop, [x])",
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+@pytest.mark.parametrize("magic", ["%%jitcheck -q", "%%jitcheck --rerun"])
+def test_an_interrupt_that_the_users_code_raises_comes_once(notebook, magic, name, monkeypatch):
+    sent = []
+    monkeypatch.setattr(hearing, "_interrupt_soon", lambda: sent.append(1))
+    notebook.ok("def stop(x):\n    raise KeyboardInterrupt")
+    error = notebook.error(f"{magic}\ndef f(x):\n    {RAISES[name]}\nf(1.0)")
+    assert isinstance(error, KeyboardInterrupt) and not sent
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ast
 import importlib
 import signal
@@ -279,11 +280,20 @@ def test_an_interrupt_ends_all_that_is_left_to_do(notebook, monkeypatch):
 
 
 def test_nothing_of_ours_runs_on(notebook):
+    before = _thread._count()
     notebook.ok("%%jit -q --no-time\ndef f(x):\n    return x\nf(1.0)")
-    watching = [t for t in threading.enumerate() if t.name == "jitmagic-budget"]
-    for thread in watching:  # told to end, it needs a moment
-        thread.join(5)
-    assert not [t for t in watching if t.is_alive()]
+    until = time.monotonic() + 5
+    while _thread._count() > before and time.monotonic() < until:  # told to end, they need a moment
+        time.sleep(0.01)
+    assert _thread._count() <= before
+
+
+def test_threads_of_ours_are_not_among_the_users(notebook):
+    notebook.ok("import threading\nbefore = threading.active_count()")
+    notebook.ok(
+        "%%jitcheck --rerun\ndef f(x):\n    return x * threading.active_count()\nassert f(1.0) == before\nf(2.0)"
+    )
+    assert notebook.report().verdict == "ok" and threading.active_count() == notebook.ns["before"]
 
 
 @pytest.mark.parametrize("magic", MAGICS)
@@ -834,6 +844,16 @@ HELD = {
     "an attribute of a compiled function": (
         "step = jax.jit(lambda v: v + 1); step.calls = 0", "if x > 0: x = step(x)\n    step.calls += 1", "step.calls"
     ),
+    "a class that its metaclass was called for": (
+        "import abc\nA = abc.ABCMeta('A', (), {'n': 0, 'm': 0}); a = A()", "if x > 0: a.n += 1\n    A.m += 1", "(a.n, A.m)"
+    ),
+    "a class of traitlets made by `type`": (
+        "import traitlets\nA = type('A', (traitlets.HasTraits,), {'n': traitlets.Int(0)}); a = A()", "if x > 0: a.n += 1", "a.n"
+    ),
+    "a class of the user's metaclass": (
+        "class Meta(type):\n    def __call__(cls): return type.__call__(cls)\nA = Meta('A', (dict,), {'m': 0}); a = A()",
+        "a[len(a)] = 1\n    if x > 0: A.m += 1", "(dict(a), A.m)"
+    ),
 }  # fmt: skip
 
 
@@ -1086,3 +1106,33 @@ def test_a_call_on_the_users_clock_is_looked_at_when_the_cell_has_ended(notebook
     assert made and all(made)  # the user's own calls were made before
     assert [f.kind for f in notebook.report().findings if f.kind == "nan"] == ["nan"]
     assert notebook.report().functions[0].calls
+
+
+PROFILERS = {
+    "cProfile": ("import cProfile, pstats\np = cProfile.Profile()\np.enable()", "p.disable()",
+        "sorted(v[0] for k, v in pstats.Stats(p).stats.items() if k[2] in ('f', 'g'))"),
+    "sys.setprofile": ("import sys\nseen = []\nsys.setprofile(lambda frame, event, arg: seen.append((frame.f_code.co_name, event)))",
+        "sys.setprofile(None)", "[s for s in seen if s[0] in ('f', 'g')]"),
+    "sys.settrace": ("import sys\nseen = []\nsys.settrace(lambda frame, event, arg: seen.append(frame.f_code.co_name))",
+        "sys.settrace(None)", "[s for s in seen if s in ('f', 'g')]"),
+    "trace": ("import trace\nt = trace.Trace(count=True, trace=False)\nsys.settrace(t.globaltrace)", "sys.settrace(None)",
+        "sum(v for k, v in t.counts.items() if 'jitmagic/' in k[0])"),
+}  # fmt: skip
+if sys.version_info >= (3, 12):
+    PROFILERS["sys.monitoring"] = (
+        "seen, m = [], sys.monitoring\nm.use_tool_id(1, 'mine')\nm.set_events(1, m.events.PY_START)\n"
+        "m.register_callback(1, m.events.PY_START, lambda code, at: seen.append(code.co_name))",
+        "m.set_events(1, 0); m.free_tool_id(1)",
+        "[s for s in seen if s in ('f', 'g')]",
+    )
+
+
+@pytest.mark.parametrize("name", PROFILERS)
+def test_profilers_of_the_users_see_the_users_calls_alone(notebook, name):
+    begin, end, look = PROFILERS[name]
+    notebook.ok("import sys")
+    cell = f"def g(x):\n    return x + 1\ndef f(x):\n    return g(x) * 2\n{begin}\nf(1.0); f(2.0)\n{end}"
+    notebook.ok(cell)
+    plain = notebook.ok(look)
+    notebook.ok(f"%%jitcheck -q\n{cell}")
+    assert plain == notebook.ok(look)

@@ -1,0 +1,65 @@
+"""Whose end the user notices, so that nothing of ours may keep it alive for longer."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from typing import Any
+
+import numpy as np
+
+from jitmagic.source.tree import nodes_of
+from jitmagic.state import values
+from jitmagic.state.values import is_a
+
+_ASKING = frozenset(
+    """WeakKeyDictionary WeakMethod WeakSet WeakValueDictionary finalize get_objects get_referrers getrefcount
+    getweakrefcount getweakrefs live_arrays live_buffers weakref""".split()
+)
+"""Names of what tells which objects are alive."""
+_WEAK = (
+    weakref.ref,
+    weakref.WeakKeyDictionary,
+    weakref.WeakSet,
+    weakref.WeakValueDictionary,
+    weakref.finalize,
+)
+_asked: list[str] = []
+
+
+def cell_begins(tree: ast.Module) -> None:
+    """Look for what the cell asks with."""
+    used = (getattr(n, "id", None) or getattr(n, "attr", None) for n in nodes_of(tree))
+    _asked[:] = sorted(_ASKING.intersection(filter(None, used)))[:1]
+
+
+def asked() -> str:
+    """What the running cell asks with which objects are alive; '' where it does not."""
+    return _asked[0] if _asked else ""
+
+
+def is_noticed(value: Any) -> bool:
+    """Something of the user's tells when this goes: a `__del__`, a callback or a container of weak references."""
+    if is_a(value, _WEAK):
+        return True
+    users = values.is_user_class(type(value))
+    if users and values.class_attribute(type(value), "__del__") is not None:
+        return True
+    if not (users or is_a(value, (np.ndarray, set, frozenset)) or values.is_jax_array(value)):
+        return False
+    return weakref.getweakrefcount(value) > 0 and any(map(_tells, weakref.getweakrefs(value)))
+
+
+def _tells(reference: weakref.ref[Any]) -> bool:
+    called = reference.__callback__
+    if type(called) is weakref.finalize:
+        return True
+    module = getattr(called, "__module__", None)
+    return module in ("weakref", "_weakrefset") or values.is_users_function(called)
+
+
+def why(noticed: str) -> str:
+    """Why something was left out, in words."""
+    if noticed in _ASKING:
+        return f"what it keeps would live on for it, and the cell asks (`{noticed}`)"
+    return f"`{noticed}` would live on for it, and something tells when that goes"

@@ -1,0 +1,103 @@
+"""What the user drops goes at once, wherever that can be noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+POOL = "class Thing: pass\npool = [Thing() for i in range(4)]\n"
+NOTICED = {
+    "by a finalizer": (
+        "import weakref\nlog = []\n" + POOL + "fins = [weakref.finalize(p, log.append, i) for i, p in enumerate(pool)]",
+        "pool.pop()",
+        "list(log)",
+    ),
+    "by a callback": (
+        "import weakref\nlog = []\n" + POOL + "refs = [weakref.ref(p, lambda r: log.append(1)) for p in pool]",
+        "pool.pop()",
+        "list(log)",
+    ),
+    "by __del__": (
+        "log = []\nclass Thing:\n    def __init__(self, n): self.n = n\n    def __del__(self, log=log): log.append(self.n)\npool = {i: Thing(i) for i in range(4)}",
+        "del pool[max(pool)]",
+        "list(log)",
+    ),
+    "by __del__, of a name": (
+        "log = []\nclass Thing:\n    def __init__(self, n): self.n = n\n    def __del__(self, log=log): log.append(self.n)\nnow = Thing(0)",
+        "globals()['now'] = Thing(now.n + 1)",
+        "list(log)",
+    ),
+    "by a weak set": (
+        "import weakref\n" + POOL + "alive = weakref.WeakSet(pool)",
+        "pool.pop()",
+        "len(alive)",
+    ),
+    "by a weak set, asked inside": (
+        "import weakref\n" + POOL + "alive, log = weakref.WeakSet(pool), []",
+        "pool.pop()\n    log.append(len(alive))",
+        "list(log)",
+    ),
+    "by a weak dict of arrays": (
+        "import weakref, numpy as np\npool = [np.zeros(2) for i in range(4)]\nalive = weakref.WeakValueDictionary(enumerate(pool))",
+        "pool.pop()",
+        "sorted(alive)",
+    ),
+    "by a count of references": (
+        "import sys\nheld = [1, 2]",
+        "x = x + len(held)",
+        "sys.getrefcount(held)",
+    ),
+    "by a look at all objects": (
+        "import gc\n" + POOL,
+        "pool.pop()",
+        "sum(type(o) is Thing for o in gc.get_objects())",
+    ),
+    "by a look at all arrays": (
+        "pool = [jnp.ones((37, i + 1)) for i in range(4)]",
+        "pool.pop()",
+        "sorted(a.shape[1] for a in jax.live_arrays() if a.shape[:1] == (37,))",
+    ),
+}  # fmt: skip
+
+
+def asked(notebook: Any, magic: str, name: str, above: str = "") -> list[object]:
+    setup, body, ask = NOTICED[name]
+    notebook.ok("import jax, jax.numpy as jnp\npool = alive = held = now = fins = refs = None")
+    notebook.ok(setup)
+    notebook.ok(
+        f"{magic}\n{above}def f(x):\n    {body}\n    return x * 2\nfound = []\n"
+        f"f(1.0); found.append({ask})\nf(1.0); found.append({ask})"
+    )
+    return list(notebook.ns["found"])
+
+
+@pytest.mark.parametrize("name", NOTICED)
+def test_what_a_call_drops_is_gone_behind_it(notebook: Any, name: str) -> None:
+    assert asked(notebook, "%%jitcheck -q", name) == asked(notebook, "", name)
+
+
+@pytest.mark.parametrize("name", [n for n in NOTICED if "inside" not in n and "all" not in n])
+def test_behind_a_compiled_one_too(notebook: Any, name: str) -> None:
+    assert asked(notebook, "%%jit -q", name) == asked(notebook, "", name, above="@jax.jit\n")
+
+
+def test_the_report_says_what_was_left_out(notebook: Any) -> None:
+    notebook.ok(f"import weakref\n{POOL}alive = weakref.WeakSet(pool)")
+    notebook.ok(
+        "%%jitcheck\ndef f(x):\n    pool.pop()\n    return x[0] if x > 0 else x\ntry: f(1.0)\nexcept TypeError: pass"
+    )
+    assert "would live on for it" in str(notebook.report())
+    notebook.ok("%%jit\ndef f(x):\n    pool.pop()\n    return x * 2\nf(1.0)")
+    assert "the run without jit was left out: `pool[0]` would live on" in " ".join(
+        str(notebook.report()).split()
+    )
+
+
+def test_other_cells_lose_nothing_by_it(notebook: Any) -> None:
+    """A `__del__` or a weak reference that this cell does not lead to."""
+    notebook.ok(
+        "import weakref\nclass Other:\n    def __del__(self): pass\nother = Other(); ref = weakref.ref(other)"
+    )
+    notebook.ok("%%jit\ndef f(x):\n    return x * 2\nf(1.0)")
+    assert notebook.report().functions[0].timing.eager is not None
