@@ -23,6 +23,7 @@ Position = tuple[int | None, int | None, int | None, int | None]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 T = TypeVar("T")
+N = TypeVar("N", bound=ast.AST)
 
 _KEPT_FILES = 64
 _NO_NODES = frozenset(("ctx", "op", "ops", "id", "attr"))
@@ -91,6 +92,19 @@ def nodes_of(root: ast.AST) -> list[ast.AST]:
     if found is None:
         found = _below[root] = walk(root)[1:]
     return [root, *found]
+
+
+def copied(node: N) -> N:
+    """A copy of a tree, without what libraries hang on its nodes: IPython's tracebacks give each its parent, and
+    Python's `ast.Load()` is the same one in every tree."""
+
+    def part(value: Any) -> Any:
+        if isinstance(value, list):
+            return [part(v) for v in value]
+        return copied(value) if isinstance(value, ast.AST) else value
+
+    new = type(node)(**{name: part(getattr(node, name)) for name in node._fields if hasattr(node, name)})
+    return ast.copy_location(new, node)
 
 
 def in_order(node: ast.AST, *, own: bool = False) -> Iterator[ast.AST]:

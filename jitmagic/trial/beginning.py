@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import itertools
 import linecache
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
-from jitmagic.source.tree import nodes_of
+from jitmagic.source.tree import copied, nodes_of
 from jitmagic.state import bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
 from jitmagic.state.held import held_arrays
@@ -160,7 +159,7 @@ def as_function(tree: ast.Module, namespace: Mapping[str, object]) -> types.Func
     body = [s for s in tree.body if not _imports_libraries(s)] or [ast.Pass()]
     waits = any(isinstance(n, ast.Await | ast.AsyncFor | ast.AsyncWith) for n in nodes_of(tree))
     if any(isinstance(n, ast.AnnAssign | ast.ImportFrom) for n in nodes_of(tree)):
-        body = [_OfFunctions().visit(copy.deepcopy(s)) for s in body]
+        body = [_OfFunctions().visit(copied(s)) for s in body]
     shared = f"    global {', '.join(sorted(top_level_names(tree)))}" if top_level_names(tree) else "    pass"
     head, file = (
         [f"{'async ' if waits else ''}def program():", shared],

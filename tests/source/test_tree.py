@@ -146,3 +146,24 @@ def test_a_file_is_parsed_once_until_it_changes() -> None:
     assert tree.source_of(name) is first
     linecache.cache[name] = (1, None, ["x = 2\n"], name)
     assert tree.source_of(name) is not first
+
+
+def test_a_copy_is_of_the_tree_alone():
+    """`executing`, which IPython's tracebacks use, gives every node its parent: `ast.Load()` is one for all trees."""
+    old = ast.parse(TEXT)
+    below = [(node, child) for node in ast.walk(old) for child in ast.iter_child_nodes(node)]
+    for node, child in below:
+        child.parent = node
+    try:
+        new = tree.copied(old)
+        assert ast.dump(new, include_attributes=True) == ast.dump(old, include_attributes=True)
+        given = [n for n in ast.walk(new) if hasattr(n, "parent")]
+        assert all(
+            isinstance(n, ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop)
+            for n in given
+        )
+        assert not {id(n) for n in ast.walk(new) if hasattr(n, "lineno")} & {id(n) for n in ast.walk(old)}
+    finally:
+        for _, child in below:
+            if hasattr(child, "parent"):
+                del child.parent

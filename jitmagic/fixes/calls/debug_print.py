@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import itertools
 import re
 import string
@@ -15,6 +14,7 @@ from jitmagic.fixes.calls.callbacks import VALUES, callback, handed_out, is_text
 from jitmagic.fixes.change import Change, Spot
 from jitmagic.source import scope
 from jitmagic.source.modules import last_name
+from jitmagic.source.tree import copied
 
 TITLE = "print with `jax.debug.print`, at every call"
 _PERCENT = re.compile(r"(?<!%)(%[-+ 0#]*\d*(?:\.\d+)?[sdrifgeEGx])")
@@ -185,7 +185,7 @@ class Message:
         return out
 
     def _field(self, node: ast.expr, spec: str) -> str:
-        plain = _Unconverted(self.spot).visit(copy.deepcopy(node))
+        plain = _Unconverted(self.spot).visit(copied(node))
         code, tail = ast.unparse(plain), f":{spec}" if spec else ""
         if not isinstance(node, ast.Name) and not self.spot.may_be_array(node):
             if isinstance(node, ast.Constant):
