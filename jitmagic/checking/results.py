@@ -58,7 +58,7 @@ class PlainRun:
         """The user's own call has given this."""
         subject, call = self.subject, self.subject.seen.calls[-1]
         if self.left_out:
-            subject.seen.note(f"{report.PLAIN_RUN}was left out: {self.left_out}")
+            self._note(self.left_out)
             if subject.settings.time:
                 subject.seen.timing = report.Timing(left_out=f"not timed: {self.left_out}")
             return
@@ -91,8 +91,13 @@ class PlainRun:
             return self._refused(str(exc))
 
     def _refused(self, why: str) -> Eager:
-        self.subject.seen.note(f"{report.PLAIN_RUN}was left out: {why}")
+        self._note(why)
         return Eager(None, None, quiet.Refused(why))
+
+    def _note(self, why: str) -> None:
+        """What can't be made once more is nothing that the compiled function goes on doing."""
+        once = "; compiled, it does that only while jax traces" if why.endswith(quiet.ALLOW) else ""
+        self.subject.seen.note(f"{report.PLAIN_RUN}was left out: {why}{once}")
 
     def _run(self, seconds: float, again: bool = True) -> Eager:
         """One run of the plain function that leaves nothing behind. Where compiling its operations, each by itself,
@@ -120,6 +125,8 @@ class PlainRun:
             longer = "" if waited else "; `--search` waits longer"
             return self._refused(f"it took more than {units.seconds(seconds, 2)}{warm}{longer}")
         except Exception as exc:
+            if (refused := quiet.refusal(exc)) is not None:
+                return self._refused(str(refused))
             subject.seen.note(quiet.not_run(exc, "nothing was compared"))
             return Eager(None, None, exc)
         # Where operations were compiled, each by itself, its time says nothing of a later one.

@@ -48,6 +48,10 @@ PRINTERS = frozenset(
     "builtins.print pprint.pprint pprint.pp sys.stdout.write IPython.core.display_functions.display".split()
 )
 BARS = frozenset("tqdm trange tqdm_notebook tnrange tqdm_asyncio tasrange".split())
+_SHOWING = frozenset(
+    """IPython.core.display.display IPython.core.display_functions.display IPython.display.display
+    matplotlib.pyplot.show""".split()
+)
 LOG_METHODS = frozenset("debug info warning warn error critical exception log".split())
 
 
@@ -159,7 +163,7 @@ def prints(
             name = "sys.stdout.write" if owner in (sys.stdout, sys.stderr) else name
         logs = name.startswith("logging.") and name.rpartition(".")[2] in LOG_METHODS
         logs = logs or name in ("warnings.warn", "_warnings.warn")
-        logs = logs or (name == "sys.stdout.write" and "stderr" in dotted(call.func))
+        logs = logs or name in _SHOWING or (name == "sys.stdout.write" and "stderr" in dotted(call.func))
         if id(call) in skipped or not (logs or name in PRINTERS or call in printing):
             continue
         shown = [

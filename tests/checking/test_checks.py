@@ -968,3 +968,35 @@ def test_an_interrupt_in_a_callback_is_no_error_to_look_into(notebook):
     )
     report = notebook.report()
     assert not report.findings and "interrupted" in str(report)
+
+
+ONCE = {
+    "a file": (
+        "fh = open(__import__('os').devnull, 'w')",
+        "fh.write('a')",
+        "it changes `fh`, which can't be put back",
+    ),
+    "a mock": ("from unittest.mock import Mock\nm = Mock()", "m(1)", "it calls `unittest.mock."),
+    "a database": (
+        "import sqlite3\ndb = sqlite3.connect(':memory:')\ndb.execute('create table t(a)')",
+        "db.execute('insert into t values (1)')",
+        "it changes `db`, which can't be put back",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_the_compiled_function_does_only_while_jax_traces_is_told(notebook, name):
+    begin, does, why = ONCE[name]
+    notebook.ok(begin)
+    notebook.ok(f"%%jit\ndef f(x):\n    {does}\n    return x * 2\nf(1.0)")
+    (note,) = [n for n in notebook.report().functions[0].notes if n.startswith("the run without jit")]
+    assert why in note and note.endswith("; compiled, it does that only while jax traces")
+
+
+@pytest.mark.parametrize("call", ["display('a')", "IPython.display.display(1)", "show('a', 'b')"])
+def test_what_is_displayed_is_told_as_what_is_printed(notebook, call):
+    notebook.ok("import IPython\nfrom IPython.display import display\nshow = display")
+    notebook.ok(f"%%jit\ndef f(x):\n    {call}\n    return x * 2\nf(1.0)")
+    (finding,) = notebook.report().findings
+    assert (finding.kind, finding.severity, finding.span.source.strip()) == ("trace-time-print", "note", call)

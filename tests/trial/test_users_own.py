@@ -844,6 +844,11 @@ HELD = {
     "an attribute of a compiled function": (
         "step = jax.jit(lambda v: v + 1); step.calls = 0", "if x > 0: x = step(x)\n    step.calls += 1", "step.calls"
     ),
+    "what `__subclasshook__` is asked": (
+        "import abc\nasked = []\nclass S(abc.ABC):\n    @classmethod\n"
+        "    def __subclasshook__(cls, other): asked.append(other.__name__); return NotImplemented",
+        "if x > 0: x = x + isinstance(3, S)", "list(asked)"
+    ),
     "a class that its metaclass was called for": (
         "import abc\nA = abc.ABCMeta('A', (), {'n': 0, 'm': 0}); a = A()", "if x > 0: a.n += 1\n    A.m += 1", "(a.n, A.m)"
     ),
