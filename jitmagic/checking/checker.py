@@ -407,7 +407,7 @@ class Checker(Subject):
         self.seen.compiles = stages.compiled_so_far(self._short) - self._compiled_before
         self.seen.stages, self._spent_before = staged.stages, None
         if self.settings.measure:
-            self.seen.priced.append(call := KeptCall(args, kwargs))
+            self.seen.priced.add(call := KeptCall(args, kwargs))
             self.postpone("counting costs", lambda seconds: results.price(self, staged, call))
         self._what_if(args, kwargs)
         if not self.settings.trace_only:

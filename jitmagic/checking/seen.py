@@ -93,8 +93,8 @@ class Seen:
 
     calls: list[ev.Call] = field(default_factory=list)
     kept: list[KeptCall] = field(default_factory=list)
-    priced: list[KeptCall] = field(default_factory=list)
-    """Calls whose costs are counted when the cell has ended."""
+    priced: weakref.WeakSet[KeptCall] = field(default_factory=weakref.WeakSet)
+    """Calls whose costs are counted when the cell has ended, and that live until then."""
     problems: list[ev.Problem] = field(default_factory=list)
     kinds: set[object] = field(default_factory=set)
     """Kinds of calls that were looked at, as jax tells them apart."""

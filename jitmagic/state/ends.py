@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import collections
+import types
 import weakref
 from typing import Any
 
@@ -17,13 +19,15 @@ _ASKING = frozenset(
     getweakrefcount getweakrefs live_arrays live_buffers weakref""".split()
 )
 """Names of what tells which objects are alive."""
-_WEAK = (
+WEAK = (
     weakref.ref,
     weakref.WeakKeyDictionary,
     weakref.WeakSet,
     weakref.WeakValueDictionary,
     weakref.finalize,
 )
+"""What tells its holder whether something is alive."""
+_PLAIN = (list, dict, set, collections.deque)
 _asked: list[str] = []
 
 
@@ -40,10 +44,8 @@ def asked() -> str:
 
 def is_noticed(value: Any) -> bool:
     """Something of the user's tells when this goes: a `__del__`, a callback or a container of weak references."""
-    if is_a(value, _WEAK):
-        return True
     users = values.is_user_class(type(value))
-    if users and values.class_attribute(type(value), "__del__") is not None:
+    if users and values.is_users_function(values.class_attribute(type(value), "__del__")):
         return True
     if not (users or is_a(value, (np.ndarray, set, frozenset)) or values.is_jax_array(value)):
         return False
@@ -51,11 +53,13 @@ def is_noticed(value: Any) -> bool:
 
 
 def _tells(reference: weakref.ref[Any]) -> bool:
-    called = reference.__callback__
-    if type(called) is weakref.finalize:
-        return True
-    module = getattr(called, "__module__", None)
-    return module in ("weakref", "_weakrefset") or values.is_users_function(called)
+    called: object = reference.__callback__
+    if type(called) is types.MethodType:
+        called = called.__func__
+    if type(called) is types.FunctionType:
+        return called.__module__ in ("weakref", "_weakrefset") or values.is_users_function(called)
+    of_list = type(called) is types.BuiltinMethodType and type(called.__self__) in _PLAIN  # `log.append`
+    return of_list or type(called) is weakref.finalize or values.is_user_class(type(called))
 
 
 def why(noticed: str) -> str:

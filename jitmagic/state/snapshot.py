@@ -178,7 +178,8 @@ class Snapshot:
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
         self._seen[id(value)] = value
-        self.noticed = self.noticed or (place.path if ends.is_noticed(value) else "")
+        if not self.noticed and (ends.is_noticed(value) or (is_a(value, ends.WEAK) and _is_users(place))):
+            self.noticed = place.path
         if id(value) in self._elsewhere:
             if self._reads(place):
                 return  # what changes it is the other thread
@@ -621,6 +622,17 @@ _SHUT = frozenset("jitmagic IPython ipykernel traitlets jax jaxlib numpy zmq typ
 """Whose objects are no state of the user's."""
 _KNOWN = _SHUT | HARMLESS | frozenset(sys.stdlib_module_names) | {""}
 _LASTING = _SHUT | {"builtins", "operator", "_operator", "_struct"}
+
+
+def _is_users(place: Place) -> bool:
+    """A name, a plain container or an object of the user's holds it, and no object of a library."""
+    if place.key == "held":
+        return False
+    with contextlib.suppress(PathError):
+        holder = place.holder()
+        of_python = is_a(holder, (*_CONTAINERS, types.CellType, types.ModuleType, type, *values.FUNCTIONS))
+        return of_python or values.is_user_class(type(holder))
+    return False
 
 
 def _is_more_than(value: Any, room: int) -> bool:

@@ -18,6 +18,18 @@ NOTICED = {
         "pool.pop()",
         "list(log)",
     ),
+    "by a method that is called back": (
+        "import weakref\nlog = []\nclass Log:\n    def gone(self, r): log.append(2)\n    def __call__(self, r): log.append(3)\n"
+        + POOL + "refs = [weakref.ref(p, Log().gone) for p in pool[:3]] + [weakref.ref(pool[3], log.append)]",
+        "pool.pop()",
+        "len(log)",
+    ),
+    "by an object that is called back": (
+        "import weakref\nlog = []\nclass Log:\n    def __call__(self, r): log.append(3)\n"
+        + POOL + "refs = [weakref.ref(p, Log()) for p in pool]",
+        "pool.pop()",
+        "list(log)",
+    ),
     "by __del__": (
         "log = []\nclass Thing:\n    def __init__(self, n): self.n = n\n    def __del__(self, log=log): log.append(self.n)\npool = {i: Thing(i) for i in range(4)}",
         "del pool[max(pool)]",
