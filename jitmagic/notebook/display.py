@@ -12,7 +12,7 @@ import IPython.display
 
 from jitmagic.interrupts import ending
 from jitmagic.notebook import progress, reports, targets
-from jitmagic.notebook.running import Notebook
+from jitmagic.notebook.running import Notebook, say
 from jitmagic.render import in_terminal, mime_bundle, on_screen
 from jitmagic.settings import Stage
 from jitmagic.units import listed
@@ -58,7 +58,7 @@ class Display:
 
         run, owner = self.notebook.running.run, self.notebook.last
         if owner is not None and not owner.request.quiet and not (owner.request.give_back and run is owner):
-            print(on_screen(conclusions.assemble([checker]), "verdicts"), flush=True)
+            say(on_screen(conclusions.assemble([checker]), "verdicts"), flush=True)
 
     def show_pending(self, *, search: bool = False) -> None:
         """Show the report of what is new in this cell, in place of what stands there; `search`: with corrections."""
@@ -80,7 +80,7 @@ class Display:
             from jitmagic.checking import corrections
 
             if said := not self.notebook.is_live() and in_terminal():
-                print(on_screen(report, "verdicts"), flush=True)
+                say(on_screen(report, "verdicts"), flush=True)
             told = (lambda found: self._replace(self._with_late(found))) if self.notebook.is_live() else None
             found = corrections.report_of(news, cell, on_fix=told, advice_s=running.compare_s)
             if running.remade:
@@ -90,7 +90,7 @@ class Display:
             self._replace(report)
         elif said:
             running.report = report
-            print(f"\n{on_screen(report, 'rest')}")
+            say(f"\n{on_screen(report, 'rest')}")
         else:
             running.report = report
             running.shown = IPython.display.display(report, display_id=True)
@@ -206,12 +206,12 @@ class Display:
         """One line for a cell that has only defined functions, and one for each name of none."""
         for name in run.request.functions:
             if name not in run.checkers and (instead := targets.of_object(name, self.notebook.shell.user_ns)):
-                print(f"-f {name}: {instead}")
+                say(f"-f {name}: {instead}")
         waiting = [name for name, checker in run.checkers.items() if not checker.seen.count]
         if not waiting or len(waiting) < len(run.checkers) or run.request.widget:
             return
         done = "compiled" if run.request.kind == "jit" else "checked"
-        print(f"{listed(waiting)}: {done} at the first call, and the report comes with it")
+        say(f"{listed(waiting)}: {done} at the first call, and the report comes with it")
 
     def _catch_up(self, *stages: Stage, reason: str = "") -> bool:
         """Do what has waited for the end of the cell, until an interrupt, unless there is a reason not to. Was there

@@ -10,7 +10,7 @@ import IPython.display
 
 from jitmagic.checking.request import Request, Run
 from jitmagic.notebook import reports
-from jitmagic.notebook.running import Notebook
+from jitmagic.notebook.running import Notebook, say
 
 if TYPE_CHECKING:
     from jitmagic.render import Report
@@ -97,4 +97,4 @@ def show_panels(notebook: Notebook, run: Run) -> None:
         notebook.panels = [*notebook.panels[-7:], panel]
         IPython.display.display(panel.widget)
     if not called:
-        print("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")
+        say("the panel needs a call: put one in the cell or on the magic line, as in %%jit -w f(x)")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from jitmagic.silent.waiting import Waits
     from jitmagic.trial.verify import Verifier
 
+say = print
+"""As it is when jitmagic is loaded: what the user puts in its place later is told of the user's own words alone."""
+
 
 @dataclass
 class Running:

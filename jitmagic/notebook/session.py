@@ -18,7 +18,7 @@ from jitmagic.checking.request import Request, Run, may_be_rerun
 from jitmagic.notebook import options_at_end, targets
 from jitmagic.notebook.display import Display
 from jitmagic.notebook.earlier import Earlier
-from jitmagic.notebook.running import Notebook, Running
+from jitmagic.notebook.running import Notebook, Running, say
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
 from jitmagic.source.tree import frames_for, nodes_of
@@ -107,7 +107,7 @@ def _say(what: str, exc: Exception) -> None:
         raise exc
     text = escape.one_line(f"{type(exc).__name__}: {_text_of(exc)[:300]}")
     if text not in _said:
-        print(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
+        say(f"jitmagic: {what} itself failed ({text})", file=sys.stderr)
     _said.add(text)
 
 
@@ -116,7 +116,7 @@ def _afterwards(what: str, step: Callable[..., object], *args: object) -> None:
     try:
         _aside(what, step, *args)
     except KeyboardInterrupt:
-        print(f"jitmagic: {what} was interrupted", file=sys.stderr)
+        say(f"jitmagic: {what} was interrupted", file=sys.stderr)
 
 
 def _text_of(exc: BaseException) -> str:
@@ -238,7 +238,7 @@ class NotebookSession(Notebook):
         try:
             self._cell_ends(result)
         except KeyboardInterrupt:
-            print("jitmagic: the end of the cell was interrupted", file=sys.stderr)
+            say("jitmagic: the end of the cell was interrupted", file=sys.stderr)
         finally:
             self.running.run = None
             if tracebacks := sys.modules.get("jitmagic.checking.tracebacks"):
@@ -326,7 +326,7 @@ class NotebookSession(Notebook):
         ends.cell_begins(after)
         chosen = targets.chosen(request, after, names, wrong)
         if not request.quiet and (line := targets.none_taken(request, after, chosen, names)):
-            print(line)
+            say(line)
         earlier = self.earlier.of(request, running.place(chosen))
         if self.last is not None:
             self.last.beginning = None

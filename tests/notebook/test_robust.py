@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import random
 import signal
 import sys
@@ -549,3 +550,12 @@ def test_a_stream_in_place_of_stdout_has_no_more_than_write_and_flush(notebook, 
         patched.setattr(sys, "stdout", tee)
         result = notebook.shell.run_cell(f"{magic}\n{define}" if magic.startswith("%%") else magic)
     assert result.success and "Traceback" not in tee.text and notebook.report().verdict == "ok"
+
+
+def test_what_stands_in_for_print_is_told_of_the_users_words_alone(notebook, monkeypatch):
+    said = []
+    monkeypatch.setattr(builtins, "print", lambda *args, **kwargs: said.append(args))
+    notebook.ok("%%jitcheck\ndef f(x):\n    print('f')\n    return x")
+    assert not said and "f: checked at the first call" in notebook.text
+    notebook.ok("%jitcheck -q f(2.0)\ny = f(1.0)")
+    assert said == [("f",)]
