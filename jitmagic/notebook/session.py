@@ -200,15 +200,16 @@ class NotebookSession(Notebook):
         """IPython's hook for each cell's tree: put our hooks behind the statements after a magic."""
         self.running.tree = ast.parse("") if not isinstance(tree, ast.Module) else _copy(tree)
         self.limit.raise_for(self.running.source, self.running.tree)
+        if self.hearing is not None:
+            from jitmagic.state import ends
+
+            _aside("the look at what the cell starts from", ends.cell_begins, self.running.tree)
         _aside("the look at what the cell hands over", self._give_back, self.running.tree)
         _aside("the look at what the cell starts from", self._later_cell, self.running.tree)
         _aside("the look at what the cell defines", cells.instrument, tree)
         if self.last is not None and not self.is_live() and cells.magic_index(self.running.tree) is None:
             self._report_first(None)
         if self.hearing is not None:
-            from jitmagic.state import ends
-
-            ends.cell_begins(self.running.tree)
             read = {n.id for n in nodes_of(self.running.tree) if isinstance(n, ast.Name)}
             _aside("the look at the calls", self.hearing.cell_reads, read)
         return tree
@@ -402,20 +403,24 @@ class NotebookSession(Notebook):
         run = self.last
         if cells.magic_index(tree) is not None:
             return
-        if cells.deletes(tree):
+        deletes = cells.deletes(tree)  # what it takes out is not to live on in what is remembered
+        if deletes or self._asks_what_lives():
             self._loosen_calls()
         if run is None:
             return
         run.later.append(self.running.source)
         if run.beginning is None:
             return
-        keeps = not cells.deletes(tree)  # what it takes out is not to live on in what is remembered
-        if keeps and may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
+        if not deletes and may_be_rerun(self.running.source) and len(run.later) <= MOST_LATER:
             with contextlib.suppress(SyntaxError):  # nothing of such a cell runs
                 run.beginning.add(tree)
                 _remember(run, run.beginning)
         else:
             run.beginning = None
+
+    def _asks_what_lives(self) -> bool:
+        ends = sys.modules.get("jitmagic.state.ends")
+        return ends is not None and bool(ends.asked())
 
     def _loosen_calls(self) -> None:
         """What the user takes out is not to live on in the calls that are kept."""

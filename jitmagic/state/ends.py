@@ -45,7 +45,8 @@ def asked() -> str:
 def is_noticed(value: Any) -> bool:
     """Something of the user's tells when this goes: a `__del__`, a callback or a container of weak references."""
     users = values.is_user_class(type(value))
-    if users and values.is_users_function(values.class_attribute(type(value), "__del__")):
+    end = values.class_attribute(type(value), "__del__")
+    if end is not None and values.is_users_function(end[1]):
         return True
     if not (users or is_a(value, (np.ndarray, set, frozenset)) or values.is_jax_array(value)):
         return False

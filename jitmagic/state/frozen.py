@@ -226,7 +226,7 @@ def _reference(value: object) -> object:
     if is_a(value, np.ndarray):  # its contents are compared, and one that is referred to can't be resized
         return ...
     large = values.is_jax_array(value) and (size_of(value) or 0) > _SMALL
-    if large or is_a(value, types.FunctionType):
+    if large or is_a(value, types.FunctionType) or values.is_user_class(type(value)):
         try:
             return weakref.ref(value)
         except TypeError:

@@ -86,12 +86,28 @@ def asked(notebook: Any, magic: str, name: str, above: str = "") -> list[object]
 
 @pytest.mark.parametrize("name", NOTICED)
 def test_what_a_call_drops_is_gone_behind_it(notebook: Any, name: str) -> None:
-    assert asked(notebook, "%%jitcheck -q", name) == asked(notebook, "", name)
+    plain = asked(notebook, "", name)  # first: what is remembered of a cell reaches into later ones
+    assert asked(notebook, "%%jitcheck -q", name) == plain
 
 
 @pytest.mark.parametrize("name", [n for n in NOTICED if "inside" not in n and "all" not in n])
 def test_behind_a_compiled_one_too(notebook: Any, name: str) -> None:
-    assert asked(notebook, "%%jit -q", name) == asked(notebook, "", name, above="@jax.jit\n")
+    plain = asked(notebook, "", name, above="@jax.jit\n")
+    assert asked(notebook, "%%jit -q", name) == plain
+
+
+@pytest.mark.parametrize("name", NOTICED)
+def test_behind_one_in_a_cell_below_a_magic_too(notebook: Any, name: str) -> None:
+    plain = asked(notebook, "", name)
+    notebook.ok("%%jitcheck -q\ndef h(x):\n    return x * 2\nh(1.0)")
+    assert asked(notebook, "", name) == plain
+
+
+def test_what_an_earlier_call_was_given_is_gone_where_a_later_cell_asks(notebook: Any) -> None:
+    notebook.ok("import jax, jax.numpy as jnp\nbig = jnp.ones((39, 3))")
+    notebook.ok("%%jitcheck -q\ndef f(a):\n    return a.sum()\nf(big)")
+    notebook.ok("big = None\ncount = sum(a.shape == (39, 3) for a in jax.live_arrays())")
+    assert notebook.ns["count"] == 0
 
 
 def test_the_report_says_what_was_left_out(notebook: Any) -> None:
