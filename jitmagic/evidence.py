@@ -351,12 +351,16 @@ class HiddenRandom:
 
 @dataclass(frozen=True)
 class SideEffect:
-    """A question to the world outside that is asked while jax traces."""
+    """A question to the world outside that is asked while jax traces, or what is done to it then."""
 
-    what: Literal["clock", "wait", "environment", "file", "iterator", "input", "process", "queue", "id"]
+    what: Literal[
+        "clock", "wait", "environment", "file", "iterator", "input", "process", "queue", "id", "outside"
+    ]
     names: tuple[str, ...]
     where: Where
     asked: str = ""
+    sure: bool = True
+    """It is known to do something; else it may."""
 
 
 @dataclass(frozen=True)

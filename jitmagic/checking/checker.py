@@ -576,9 +576,10 @@ class Checker(Subject):
         except Exception as exc:
             if tracebacks.is_ours(exc):
                 raise
-            if refused := str(quiet.refusal(exc) or ""):  # no name for what holds this frame, and the user's
-                self.seen.note(f"the call was not traced beforehand: {refused}")
+            if obstacle := quiet.obstacle(exc):
+                self.seen.note(f"the call was not traced beforehand: {obstacle.what}")
                 self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
+                self.tell_of(obstacle, args, kwargs)
                 return
             self.remember(args, kwargs, traced=False, outcome="failed")
             began = self._look_into(exc, args, kwargs)

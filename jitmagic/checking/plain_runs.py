@@ -175,6 +175,8 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
     except OutOfTime:
         subject.seen.note(f"{PLAIN_RUN}was stopped after {seconds:.2g} s")
     except Exception as exc:
+        if obstacle := quiet.obstacle(exc):
+            subject.tell_of(obstacle, args, kwargs)
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
 
 

@@ -48,7 +48,7 @@ class PlainRun:
         self.eager = Eager(None, None, None)
         self.again_s = 0.0
         """Seconds of the time meant for timing that were needed to compare."""
-        self.left_out = once_only(subject, staged)
+        self.left_out = once_only(subject, staged, args, kwargs)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
         self.began = plain_runs.Began(subject, args, kwargs)
         if self.inputs is None and not self.left_out:
@@ -88,11 +88,12 @@ class PlainRun:
             with self.began.again():
                 return self._run(seconds)
         except quiet.Refused as exc:
-            return self._refused(str(exc))
+            return self._refused(exc)
 
-    def _refused(self, why: str) -> Eager:
-        self._note(why)
-        return Eager(None, None, quiet.Refused(why))
+    def _refused(self, refused: quiet.Refused) -> Eager:
+        self.subject.tell_of(refused.obstacle, *self.began.given)
+        self._note(str(refused))
+        return Eager(None, None, quiet.Refused(refused.obstacle))
 
     def _note(self, why: str) -> None:
         """What can't be made once more is nothing that the compiled function goes on doing."""
@@ -123,20 +124,23 @@ class PlainRun:
                 return eager
             warm = "" if again else ", even with its operations compiled"
             longer = "" if waited else "; `--search` waits longer"
-            return self._refused(f"it took more than {units.seconds(seconds, 2)}{warm}{longer}")
+            return self._refused(
+                quiet.Refused(f"it took more than {units.seconds(seconds, 2)}{warm}{longer}")
+            )
         except Exception as exc:
             if (refused := quiet.refusal(exc)) is not None:
-                return self._refused(str(refused))
+                return self._refused(refused)
             subject.seen.note(quiet.not_run(exc, "nothing was compared"))
             return Eager(None, None, exc)
         # Where operations were compiled, each by itself, its time says nothing of a later one.
         return Eager(value, None if counts.events else time.perf_counter() - start, None)
 
 
-def once_only(subject: Subject, staged: stages.Staged) -> str:
+def once_only(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> str:
     """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
-    if staged.before is not None and (what := quiet.drains(staged.before)):
-        return what
+    if staged.before is not None and (lost := quiet.drains(staged.before)):
+        subject.tell_of(lost, args, kwargs)
+        return lost.what
     return plain_runs.only_compiled(subject, staged.traced.jaxpr)
 
 

@@ -27,7 +27,7 @@ from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions, parameters_of
 from jitmagic.rules.unrolled_loop import compiles_long
 from jitmagic.settings import CellSource, Settings, Stage
-from jitmagic.silent import donations, finite
+from jitmagic.silent import donations, finite, unrepeated
 from jitmagic.silent.collect import CallInView, before_calls, collect, indices_outside, not_finite
 from jitmagic.source.tree import uncollected
 from jitmagic.state import iterators, roots, snapshot
@@ -318,6 +318,14 @@ class Subject:
         )  # fmt: skip
         with uncollected():
             self.seen.add(collect(call))
+
+    def tell_of(self, obstacle: quiet.Obstacle, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Add what stopped a run of ours to what was seen: a compiled function leaves that out."""
+        if not (self.settings.compile or self.jitted_by_user or self.framework):
+            return
+        functions = self.reach(args, kwargs).functions
+        found = self.guarded(lambda: tuple(unrepeated.effects(obstacle, functions)))
+        self.seen.add(ev.Silent(effects=found or ()))
 
     def _rebound(self) -> dict[str, str]:
         """What a loop of the cell could donate, as its text tells."""

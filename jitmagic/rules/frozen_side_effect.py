@@ -31,8 +31,29 @@ WORDS = {
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
-    """One finding for each question to the world outside, in the function or in what it calls."""
-    for fact in evidence.silent.effects:
+    """One finding for each question to the world outside, in the function or in what it calls; one for each line that
+    does something outside, where nothing else is told of that line."""
+    done = [fact for fact in evidence.silent.effects if fact.what == "outside"]
+    asked = [fact for fact in evidence.silent.effects if fact.what != "outside"]
+    told = {fact.where.line for fact in asked} | {fact.where.line for fact in evidence.silent.random}
+    told |= {write.where.line for write in evidence.writes if write.where is not None}
+    for fact in (f for f in done if f.where.line not in told):
+        yield RULE.finding(
+            evidence,
+            f"{quoted(fact.asked)} runs once, while jax traces `{evidence.function.name}`: later calls "
+            + (
+                "leave it out"
+                if fact.sure
+                else "go on with what it gave, and do nothing that it may do besides"
+            ),
+            where=fact.where,
+            culprits=fact.names,
+            severity="warning" if fact.sure else "note",
+            help="call it before or after the compiled function, or hand it to `jax.debug.callback`"
+            if fact.sure
+            else "nothing to do if it only computes something that stays the same",
+        )
+    for fact in asked:
         what, help = (t.format(quoted(fact.asked), quoted(fact.names[0])) for t in WORDS[fact.what])
         later = "do not wait" if fact.what == "wait" else "go on with the same answer"
         yield RULE.finding(

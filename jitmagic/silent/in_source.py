@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections.abc
+import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +73,7 @@ def effects(code: Code) -> Iterator[SideEffect]:
 
 
 def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
-    name = code.full_name(call.func)
+    name = _PLATFORM.sub(lambda m: "os.path." if m[2] == "path." else "os.", code.full_name(call.func))
     if not name or (name.startswith("jax.") and name not in FILES):
         return
     asked, where = dotted(call.func), code.where(call)
@@ -100,6 +101,10 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         yield SideEffect("iterator", (source,), where, f"next({source})")
     elif name.startswith(("queue.", "_queue.")) and asked.endswith((".get", ".get_nowait")):
         yield SideEffect("queue", (asked.rpartition(".")[0],), where, asked)
+
+
+_PLATFORM = re.compile(r"^(posix|nt|generic)(path\.|\.)")
+"""Modules that `os` and `os.path` are made of."""
 
 
 def _looks_into(code: Code, node: ast.Subscript | ast.Compare) -> Iterator[SideEffect]:

@@ -31,19 +31,25 @@ def only_reads(
 ) -> bool:
     """All that these functions do with what lies at a path is to read it; `methods`: those of it that may be called,
     where it is not one that all but few leave as it is."""
+    functions = [*functions]
+    facts = (facts_of(fn) for fn in functions)
+    if any(not f.has_source or f.whole_namespace for f in facts):
+        return False
     try:
-        wanted = parse(path)
+        return next(changing(path, functions, methods), None) is None
     except PathError:
         return False
+
+
+def changing(
+    path: str, functions: Iterable[types.FunctionType], methods: frozenset[str] | None = None
+) -> Iterator[tuple[types.FunctionType, Use]]:
+    """Where these functions do more than read what lies at a path. Raises PathError."""
+    wanted = parse(path)
     for fn in functions:
-        facts = facts_of(fn)
-        if not facts.has_source or facts.whole_namespace:
-            return False
-        for use in facts.uses:
-            for rest in _below(use, wanted):
-                if use.action != "read" or not _is_reading(use, rest, fn, methods):
-                    return False
-    return True
+        for use in facts_of(fn).uses:
+            if any(use.action != "read" or not _is_reading(use, r, fn, methods) for r in _below(use, wanted)):
+                yield fn, use
 
 
 def _below(use: Use, wanted: Path) -> Iterator[tuple[Step, ...] | None]:

@@ -82,8 +82,8 @@ class Beginning:
     @property
     def obstacle(self) -> str:
         """Why the cell cannot be run again from here; empty where it can."""
-        if lost := next(filter(None, map(drains, self.snapshots)), ""):
-            return lost
+        if lost := next(filter(None, map(drains, self.snapshots)), None):
+            return lost.what
         if name := bystanders.at_work():
             return f"a thread of yours is running ({name})"
         return ""

@@ -55,8 +55,8 @@ class _Streams:
         self.users = 0
         self.stack = contextlib.ExitStack()
         self.stand_ins: dict[str, _Stream] = {}
-        self.refused: dict[int, str] = {}
-        """What each of these threads was refused first; in words, for an exception holds all that its frames know."""
+        self.refused: dict[int, Obstacle] = {}
+        """What each of these threads was refused first; no exception, for that holds all that its frames know."""
 
     def held(self) -> bool:
         """What this thread does comes from a run of ours: it makes one, or was started by one (callbacks too)."""
@@ -211,7 +211,7 @@ class _Streams:
                 self.watch.join()
                 run()
             except Refused as exc:
-                self.refused.setdefault(starter, str(exc))
+                self.refused.setdefault(starter, exc.obstacle)
             except BaseException:
                 pass  # shown where the user's own run raises it
             finally:
@@ -266,8 +266,26 @@ _PATIENCE, _SLICE = 0.5, 0.05
 """Seconds that a thread gets to end in, and those after which one that waits can be told to."""
 
 
+@dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of a run that the user did not ask for."""
+
+    what: str
+    """In words."""
+    place: tuple[types.CodeType, int] | None = None
+    """The user's code, and the instruction in it."""
+    paths: tuple[str, ...] = ()
+    """What it would have changed."""
+    sure: bool = True
+    """It does something outside; else it may."""
+
+
 class Refused(RuntimeError):
     """A run that the user did not ask for was about to do what cannot be undone."""
+
+    def __init__(self, obstacle: Obstacle | str) -> None:
+        self.obstacle = obstacle if isinstance(obstacle, Obstacle) else Obstacle(obstacle)
+        super().__init__(self.obstacle.what)
 
 
 class Wrote(Refused):
@@ -353,7 +371,7 @@ def _refuse_to_user(what: str, frame: types.FrameType | None) -> None:
 
 def _refuse_call(name: str) -> None:
     if _streams.held():
-        _refuse(f"it calls `{name}`, which may leave something behind")
+        _refuse(f"it calls `{name}`, which may leave something behind", sure=_is_of_python(name))
 
 
 def _code_begins(frame: types.FrameType) -> bool:
@@ -362,16 +380,17 @@ def _code_begins(frame: types.FrameType) -> bool:
     if frame.f_code.co_name == "__subclasshook__" and is_user_file(frame.f_code.co_filename):
         _refuse(f"calls `{frame.f_code.co_qualname}`, and Python keeps the answer")
     late = snapshot.look_at_call(frame)
-    if what := next(filter(None, map(drains, late or ())), ""):
-        _refuse(what)
+    if lost := next(filter(None, map(drains, late or ())), None):
+        _refuse(lost.what)
     return late is not None
 
 
-def _refuse(what: str) -> None:
-    if not what.endswith(ALLOW):
-        what += ALLOW
-    _streams.refused.setdefault(threading.get_ident(), what)
-    raise Refused(what)
+def _refuse(what: str, *, sure: bool = True) -> None:
+    users = (f for f in snapshot.frames(sys._getframe(1)) if is_user_file(f.f_code.co_filename))
+    place = next(((f.f_code, f.f_lasti) for f in users), None)
+    obstacle = Obstacle(what.removesuffix(ALLOW) + ALLOW, place, sure=sure)
+    _streams.refused.setdefault(threading.get_ident(), obstacle)
+    raise Refused(obstacle)
 
 
 def heed() -> None:
@@ -401,6 +420,12 @@ def refusal(exc: BaseException | None) -> Refused | None:
             return exc
         exc = exc.__cause__ or exc.__context__
     return None
+
+
+def obstacle(exc: Exception) -> Obstacle | None:
+    """What stood in the way of the run that ended with this exception."""
+    refused = refusal(exc)  # and no name is left for what holds the frames of the run
+    return refused.obstacle if refused is not None else None
 
 
 def not_run(exc: Exception, consequence: str) -> str:
@@ -570,8 +595,8 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
     Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
     """
     before = snapshot.take(reach)
-    if what := drains(before, traced=traced):
-        raise Refused(what)
+    if lost := drains(before, traced=traced):
+        raise Refused(lost)
     with snapshot.in_force(before):
         try:
             before.stand_in()
@@ -621,14 +646,22 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
         now.restore()
 
 
-def drains(before: snapshot.Snapshot, *, traced: bool = False) -> str:
-    """What a run would take and could not put back, in words; '' where there is nothing of the kind."""
+def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | None:
+    """What a run would take and could not put back; None where there is nothing of the kind."""
     lost = before.drained if traced else before.drained | before.donating
-    shown = [path for path, name in lost.items() if not permission.is_allowed(name)][:3]
-    paths = ", ".join(f"`{path}`" for path in shown)
-    if shown and all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in shown):
-        return f"it may change what is in {paths}, which is too much to put back{ALLOW}"
-    return f"it changes {paths}, which can't be put back{ALLOW}" if paths else ""
+    shown = {path: name for path, name in lost.items() if not permission.is_allowed(name)}
+    if not shown:
+        return None
+    paths = ", ".join(f"`{path}`" for path in [*shown][:3])
+    if all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in [*shown][:3]):
+        return Obstacle(f"it may change what is in {paths}, which is too much to put back{ALLOW}")
+    sure = any(map(_is_of_python, shown.values()))
+    return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=(*shown,), sure=sure)
+
+
+def _is_of_python(name: str) -> bool:
+    """The full name is one of Python's own library, of which it is known what acts outside."""
+    return name.partition(".")[0].lstrip("_") in sys.stdlib_module_names
 
 
 def rehearse(

@@ -1,0 +1,57 @@
+"""What a run without jit was stopped at, since it can't be undone: the compiled function does that while jax traces."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import types
+from collections.abc import Iterator, Sequence
+
+from jitmagic.evidence import SideEffect, Where, root
+from jitmagic.silent.code import code_of
+from jitmagic.source.tree import Source
+from jitmagic.state.outside import READING
+from jitmagic.state.paths import PathError
+from jitmagic.state.reads import seen_from_cell
+from jitmagic.state.untouched import changing
+from jitmagic.tracing.sites import site_of
+from jitmagic.trial.quiet import Obstacle
+
+
+def effects(obstacle: Obstacle, functions: Sequence[types.FunctionType]) -> Iterator[SideEffect]:
+    """The calls and stores that stand in the way, one for each line."""
+    lines = set()
+    for node, where, source in _places(obstacle, functions):
+        if (where.file, where.line) not in lines:
+            lines.add((where.file, where.line))
+            first = seen_from_cell("", (where,), functions)[0]
+            sure = obstacle.sure or not isinstance(node, ast.Call) or _is_dropped(node, source)
+            yield SideEffect("outside", (first.text,), first, where.text, sure=sure)
+
+
+def _places(
+    obstacle: Obstacle, functions: Sequence[types.FunctionType]
+) -> Iterator[tuple[ast.AST, Where, Source]]:
+    site = site_of(*obstacle.place) if obstacle.place is not None else None
+    if site is not None and site.node is not None:
+        yield site.node, site.where, site.source
+    for path in obstacle.paths:
+        with contextlib.suppress(PathError):
+            for fn, use in changing(path, functions, READING):
+                named = use.root == root(path) and use.nodes  # any other name may mean it, and most do not
+                if named and (code := code_of(fn)) is not None:
+                    node: ast.AST | None = use.nodes[-1]
+                    while node is not None and not isinstance(node, ast.Call | ast.stmt):
+                        node = code.parent(node)
+                    if node is not None:
+                        yield node, code.where(node, head=True), code.source
+
+
+def _is_dropped(call: ast.AST, source: Source) -> bool:
+    """Nobody takes what the call gives: it is made for what it does."""
+    node, above = call, source.parent(call)
+    while isinstance(above, ast.Attribute | ast.Await) or (
+        isinstance(above, ast.Call) and above.func is node
+    ):
+        node, above = above, source.parent(above)
+    return isinstance(above, ast.Expr)

@@ -1,0 +1,78 @@
+"""What can't be run once more is told at its line: a compiled function does it while jax traces, and then no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitmagic.report import Finding
+from tests.conftest import Notebook
+
+DONE = {
+    "a file that is open": ("log = open(path, 'w')", "log.write('a')"),
+    "a file as an argument": ("log = open(path, 'w')", "print('a', file=log)"),
+    "a table in a file": ("import csv\nrows = csv.writer(open(path, 'w'))", "rows.writerow([1])"),
+    "a database": (
+        "import sqlite3\nbase = sqlite3.connect(':memory:')",
+        "base.execute('create table t (a)')",
+    ),
+    "a directory": ("import os", "os.makedirs(path)"),
+    "a path of a new object": ("import pathlib", "pathlib.Path(path).touch()"),
+    "a process": ("import subprocess", "subprocess.Popen(['true']).wait()"),
+    "an object of a library": ("from unittest.mock import Mock\nsend = Mock()", "send(1)"),
+    "what a library keeps": ("import ipywidgets\nbar = ipywidgets.IntProgress()", "bar.value += 1"),
+}
+SHAPES = {
+    "in the function": "def f(x):\n    {line}\n    return x * 2\n",
+    "in a helper": "def tell():\n    {line}\ndef f(x):\n    tell()\n    return x * 2\n",
+    "in a branch": "def f(x, loud=True):\n    if loud:\n        {line}\n    return x * 2\n",
+}
+
+
+def told(notebook: Notebook) -> list[Finding]:
+    return [f for f in notebook.report().findings if f.kind == "frozen-side-effect"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("what", DONE)
+def test_what_is_done_once_is_told_at_its_line(notebook: Notebook, tmp_path: Path, what: str, shape: str):
+    setup, line = DONE[what]
+    notebook.ok(f"path = {str(tmp_path / 'a')!r}\n{setup}")
+    notebook.ok("%%jit --no-time\n" + SHAPES[shape].format(line=line) + "f(1.0)")
+    [finding] = told(notebook)
+    assert finding.severity == "warning" and finding.span and finding.span.source == line
+    assert "later calls leave it out" in finding.message
+
+
+def test_in_ones_own_jit(notebook: Notebook, tmp_path: Path):
+    notebook.ok(f"log = open({str(tmp_path / 'a')!r}, 'w')")
+    notebook.ok("%%jitcheck\n@jax.jit\ndef f(x):\n    log.write('a')\n    return x * 2\nf(1.0)")
+    assert [f.span.source for f in told(notebook) if f.span] == ["log.write('a')"]
+
+
+def test_without_jit_nothing_is_left_out(notebook: Notebook, tmp_path: Path):
+    notebook.ok(f"log = open({str(tmp_path / 'a')!r}, 'w')")
+    notebook.ok("%%jitcheck\ndef f(x):\n    log.write('a')\n    return x * 2\nf(1.0)")
+    assert not told(notebook)
+
+
+@pytest.mark.parametrize(("line", "severity"), [("k = send(1)", "note"), ("send(1)", "warning")])
+def test_what_is_called_for_its_value_may_do_nothing_else(
+    notebook: Notebook, tmp_path: Path, line: str, severity: str
+):
+    """Of a library of which nothing is known."""
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "unheard_of.py").write_text("def send(x):\n    return x\n")
+    notebook.ok(
+        f"import sys\nsys.path.append({str(tmp_path / 'site-packages')!r})\nfrom unheard_of import send"
+    )
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {line}\n    return x * 2\nf(1.0)")
+    assert [(f.severity, f.span and f.span.source) for f in told(notebook)] == [(severity, line)]
+
+
+@pytest.mark.parametrize("line", ["k = len(numbers)", "k = log.getvalue()", "k = np.sqrt(2.0)"])
+def test_what_can_be_run_once_more_is_not_told(notebook: Notebook, line: str):
+    notebook.ok("import io\nlog = io.StringIO('a')\nnumbers = [1, 2]")
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {line}\n    return x * 2\nf(1.0)")
+    assert not told(notebook)
