@@ -26,7 +26,6 @@ from jitmagic.source.edits import CannotEdit, Text
 from jitmagic.source.modules import Modules, last_name
 from jitmagic.source.tree import SCOPES
 from jitmagic.state import values
-from jitmagic.tracing import locate
 from jitmagic.tracing.leaves import is_hashable
 from jitmagic.trial.budget import OutOfTime
 from jitmagic.trial.claims import Claim, joined
@@ -309,17 +308,17 @@ class Search:
 
     def _next(self, verdict: Verdict, attempt: Attempt) -> Spot | None:
         """Where the corrected cell goes on to fail, or what it is told of now."""
-        if type(verdict.error).__module__.startswith("jitmagic."):  # a variable that is not there
-            return None
-        if verdict.error is not None:
-            problem = locate.locate(verdict.error, prefer=verdict.file)
-            where, above = problem.where, int(attempt.magic.startswith("%%"))
-            if where is None or where.file != verdict.file:
+        if (ran := verdict.failed) is not None:
+            if type(ran.error).__module__.startswith("jitmagic."):  # a variable that is not there
+                return None
+            assert ran.problem is not None
+            problem, where, above = ran.problem, ran.problem.where, int(attempt.magic.startswith("%%"))
+            if where is None or where.file != ran.file:
                 return None
             names = tuple(dict.fromkeys((*problem.locals, *problem.leaves)))
             return self.spot(
                 attempt, kind_of(self.evidence, problem), where.line - above, where.column, where.end_line - above,
-                where.end_column, names, f"{type(verdict.error).__name__}: {verdict.error}",
+                where.end_column, names, f"{ran.failed}: {ran.error}",
             )  # fmt: skip
         if not verdict.left:
             return None

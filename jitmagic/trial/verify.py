@@ -106,8 +106,8 @@ class Verdict:
     """What that was found in."""
     rest: str = ""
     """What else is left of the problem, which no correction is about."""
-    error: BaseException | None = None
-    file: str = ""
+    failed: Ran | None = None
+    """The run of the corrected cell, where that raised what is to be mended next."""
     against: Literal["plain cell", "itself"] = "plain cell"
     """What it was compared with: a cell that cannot run without jit either leaves only the corrected one."""
 
@@ -168,7 +168,8 @@ class Verifier:
                 left = tuple(f for f in own if not is_same(f, finding))
             if left:  # what is new may be what is left of this very problem
                 left = (*(f for f in new if f not in left), *left)
-            return Verdict(False, words, tested, left, error=None if left else error, file=found.ran.file)
+            failed = None if left else found.ran
+            return Verdict(False, words, tested, left, failed=failed if error is not None else None)
         told = any(is_same(f, finding) for f in (grave if finding.severity in GRAVE else found.findings))
         if told or (finding.kind == OWN_ERROR and found.ran.error is not None):  # as in the plain cell
             return Verdict(False, "it is still told", tested)

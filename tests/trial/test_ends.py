@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import gc
+import traceback
 from typing import Any
 
 import pytest
@@ -129,3 +132,43 @@ def test_other_cells_lose_nothing_by_it(notebook: Any) -> None:
     )
     notebook.ok("%%jit\ndef f(x):\n    return x * 2\nf(1.0)")
     assert notebook.report().functions[0].timing.eager is not None
+
+
+FAILING = {
+    "its own": "m = Model()\nraise ValueError('no')\n",
+    "in a function": "m = Model()\ndef f(m):\n    raise ValueError('no')\nf(m)\n",
+    "of another": "m = Model()\ntry:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('no') from e\n",
+    "that is its own cause": "m = Model()\ne = ValueError('no')\nraise e from e\n",
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_run_of_ours_that_fails_keeps_nothing(name: str) -> None:
+    from jitmagic.trial.beginning import Beginning
+    from jitmagic.trial.play import play
+
+    cell = "class Model: pass\n" + FAILING[name]
+    gc.disable()
+    try:
+        ran = play(Beginning({"__name__": "__main__"}, ast.parse(cell)), cell, ())
+        assert ran.failed == "ValueError" and ran.problem is not None
+        assert not [o for o in gc.get_objects() if type(o).__qualname__ == "Model"]
+    finally:
+        gc.enable()
+
+
+def test_an_error_of_the_users_that_is_raised_again_keeps_its_place() -> None:
+    from jitmagic.trial.beginning import Beginning
+    from jitmagic.trial.play import play
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    try:
+        fails()
+    except ValueError as exc:
+        error = exc
+    before = traceback.format_tb(error.__traceback__)
+    names = {"__name__": "__main__", "error": error}
+    assert play(Beginning(names, ast.parse("raise error\n")), "raise error\n", ()).failed == "ValueError"
+    assert traceback.format_tb(error.__traceback__) == before
