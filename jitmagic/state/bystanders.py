@@ -31,6 +31,33 @@ def reached() -> frozenset[int]:
     return frozenset(found)
 
 
+def are_there() -> bool:
+    """Threads run besides this one and those of the notebook: the user's, or a library's that work for the user."""
+    return any(_works_for(thread) not in _HOSTS for thread in _others())
+
+
+def is_guarded(value: object) -> bool:
+    """An object that has a lock, so that several threads can use it: a queue, a future."""
+    held = values.own_dict(value) or {}
+    return any(is_a(v, (*_GUARDS, values.LOCK, values.REENTRANT)) for v in held.values())
+
+
+def _works_for(thread: threading.Thread) -> str:
+    """The package of what a thread does."""
+    does = vars(thread).get("_target")
+    does = does.__func__ if is_a(does, types.MethodType) else does
+    if is_a(does, values.FUNCTIONS):
+        return str(does.__module__).partition(".")[0]  # type: ignore[union-attr]
+    return values.module_of(type(thread if does is None else does)).partition(".")[0]
+
+
+_GUARDS = (threading.Condition, threading.Semaphore, threading.Event, threading.Barrier)
+_HOSTS = frozenset(
+    "ipykernel IPython zmq tornado traitlets tqdm debugpy pydevd _pydevd_bundle asyncio marimo google jitmagic".split()
+)
+"""Packages whose threads serve the notebook, and touch nothing of the user's."""
+
+
 def at_work(besides: Collection[int] = ()) -> str:
     """Name of a thread that runs code of the user's, besides these and this one; empty where there is none."""
     found = (t for t in _others() if t.ident not in besides and any(True for _ in _begins(t)))

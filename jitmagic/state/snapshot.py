@@ -109,6 +109,7 @@ class Snapshot:
         self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
         self._elsewhere, self._named = bystanders.reached(), True
+        self._is_shared = bystanders.is_guarded if bystanders.are_there() else lambda value: False
         for root in reach.roots:
             self._root(root.place, root.origin)
         self._surroundings(reach)
@@ -180,10 +181,11 @@ class Snapshot:
         self._seen[id(value)] = value
         if not self.noticed and (ends.is_noticed(value) or (is_a(value, ends.WEAK) and _is_users(place))):
             self.noticed = place.path
-        if id(value) in self._elsewhere:
-            if self._reads(place):
-                return  # what changes it is the other thread
-            self._lose(place.path, "something that another thread of yours uses", value)
+        if id(value) in self._elsewhere or self._is_shared(value):  # what changes it is the other thread, too
+            if not self._reads(place, _looking(value), own=True):
+                self._lose(place.path, "something that another thread of yours uses", value)
+            self._todo += [(place.below(*step), child, depth + 1) for *step, child in _children(value)]
+            return
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
@@ -279,9 +281,9 @@ class Snapshot:
         if type(array) is not np.ndarray and values.own_dict(array) is not None:
             self._structure(array, place, depth)
 
-    def _reads(self, place: Place, methods: frozenset[str] | None = None) -> bool:
+    def _reads(self, place: Place, methods: frozenset[str] | None = None, *, own: bool = False) -> bool:
         try:
-            return only_reads(place.path, self.functions, methods)
+            return only_reads(place.path, self.functions, methods, own=own)
         except Exception:
             return False
 
@@ -671,6 +673,20 @@ def _root(cls: type) -> str:
 def _is_foreign(cls: type) -> bool:
     """Of a library of which nothing is known: to change an object of its may change more."""
     return _root(cls).lstrip("_") not in _KNOWN and not values.is_user_class(cls)
+
+
+def _looking(value: object) -> frozenset[str] | None:
+    """Methods of an object that leave it as it is; None where those of the user's and of arrays tell themselves."""
+    if is_a(value, np.ndarray) or values.is_user_class(type(value)):
+        return None
+    return _LOOKING | {"get"} if is_a(value, dict) else _LOOKING
+
+
+_LOOKING = frozenset(
+    """__contains__ __len__ cancelled copy count difference done empty exception full index intersection is_alive
+    is_set isdisjoint issubset issuperset items join keys locked qsize ready result running successful union values
+    wait""".split()
+)
 
 
 def _is_open(value: object) -> bool:

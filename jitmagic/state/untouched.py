@@ -27,28 +27,37 @@ _INTO = re.compile(r"\b(out|output|file|overwrite_\w+)=|\b(blas|lapack)\.")
 
 
 def only_reads(
-    path: str, functions: Iterable[types.FunctionType], methods: frozenset[str] | None = None
+    path: str,
+    functions: Iterable[types.FunctionType],
+    methods: frozenset[str] | None = None,
+    *,
+    own: bool = False,
 ) -> bool:
     """All that these functions do with what lies at a path is to read it; `methods`: those of it that may be called,
-    where it is not one that all but few leave as it is."""
+    where it is not one that all but few leave as it is; `own`: what is done with what lies below does not count."""
     functions = [*functions]
     facts = (facts_of(fn) for fn in functions)
     if any(not f.has_source or f.whole_namespace for f in facts):
         return False
     try:
-        return next(changing(path, functions, methods), None) is None
+        return next(changing(path, functions, methods, own=own), None) is None
     except PathError:
         return False
 
 
 def changing(
-    path: str, functions: Iterable[types.FunctionType], methods: frozenset[str] | None = None
+    path: str,
+    functions: Iterable[types.FunctionType],
+    methods: frozenset[str] | None = None,
+    *,
+    own: bool = False,
 ) -> Iterator[tuple[types.FunctionType, Use]]:
     """Where these functions do more than read what lies at a path. Raises PathError."""
     wanted = parse(path)
     for fn in functions:
         for use in facts_of(fn).uses:
-            if any(use.action != "read" or not _is_reading(use, r, fn, methods) for r in _below(use, wanted)):
+            below = (rest for rest in _below(use, wanted) if not (own and rest and len(rest) > 1))
+            if any(use.action != "read" or not _is_reading(use, rest, fn, methods) for rest in below):
                 yield fn, use
 
 

@@ -27,7 +27,7 @@ _NAMES = frozenset(
 _NEVER = (
     frozenset(
         """__import__ breakpoint checkpoints clear_caches distributed dump eval exec exit fromfile help input
-    install_import_hook memmap profiler quit reset_option save save_checkpoint savetxt savez savez_compressed
+    install_import_hook memmap profiler quit reset_option save_checkpoint savetxt savez savez_compressed
     serialization set_complex set_dt set_environment set_float set_host_device_count set_int set_mesh set_option
     set_platform set_start_method spawn start_server start_trace stop_trace to_clipboard to_feather to_hdf to_orc
     to_parquet to_sql tofile trace_context
@@ -35,8 +35,8 @@ _NEVER = (
     copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
     csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
-    numpy.setbufsize numpy.seterrcall thread.stack_size
-    threading.setprofile threading.settrace time.tzset tqdm.std.tqdm.pandas weakref.finalize""".split()
+    numpy.save numpy.setbufsize numpy.seterrcall thread.stack_size threading.setprofile threading.settrace time.tzset
+    tqdm.std.tqdm.pandas weakref.finalize""".split()
     )
     | SETTERS
 )

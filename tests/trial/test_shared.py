@@ -1,0 +1,81 @@
+"""What other threads fill while a function takes from it: nothing is lost, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.conftest import Notebook
+
+FILLED = {
+    "by a function": (
+        "q = queue.Queue(maxsize=2)\ndef fill():\n    for i in range(5): q.put(i)\n"
+        "t = threading.Thread(target=fill, daemon=True)\nt.start()",
+        "q.get()",
+    ),
+    "by a method": (
+        "class Loader:\n    def __init__(self):\n        self.q = queue.Queue(maxsize=2)\n"
+        "        self.t = threading.Thread(target=self.run, daemon=True)\n        self.t.start()\n"
+        "    def run(self):\n        for i in range(5): self.q.put(i)\nloader = Loader()",
+        "loader.q.get()",
+    ),
+    "by a thread of its own class": (
+        "class Loader(threading.Thread):\n    def __init__(self, q):\n        super().__init__(daemon=True)\n"
+        "        self.q = q\n    def run(self):\n        for i in range(5): self.q.put(i)\n"
+        "q = queue.Queue(maxsize=2)\nloader = Loader(q)\nloader.start()",
+        "q.get(timeout=5)",
+    ),
+    "by a pool": (
+        "pool = futures.ThreadPoolExecutor(2)\ndef late(i):\n    time.sleep(0.02 * i)\n    return i\n"
+        "jobs = [pool.submit(late, i) for i in range(5)]",
+        "jobs.pop(0).result()",
+    ),
+    "by a pool of the other kind": (
+        "pool = ThreadPool(2)\ndef late(i):\n    time.sleep(0.02 * i)\n    return i\n"
+        "jobs = [pool.apply_async(late, (i,)) for i in range(5)]",
+        "jobs.pop(0).get()",
+    ),
+}
+IMPORTS = "import queue, threading, time\nfrom concurrent import futures\nfrom multiprocessing.pool import ThreadPool\n"
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["in an earlier cell", "in the cell"])
+@pytest.mark.parametrize("how", FILLED)
+def test_what_another_thread_fills_is_taken_once(notebook: Notebook, how: str, within: bool):
+    setup, take = FILLED[how]
+    cell = f"def f(x):\n    return x + {take}\ntaken = [float(f(0.0)) for i in range(5)]"
+    notebook.ok(IMPORTS + ("" if within else setup))
+    notebook.ok("%%jitcheck\n" + (setup + "\n" if within else "") + cell)
+    assert notebook.ns["taken"] == [0, 1, 2, 3, 4]
+    if "pool" in notebook.ns:
+        notebook.ok("pool.terminate() if hasattr(pool, 'terminate') else pool.shutdown()")
+
+
+def test_what_is_done_when_a_fix_is_tried_is_done(notebook: Notebook):
+    """The result of a job that has ended since the cell began."""
+    notebook.ok(
+        IMPORTS + "pool = futures.ThreadPoolExecutor(1)\njob = pool.submit(lambda: time.sleep(0.05) or 2.0)"
+    )
+    notebook.ok(
+        "%%jitcheck\ndef f(x):\n    s = job.result()\n    if x > 0: return x * s\n    return x\ny = f(1.0)"
+    )
+    assert float(notebook.ns["y"]) == 2.0 and notebook.ns["job"].done()
+    notebook.ok("pool.shutdown()")
+
+
+def test_a_queue_that_nobody_else_knows_is_put_back(notebook: Notebook):
+    notebook.ok(IMPORTS + "q = queue.Queue()\nfor i in range(3): q.put(i)")
+    notebook.ok("%%jitcheck\ndef f(x):\n    return x + q.get()\ny = f(0.0)")
+    assert notebook.ns["q"].qsize() == 2 and "was not traced" not in notebook.text
+
+
+def test_a_thread_that_has_ended_shares_nothing(notebook: Notebook):
+    notebook.ok(
+        IMPORTS + "q = queue.Queue()\nt = threading.Thread(target=lambda: q.put(1.0))\nt.start()\nt.join()"
+    )
+    deadline = time.monotonic() + 5
+    while notebook.ns["t"].is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    notebook.ok("%%jitcheck\ndef f(x):\n    return x + q.get()\ny = f(0.0)")
+    assert float(notebook.ns["y"]) == 1.0 and "was not traced" not in notebook.text
