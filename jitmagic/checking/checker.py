@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,8 @@ from jitmagic.trial.whose_run import plainly
 
 LOOKED_AT = 3
 """How many of the first results are looked at for values that are not finite."""
+_FIRST_S = 2.0
+"""Seconds that a call waits for the first one, which another thread makes."""
 
 
 class Checker(Subject):
@@ -141,6 +144,7 @@ class Checker(Subject):
             with plainly():
                 return self.fn(*args, **kwargs)
         if self.seen.count == 0 and trace_state_clean() and self._first.acquire(blocking=False):
+            self._first_in = threading.get_ident()
             try:
                 out = self._first_call(args, kwargs)
             except Exception as exc:
@@ -150,11 +154,19 @@ class Checker(Subject):
                 self.failed_inside("the diagnosis", exc)
             finally:
                 self._first.release()
-        else:  # also where another thread makes the first call: to wait for it could be to wait forever
+        else:
+            if self._first.locked() and self._first_in != threading.get_ident() and trace_state_clean():
+                self._await_the_first()
             out = self._without_us(args, kwargs)
         if not isinstance(self.compiled, StatefulMethod):
             self._run = self.compiled
         return out
+
+    def _await_the_first(self) -> None:
+        """Where another thread makes the first call: traces of both at once would take each other's traced values for
+        the user's. It may wait for this one, so it is not waited for without end."""
+        if self._first.acquire(timeout=_FIRST_S):
+            self._first.release()
 
     def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """The user's call where a step of ours fails: compiled if that can be done."""

@@ -106,6 +106,7 @@ class Subject:
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
         """Held by the thread that makes the first call."""
+        self._first_in = 0
         self.on_news: Callable[[Any], object] = lambda subject: None
         self.progress: Callable[[str], Any] | None = None
         self.reported: Callable[[], bool] = lambda: False

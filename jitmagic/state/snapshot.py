@@ -109,6 +109,8 @@ class Snapshot:
         self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
         self._elsewhere, self._named = bystanders.reached(), True
+        self._shared: set[int] = set()
+        """Entries, by `id`, of what other threads change too: traced values alone are taken out of it."""
         self._is_shared = bystanders.is_guarded if bystanders.are_there() else lambda value: False
         for root in reach.roots:
             self._root(root.place, root.origin)
@@ -182,10 +184,17 @@ class Snapshot:
         if not self.noticed and (ends.is_noticed(value) or (is_a(value, ends.WEAK) and _is_users(place))):
             self.noticed = place.path
         if id(value) in self._elsewhere or self._is_shared(value):  # what changes it is the other thread, too
-            if not self._reads(place, _looking(value), own=True):
-                self._lose(place.path, "something that another thread of yours uses", value)
-            self._todo += [(place.below(*step), child, depth + 1) for *step, child in _children(value)]
+            if self._reads(place, _looking(value), own=True):
+                self._todo += [(place.below(*step), child, depth + 1) for *step, child in _children(value)]
+                return
+            self._lose(place.path, "something that another thread of yours uses", value)
+            first = len(self._entries)
+            self._look_into(place, value, depth)
+            self._shared.update(map(id, self._entries[first:]))
             return
+        self._look_into(place, value, depth)
+
+    def _look_into(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, logging.Manager):
             return  # of the loggers of every library; it only gains names
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
@@ -397,6 +406,8 @@ class Snapshot:
             if isinstance(entry, Kept) and id(entry.holder) in known:
                 continue
             for path, origin, action, old, new in _guarded(entry.changes):
+                if id(entry) in self._shared and not contains_tracer(new):
+                    continue
                 if path not in found and len(found) < _WRITES:
                     found[path] = self._write(path, origin, action, old, new)
         return list(found.values())
@@ -409,9 +420,10 @@ class Snapshot:
         """Put everything back; with `only_tracers`, just the places that hold a tracer now."""
         with deferred():
             late = (s._entries for s in reversed(self.late))  # the first of them knows how it was at first
+            shared = self._shared.union(*(s._shared for s in self.late))
             for entry in itertools.chain(*late, self._entries, self._settings):
                 try:
-                    entry.restore(_is_traced if only_tracers else None)
+                    entry.restore(_is_traced if only_tracers or id(entry) in shared else None)
                 except Exception as exc:  # one thing that cannot be put back must not keep the others
                     self.unrestorable.setdefault(entry.path, type(exc).__name__)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import jax
 import pytest
 
 from tests.conftest import Notebook
@@ -79,3 +80,24 @@ def test_a_thread_that_has_ended_shares_nothing(notebook: Notebook):
         time.sleep(0.01)
     notebook.ok("%%jitcheck\ndef f(x):\n    return x + q.get()\ny = f(0.0)")
     assert float(notebook.ns["y"]) == 1.0 and "was not traced" not in notebook.text
+
+
+CALLED = {
+    "by a pool": "with futures.ThreadPoolExecutor(3) as pool: y = list(pool.map(f, range(1, 7)))",
+    "by threads": "y = [0] * 6\ndef go(i): y[i] = f(i + 1)\n"
+    "ts = [threading.Thread(target=go, args=(i,)) for i in range(6)]\n[t.start() for t in ts]\n[t.join() for t in ts]",
+    "by a pool of the other kind": "with ThreadPool(3) as pool: y = pool.map(f, range(1, 7))",
+}
+
+
+@pytest.mark.parametrize("how", CALLED)
+def test_first_calls_in_several_threads_leave_no_traced_value(notebook: Notebook, how: str):
+    notebook.ok(IMPORTS + "seen, held = [], {}\nx = jnp.arange(3.0)")
+    for _ in range(3):
+        cell = (
+            "def f(i):\n    seen.append(i)\n    held['last'] = i\n    return jnp.sum(x * i)\n" + CALLED[how]
+        )
+        notebook.ok("%%jit --no-time -f f\n" + cell)
+        assert [float(v) for v in notebook.ns["y"]] == [3.0 * i for i in range(1, 7)]
+        left = [*notebook.ns["seen"], *notebook.ns["held"].values()]
+        assert not [v for v in left if isinstance(v, jax.core.Tracer)]
