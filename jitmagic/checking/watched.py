@@ -91,10 +91,14 @@ class Watched:
         return getattr(original if name in getattr(original, "__dict__", ()) else self._checker.fn, name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if (checker := checker_of(self)) is not None:
-            setattr(self._users_own or checker.fn, name, value)
-        else:
+        checker = checker_of(self)
+        if (
+            checker is None or name in self.__dict__
+        ):  # the name and text of this one, as `jax.jit` has its own
             object.__setattr__(self, name, value)
+            if checker is None or self._users_own is None:
+                return
+        setattr(self._users_own or checker.fn, name, value)
 
     def __delattr__(self, name: str) -> None:
         delattr(self._users_own or self._checker.fn, name)

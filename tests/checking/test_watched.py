@@ -194,6 +194,8 @@ ALIKE = [
     "type('C', (), {'m': f})().m.__func__ is f", "jax.vmap(f)(jnp.ones(3)).tolist(), float(jax.grad(f)(2.0)), jax.jit(f)(1.0).shape",
     "jax.lax.scan(lambda c, x: (f(c), x), 1.0, jnp.ones(2))[0].tolist()", "f.eval_shape(1.0).shape, f.lower(1.0).compile()(1.0).tolist()", "inspect.getsource(f).count('def f')",
     "functools.wraps(f)(lambda x: x).__name__, functools.partial(f, y=1.0)(2.0).tolist()", "jax.tree.leaves(f) == [f]",
+    "[(setattr(f, n, 'new'), getattr(f, n), getattr(plain, n)) for n in ('__doc__', '__name__', '__qualname__', '__module__')]",
+    "setattr(f, '__annotations__', {}), f.__annotations__, plain.__annotations__, setattr(f, 'tag', 3), f.tag, delattr(f, 'tag'), hasattr(f, 'tag')",
 ]  # fmt: skip
 
 
