@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import sys
 import threading
 import types
@@ -38,7 +40,7 @@ def are_there() -> bool:
 
 def is_guarded(value: object) -> bool:
     """An object that has a lock, so that several threads can use it: a queue, a future."""
-    held = values.own_dict(value) or {}
+    held = {} if is_a(value, _GUARD_THEMSELVES) else values.own_dict(value) or {}
     return any(is_a(v, (*_GUARDS, values.LOCK, values.REENTRANT)) for v in held.values())
 
 
@@ -52,6 +54,8 @@ def _works_for(thread: threading.Thread) -> str:
 
 
 _GUARDS = (threading.Condition, threading.Semaphore, threading.Event, threading.Barrier)
+_GUARD_THEMSELVES = (logging.Handler, functools.cached_property)
+"""What has a lock, and is not filled by one thread for another."""
 _HOSTS = frozenset(
     "ipykernel IPython zmq tornado traitlets tqdm debugpy pydevd _pydevd_bundle asyncio marimo google jitmagic".split()
 )

@@ -101,3 +101,19 @@ def test_first_calls_in_several_threads_leave_no_traced_value(notebook: Notebook
         assert [float(v) for v in notebook.ns["y"]] == [3.0 * i for i in range(1, 7)]
         left = [*notebook.ns["seen"], *notebook.ns["held"].values()]
         assert not [v for v in left if isinstance(v, jax.core.Tracer)]
+
+
+GUARDED = {
+    "a handler of logs": "import logging\nlog = logging.getLogger('mine')\nlog.addHandler(logging.StreamHandler())\n",
+    "a cached property": "import functools\nclass M:\n    @functools.cached_property\n    def w(self): return 2.0\nm = M()\n",
+}
+
+
+@pytest.mark.parametrize("what", GUARDED)
+def test_what_has_a_lock_for_itself_is_nobody_elses(notebook: Notebook, what: str):
+    """Beside a pool that does nothing."""
+    notebook.ok(IMPORTS + "pool = futures.ThreadPoolExecutor(1)\npool.submit(int).result()\n" + GUARDED[what])
+    use = "log.info('x')" if "log" in GUARDED[what] else "x = x * m.w"
+    notebook.ok(f"%%jitcheck\ndef f(x):\n    {use}\n    return x\ny = f(1.0)")
+    assert "was not traced" not in notebook.text
+    notebook.ok("pool.shutdown()")
