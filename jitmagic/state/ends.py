@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import sys
 import types
 import weakref
 from typing import Any
@@ -50,7 +51,9 @@ def is_noticed(value: Any) -> bool:
         return True
     if not (users or is_a(value, (np.ndarray, set, frozenset)) or values.is_jax_array(value)):
         return False
-    return weakref.getweakrefcount(value) > 0 and any(map(_tells, weakref.getweakrefs(value)))
+    if not weakref.getweakrefcount(value):
+        return False
+    return any(_tells(r) and not _is_of_its_library(r, value) for r in weakref.getweakrefs(value))
 
 
 def _tells(reference: weakref.ref[Any]) -> bool:
@@ -58,9 +61,24 @@ def _tells(reference: weakref.ref[Any]) -> bool:
     if type(called) is types.MethodType:
         called = called.__func__
     if type(called) is types.FunctionType:
-        return called.__module__ in ("weakref", "_weakrefset") or values.is_users_function(called)
+        return _is_of_container(called) or values.is_users_function(called)
     of_list = type(called) is types.BuiltinMethodType and type(called.__self__) in _PLAIN  # `log.append`
     return of_list or type(called) is weakref.finalize or values.is_user_class(type(called))
+
+
+def _is_of_container(called: types.FunctionType) -> bool:
+    return called.__module__ in ("weakref", "_weakrefset")
+
+
+def _is_of_its_library(reference: weakref.ref[Any], value: object) -> bool:
+    """A weak container in which the library of its class lists its objects, as `logging` does its handlers."""
+    called = reference.__callback__
+    if not (type(called) is types.FunctionType and _is_of_container(called)):
+        return False
+    containers = [v() for v in called.__defaults__ or () if type(v) is weakref.ref]
+    libraries = {values.module_of(c) for c in values.mro(type(value)) if not values.is_user_class(c)}
+    listed = (v for name in libraries if name in sys.modules for v in vars(sys.modules[name]).values())
+    return any(v is c for v in listed for c in containers)
 
 
 def why(noticed: str) -> str:

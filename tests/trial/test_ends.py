@@ -125,6 +125,23 @@ def test_the_report_says_what_was_left_out(notebook: Any) -> None:
     )
 
 
+LISTED = {
+    "a handler of logs": "import logging\nclass Mine(logging.Handler):\n    def emit(self, r): pass\nm = Mine()",
+    "a handler that logs": "import logging\nclass Mine(logging.Handler):\n    def emit(self, r): pass\n"
+    "m = Mine()\nlogging.getLogger('mine').addHandler(m)",
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_what_a_library_lists_its_objects_in_is_not_the_users(notebook: Any, name: str) -> None:
+    notebook.ok(LISTED[name] + "\nm.w = 2.0")
+    notebook.ok("%%jit\ndef f(x):\n    return x * m.w\nf(1.0)")
+    assert notebook.report().functions[0].timing.eager is not None
+    notebook.ok("import weakref\nalive = weakref.WeakSet([m])")
+    notebook.ok("%%jit\ndef f(x):\n    return x * m.w\nf(1.0)")
+    assert notebook.report().functions[0].timing.eager is None
+
+
 def test_other_cells_lose_nothing_by_it(notebook: Any) -> None:
     """A `__del__` or a weak reference that this cell does not lead to."""
     notebook.ok(
