@@ -48,7 +48,7 @@ class PlainRun:
         self.eager = Eager(None, None, None)
         self.again_s = 0.0
         """Seconds of the time meant for timing that were needed to compare."""
-        self.left_out = once_only(subject, staged, args, kwargs)
+        self.left_out = once_only(subject, staged)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
         self.began = plain_runs.Began(subject, args, kwargs)
         if self.inputs is None and not self.left_out:
@@ -60,7 +60,7 @@ class PlainRun:
         if self.left_out:
             self._note(self.left_out)
             if subject.settings.time:
-                subject.seen.timing = report.Timing(left_out=f"not timed: {self.left_out}")
+                subject.seen.timing = report.Timing(left_out=f"not timed: {self.left_out.what}")
             return
         if self.inputs is not None:  # containers of the user's, and what a later call gives away
             out = subject.lasting(out)
@@ -91,14 +91,14 @@ class PlainRun:
             return self._refused(exc)
 
     def _refused(self, refused: quiet.Refused) -> Eager:
-        self.subject.tell_of(refused.obstacle, *self.began.given)
-        self._note(str(refused))
+        self._note(refused.obstacle)
         return Eager(None, None, quiet.Refused(refused.obstacle))
 
-    def _note(self, why: str) -> None:
+    def _note(self, why: quiet.Obstacle) -> None:
         """What can't be made once more is nothing that the compiled function goes on doing."""
-        once = "; compiled, it does that only while jax traces" if why.endswith(quiet.ALLOW) else ""
-        self.subject.seen.note(f"{report.PLAIN_RUN}was left out: {why}{once}")
+        self.subject.tell_of(why, *self.began.given)
+        once = "; compiled, it does that only while jax traces" if why.place or why.paths else ""
+        self.subject.seen.note(f"{report.PLAIN_RUN}was left out: {why.what}{once}")
 
     def _run(self, seconds: float, again: bool = True) -> Eager:
         """One run of the plain function that leaves nothing behind. Where compiling its operations, each by itself,
@@ -136,12 +136,12 @@ class PlainRun:
         return Eager(value, None if counts.events else time.perf_counter() - start, None)
 
 
-def once_only(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> str:
-    """Why a further run of this call would be seen outside: what it does that cannot be undone; '' where nothing is."""
+def once_only(subject: Subject, staged: stages.Staged) -> quiet.Obstacle | None:
+    """What a further run of this call would do that cannot be undone, and is seen outside; None where that is nothing."""
     if staged.before is not None and (lost := quiet.drains(staged.before)):
-        subject.tell_of(lost, args, kwargs)
-        return lost.what
-    return plain_runs.only_compiled(subject, staged.traced.jaxpr)
+        return lost
+    why = plain_runs.only_compiled(subject, staged.traced.jaxpr)
+    return quiet.Obstacle(why) if why else None
 
 
 class Inputs:

@@ -105,8 +105,8 @@ class Subject:
         self.before_traces: list[snapshot.Snapshot] | None = None
         """What the traces of the user's call that is under way have found; None where none is."""
         self._first = threading.Lock()
-        """Held by the thread that makes the first call."""
         self._first_in = 0
+        """Held by the thread that makes the first call, and which one that is."""
         self.on_news: Callable[[Any], object] = lambda subject: None
         self.progress: Callable[[str], Any] | None = None
         self.reported: Callable[[], bool] = lambda: False
@@ -324,8 +324,7 @@ class Subject:
         """Add what stopped a run of ours to what was seen: a compiled function leaves that out."""
         if not (self.settings.compile or self.jitted_by_user or self.framework):
             return
-        functions = self.reach(args, kwargs).functions
-        found = self.guarded(lambda: tuple(unrepeated.effects(obstacle, functions)))
+        found = self.guarded(lambda: (*unrepeated.effects(obstacle, self.reach(args, kwargs).functions),))
         self.seen.add(ev.Silent(effects=found or ()))
 
     def _rebound(self) -> dict[str, str]:

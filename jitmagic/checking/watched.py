@@ -92,13 +92,11 @@ class Watched:
 
     def __setattr__(self, name: str, value: object) -> None:
         checker = checker_of(self)
-        if (
-            checker is None or name in self.__dict__
-        ):  # the name and text of this one, as `jax.jit` has its own
+        # the name and text of this one lie in its own `__dict__`, as those of what `jax.jit` makes
+        if checker is None or name in self.__dict__:
             object.__setattr__(self, name, value)
-            if checker is None or self._users_own is None:
-                return
-        setattr(self._users_own or checker.fn, name, value)
+        if checker is not None and (self._users_own is not None or name not in self.__dict__):
+            setattr(self._users_own or checker.fn, name, value)
 
     def __delattr__(self, name: str) -> None:
         delattr(self._users_own or self._checker.fn, name)

@@ -61,6 +61,7 @@ from jitmagic.tracing.libraries import HARMLESS
 LIMIT = 20_000
 DEPTH = 1000
 TOO_MUCH = "more than is remembered"
+MEMORY = "a memory that can only be emptied"
 _LAST = 2 * DEPTH
 """The depth of what is looked at without what lies below."""
 LONGEST = 2_000_000
@@ -125,7 +126,7 @@ class Snapshot:
             self._lose(name, TOO_MUCH, place.look())
         for name, cached in reach.caches:
             if name and id(cached) not in self._seen:
-                self._lose(name, "a memory that can only be emptied", cached)
+                self._lose(name, MEMORY, cached)
 
     def _root(self, place: Place, origin: str) -> None:
         if origin not in ("argument", "default"):
@@ -185,7 +186,8 @@ class Snapshot:
             self.noticed = place.path
         if id(value) in self._elsewhere or self._is_shared(value):  # what changes it is the other thread, too
             if self._reads(place, _looking(value), own=True):
-                self._todo += [(place.below(*step), child, depth + 1) for *step, child in _children(value)]
+                below = ((place.below(*step), child, depth + 1) for *step, child in _children(value))
+                self._todo += itertools.islice((b for b in below if not _is_atom(b[1])), LIMIT)
                 return
             self._lose(place.path, "something that another thread of yours uses", value)
             first = len(self._entries)
@@ -252,7 +254,7 @@ class Snapshot:
             if _is_rebindable(place, value):
                 self._entries.append(Cache(value, place))
             else:
-                self._lose(path, "a memory that can only be emptied", value)
+                self._lose(path, MEMORY, value)
         elif what := outside.lost(type(value)):
             self._lose(path, what, value)
         elif is_a(value, _HOLDERS):
@@ -389,6 +391,10 @@ class Snapshot:
     def has(self, value: object) -> bool:
         """Was this object there before?"""
         return id(value) in self._seen
+
+    def is_memory(self, path: str) -> bool:
+        """What stands there only keeps what was computed, or is too much to tell."""
+        return self.unrestorable.get(path) in (MEMORY, TOO_MUCH)
 
     def knows(self, code: types.CodeType) -> bool:
         """It holds what this code reaches."""

@@ -655,8 +655,9 @@ def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | Non
     paths = ", ".join(f"`{path}`" for path in [*shown][:3])
     if all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in [*shown][:3]):
         return Obstacle(f"it may change what is in {paths}, which is too much to put back{ALLOW}")
-    sure = any(map(_is_of_python, shown.values()))
-    return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=(*shown,), sure=sure)
+    changed = {p: name for p, name in shown.items() if p in before.drained and not before.is_memory(p)}
+    sure = any(map(_is_of_python, changed.values()))
+    return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=(*changed,), sure=sure)
 
 
 def _is_of_python(name: str) -> bool:

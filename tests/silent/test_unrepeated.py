@@ -76,3 +76,24 @@ def test_what_can_be_run_once_more_is_not_told(notebook: Notebook, line: str):
     notebook.ok("import io\nlog = io.StringIO('a')\nnumbers = [1, 2]")
     notebook.ok(f"%%jit --no-time\ndef f(x):\n    {line}\n    return x * 2\nf(1.0)")
     assert not told(notebook)
+
+
+INSIDE = {
+    "a function that gives away": (
+        "@functools.partial(jax.jit, donate_argnums=0)\ndef step(w): return w * 2",
+        "step(jnp.zeros(3) + x)",
+    ),
+    "a memory of a method": (
+        "class T:\n    @functools.lru_cache\n    def tab(self, n): return n * 2\nt = T()",
+        "x * t.tab(3)",
+    ),
+    "a memory in a dict": ("held = {'g': functools.lru_cache(lambda n: n + 1)}", "x * held['g'](3)"),
+}
+
+
+@pytest.mark.parametrize("what", INSIDE)
+def test_what_a_trace_has_inside_is_not_left_out(notebook: Notebook, what: str):
+    setup, value = INSIDE[what]
+    notebook.ok(f"import functools\n{setup}")
+    notebook.ok(f"%%jit\ndef f(x):\n    return {value}\nf(1.0)")
+    assert not told(notebook) and "only while jax traces" not in notebook.text
