@@ -137,7 +137,7 @@ class PlainRun:
 
 
 def once_only(subject: Subject, staged: stages.Staged) -> quiet.Obstacle | None:
-    """What a further run of this call would do that cannot be undone and is seen outside; None where that is nothing."""
+    """What a further run of this call would do outside that cannot be undone; None where that is nothing."""
     if staged.before is not None and (lost := quiet.drains(staged.before)):
         return lost
     why = plain_runs.only_compiled(subject, staged.traced.jaxpr)
