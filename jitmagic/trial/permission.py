@@ -17,7 +17,8 @@ from jitmagic.state import outside, snapshot, values
 from jitmagic.tracing.libraries import HARMLESS, SETTERS
 
 _NAMES = frozenset(
-    """IPython.core.display_functions.display IPython.core.interactiveshell._modified_open importlib._bootstrap
+    """IPython.core.display.display IPython.core.display_functions.display
+    IPython.core.interactiveshell._modified_open importlib._bootstrap
     os.DirEntry os.ScandirIterator os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd
     os.getenv os.getpid os.getppid os.listdir os.lstat os.putenv os.scandir os.stat os.stat_result os.unsetenv
     os.urandom os.walk sys._getframe sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof
