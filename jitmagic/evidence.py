@@ -359,8 +359,6 @@ class SideEffect:
     names: tuple[str, ...]
     where: Where
     asked: str = ""
-    sure: bool = True
-    """It is known to do something; else it may."""
 
 
 @dataclass(frozen=True)

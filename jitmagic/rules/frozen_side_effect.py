@@ -40,18 +40,10 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     for fact in (f for f in done if f.where.line not in told):
         yield RULE.finding(
             evidence,
-            f"{quoted(fact.asked)} runs once, while jax traces `{evidence.function.name}`: later calls "
-            + (
-                "leave it out"
-                if fact.sure
-                else "go on with what it gave, and do nothing that it may do besides"
-            ),
+            f"{quoted(fact.asked)} runs once, while jax traces `{evidence.function.name}`: later calls leave it out",
             where=fact.where,
             culprits=fact.names,
-            severity="warning" if fact.sure else "note",
-            help="call it before or after the compiled function, or hand it to `jax.debug.callback`"
-            if fact.sure
-            else "nothing to do if it only computes something that stays the same",
+            help="call it before or after the compiled function, or hand it to `jax.debug.callback`",
         )
     for fact in asked:
         what, help = (t.format(quoted(fact.asked), quoted(fact.names[0])) for t in WORDS[fact.what])

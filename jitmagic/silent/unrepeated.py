@@ -19,14 +19,15 @@ from jitmagic.trial.quiet import Obstacle
 
 
 def effects(obstacle: Obstacle, functions: Sequence[types.FunctionType]) -> Iterator[SideEffect]:
-    """The calls and stores that stand in the way, one for each line."""
+    """The calls and stores that stand in the way, one for each line. What is called for its value, and may do nothing
+    else, is not among them: the compiled function goes on computing it."""
     lines = set()
     for node, where, source in _places(obstacle, functions):
-        if (where.file, where.line) not in lines:
+        sure = obstacle.sure or not isinstance(node, ast.Call) or _is_dropped(node, source)
+        if sure and (where.file, where.line) not in lines:
             lines.add((where.file, where.line))
             first = seen_from_cell("", (where,), functions)[0]
-            sure = obstacle.sure or not isinstance(node, ast.Call) or _is_dropped(node, source)
-            yield SideEffect("outside", (first.text,), first, where.text, sure=sure)
+            yield SideEffect("outside", (first.text,), first, where.text)
 
 
 def _places(

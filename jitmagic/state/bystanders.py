@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import sys
 import threading
 import types
@@ -39,8 +37,10 @@ def are_there() -> bool:
 
 
 def is_guarded(value: object) -> bool:
-    """An object that has a lock, so that several threads can use it: a queue, a future."""
-    held = {} if is_a(value, _GUARD_THEMSELVES) else values.own_dict(value) or {}
+    """An object with a lock that one thread fills for another: a queue, a future, an event."""
+    if not any(values.module_of(cls).partition(".")[0] in _HANDING_OVER for cls in values.mro(type(value))):
+        return False
+    held = values.own_dict(value) or {}
     return any(is_a(v, (*_GUARDS, values.LOCK, values.REENTRANT)) for v in held.values())
 
 
@@ -54,8 +54,8 @@ def _works_for(thread: threading.Thread) -> str:
 
 
 _GUARDS = (threading.Condition, threading.Semaphore, threading.Event, threading.Barrier)
-_GUARD_THEMSELVES = (logging.Handler, functools.cached_property)
-"""What has a lock, and is not filled by one thread for another."""
+_HANDING_OVER = frozenset(("concurrent", "multiprocessing", "queue", "threading"))
+"""Packages of Python's for that."""
 _HOSTS = frozenset(
     "ipykernel IPython zmq tornado traitlets tqdm debugpy pydevd _pydevd_bundle asyncio marimo google jitmagic".split()
 )

@@ -34,6 +34,7 @@ from jitmagic.state import bystanders, shut, snapshot
 from jitmagic.state.reached import Reach
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import compat, ledger, messages, stages
+from jitmagic.tracing.libraries import LIBRARIES
 from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
 
@@ -656,8 +657,13 @@ def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | Non
     if all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in [*shown][:3]):
         return Obstacle(f"it may change what is in {paths}, which is too much to put back{ALLOW}")
     changed = {p: name for p, name in shown.items() if p in before.drained and not before.is_memory(p)}
+    changed = {p: name for p, name in changed.items() if name.partition(".")[0] not in _COMPUTING}
     sure = any(map(_is_of_python, changed.values()))
     return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=(*changed,), sure=sure)
+
+
+_COMPUTING = LIBRARIES | {"jax", "jaxlib"}
+"""Whose objects compute in a trace, whatever else they keep."""
 
 
 def _is_of_python(name: str) -> bool:
