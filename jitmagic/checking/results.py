@@ -48,7 +48,7 @@ class PlainRun:
         self.eager = Eager(None, None, None)
         self.again_s = 0.0
         """Seconds of the time meant for timing that were needed to compare."""
-        self.left_out = once_only(subject, staged)
+        self.left_out = once_only(subject, staged, args, kwargs)
         self.inputs = None if self.left_out else inputs_of(subject, args, kwargs)
         self.began = plain_runs.Began(subject, args, kwargs)
         if self.inputs is None and not self.left_out:
@@ -136,10 +136,12 @@ class PlainRun:
         return Eager(value, None if counts.events else time.perf_counter() - start, None)
 
 
-def once_only(subject: Subject, staged: stages.Staged) -> quiet.Obstacle | None:
+def once_only(subject: Subject, staged: stages.Staged, args: Any, kwargs: Any) -> quiet.Obstacle | None:
     """What a further run of this call would do outside that cannot be undone; None where that is nothing."""
     if staged.before is not None and (lost := quiet.drains(staged.before)):
         return lost
+    if staged.before is not None and (paths := quiet.changed(staged.before)):  # the user allows a further run
+        subject.tell_of(quiet.Obstacle("", paths=paths), args, kwargs)
     why = plain_runs.only_compiled(subject, staged.traced.jaxpr)
     return quiet.Obstacle(why) if why else None
 

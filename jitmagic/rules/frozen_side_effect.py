@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitmagic.evidence import Evidence
+from jitmagic.evidence import Evidence, Where
 from jitmagic.report import Finding
 from jitmagic.rules.base import Rule, Thresholds
 from jitmagic.rules.words import quoted
@@ -35,9 +35,9 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     does something outside, where nothing else is told of that line."""
     done = [fact for fact in evidence.silent.effects if fact.what == "outside"]
     asked = [fact for fact in evidence.silent.effects if fact.what != "outside"]
-    told = {fact.where.line for fact in asked} | {fact.where.line for fact in evidence.silent.random}
-    told |= {write.where.line for write in evidence.writes if write.where is not None}
-    for fact in (f for f in done if f.where.line not in told):
+    told = {_line(fact.where) for fact in asked} | {_line(fact.where) for fact in evidence.silent.random}
+    told |= {_line(write.where) for write in evidence.writes}
+    for fact in (f for f in done if _line(f.where) not in told):
         yield RULE.finding(
             evidence,
             f"{quoted(fact.asked)} runs once, while jax traces `{evidence.function.name}`: later calls leave it out",
@@ -55,6 +55,10 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             culprits=fact.names,
             help=help,
         )
+
+
+def _line(where: Where | None) -> object:
+    return where and (where.file, where.line)
 
 
 RULE = Rule("JM302", "frozen-side-effect", "warning", find)

@@ -22,8 +22,8 @@ def effects(obstacle: Obstacle, functions: Sequence[types.FunctionType]) -> Iter
     """The calls and stores that stand in the way, one for each line. What is called for its value, and may do nothing
     else, is not among them: the compiled function goes on computing it."""
     lines = set()
-    for node, where, source in _places(obstacle, functions):
-        sure = obstacle.sure or not isinstance(node, ast.Call) or _is_dropped(node, source)
+    for node, where, source, known in _places(obstacle, functions):
+        sure = known or not isinstance(node, ast.Call) or _is_dropped(node, source)
         if sure and (where.file, where.line) not in lines:
             lines.add((where.file, where.line))
             first = seen_from_cell("", (where,), functions)[0]
@@ -32,11 +32,11 @@ def effects(obstacle: Obstacle, functions: Sequence[types.FunctionType]) -> Iter
 
 def _places(
     obstacle: Obstacle, functions: Sequence[types.FunctionType]
-) -> Iterator[tuple[ast.AST, Where, Source]]:
+) -> Iterator[tuple[ast.AST, Where, Source, bool]]:
     site = site_of(*obstacle.place) if obstacle.place is not None else None
     if site is not None and site.node is not None:
-        yield site.node, site.where, site.source
-    for path in obstacle.paths:
+        yield site.node, site.where, site.source, obstacle.sure
+    for path, sure in obstacle.paths:
         with contextlib.suppress(PathError):
             for fn, use in changing(path, functions, READING):
                 named = use.root == root(path) and use.nodes  # any other name may mean it, and most do not
@@ -45,7 +45,7 @@ def _places(
                     while node is not None and not isinstance(node, ast.Call | ast.stmt):
                         node = code.parent(node)
                     if node is not None:
-                        yield node, code.where(node, head=True), code.source
+                        yield node, code.where(node, head=True), code.source, sure
 
 
 def _is_dropped(call: ast.AST, source: Source) -> bool:

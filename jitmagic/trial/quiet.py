@@ -275,10 +275,10 @@ class Obstacle:
     """In words."""
     place: tuple[types.CodeType, int] | None = None
     """The user's code, and the instruction in it."""
-    paths: tuple[str, ...] = ()
-    """What it would have changed."""
+    paths: tuple[tuple[str, bool], ...] = ()
+    """What it would have changed, each with whether to use it does something outside for sure."""
     sure: bool = True
-    """It does something outside; else it may."""
+    """What is at the place does something outside; else it may."""
 
 
 class Refused(RuntimeError):
@@ -379,15 +379,15 @@ def _code_begins(frame: types.FrameType) -> bool:
     if not _streams.held():
         return True
     if frame.f_code.co_name == "__subclasshook__" and is_user_file(frame.f_code.co_filename):
-        _refuse(f"calls `{frame.f_code.co_qualname}`, and Python keeps the answer")
+        _refuse(f"calls `{frame.f_code.co_qualname}`, and Python keeps the answer", frame.f_back, sure=False)
     late = snapshot.look_at_call(frame)
     if lost := next(filter(None, map(drains, late or ())), None):
-        _refuse(lost.what)
+        _refuse(lost.what, frame.f_back)
     return late is not None
 
 
-def _refuse(what: str, *, sure: bool = True) -> None:
-    users = (f for f in snapshot.frames(sys._getframe(1)) if is_user_file(f.f_code.co_filename))
+def _refuse(what: str, within: types.FrameType | None = None, *, sure: bool = True) -> None:
+    users = (f for f in snapshot.frames(within or sys._getframe(1)) if is_user_file(f.f_code.co_filename))
     place = next(((f.f_code, f.f_lasti) for f in users), None)
     obstacle = Obstacle(what.removesuffix(ALLOW) + ALLOW, place, sure=sure)
     _streams.refused.setdefault(threading.get_ident(), obstacle)
@@ -650,16 +650,25 @@ def back_at(before: snapshot.Snapshot) -> Iterator[None]:
 def drains(before: snapshot.Snapshot, *, traced: bool = False) -> Obstacle | None:
     """What a run would take and could not put back; None where there is nothing of the kind."""
     lost = before.drained if traced else before.drained | before.donating
-    shown = {path: name for path, name in lost.items() if not permission.is_allowed(name)}
+    shown = [path for path, name in lost.items() if not permission.is_allowed(name)]
     if not shown:
         return None
-    paths = ", ".join(f"`{path}`" for path in [*shown][:3])
-    if all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in [*shown][:3]):
+    paths = ", ".join(f"`{path}`" for path in shown[:3])
+    if all(before.unrestorable.get(path) == snapshot.TOO_MUCH for path in shown[:3]):
         return Obstacle(f"it may change what is in {paths}, which is too much to put back{ALLOW}")
-    changed = {p: name for p, name in shown.items() if p in before.drained and not before.is_memory(p)}
-    changed = {p: name for p, name in changed.items() if name.partition(".")[0] not in _COMPUTING}
-    sure = any(map(_is_of_python, changed.values()))
-    return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=(*changed,), sure=sure)
+    return Obstacle(f"it changes {paths}, which can't be put back{ALLOW}", paths=changed(before))
+
+
+def changed(before: snapshot.Snapshot) -> tuple[tuple[str, bool], ...]:
+    """The same as paths, of what does not compute and is no memory; with `--rerun`, which allows all, too."""
+    everything = permission.is_allowed()
+    return tuple(
+        (path, _is_of_python(name))
+        for path, name in before.drained.items()
+        if not before.is_memory(path)
+        and name.partition(".")[0] not in _COMPUTING
+        and (everything or not permission.is_allowed(name))
+    )
 
 
 _COMPUTING = LIBRARIES | {"jax", "jaxlib"}

@@ -99,3 +99,29 @@ def test_what_a_trace_has_inside_is_not_left_out(notebook: Notebook, what: str):
     notebook.ok(f"import functools\n{setup}")
     notebook.ok(f"%%jit\ndef f(x):\n    return {value}\nf(1.0)")
     assert not told(notebook) and "only while jax traces" not in notebook.text
+
+
+def test_what_may_be_run_again_is_left_out_all_the_same(notebook: Notebook, tmp_path: Path):
+    notebook.ok(f"log = open({str(tmp_path / 'a')!r}, 'w')")
+    notebook.ok("%%jit --rerun --no-time\ndef f(x):\n    log.write('a')\n    return x * 2\nf(1.0)")
+    assert [f.span.source for f in told(notebook) if f.span] == ["log.write('a')"]
+
+
+def test_beside_a_file_a_librarys_answer_is_not_left_out(notebook: Notebook, tmp_path: Path):
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "unheard_too.py").write_text(
+        "class Words:\n    def encode(self, text):\n        return len(text)\n"
+    )
+    notebook.ok(f"import sys\nsys.path.append({str(tmp_path / 'site-packages')!r})\nimport unheard_too")
+    notebook.ok(f"words = unheard_too.Words()\nlog = open({str(tmp_path / 'a')!r}, 'w')")
+    cell = "def f(x):\n    n = words.encode('abc')\n    log.write('a')\n    return x * n\nf(1.0)"
+    notebook.ok(f"%%jit --no-time\n{cell}")
+    assert [f.span.source for f in told(notebook) if f.span] == ["log.write('a')"]
+
+
+def test_a_function_that_no_search_finds_is_told_where_it_writes(notebook: Notebook, tmp_path: Path):
+    notebook.ok(f"import types\nlog = open({str(tmp_path / 'a')!r}, 'w')\nheld = types.SimpleNamespace()")
+    notebook.ok("def tell():\n    log.write('a')\nsetattr(held, 'te' + 'll', tell)")
+    notebook.ok("%%jit --no-time\ndef f(x):\n    getattr(held, 'te' + 'll')()\n    return x * 2\nf(1.0)")
+    [finding] = told(notebook)
+    assert finding.span and finding.span.source == "log.write('a')"
