@@ -75,6 +75,8 @@ def none_taken(
         return ""
     verb, found = "compile" if request.kind == "jit" else "check", cells.definitions(tree)
     done = f"{verb.removesuffix('e')}ed"
+    if request.kind != "jit" and found and cells.listens(tree):
+        return "nothing is checked: the cell listens to the calls itself, and Python 3.11 tells one listener alone"
     if makers := sorted(cells.factories(tree) & {d.name for d in found}):
         how = f"bind one of them, and name it: %%{request.kind} -f NAME"
         return f"nothing is {done}: {makers[0]} gives functions; {how}"

@@ -177,6 +177,26 @@ def deletes(tree: ast.Module) -> bool:
     return any(isinstance(s, ast.Delete) for s in statements_at_top(tree.body))
 
 
+def listens(tree: ast.Module) -> bool:
+    """The cell has Python tell of calls itself: `sys.setprofile`, or the module `profile`, which counts each event."""
+    for node in nodes_of(tree):
+        match node:
+            case ast.Attribute(ast.Name(head), name) if f"{head}.{name}" in _LISTENERS:
+                return True
+            case ast.Import(names) if any(a.name == "profile" for a in names):
+                return True
+            case ast.ImportFrom(str(module), names):
+                if any(f"{module}.{a.name}" in _LISTENERS for a in names):
+                    return True
+    return False
+
+
+_LISTENERS = frozenset(
+    "sys.setprofile sys.getprofile threading.setprofile threading.setprofile_all_threads "
+    "profile.Profile profile.run profile.runctx".split()
+)
+
+
 def magic_index(tree: ast.Module) -> int | None:
     """Index of the top-level `%jit` or `%jitcheck` statement, or None."""
     for i, node in enumerate(tree.body):

@@ -1118,6 +1118,8 @@ PROFILERS = {
         "sorted(v[0] for k, v in pstats.Stats(p).stats.items() if k[2] in ('f', 'g'))"),
     "sys.setprofile": ("import sys\nseen = []\nsys.setprofile(lambda frame, event, arg: seen.append((frame.f_code.co_name, event)))",
         "sys.setprofile(None)", "[s for s in seen if s[0] in ('f', 'g')]"),
+    "all events": ("import sys\nseen = []\nsys.setprofile(lambda frame, event, arg: seen.append((event, getattr(arg, '__name__', ''))))",
+        "sys.setprofile(None)", "seen[0], seen[-1]"),
     "sys.settrace": ("import sys\nseen = []\nsys.settrace(lambda frame, event, arg: seen.append(frame.f_code.co_name))",
         "sys.settrace(None)", "[s for s in seen if s in ('f', 'g')]"),
     "trace": ("import trace\nt = trace.Trace(count=True, trace=False)\nsys.settrace(t.globaltrace)", "sys.settrace(None)",
@@ -1141,3 +1143,23 @@ def test_profilers_of_the_users_see_the_users_calls_alone(notebook, name):
     plain = notebook.ok(look)
     notebook.ok(f"%%jitcheck -q\n{cell}")
     assert plain == notebook.ok(look)
+
+
+def test_later_cells_find_no_profiler_of_ours(notebook):
+    notebook.ok("import sys")
+    notebook.ok("%%jitcheck -q\ndef f(x):\n    return x + 1\nf(1.0)")
+    assert notebook.ok("[sys.getprofile(), f(1.0) and sys.getprofile()]") == [None, None]
+
+
+if sys.version_info < (3, 12):
+    LISTENING = {
+        "own function": "import sys\nseen = []\nsys.setprofile(lambda *event: seen.append(event[1]))\nf(1.0)\nsys.setprofile(None)",
+        "profile": "import profile\nseen = profile.Profile().runcall(f, 1.0)",
+        "from profile": "from profile import Profile\nseen = Profile().runcall(f, 1.0)",
+    }
+
+    @pytest.mark.parametrize("name", LISTENING)
+    def test_a_cell_that_listens_itself_is_not_checked_and_says_so(notebook, name):
+        notebook.ok(f"%%jitcheck\ndef f(x):\n    return x + 1\n{LISTENING[name]}")
+        assert "nothing is checked: the cell listens to the calls itself" in notebook.text
+        assert notebook.ns["seen"]
