@@ -38,6 +38,9 @@ LOOKED_AT = 64
 """Calls in turn that show nothing new, after which only the shapes of their arguments are looked at."""
 SHAPES = 1000
 """Calls in turn that show nothing new, after which a cell's own calls are counted, and those of later cells unheard."""
+MOST_INSIDE = 5000
+"""Calls of a function inside of others that are looked at, after which none is heard until that call has ended, or
+the cell's statement."""
 MOST_EVENTS, MOST_LATER = 500_000, 100_000
 """Calls of whatever Python 3.11 tells in the cell that asks, and in a later one, before nothing more is heard in it."""
 Changed = Sequence[tuple[str, str, str]]
@@ -94,6 +97,8 @@ class Heard:
     """The trace of other code has called it in this cell."""
     calls: int = 0
     """Those in this cell of what jax runs by itself."""
+    inside: int = 0
+    """Those inside of calls that are looked at."""
     counted: bool = False
     """The call that is about to begin is counted already."""
     stale: tuple[Frozen, Changed] | None = None
@@ -217,7 +222,7 @@ class Hearing:
         self.heard = {}
         for one in kept:
             one.is_later, one.asleep, one.same = True, False, min(one.same, LOOKED_AT)
-            one.is_read, one.calls = False, 0
+            one.is_read, one.calls, one.inside = False, 0, 0
             self.heard.setdefault(id(one.code), []).append(one)
         if kept:
             self._begin()
@@ -227,6 +232,13 @@ class Hearing:
         for one in self._all():
             one.is_read = one.checker.bound_as.partition(".")[0] in names
         self._count_calls()
+
+    def wake(self) -> None:
+        """Hear again of what was called so often inside of a call that is over now."""
+        for one in self._all():
+            if one.inside > MOST_INSIDE and not one.asleep:
+                self._tell_of(one.code)
+            one.inside = 0
 
     def cell_ends(self, error: BaseException | None) -> None:
         """Hear nothing until the next cell. What has failed in the trace of other code is told now."""
@@ -337,7 +349,7 @@ class Hearing:
             one.stale = one.checker.gone_stale(*(() if first is _NOTHING else (first,)))
 
     def _tell_of(self, code: types.CodeType, *, starts: bool = True, returns: bool = False) -> None:
-        (self.awake.add if starts else self.awake.discard)(id(code))
+        (self.awake.add if starts or returns else self.awake.discard)(id(code))
         if sys.version_info >= (3, 12) and self.tool is not None:
             events = sys.monitoring.events
             wanted = events.PY_START * starts | events.PY_RETURN * returns
@@ -345,7 +357,8 @@ class Hearing:
 
     def _started(self, code: types.CodeType, offset: int) -> None:
         try:
-            self._begins(sys._getframe(1))
+            if self.listens:
+                self._begins(sys._getframe(1))
         except RecursionError:  # not even a call of ours has room
             pass
 
@@ -373,10 +386,10 @@ class Hearing:
     def _profile(self, frame: types.FrameType, event: str, value: object) -> None:
         try:
             self.left -= 1
-            if id(frame.f_code) in self.awake:
+            if event in ("call", "return") and id(frame.f_code) in self.awake:
                 if event == "call":
                     self._begins(frame)
-                elif event == "return":
+                else:
                     self._ends(frame, value)
             elif self.left < 0 or not self.awake:
                 if not any(h.under_way for h in self._all()):
@@ -396,7 +409,12 @@ class Hearing:
                 break
         else:
             return
+        if one.inside > MOST_INSIDE:
+            return
         if inside_diagnosed(frame.f_back):
+            one.inside += 1
+            if one.inside > MOST_INSIDE:
+                self._tell_of(one.code, starts=False, returns=one.under_way is not None)
             return
         one.checker.seen.count, one.counted, one.stale = one.checker.seen.count - one.counted, False, None
         if one.may_show_more(frame):
@@ -435,6 +453,7 @@ class Hearing:
                     value = value[0] if isinstance(value, tuple) else None
                 with self._unheard():
                     sys.call_tracing(one.checker.guarded, (run.look_at, value))
+                self.wake()
 
     @contextlib.contextmanager
     def _unheard(self) -> Iterator[None]:

@@ -373,6 +373,8 @@ class NotebookSession(Notebook):
 
     def names_bound(self, names: Sequence[str]) -> None:
         """The running cell has bound these names."""
+        if self.hearing is not None:
+            self.hearing.wake()
         if self.running.watching is not None:
             self.running.watching.bound(names)
 

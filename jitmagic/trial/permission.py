@@ -177,6 +177,8 @@ class Watch:
         """Code that has run, by its `id`, and whether it is the user's."""
         self.others: set[int] = set()
         """The `id` of code in it that is not."""
+        self.begun: set[int] = set()
+        """The `id` of code of theirs that `begins` need not be told of again."""
         self.fine: dict[int, object] = {}
         """What may be called whatever its arguments are, by its `id`."""
         self.times: dict[tuple[int, int], tuple[object, int]] = {}
@@ -265,8 +267,10 @@ class Watch:
             caller: types.FrameType | None = frame
         elif event == "call":
             caller = frame.f_back
-            if id(frame.f_code) not in self.others and self._is_users(frame):
-                self.begins(frame)
+            code = frame.f_code
+            if id(code) not in self.others and self._is_users(frame) and id(code) not in self.begun:
+                if not self.begins(frame):
+                    self.begun.add(id(code))
         else:
             return
         # Nearly all calls are those of libraries, and the next line is all that they cost.
@@ -276,8 +280,11 @@ class Watch:
             sys.setprofile(None)
         elif event == "c_call":
             self._look(called)
+        elif self.fine.get(id(code)) is code:
+            self.familiar += 1
+        elif not _of_code(code, frame.f_globals):
+            self.fine[id(code)], self.familiar = code, 0
         else:
-            code = frame.f_code
             implied = code.co_name.startswith("__") and code.co_name not in ("__init__", "__call__")
             first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
             if not implied and (name := _of_code(code, frame.f_globals, first)):

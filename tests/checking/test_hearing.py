@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 
+from jitmagic.checking import hearing
 from jitmagic.notebook.session import current
 
 CHECK = "%%jitcheck -q\n"
@@ -249,3 +250,26 @@ def test_a_profiler_of_the_users_is_left_alone(notebook):
         "p = cProfile.Profile(); p.enable(); f(2.0); p.disable()\nf(3.0)\nlen(p.getstats()) > 0"
     )
     assert seen and sys.getprofile() is None
+
+
+OFTEN_INSIDE = {
+    "a function": ("def g(x):\n    return x + 1\ndef f(x):\n    for _ in range(200): g(1)\n    return x", "f(x)\ny = g(x)", 1),
+    "itself": ("def g(n):\n    return n if n is x or n < 1 else g(n - 1)", "g(200)\ny = g(x)", 2),
+    "of another that fails": ("def g(x):\n    return x + 1\ndef f(x):\n    for _ in range(200): g(1)\n    raise ValueError",
+        "try: y = f(x)\nexcept ValueError: y = 1\ny = g(x)", 1),
+    "in comprehensions": ("def g(x):\n    return x + 1\ndef f(x):\n    return x + sum(g(i) for i in range(200))", "y = f(x), g(x)", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cell", "calls", "times"), OFTEN_INSIDE.values(), ids=OFTEN_INSIDE)
+def test_of_what_is_called_often_inside_of_a_call_little_is_heard_until_that_has_ended(
+    notebook, monkeypatch, cell, calls, times
+):
+    asked = []
+    inside = hearing.inside_diagnosed
+    monkeypatch.setattr(hearing, "inside_diagnosed", lambda frame: asked.append(1) or inside(frame))
+    monkeypatch.setattr(hearing, "MOST_INSIDE", 10)
+    notebook.ok("x = jnp.ones(3)")
+    notebook.ok(f"{CHECK}{cell}\n{calls}")
+    assert len(asked) < 40
+    assert [f.calls for f in notebook.report().functions if f.name == "g"] == [times]
