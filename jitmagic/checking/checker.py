@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from jitmagic.checking.seen import KeptCall
 from jitmagic.checking.subject import MAX_SAMPLES, Subject, leaves_of
 from jitmagic.options import parameters_of
 from jitmagic.state import constants, ends, frozen, snapshot
+from jitmagic.state.active import acquired, first_traces
 from jitmagic.state.compiled import StatefulMethod
 from jitmagic.state.frozen import Frozen
 from jitmagic.state.held import names_of_variables
@@ -165,7 +166,7 @@ class Checker(Subject):
     def _await_the_first(self) -> None:
         """Where another thread makes the first call: traces of both at once would take each other's traced values for
         the user's. It may wait for this one, so it is not waited for without end."""
-        if self._first.acquire(timeout=_FIRST_S):
+        if acquired(self._first, lambda: self._first_in, _FIRST_S):
             self._first.release()
 
     def _without_us(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -375,6 +376,13 @@ class Checker(Subject):
     def _trace(self, target: object, args: tuple[object, ...], kwargs: dict[str, object]) -> stages.Staged:
         stages.listen()
         self._compiled_before = stages.compiled_so_far(self._short) - self.seen.compiles
+        with contextlib.ExitStack() as alone:
+            alone.enter_context(first_traces)
+            return self._trace_alone(target, args, kwargs, alone.close)
+
+    def _trace_alone(
+        self, target: object, args: tuple[object, ...], kwargs: dict[str, object], is_over: Callable[[], None]
+    ) -> stages.Staged:
         reach = self.reach(args, kwargs)
         before = snapshot.take(reach)
 
@@ -390,6 +398,7 @@ class Checker(Subject):
             heard()
             self.guarded(wrote)
             self.guarded(functools.partial(before.restore, only_tracers=True))
+            is_over()
             self.guarded(self._look_at, traced, args, kwargs, reach)
             self.seen.traces = self.shim.traced
             if not self.settings.trace_only:

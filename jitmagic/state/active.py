@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
+
+
+def acquired(lock: Any, holder: Callable[[], int], longest: float = math.inf) -> bool:
+    """Wait for a lock; False after `longest` seconds, and where the thread that holds it waits for others: the one that
+    asks for it may be what it waits for. `holder` gives the `ident` of that thread."""
+    before, times, slices = None, 0, 0
+    while not lock.acquire(timeout=_SLICE):
+        slices += 1
+        frame = sys._current_frames().get(holder())
+        while frame is not None and _package(frame) == "jitmagic":  # in a run of ours waiting is done by us
+            frame = frame.f_back
+        if slices * _SLICE >= longest:
+            return False
+        if frame is None:
+            continue
+        now = id(frame), frame.f_lasti
+        times, before = times + 1 if now == before else 0, now
+        if times >= _LONG or times and _package(frame) in _WAITING:
+            if not _package(frame).startswith("jax"):  # which may compile for minutes
+                return False
+    return True
 
 
 class _Turn:
-    """A lock that is held in a `with` block, as an RLock is; but where the thread that holds it waits for others, the
-    one that asks for it may be what it waits for, and goes on without it."""
+    """A lock that is held in a `with` block, as an RLock is; but what cannot be `acquired` is gone on without."""
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
+    def __init__(self, longest: float = math.inf) -> None:
+        self._lock, self._longest = threading.RLock(), longest
         self._holder = 0
         self._without: dict[int, int] = {}
         """Threads that went on without it, and in how many blocks each is."""
@@ -22,7 +44,7 @@ class _Turn:
     def __enter__(self) -> None:
         ident, owned = threading.get_ident(), self._lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if ident in self._without or not self._acquire():
+            if ident in self._without or not acquired(self._lock, lambda: self._holder, self._longest):
                 self._without[ident] = self._without.get(ident, 0) + 1
             else:
                 self._holder = ident
@@ -45,23 +67,6 @@ class _Turn:
         with self:
             return threading.get_ident() in self._without
 
-    def _acquire(self) -> bool:
-        before, times = None, 0
-        while not self._lock.acquire(timeout=_SLICE):
-            frame = sys._current_frames().get(self._holder)
-            while (
-                frame is not None and _package(frame) == "jitmagic"
-            ):  # in a run of ours waiting is done by us
-                frame = frame.f_back
-            if frame is None:
-                continue
-            now = id(frame), frame.f_lasti
-            times, before = times + 1 if now == before else 0, now
-            if times >= _LONG or times and _package(frame) in _WAITING:
-                if not _package(frame).startswith("jax"):  # which may compile for minutes
-                    return False
-        return True
-
 
 def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -76,6 +81,10 @@ _WAITING = frozenset("threading queue concurrent multiprocessing asyncio selecto
 tracing = _Turn()
 """Held while a function is traced, and while variables are read or written outside the generated code: a trace puts
 tracers into shared variables. Never held while jax is called, which has locks of its own."""
+
+first_traces = _Turn(longest=10.0)
+"""Held while a first call is traced that no trace makes, from before its state is remembered until that is compared:
+what another trace puts there meanwhile would be taken for this one's."""
 
 
 class TraceAgain(BaseException):

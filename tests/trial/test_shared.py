@@ -7,6 +7,7 @@ import time
 import jax
 import pytest
 
+from jitmagic.checking import corrections
 from tests.conftest import Notebook
 
 FILLED = {
@@ -101,6 +102,47 @@ def test_first_calls_in_several_threads_leave_no_traced_value(notebook: Notebook
         assert [float(v) for v in notebook.ns["y"]] == [3.0 * i for i in range(1, 7)]
         left = [*notebook.ns["seen"], *notebook.ns["held"].values()]
         assert not [v for v in left if isinstance(v, jax.core.Tracer)]
+
+
+BOTH = {
+    "a list": ("kept = []", "kept.append({} + x.sum())", "kept"),
+    "a dict": ("kept = {{}}", "kept['{name}'] = {} + x.sum()", "kept.values()"),
+    "a global": ("kept, n = None, 0", "global n; n += 1; x = x + {} * 0", "[kept, n]"),
+}
+
+
+@pytest.mark.parametrize("what", BOTH)
+def test_functions_that_are_traced_at_once_are_told_of_what_they_do_themselves(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, what: str
+):
+    monkeypatch.setattr(corrections.Search, "corrections", lambda *args: [])  # each would run the cell again
+    made, does, values = BOTH[what]
+    names = [f"f{i}" for i in range(4)]
+    functions = "".join(
+        f"def {n}(x):\n    {does.format(i, name=n)}\n    return x * {i}\n" for i, n in enumerate(names)
+    )
+    for _ in range(3):
+        notebook.ok(f"{IMPORTS}{made.format()}\nx = jnp.arange(4.0)")
+        notebook.ok(
+            f"%%jit -q --no-time\n{functions}with futures.ThreadPoolExecutor(4) as pool:\n"
+            f"    jobs = [pool.submit(k, x) for _ in range(2) for k in ({', '.join(names)})]\n"
+            "y = [float(j.result().sum()) for j in jobs]"
+        )
+        assert notebook.ns["y"] == [6.0 * i for i in range(4)] * 2
+        for finding in notebook.report().findings:
+            others = [n for n in names if f"'{n}'" in finding.message and n != finding.function]
+            assert not others and "removes" not in finding.message
+            assert finding.span is None or finding.span.line == 3 + 3 * names.index(finding.function)
+        assert not [v for v in notebook.ok(values) if isinstance(v, jax.core.Tracer)]
+
+
+def test_functions_that_wait_for_one_another_are_traced(notebook: Notebook):
+    notebook.ok(IMPORTS + "met = threading.Barrier(2, timeout=20)")
+    notebook.ok(
+        "%%jit -q --no-time\ndef f(x):\n    met.wait()\n    return x + 1\ndef g(x):\n    met.wait()\n    return x + 2\n"
+        "with futures.ThreadPoolExecutor(2) as pool: y = [float(j.result()) for j in [pool.submit(k, 1.0) for k in (f, g)]]"
+    )
+    assert notebook.ns["y"] == [2.0, 3.0]
 
 
 GUARDED = {
