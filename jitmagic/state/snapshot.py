@@ -27,6 +27,7 @@ import numpy as np
 from jitmagic import raw
 from jitmagic.evidence import Where, Write
 from jitmagic.interrupts import deferred
+from jitmagic.source.tree import looks_for_garbage
 from jitmagic.state import bystanders, ends, iterators, outside, roots, shut, values
 from jitmagic.state.adapters import adapter_for, gives_away
 from jitmagic.state.entries import (
@@ -40,6 +41,7 @@ from jitmagic.state.entries import (
     Kept,
     Keyed,
     Numpy,
+    Only,
     Origin,
     VariableEntry,
     is_special,
@@ -157,7 +159,7 @@ class Snapshot:
                 values.class_dict(cls).get("__del__") is fn for fn in reach.functions
             ):  # such an object is made
                 self._lose(f"{cls.__name__}()", "an object that does something when it goes", cls)
-            self._entries.append(Keyed(cls, cls.__name__, "attribute", "attribute"))
+            self._entries += [Keyed(cls, cls.__name__, "attribute", "attribute"), _Subclasses(cls)]
             held = Place(cls.__name__, "global", "global", "cls", holder={"cls": cls})
             own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
             self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
@@ -260,7 +262,8 @@ class Snapshot:
         elif is_a(value, _HOLDERS):
             target = values.referents(value)
             if is_a(value, weakref.ref | memoryview):
-                target = [value() if is_a(value, weakref.ref) else value.obj]
+                with contextlib.suppress(ValueError):  # released
+                    target = [value() if is_a(value, weakref.ref) else value.obj]
             self._follow(target, place, depth)
         elif is_a(value, BaseException):
             self._follow(value.args, place, depth)
@@ -552,6 +555,18 @@ def _first(
         if found:
             return found[0]
     return None
+
+
+class _Subclasses(Entry):
+    """What a run of ours derives from a class of the user's holds itself, and is among its `__subclasses__()` until
+    Python looks for such circles."""
+
+    def __init__(self, cls: type) -> None:
+        self.path, self.cls, self.old = cls.__name__, cls, len(type.__subclasses__(cls))
+
+    def restore(self, only: Only) -> None:
+        if not only and len(type.__subclasses__(self.cls)) > self.old and looks_for_garbage():
+            gc.collect()
 
 
 class _Unimported(Entry):

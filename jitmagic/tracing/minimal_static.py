@@ -23,7 +23,7 @@ from jitmagic import work
 from jitmagic.evidence import Problem, root
 from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
-from jitmagic.tracing.locate import locate
+from jitmagic.tracing.locate import let_go, locate
 
 MAX_GROWTH = 8
 _FUNCTIONS = ("PjitFunction", "CustomJVPFunction", "custom_jvp", "ufunc")
@@ -198,6 +198,7 @@ class _Search:
             jax.make_jaxpr(call)([as_type(v) for v in flat])
         except Exception as exc:
             problem = locate(exc)
+            let_go(exc)
             return _renamed(problem, names)
         return None
 

@@ -22,7 +22,7 @@ from jitmagic import patches
 from jitmagic.evidence import Op, Problem
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import is_array, map_leaves, named_leaves
-from jitmagic.tracing.locate import locate
+from jitmagic.tracing.locate import let_go, locate
 from jitmagic.tracing.messages import is_of_shadows
 from jitmagic.tracing.recorder import Leaves, OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
@@ -99,6 +99,8 @@ def _record(
     if error is not None:
         problems, note = _with_error(problems, error)
     text = f"{type(error).__name__}: {error}" if error is not None else None
+    if error is not None:
+        let_go(error)
     return Recording(problems, text, complete, note)
 
 

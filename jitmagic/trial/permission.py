@@ -7,6 +7,7 @@ While such a run goes on, each call that the user's own code makes is looked at 
 from __future__ import annotations
 
 import contextlib
+import dis
 import fnmatch
 import functools
 import sys
@@ -163,6 +164,25 @@ def _is_harmless(name: str) -> bool:
     return any(".".join(parts[:n]) in _NAMES for n in (2, 3, 4))
 
 
+def changes_others(frame: types.FrameType) -> bool:
+    """It runs a module that is imported for the first time, and does more there than to bind names: sets attributes
+    or items, or calls something whose result it does not keep."""
+    if (
+        not getattr(frame.f_globals.get("__spec__"), "_initializing", False)
+        or frame.f_code.co_name != "<module>"
+    ):
+        return False
+    steps = [op for op in dis.get_instructions(frame.f_code) if op.opname not in ("CACHE", "NOP", "PRECALL")]
+    for first, second, third in zip(steps, steps[1:], steps[2:], strict=False):
+        if third.opname in ("STORE_ATTR", "DELETE_ATTR", "DELETE_SUBSCR"):
+            return True
+        if third.opname == "STORE_SUBSCR" and first.argval != "__annotations__":
+            return True
+        if second.opname.startswith("CALL") and third.opname == "POP_TOP":
+            return True
+    return False
+
+
 class Watch:
     """Looks at each call that the user's code makes, in every thread, and has `refuse` told of those that may not be
     made; `refuse` raises where the run is one of ours. `begins` is told of the user's code that begins, and says
@@ -315,15 +335,21 @@ def tools_paused() -> Iterator[None]:
     if sys.version_info < (3, 12):
         yield
         return
-    monitoring = sys.monitoring
-    users = {tool: monitoring.get_tool(tool) for tool in range(_TOOLS)}
-    told = {t: monitoring.get_events(t) for t, name in users.items() if name not in (None, _TOOL)}
-    told = {tool: events for tool, events in told.items() if events}
-    for tool in told:
-        monitoring.set_events(tool, monitoring.events.NO_EVENTS)
+    monitoring, told = sys.monitoring, []
+    for tool in range(_TOOLS):
+        if monitoring.get_tool(tool) in (None, _TOOL):
+            continue
+        for event in _EVENTS:
+            if (callback := monitoring.register_callback(tool, event, None)) is not None:
+                told.append((tool, monitoring.get_tool(tool), event, callback))
     try:
         yield
     finally:
-        for tool, events in told.items():
-            if monitoring.get_tool(tool) == users[tool]:
-                monitoring.set_events(tool, events)
+        for tool, name, event, callback in told:
+            if monitoring.get_tool(tool) == name:
+                monitoring.register_callback(tool, event, callback)
+
+
+_EVENTS: list[int] = []
+if sys.version_info >= (3, 12):
+    _EVENTS += filter(None, vars(sys.monitoring.events).values())

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import itertools
 import linecache
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,8 +13,7 @@ from jitmagic.evidence import Problem
 from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import parsed
-from jitmagic.state.snapshot import frames
-from jitmagic.tracing.locate import locate
+from jitmagic.tracing.locate import let_go, locate
 from jitmagic.trial import budget, quiet
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.picture import Node, Painter
@@ -92,27 +90,8 @@ def play(
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
     if ran.error is not None:
         ran.problem = locate(ran.error, prefer=ran.file)
-        _let_go(ran.error)
+        let_go(ran.error)
     return ran
-
-
-def _let_go(error: BaseException) -> None:
-    """Take the frames of this run out of an exception: each holds what its names stood for, and the frames around it,
-    of which one holds the exception, until Python looks for such circles."""
-    raised: BaseException | None = error
-    own = sys._getframe(1)
-    for _ in range(_CHAIN):
-        if raised is None:
-            return
-        traceback = raised.__traceback__
-        while traceback is not None and own in frames(traceback.tb_frame):
-            traceback = traceback.tb_next
-        raised.__traceback__ = traceback
-        raised = raised.__cause__ or raised.__context__
-
-
-_CHAIN = 100
-"""Exceptions looked at, each the cause of the one before: one may be its own."""
 
 
 def _program(source: str, file: str, lines_above: int) -> ast.Module:

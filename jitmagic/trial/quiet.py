@@ -380,6 +380,8 @@ def _code_begins(frame: types.FrameType) -> bool:
         return True
     if frame.f_code.co_name == "__subclasshook__" and is_user_file(frame.f_code.co_filename):
         _refuse(f"calls `{frame.f_code.co_qualname}`, and Python keeps the answer", frame.f_back, sure=False)
+    if is_user_file(frame.f_code.co_filename) and permission.changes_others(frame):
+        _refuse(f"it imports `{frame.f_globals['__name__']}` for the first time", frame.f_back)
     late = snapshot.look_at_call(frame)
     if lost := next(filter(None, map(drains, late or ())), None):
         _refuse(lost.what, frame.f_back)
