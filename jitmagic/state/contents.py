@@ -7,7 +7,7 @@ import collections
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jitmagic.state.values import MISSING, class_attribute, is_a, is_tracer, whole
+from jitmagic.state.values import MISSING, class_attribute, is_a, is_traced_key, whole
 
 Key = tuple[str, Any]
 """Where something lies in its holder: the kind of the place (`item`, `attribute`, `inside`), and its key there."""
@@ -25,13 +25,13 @@ def dict_type(holder: dict[object, object]) -> Any:
 def items_of(holder: dict[object, object]) -> dict[object, object]:
     """Keys and values in their order; without traced keys, of which one whose trace has ended can't be hashed."""
     iterates = class_attribute(type(holder), "__iter__")
-    if iterates and iterates[0] is dict and not any(map(is_tracer, held := dict.copy(holder))):
+    if iterates and iterates[0] is dict and not any(map(is_traced_key, held := dict.copy(holder))):
         return held  # neither a method of the holder's own nor the hash of a key was asked for
     try:
         items = whole(lambda: list(dict_type(holder).items(holder)))
-    except KeyError:  # the hash of a key is another one by now
+    except (KeyError, TypeError):  # the hash of a key is another one by now, or there is none
         items = whole(lambda: list(dict.items(holder)))
-    return {k: v for k, v in items if not is_tracer(k)}
+    return {k: v for k, v in items if not is_traced_key(k)}
 
 
 def put_item(holder: dict[object, object], key: object, value: object) -> None:
@@ -98,10 +98,20 @@ def put_sequence(holder: list[object] | collections.deque[object], wanted: list[
 
 def put_members(holder: set[object], wanted: set[object]) -> None:
     """Make these the members."""
+    untraced(holder)
     for value in set.difference(holder, wanted):
         set.discard(holder, value)
     for value in set.difference(wanted, holder):
         set.add(holder, value)
+
+
+def untraced(holder: set[object]) -> None:
+    """Take traced members out: one whose trace has ended can't be compared, nor taken out by itself."""
+    members = whole(lambda: list(set.__iter__(holder)))
+    kept = [m for m in members if not is_traced_key(m)]
+    if len(kept) < len(members):
+        set.clear(holder)
+        set.update(holder, kept)
 
 
 def refill(holder: list[object] | collections.deque[object] | set[object], items: Iterable[object]) -> None:

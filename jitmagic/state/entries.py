@@ -108,7 +108,7 @@ class Keyed(Entry):
     def _traced_keys(self) -> list[object]:
         """Traced values that became keys; one whose trace has ended can't even be hashed."""
         keys = values.whole(lambda: list(dict.keys(self.holder))) if self.kind == "item" else ()
-        return [k for k in keys if values.is_tracer(k)]
+        return [k for k in keys if values.is_traced_key(k)]
 
     def changes(self) -> Iterator[Change]:
         for key in self._traced_keys():
@@ -179,15 +179,23 @@ class Set(Entry):
         self.holder, self.path, self.old = holder, path, set(holder)
 
     def changes(self) -> Iterator[Change]:
-        now = set(self.holder)
+        members = values.whole(lambda: list(set.__iter__(self.holder)))
+        now = {v for v in members if not values.is_traced_key(v)}
+        traced = (v for v in members if values.is_traced_key(v))
+        yield from ((self.path, "item", "added", MISSING, v) for v in traced)
         yield from ((self.path, "item", "added", MISSING, v) for v in now - self.old)
         yield from ((self.path, "item", "removed", v, MISSING) for v in self.old - now)
 
     def differences(self) -> Iterator[Difference]:
-        if (now := set(self.holder)) != self.old:
+        if (
+            len(now := set(self.holder)) != len(self.old)
+            or any(map(values.is_traced_key, now))
+            or now != self.old
+        ):
             yield CONTENTS, self.old, list(now)
 
     def restore(self, only: Only) -> None:
+        contents.untraced(self.holder)
         if not only or any(only(CONTENTS, v) for v in set(self.holder) - self.old):
             contents.put_members(self.holder, self.old)
 

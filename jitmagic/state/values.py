@@ -361,6 +361,16 @@ def contains_tracer(value: object, limit: int = 2000) -> bool:
     return False
 
 
+def is_traced_key(key: object) -> bool:
+    """A traced value, or what is equal to others by one: a tuple with it, an object with a hash of its own."""
+    if type(key) in (str, int, float, bytes, type(None)):
+        return False
+    if is_leaf(key) or is_tracer(key):
+        return is_tracer(key)
+    by_value = class_attribute(type(key), "__hash__")
+    return by_value is not None and by_value[0] is not object and contains_tracer(key, 50)
+
+
 def codes_in(code: object) -> Iterator[types.CodeType]:
     """A function's code and that of the functions inside."""
     if isinstance(code, types.CodeType):
