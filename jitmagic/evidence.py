@@ -354,7 +354,17 @@ class SideEffect:
     """A question to the world outside that is asked while jax traces, or what is done to it then."""
 
     what: Literal[
-        "clock", "wait", "environment", "file", "iterator", "input", "process", "queue", "id", "outside"
+        "clock",
+        "wait",
+        "environment",
+        "file",
+        "iterator",
+        "input",
+        "process",
+        "queue",
+        "id",
+        "setting",
+        "outside",
     ]
     names: tuple[str, ...]
     where: Where

@@ -132,6 +132,12 @@ class Spot:
     """What was probed already, by cell."""
 
     @property
+    def sets_process(self) -> bool:
+        """The line changes a setting of the process: some hold for a thread alone, and all are read before."""
+        settings = (e for e in self.evidence.silent.effects if e.what == "setting")
+        return any(not set(e.names).isdisjoint(self.names) for e in settings)
+
+    @property
     def later(self) -> tuple[str, ...]:
         """Sources of the calls of the magic line, and of the cells after this one."""
         return self.attempt.later

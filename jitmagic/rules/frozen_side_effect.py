@@ -26,8 +26,10 @@ WORDS = {
     "process": ("asks the system with {0}", BEFORE),
     "queue": ("takes an element out of {1}", BEFORE),
     "id": ("makes a new identifier with {0}", BEFORE),
+    "setting": ("changes a setting with {0}", "set it before the call, outside the compiled function"),
 }
 """What the function does, and what to do instead; {0} is the call, {1} what it is about."""
+_LATER = {"wait": "do not wait", "setting": "leave it out"}
 
 
 def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
@@ -36,7 +38,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
     done = [fact for fact in evidence.silent.effects if fact.what == "outside"]
     asked = [fact for fact in evidence.silent.effects if fact.what != "outside"]
     told = {_line(fact.where) for fact in asked} | {_line(fact.where) for fact in evidence.silent.random}
-    told |= {_line(write.where) for write in evidence.writes}
+    written = {_line(write.where) for write in evidence.writes}
+    told |= written
     for fact in (f for f in done if _line(f.where) not in told):
         yield RULE.finding(
             evidence,
@@ -45,9 +48,9 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
             culprits=fact.names,
             help="call it before or after the compiled function, or hand it to `jax.debug.callback`",
         )
-    for fact in asked:
+    for fact in (f for f in asked if f.what != "setting" or _line(f.where) not in written):
         what, help = (t.format(quoted(fact.asked), quoted(fact.names[0])) for t in WORDS[fact.what])
-        later = "do not wait" if fact.what == "wait" else "go on with the same answer"
+        later = _LATER.get(fact.what, "go on with the same answer")
         yield RULE.finding(
             evidence,
             f"`{evidence.function.name}` {what}: that happens once, while jax traces it, and later calls {later}",

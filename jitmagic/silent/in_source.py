@@ -38,6 +38,12 @@ PROCESS = frozenset(
     "os.getpid os.system os.popen subprocess.run subprocess.check_output subprocess.getoutput socket.gethostname "
     "urllib.request.urlopen requests.get".split()
 )
+SETTINGS = frozenset(
+    "numpy.seterr numpy.seterrcall numpy.set_printoptions warnings.simplefilter warnings.filterwarnings "
+    "warnings.resetwarnings os.chdir os.putenv os.unsetenv os._Environ.update os._Environ.setdefault os._Environ.pop "
+    "sys.setrecursionlimit logging.Logger.setLevel logging.disable logging.basicConfig "
+    "jax._src.config.Config.update scipy.special.seterr pandas.set_option".split()
+)
 IDS = frozenset("uuid.uuid1 uuid.uuid4 os.urandom".split())
 SAMPLING = ("numpy.random.", "random.", "secrets.", "_random.")
 NOT_SAMPLING = frozenset(
@@ -74,9 +80,14 @@ def effects(code: Code) -> Iterator[SideEffect]:
 
 def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
     name = _PLATFORM.sub(lambda m: "os.path." if m[2] == "path." else "os.", code.full_name(call.func))
+    asked, where = dotted(call.func), code.where(call)
+    if name in SETTINGS or not name and getattr(call.func, "attr", "") == "setLevel":  # of `getLogger(...)`
+        if not _is_put_back(code, call):
+            text = asked or ast.unparse(call.func)
+            yield SideEffect("setting", (text,), where, text)
+        return
     if not name or (name.startswith("jax.") and name not in FILES):
         return
-    asked, where = dotted(call.func), code.where(call)
     if name in CLOCK or name in WAITS:
         yield SideEffect("clock" if name in CLOCK else "wait", (asked, asked.split(".")[0]), where, asked)
     elif name in ENVIRONMENT:
@@ -103,6 +114,14 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
         yield SideEffect("queue", (asked.rpartition(".")[0],), where, asked)
 
 
+def _is_put_back(code: Code, call: ast.AST) -> bool:
+    """It stands in a block at whose end settings are as before: `with warnings.catch_warnings():`."""
+    node: ast.AST | None = call
+    while node is not None and not isinstance(node, ast.With):
+        node = code.parent(node)
+    return node is not None
+
+
 _PLATFORM = re.compile(r"^(posix|nt|generic)(path\.|\.)")
 """Modules that `os` and `os.path` are made of."""
 
@@ -111,9 +130,10 @@ def _looks_into(code: Code, node: ast.Subscript | ast.Compare) -> Iterator[SideE
     import os
 
     looked = node.value if isinstance(node, ast.Subscript) else node.comparators[0]
-    if code.value(looked) is os.environ and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-        text = ast.unparse(looked)
-        yield SideEffect("environment", (text,), code.where(node), text)
+    if code.value(looked) is not os.environ:
+        return
+    text, is_set = ast.unparse(looked), not isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+    yield SideEffect("setting" if is_set else "environment", (text,), code.where(node), text)
 
 
 def _outside(code: Code, nodes: Iterable[ast.expr]) -> list[str]:

@@ -125,3 +125,41 @@ def test_a_function_that_no_search_finds_is_told_where_it_writes(notebook: Noteb
     notebook.ok("%%jit --no-time\ndef f(x):\n    getattr(held, 'te' + 'll')()\n    return x * 2\nf(1.0)")
     [finding] = told(notebook)
     assert finding.span and finding.span.source == "log.write('a')"
+
+
+SETTINGS = {
+    "of NumPy's errors": "np.seterr(divide='warn')",
+    "of printing": "np.set_printoptions(precision=8)",
+    "of jax": "jax.config.update('jax_default_matmul_precision', None)",
+    "of warnings": "warnings.simplefilter('default', ImportWarning)",
+    "a variable of the environment": "os.environ['JITMAGIC_TEST'] = '1'",
+    "more of them": "os.environ.update(JITMAGIC_TEST='1')",
+    "of a logger": "logging.getLogger('users.own').setLevel(10)",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("what", SETTINGS)
+def test_a_setting_of_the_process_is_told_at_its_line(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch, what: str, shape: str
+):
+    monkeypatch.setenv("JITMAGIC_TEST", "1")
+    notebook.ok("import logging, os, warnings")
+    notebook.ok("%%jit --no-time\n" + SHAPES[shape].format(line=SETTINGS[what]) + "f(1.0)")
+    [finding] = told(notebook)
+    assert finding.severity == "warning" and finding.span and finding.span.source == SETTINGS[what]
+    assert "changes a setting" in finding.message and not finding.fixes
+
+
+PUT_BACK = {
+    "warnings": "with warnings.catch_warnings():\n        warnings.simplefilter('ignore')\n        x = x * 1",
+    "errors": "with np.errstate(divide='ignore'):\n        np.seterr(over='ignore')\n        x = x * 1",
+    "read alone": "x = x * len(os.environ.get('HOME', ''))",
+}
+
+
+@pytest.mark.parametrize("what", PUT_BACK)
+def test_a_setting_that_is_put_back_is_not_told(notebook: Notebook, what: str):
+    notebook.ok("import os, warnings")
+    notebook.ok(f"%%jit --no-time\ndef f(x):\n    {PUT_BACK[what]}\n    return x * 2\nf(1.0)")
+    assert not [f for f in told(notebook) if "changes a setting" in f.message]

@@ -39,7 +39,7 @@ def callbacks(spot: Spot) -> Iterator[Change]:
         use = _only_use(spot, here)
         here = spot.text.statement(use) if use is not None else here
     place = _output(spot, here, asked=True) if here is not None else None
-    if place is None or spot.innermost is None:
+    if place is None or spot.innermost is None or spot.sets_process:
         return
     found = (_output(spot, s) for s in spot.text.own(spot.innermost, ast.stmt) if s is not here)
     others = [o for o in found if o is not None and o.into is not None] if place.into is not None else []

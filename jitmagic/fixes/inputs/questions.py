@@ -28,6 +28,8 @@ _NAMES = {
 
 def questions(spot: Spot) -> Iterator[Change]:
     """The question, with what is made of it alone, becomes an argument that each call passes."""
+    if spot.sets_process:
+        return
     main = passing.definition_of(spot.text, spot.function)
     kinds, asked = {e.what for e in spot.evidence.silent.effects}, asking(spot, main)
     if spot.writes:  # of what changes, only what is taken out is an answer
