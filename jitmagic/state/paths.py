@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import operator
 import sys
@@ -297,11 +298,18 @@ class Scope:
             if name in fn.__code__.co_freevars:
                 cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]
                 yield Place(name, "closure", "closure", name, holder=cell)
+            elif any(name in _globals_of(code) for code in values.codes_in(fn.__code__)):
+                yield Place(name, "global", "global", name, holder=fn.__globals__)
         for fn in functions:
             yield Place(name, "global", "global", name, holder=fn.__globals__)
         yield Place(name, "global", "global", name, holder=self.namespace)
         if name in sys.modules:
             yield Place(name, "global", "global", name, holder=sys.modules)
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Names that the code looks up in its module; other names of it are attributes."""
+    return {op.argval for op in dis.get_instructions(code) if op.opname.endswith("_GLOBAL")}
 
 
 def resolve(path: Path | str, scope: Scope) -> Place:
