@@ -391,7 +391,7 @@ def let_go(error: BaseException) -> None:
         traceback = raised.__traceback__
         while traceback is not None and _runs_in(traceback.tb_frame, own):
             traceback = traceback.tb_next
-        raised.__traceback__ = traceback
+        BaseException.with_traceback(raised, traceback)  # whatever its class does with attributes
         raised = raised.__cause__ or raised.__context__
 
 
