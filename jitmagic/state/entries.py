@@ -179,10 +179,11 @@ class Set(Entry):
         self.holder, self.path, self.old = holder, path, set(holder)
 
     def changes(self) -> Iterator[Change]:
-        members = values.whole(lambda: list(set.__iter__(self.holder)))
-        now = {v for v in members if not values.is_traced_key(v)}
-        traced = (v for v in members if values.is_traced_key(v))
+        now = set(self.holder)  # asks no member for its hash
+        traced = [v for v in now if values.is_traced_key(v)]
         yield from ((self.path, "item", "added", MISSING, v) for v in traced)
+        if traced:
+            contents.untraced(now)
         yield from ((self.path, "item", "added", MISSING, v) for v in now - self.old)
         yield from ((self.path, "item", "removed", v, MISSING) for v in self.old - now)
 
