@@ -117,9 +117,15 @@ def _asks(code: Code, call: ast.Call) -> Iterator[SideEffect]:
 def _is_put_back(code: Code, call: ast.AST) -> bool:
     """It stands in a block at whose end settings are as before: `with warnings.catch_warnings():`."""
     node: ast.AST | None = call
-    while node is not None and not isinstance(node, ast.With):
+    while node is not None:
+        entered = [i.context_expr for i in node.items] if isinstance(node, ast.With) else []
+        if any(isinstance(e, ast.Call) and last_name(e.func) in _PUT_BACK for e in entered):
+            return True
         node = code.parent(node)
-    return node is not None
+    return False
+
+
+_PUT_BACK = frozenset("catch_warnings errstate printoptions option_context".split())
 
 
 _PLATFORM = re.compile(r"^(posix|nt|generic)(path\.|\.)")

@@ -134,6 +134,7 @@ SETTINGS = {
     "of warnings": "warnings.simplefilter('default', ImportWarning)",
     "a variable of the environment": "os.environ['JITMAGIC_TEST'] = '1'",
     "more of them": "os.environ.update(JITMAGIC_TEST='1')",
+    "within another block": "with jax.named_scope('a'): np.seterr(divide='warn')",
     "of a logger": "logging.getLogger('users.own').setLevel(10)",
 }
 
