@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from jitmagic.settings import CellSource
 from jitmagic.trial.whose_run import STATE, calls_diagnosed, inside_diagnosed
 
+_ITS_NAMES = {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"}
+"""What it says of itself, as what `jax.jit` makes does; all else that is set on it lies in the user's function."""
 _OF_FUNCTIONS = ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__")
 
 
@@ -51,14 +53,21 @@ class CallHandler(Protocol):
         """The next call traces and compiles anew."""
 
 
-class Watched:
-    """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
+class _Named:
+    """Holds what a function says of itself: its name, its text, the function within."""
 
-    __slots__ = ("_checker", "__dict__", "__weakref__")  # `functools.wraps` copies what lies in `__dict__`
+
+class Watched(_Named):
+    """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
 
     def __init__(self, fn: Callable[..., object], checker: CallHandler) -> None:
         functools.update_wrapper(self, fn, updated=())
         self._checker = checker
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # type: ignore[override]
+        """What the user has set on the function: `functools.wraps` copies it, and `vars` tells it."""
+        return getattr(self._users_own or self._checker.fn, "__dict__", {})
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         __tracebackhide__ = True  # IPython leaves such frames out of tracebacks
@@ -92,10 +101,9 @@ class Watched:
 
     def __setattr__(self, name: str, value: object) -> None:
         checker = checker_of(self)
-        # the name and text of this one lie in its own `__dict__`, as those of what `jax.jit` makes
-        if checker is None or name in self.__dict__:
+        if checker is None or name in _ITS_NAMES:
             object.__setattr__(self, name, value)
-        if checker is not None and (self._users_own is not None or name not in self.__dict__):
+        if checker is not None and (self._users_own is not None or name not in _ITS_NAMES):
             setattr(self._users_own or checker.fn, name, value)
 
     def __delattr__(self, name: str) -> None:

@@ -196,6 +196,8 @@ ALIKE = [
     "functools.wraps(f)(lambda x: x).__name__, functools.partial(f, y=1.0)(2.0).tolist()", "jax.tree.leaves(f) == [f]",
     "[(setattr(f, n, 'new'), getattr(f, n), getattr(plain, n)) for n in ('__doc__', '__name__', '__qualname__', '__module__')]",
     "setattr(f, '__annotations__', {}), f.__annotations__, plain.__annotations__, setattr(f, 'tag', 3), f.tag, delattr(f, 'tag'), hasattr(f, 'tag')",
+    "setattr(f, 'tag', 3), functools.wraps(f)(lambda x: x).tag, vars(f)['tag'], vars(f).pop('tag'), hasattr(f, 'tag')",
+    "f.__dict__.update(unit='mV'), f.unit, getattr(f, '__dict__')['unit'], setattr(f, 'unit', 'V'), vars(f)['unit']",
 ]  # fmt: skip
 
 
