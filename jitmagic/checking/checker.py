@@ -110,13 +110,12 @@ class Checker(Subject):
         self.seen.count += 1
         if stale and self.shim.traced == traced:  # a call that is traced anew uses the values of now
             self.guarded(self._stale, frozen, stale)
-        if self.seen.count == 1 and not trace_state_clean():
-            self.guarded(self._seen_inside, args, kwargs)
         if 1 < self.seen.count <= LOOKED_AT and trace_state_clean():
             self.guarded(self._look_at_result, args, kwargs, out)
         # the trace of a first call may be that of one that was interrupted while it compiled
-        if (stale or self.shim.traced != traced or self.seen.count == 1) and trace_state_clean():
-            self.guarded(self._after, args, kwargs, self.shim.traced - traced)
+        if stale or self.shim.traced != traced or self.seen.count == 1:
+            after = self._after if trace_state_clean() else self._seen_inside
+            self.guarded(after, args, kwargs, self.shim.traced - traced)
         return out
 
     def _frozen(
@@ -131,13 +130,15 @@ class Checker(Subject):
             return None, ()
 
     def _take_out_tracers(self) -> None:
-        """After a call of the user's: what its traces have left behind is as it was before them."""
+        """After a call of the user's: what its traces have left behind is as it was before them. From inside a trace
+        that is not ours, what they have written is told."""
         taken, self.before_traces = self.before_traces, None
-        if not taken or not trace_state_clean():
-            return
-        for before in reversed(taken):
-            self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
-            self.guarded(lambda: before.restore(only_tracers=True))  # noqa: B023
+        for before in reversed(taken or ()):
+            if trace_state_clean():
+                self.guarded(lambda: self._wrote([w for w in before.changes() if w.tracer]))  # noqa: B023
+                self.guarded(lambda: before.restore(only_tracers=True))  # noqa: B023
+            else:
+                self.guarded(lambda: self._wrote(self.users_own(before.changes(), before.reach)))  # noqa: B023
 
     def _slow_call(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A call before the compiled function is known, or of a method, which has one for each object."""
@@ -159,7 +160,10 @@ class Checker(Subject):
         else:
             if self._first.locked() and self._first_in != threading.get_ident() and trace_state_clean():
                 self._await_the_first()
-            out = self._without_us(args, kwargs)
+            with quiet.overheard() if self.seen.count == 0 else contextlib.nullcontext() as printed:
+                out = self._without_us(args, kwargs)
+            if printed is not None:
+                self.seen.heard(printed.kept, printed.of_tracers)
         if not isinstance(self.compiled, StatefulMethod):
             self._run = self.compiled
         return out
@@ -294,10 +298,21 @@ class Checker(Subject):
         known.add(key)
         return new
 
-    def _seen_inside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """The first call came from inside a trace that is not ours (a library's loop): what the source tells."""
-        self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
-        self.observe(None, args, kwargs, self.reach(args, kwargs))
+    def _seen_inside(self, args: tuple[object, ...], kwargs: dict[str, object], traces: int = 0) -> None:
+        """A call from inside a trace that is not ours (a library's loop, `jax.grad`): what its own trace tells, and
+        the source where it has none."""
+        if traces:
+            self.seen.note(
+                "called inside the trace of other code (a transformation or a loop), so it was looked at there, and "
+                "neither compared nor timed by itself"
+            )
+            self.remember(args, kwargs, traced=True)
+            self.seen.traces = self.shim.traced
+            staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
+            self._look_at(staged, args, kwargs)
+        elif self.seen.count == 1:
+            self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
+            self.observe(None, args, kwargs, self.reach(args, kwargs))
         self.on_news(self)
 
     def _failed_inside(self, exc: Exception) -> None:
@@ -391,8 +406,7 @@ class Checker(Subject):
             self._wrote(self.users_own(before.changes(), reach))
 
         def heard() -> None:
-            self.seen.printed = self.seen.printed or printed.kept
-            self.seen.tracers_printed += printed.of_tracers
+            self.seen.heard(printed.kept, printed.of_tracers)
             printed.limit = 0  # what is said from here on is not the user's
 
         def look(traced: Any) -> None:

@@ -178,6 +178,11 @@ class Seen:
             found = replace(found, program=old.program or found.program, **both)
         self.silent = found
 
+    def heard(self, printed: str, of_tracers: Iterable[tuple[CodeType, int]]) -> None:
+        """What the user's code printed while jax traced it, and where it printed traced values."""
+        self.printed = self.printed or printed
+        self.tracers_printed += of_tracers
+
     def note(self, text: str) -> None:
         """Say once what was left out."""
         if text not in self.notes:

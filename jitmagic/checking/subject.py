@@ -132,7 +132,7 @@ class Subject:
     def _trace_begins(self, args: Sequence[object], kwargs: dict[str, object]) -> None:
         if self._spent_before is None:
             self._spent_before = stages.spent_so_far(self._short)
-        if self.before_traces is not None and self.seen.count:
+        if self.before_traces is not None and not self._first.locked():
             args, kwargs = tuple(map(_users, args)), {k: _users(v) for k, v in kwargs.items()}
             self.guarded(
                 lambda taken: taken.append(snapshot.take(self.reach(args, kwargs))), self.before_traces

@@ -88,7 +88,7 @@ class Snapshot:
     """Everything a function reaches, as it was. Keeps references, so drop it when the run is over."""
 
     def __init__(self, reach: Reach, known: Collection[int] = (), also: Iterable[object] = ()) -> None:
-        self._reach, self._known = reach, known
+        self.reach, self._known = reach, known
         self.functions = reach.functions
         self.bound = [root.value for root in reach.roots]
         """What names stood for."""
@@ -327,7 +327,7 @@ class Snapshot:
             if not self._reads(place):
                 self._lose(path, "a container that is too long", value)
             return
-        if is_a(value, set) and "pop" in self._reach.attributes and not self._reads(place):
+        if is_a(value, set) and "pop" in self.reach.attributes and not self._reads(place):
             self._lose(
                 path, "a set that is taken from", value
             )  # which of its members comes next is not put back
@@ -340,7 +340,7 @@ class Snapshot:
                 child = child.__self__  # type: ignore[attr-defined]
             if not _is_atom(child) and id(child) not in self._seen:
                 named = (
-                    kind == "item" or not user or self._reach.any_attribute or key in self._reach.attributes
+                    kind == "item" or not user or self.reach.any_attribute or key in self.reach.attributes
                 )
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
         if _is_more_than(value, room):  # whoever is said to read it may change what is in it
@@ -387,7 +387,7 @@ class Snapshot:
 
     def again(self) -> Snapshot:
         """The same things as they are now, and what has come to be reached since."""
-        now = Snapshot(self._reach, self._known, self.objects)
+        now = Snapshot(self.reach, self._known, self.objects)
         now.late = [s.again() for s in self.late]
         return now
 
