@@ -259,7 +259,7 @@ class Checker(Subject):
     def _before_plain(self, args: tuple[object, ...], kwargs: dict[str, object]) -> plain_runs.OwnRun | None:
         """What is looked at before the user's own call; what looks at its result, where that is a new kind of call."""
         if not trace_state_clean():
-            if self.seen.count == 1:
+            if self.seen.count == 1 and not self._seen_with_values(args, kwargs):
                 self._seen_inside(args, kwargs)
         elif is_endless((args, kwargs)):
             self.seen.note(
@@ -311,9 +311,33 @@ class Checker(Subject):
             staged = self.compiled_for(args).trace(*self.rest(args), **kwargs)
             self._look_at(staged, args, kwargs)
         elif self.seen.count == 1:
-            self.seen.note("called inside the trace of other code, so it was looked at there and not by itself")
+            self.seen.note(
+                "called inside the trace of other code, so it was looked at there and not by itself"
+            )
             self.observe(None, args, kwargs, self.reach(args, kwargs))
         self.on_news(self)
+
+    def _seen_with_values(self, args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
+        """Where the first call comes from inside of `jax.grad`, `jax.vmap` and the like alone, it is looked at as one
+        with the values behind what it is given."""
+        if compat.builds_program(compat.current_trace()) or ends.asked():
+            return False
+        with compat.outside_of_traces():
+            behind = {
+                id(v): compat.value_behind(v) for v in trees.leaves((args, kwargs)) if compat.is_tracer(v)
+            }
+            if None in behind.values() or not trace_state_clean():
+                return False
+            given = trees.mapped(lambda v: behind.get(id(v), v), (args, kwargs)) if behind else (args, kwargs)
+            if any(compat.is_tracer(leaf.value) for leaf in self.reach(*given).leaves()):
+                return False
+            self.seen.note(
+                "what a transformation (`jax.grad`, `jax.vmap`) makes of it: the function was looked at by itself, "
+                "with the values that it was called with"
+            )
+            self._before_plain(*given)
+            self.looked = None
+        return True
 
     def _failed_inside(self, exc: Exception) -> None:
         """A call from inside a trace that is not ours has failed: what can be told without running anything."""

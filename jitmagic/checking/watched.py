@@ -53,11 +53,11 @@ class CallHandler(Protocol):
         """The next call traces and compiles anew."""
 
 
-class _Named:
+class _AboutItself:
     """Holds what a function says of itself: its name, its text, the function within."""
 
 
-class Watched(_Named):
+class Watched(_AboutItself):
     """The compiled form of `fn` that checks each new kind of call; calls like `fn`."""
 
     def __init__(self, fn: Callable[..., object], checker: CallHandler) -> None:

@@ -339,9 +339,7 @@ class Snapshot:
             if is_a(child, _BOUND):  # `subscribers = [log.append]`
                 child = child.__self__  # type: ignore[attr-defined]
             if not _is_atom(child) and id(child) not in self._seen:
-                named = (
-                    kind == "item" or not user or self.reach.any_attribute or key in self.reach.attributes
-                )
+                named = kind == "item" or not user or self.reach.any_attribute or key in self.reach.attributes
                 (self._todo if named else self._unnamed).append((place.below(kind, key), child, below))  # type: ignore[arg-type]
         if _is_more_than(value, room):  # whoever is said to read it may change what is in it
             self._lose(path, TOO_MUCH, value)

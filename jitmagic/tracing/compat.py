@@ -378,6 +378,47 @@ def program_of(closed: object) -> Callable[..., list[Any]]:
     return program
 
 
+def value_behind(tracer: object) -> jax.Array | None:
+    """The value that `jax.grad` and the like, or `jax.vmap` (there the first of those mapped), trace a call with; None
+    where there is none, as in a program that is being built.
+
+    Private: traced values have no public way to what they stand for. Without the names: None.
+    """
+    if not is_tracer(tracer):
+        return tracer if is_a(tracer, jax.Array) else jax.numpy.asarray(tracer)
+    value = value_behind(getattr(tracer, name)) if (name := _BEHIND.get(type(tracer).__name__)) else None
+    axis = getattr(tracer, "batch_dim", None)
+    if value is None or axis is None:
+        return value
+    return value[(slice(None),) * axis + (0,)] if type(axis) is int else None
+
+
+_BEHIND = {"JVPTracer": "primal", "LinearizeTracer": "primal", "BatchTracer": "val"}
+
+
+@contextlib.contextmanager
+def outside_of_traces() -> Iterator[None]:
+    """What runs in here runs as if no trace were under way; for where none `builds_program`.
+
+    Private: before jax 0.10, `vmap` without the name of an axis leaves an environment of names, if an empty one.
+    """
+    trace: Any = current_trace()
+    while hasattr(trace, "parent_trace"):
+        trace = trace.parent_trace
+    core = importlib.import_module("jax._src.core")
+    context, top = getattr(core, "trace_ctx", None), getattr(core, "top_axis_env", None)
+    names = getattr(context, "axis_env", None)
+    empty = top is not None and names == top
+    with set_current_trace(trace):
+        if empty:
+            context.set_axis_env(top)
+        try:
+            yield
+        finally:
+            if empty:
+                context.set_axis_env(names)
+
+
 def trace_of(tracer: object) -> object:
     """The trace that a tracer belongs to. Private: no public way tells whose tracer a value is."""
     return getattr(tracer, "_trace", None)
