@@ -28,6 +28,11 @@ class WorkClock:
         self.state = done, now, used_now
         return done
 
+    def waited(self, seconds: float) -> None:
+        """So long something has waited for what may never come: that counts in full."""
+        done, wall, used = self.state
+        self.state = done + (1 - _IDLE) * seconds, wall, used
+
 
 def counted(passed: float, used: float) -> float:
     """What counts of the seconds that have passed, where so many of a processor were used."""

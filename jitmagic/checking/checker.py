@@ -442,6 +442,8 @@ class Checker(Subject):
             self.seen.traces = self.shim.traced
             if not self.settings.trace_only:
                 self._refuse_long()
+                if not self.settings.measure and stages.never_ends(traced.jaxpr):
+                    raise quiet.Ended("a loop in the program never ends")
                 if self.compiles_long and self.settings.measure:
                     self.on_news(self)
 

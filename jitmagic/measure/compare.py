@@ -121,9 +121,10 @@ def _leaf(pair: _Pair, terms: int) -> Difference | None:
         return Difference(pair.name, "shape", eager=str(np.shape(eager)), jit=str(np.shape(jit)))
     if left.kind in "OUSMm" or right.kind in "OUSMm":
         return _objects(pair)
-    if not _dtypes_agree(pair.eager, left, right):
+    differs = _values(pair.name, eager, jit, _tolerance(left, right, terms))
+    if differs is None and not _dtypes_agree(pair.eager, left, right):
         return Difference(pair.name, "dtype", eager=str(left), jit=str(right))
-    return _values(pair.name, eager, jit, _tolerance(left, right, terms))
+    return differs
 
 
 def _objects(pair: _Pair) -> Difference | None:

@@ -18,17 +18,19 @@ _DECORATED = "<decorator-gen-"
 """The file of what the package `decorator` makes, as around the thread that saves the history of IPython 7."""
 
 
-def reached() -> frozenset[int]:
-    """Mutable objects, by `id`, that the code of the user's in other threads names; empty where none runs."""
-    todo = [v for thread in _others() for v in _begins(thread)]
+def reached() -> tuple[frozenset[int], frozenset[str]]:
+    """Mutable objects, by `id`, that the code of the user's in other threads names, and the names that it has for
+    global variables; empty where none runs."""
+    names: set[str] = set()
+    todo = [v for thread in _others() for v in _begins(thread, names)]
     found: dict[int, object] = {}
     while todo and len(found) < _LIMIT:
         value = todo.pop()
         atom = values.is_leaf(value) and not is_a(value, np.ndarray)
         if not atom and not is_a(value, types.ModuleType | type) and id(value) not in found:
             found[id(value)] = value
-            todo += _next(value)
-    return frozenset(found)
+            todo += _next(value, names)
+    return frozenset(found), frozenset(names)
 
 
 def are_there() -> bool:
@@ -64,7 +66,7 @@ _HOSTS = frozenset(
 
 def at_work(besides: Collection[int] = ()) -> str:
     """Name of a thread that runs code of the user's, besides these and this one; empty where there is none."""
-    found = (t for t in _others() if t.ident not in besides and any(True for _ in _begins(t)))
+    found = (t for t in _others() if t.ident not in besides and any(True for _ in _begins(t, set())))
     return next((thread.name for thread in found), "")
 
 
@@ -72,7 +74,7 @@ def _others() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t is not threading.current_thread()]
 
 
-def _begins(thread: threading.Thread) -> Iterator[object]:
+def _begins(thread: threading.Thread, names: set[str]) -> Iterator[object]:
     """What a thread will call, and what the functions of the user's that it is in know by a name."""
     yield from (
         v
@@ -84,18 +86,20 @@ def _begins(thread: threading.Thread) -> Iterator[object]:
         file = frame.f_code.co_filename
         if values.is_user_file(file) and not file.startswith(_DECORATED):
             yield from frame.f_locals.values()
-            yield from _named(frame.f_code, frame.f_globals)
+            yield from _named(frame.f_code, frame.f_globals, names)
         frame = frame.f_back
 
 
-def _named(code: types.CodeType, namespace: dict[str, object]) -> Iterator[object]:
-    yield from (namespace[n] for c in values.codes_in(code) for n in c.co_names if n in namespace)
+def _named(code: types.CodeType, namespace: dict[str, object], names: set[str]) -> Iterator[object]:
+    named = {n for c in values.codes_in(code) for n in c.co_names}
+    names |= named
+    yield from (namespace[n] for n in named if n in namespace)
 
 
-def _next(value: Any) -> Iterator[object]:
+def _next(value: Any, names: set[str]) -> Iterator[object]:
     if values.is_users_function(value):
         yield from values.cell_values(value)
-        yield from _named(value.__code__, value.__globals__)
+        yield from _named(value.__code__, value.__globals__, names)
     elif is_a(value, types.MethodType | types.BuiltinFunctionType):
         yield from (value.__self__, getattr(value, "__func__", None))
     else:

@@ -6,6 +6,7 @@ Each has an entry of a snapshot, which puts it back where that can be done, or a
 from __future__ import annotations
 
 import array
+import contextvars
 import ctypes
 import gc
 import io
@@ -124,16 +125,27 @@ def _go_back(file: Any, position: int | None) -> None:
 
 
 def context(variable: object, path: str, origin: Origin) -> Kept:
-    """The entry of a context variable: its value. Runs of ours have a context of their own."""
+    """The entry of a context variable: its value. Runs of ours have a context of their own. One that was not set can't
+    be unset, and is its default then, or None."""
     return Kept(
         variable,
         path,
         origin,
-        lambda v: v.get(MISSING),
-        lambda v, old: v.set(old),
+        lambda v: v.get(_UNSET),
+        lambda v, old: v.set(contextvars.Context().run(_or_default, v) if old is _UNSET else old),
         operator.is_,
         by_value=True,
     )
+
+
+_UNSET = type(MISSING)()
+
+
+def _or_default(variable: contextvars.ContextVar[Any]) -> object:
+    try:
+        return variable.get()
+    except LookupError:
+        return None
 
 
 class Local(Keyed):
@@ -175,13 +187,19 @@ def entry_of(value: Any, path: str, origin: Origin) -> Entry | None:
             value, "", origin, lambda v: list(v.items()), _put_pairs, _same_pairs
         )  # a cache, most often
     if is_a(value, weakref.WeakSet):
-        return kept(set, lambda v, old: (v.intersection_update(old), v.update(old)))
+        return kept(set, _put_members)
     if (kind := _of_pandas(value)) == "Index":
         return kept(lambda v: list(v.names), lambda v, old: setattr(v, "names", old))
     if kind:
         size = int(np.sum(_plain(value).memory_usage(deep=False)))
         return kept(_copy_of_frame, _put_frame, _same_frame) if size <= LARGEST else None
     return None
+
+
+def _put_members(weak: weakref.WeakSet[Any], old: set[Any]) -> None:
+    for member in set(weak) - old:  # `intersection_update` would keep references that nobody tells of an end
+        weak.discard(member)
+    weak.update(old - set(weak))
 
 
 def _of_pandas(value: object) -> str:

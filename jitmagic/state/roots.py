@@ -274,18 +274,23 @@ class _Scan:
 
     def _of_module(self, place: Place, module: types.ModuleType, facts: Facts, found: _BySteps) -> None:
         for steps, uses in found.items():
-            if not steps:
-                continue
-            self._read_of_module(uses, facts)
-            self._draws(place.path, module, uses[0])
-            below = place
-            for step in steps:
-                if not is_user_module(below.look()):
-                    break
-                below = below.below("attribute", step.key)
-                below.origin = place.origin
-            if below is not place:
-                self._add(below.path, below, place.origin)
+            keys = tuple(step.key for step in steps)
+            named = [keys] if keys else []
+            named += dict.fromkeys(
+                (*keys, u.method) for u in uses if u.method.isidentifier()
+            )  # `update`, say, of a module
+            if named:
+                self._read_of_module(uses, facts)
+                self._draws(place.path, module, uses[0])
+            for names in named:
+                below = place
+                for name in names:
+                    if not is_user_module(below.look()):
+                        break
+                    below = below.below("attribute", name)
+                    below.origin = place.origin
+                if below is not place:
+                    self._add(below.path, below, place.origin)
 
     def _read_of_module(self, uses: list[Use], facts: Facts) -> None:
         steps = [s for s in uses[0].steps if s.kind == "attribute"]
@@ -386,7 +391,9 @@ class _Scan:
                 continue
             if name in self.attributes or name in self.stored or special or self.reach.any_attribute:
                 for part in parts(member):
-                    if callable(part) and not is_a(part, type):
+                    if is_a(part, type):
+                        self._callable(part, name) if is_user_class(part) else None
+                    elif callable(part):
                         self._callable(part, f"{cls.__name__}.{name}")
                     elif is_user_class(type(part)):  # a descriptor
                         self._class(type(part))

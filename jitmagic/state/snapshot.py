@@ -63,6 +63,7 @@ from jitmagic.tracing.libraries import HARMLESS
 LIMIT = 20_000
 DEPTH = 1000
 TOO_MUCH = "more than is remembered"
+_ELSEWHERE = "something that another thread of yours uses"
 MEMORY = "a memory that can only be emptied"
 _LAST = 2 * DEPTH
 """The depth of what is looked at without what lies below."""
@@ -111,7 +112,8 @@ class Snapshot:
         self._todo: collections.deque[tuple[Place, object, int]] = collections.deque()
         self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
-        self._elsewhere, self._named = bystanders.reached(), True
+        self._elsewhere, self._names_elsewhere = bystanders.reached()
+        self._named = True
         self._shared: set[int] = set()
         """Entries, by `id`, of what other threads change too: traced values alone are taken out of it."""
         self._is_shared = bystanders.is_guarded if bystanders.are_there() else lambda value: False
@@ -132,8 +134,18 @@ class Snapshot:
 
     def _root(self, place: Place, origin: str) -> None:
         if origin not in ("argument", "default"):
-            self._entries.append(Binding(place, origin_of(place)))
+            self._entries.append(binding := Binding(place, origin_of(place)))
+            if self._is_bound_elsewhere(place):
+                self._shared.add(id(binding))
+                if not self._reads(place):
+                    self._lose(place.path, _ELSEWHERE, place.look())
         self._todo.append((place, place.look(), 0))
+
+    def _is_bound_elsewhere(self, place: Place) -> bool:
+        """Code of the user's in another thread may bind it meanwhile."""
+        if place.parent is None:
+            return place.kind == "global" and place.key in self._names_elsewhere
+        return bool(self._elsewhere) and id(place.parent.look()) in self._elsewhere
 
     def _surroundings(self, reach: Reach) -> None:
         for name in reach.remade:
@@ -155,16 +167,12 @@ class Snapshot:
             kept = {**fn.__dict__, "__kwdefaults__": fn.__kwdefaults__}
             self._todo += [(held.below("attribute", k), v, 1) for k, v in kept.items()]
         for cls in reach.classes:
-            if any(
-                values.class_dict(cls).get("__del__") is fn for fn in reach.functions
-            ):  # such an object is made
-                self._lose(f"{cls.__name__}()", "an object that does something when it goes", cls)
-            self._entries += [Keyed(cls, cls.__name__, "attribute", "attribute"), _Subclasses(cls)]
-            held = Place(cls.__name__, "global", "global", "cls", holder={"cls": cls})
-            own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
-            self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
+            self._class(cls)
         for namespace in reach.namespaces:
-            self._entries.append(Keyed(namespace, "", "name", "global"))
+            self._entries.append(names := Keyed(namespace, "", "name", "global"))
+            if self._names_elsewhere:
+                self._shared.add(id(names))
+                self._lose("globals()", _ELSEWHERE, namespace)
             named = [(n, v) for n, v in namespace.items() if not is_special(n)]
             self._unnamed += [(Place(n, "global", "global", n, holder=namespace), v, 1) for n, v in named]
         self._entries += [_Unimported(*found) for found in reach.unimported]
@@ -176,6 +184,28 @@ class Snapshot:
             else:
                 self._todo.append((place, value, 1))
 
+    def _class(self, cls: type) -> None:
+        """A class of the user's: its attributes, and what lies in them."""
+        if id(cls) in self._seen:
+            return
+        self._seen[id(cls)] = cls
+        if any(
+            values.class_dict(cls).get("__del__") is fn for fn in self.functions
+        ):  # such an object is made
+            self._lose(f"{cls.__name__}()", "an object that does something when it goes", cls)
+        path = cls.__qualname__.rpartition("<locals>.")[2]
+        self._entries += [Keyed(cls, path, "attribute", "attribute"), _Subclasses(cls)]
+        held = Place(path, "global", "global", "cls", holder={"cls": cls})
+        own = [(k, v) for k, v in values.class_dict(cls).items() if not is_special(k) and _is_data(v)]
+        self._todo += [(held.below("attribute", k), v, 1) for k, v in own]
+        for base in (*values.mro(cls)[1:], *values.mro(type(cls))):
+            if values.is_user_class(base):
+                self._class(base)
+        if "__subclasses__" in self.reach.attributes:
+            derived: type
+            for derived in type.__subclasses__(cls):
+                self._class(derived)
+
     def _visit(self, place: Place, value: Any, depth: int) -> None:
         if is_a(value, _BOUND):  # `log.append` under a name of its own
             value = value.__self__
@@ -183,6 +213,8 @@ class Snapshot:
             value = value.plain_function
         if _is_atom(value) or id(value) in self._seen or id(value) in self._known:
             return
+        if is_a(value, type):
+            return self._class(value)
         self._seen[id(value)] = value
         if not self.noticed and (ends.is_noticed(value) or (is_a(value, ends.WEAK) and _is_users(place))):
             self.noticed = place.path
@@ -191,7 +223,7 @@ class Snapshot:
                 below = ((place.below(*step), child, depth + 1) for *step, child in _children(value))
                 self._todo += itertools.islice((b for b in below if not _is_atom(b[1])), LIMIT)
                 return
-            self._lose(place.path, "something that another thread of yours uses", value)
+            self._lose(place.path, _ELSEWHERE, value)
             first = len(self._entries)
             self._look_into(place, value, depth)
             self._shared.update(map(id, self._entries[first:]))
@@ -631,7 +663,7 @@ def _imported(code: types.CodeType) -> set[str]:
 
 
 def _is_data(value: object) -> bool:
-    if is_a(value, functools._lru_cache_wrapper):
+    if is_a(value, functools._lru_cache_wrapper) or (is_a(value, type) and values.is_user_class(value)):
         return True
     cls = type(value)
     return not callable(value) and (not hasattr(cls, "__get__") or values.is_user_class(cls))
@@ -693,7 +725,9 @@ def _is_atom(value: Any) -> bool:
         return not value.__closure__ or not values.is_of_python(value.__code__.co_filename)
     if type(value) is tuple and len(value) < 20:
         return all(type(v) in values.SCALARS for v in value)
-    atoms = (types.ModuleType, type, types.CodeType, types.CellType, *values.FUNCTIONS)
+    if is_a(value, type):
+        return not values.is_user_class(value)
+    atoms = (types.ModuleType, types.CodeType, types.CellType, *values.FUNCTIONS)
     return value is MISSING or values.is_leaf(value) or is_a(value, atoms)
 
 

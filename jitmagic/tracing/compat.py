@@ -406,7 +406,8 @@ def outside_of_traces() -> Iterator[None]:
     while hasattr(trace, "parent_trace"):
         trace = trace.parent_trace
     core = importlib.import_module("jax._src.core")
-    context, top = getattr(core, "trace_ctx", None), getattr(core, "top_axis_env", None)
+    context: Any = getattr(core, "trace_ctx", None)
+    top = getattr(core, "top_axis_env", None)
     names = getattr(context, "axis_env", None)
     empty = top is not None and names == top
     with set_current_trace(trace):

@@ -256,6 +256,21 @@ def equation_count(closed: object) -> int:
     return sum(1 for _ in compat.every_equation(closed))
 
 
+def never_ends(closed: object) -> bool:
+    """A `while_loop` in the program asks nothing that it changes: it runs for ever, if at all. XLA may crash on it."""
+    loops = (e for e in compat.every_equation(closed) if str(e.primitive) == "while")
+    return any(not _asks_what_it_carries(loop) for loop in loops)
+
+
+def _asks_what_it_carries(loop: Any) -> bool:
+    asked = compat.jaxpr_of(loop.params["cond_jaxpr"])
+    carried = {id(v) for v in asked.invars[loop.params["cond_nconsts"] :]}
+    for equation in asked.eqns:
+        if equation.effects or any(id(v) in carried for v in equation.invars):
+            carried |= set(map(id, equation.outvars))
+    return any(id(v) in carried for v in asked.outvars) or bool(asked.effects)
+
+
 def used_inputs(closed: object) -> list[bool]:
     """For each input of a traced program, whether an equation reads it. A result that only hands it on does not."""
     program = compat.jaxpr_of(closed)

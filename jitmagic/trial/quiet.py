@@ -37,6 +37,7 @@ from jitmagic.tracing import compat, ledger, messages, stages
 from jitmagic.tracing.libraries import LIBRARIES
 from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
+from jitmagic.work import clock
 
 
 class _Streams:
@@ -238,6 +239,10 @@ class _Streams:
         try:
             while not heard and (left := end - time.monotonic()) > 0:
                 heard = waiter.acquire(timeout=min(_SLICE, left))
+                if not heard:
+                    clock.waited(_SLICE)
+                    if self.started and left > _LONG and not any(t.is_alive() for _, t, _ in self.started):
+                        _refuse_to_user("waits for a thread that has ended", sys._getframe(2))
         finally:
             condition._acquire_restore(saved)  # type: ignore[attr-defined]
             with contextlib.suppress(ValueError):
@@ -263,8 +268,9 @@ def _real(stream: object) -> object:
 
 ALLOW = " (`--rerun` allows it)"
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
-_PATIENCE, _SLICE = 0.5, 0.05
-"""Seconds that a thread gets to end in, and those after which one that waits can be told to."""
+_LONG, _PATIENCE, _SLICE = 1.0, 0.5, 0.05
+"""Seconds of which nobody waits for a thread that has ended, that one gets to end in, and after which one that waits
+can be told to."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
 
+from jitmagic.tracing.stages import never_ends
 from tests.conftest import Notebook
 
 CHECK = "%%jitcheck -q\n"
@@ -121,3 +124,93 @@ def test_a_view_that_is_let_go_of_in_the_cell_is_no_error_of_ours(notebook: Note
         f"{CHECK}b = bytearray(8)\nview = memoryview(b)\ndef f(x):\n    view[0] = 1\n    return x\ny = f(1.0)\nview.release()"
     )
     assert "itself failed" not in notebook.text
+
+
+OF_CLASSES = {
+    "nested": ("class H:\n    class S: n = 0", "H.S.n += 1", "H.S.n"),
+    "an attribute": ("class S: n = 0\nclass H: k = S", "H.k.n += 1", "S.n"),
+    "in a table of a class": ("class S: n = 0\nclass H: table = {'s': S}", "H.table['s'].n += 1", "S.n"),
+    "in a list": ("class S: n = 0\nall_of = [(S, 1)]", "all_of[0][0].n += 1", "S.n"),
+    "of a metaclass": (
+        "class M(type):\n    made = []\n    def __init__(cls, *a): M.made.append(cls)\nclass S(metaclass=M): n = 0",
+        "M.made[0].n += 1",
+        "S.n",
+    ),
+    "derived": ("class H: pass\nclass S(H): n = 0", "H.__subclasses__()[0].n += 1", "S.n"),
+    "by its name": ("class S: n = 0", "globals()['S'].n += 1", "S.n"),
+    "what it holds": ("class H:\n    class S: log = []", "H.S.log.append(1)", "len(H.S.log)"),
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q", "%%jitcheck", "%%jit -q"])
+@pytest.mark.parametrize("where", OF_CLASSES)
+def test_a_class_is_changed_by_the_users_own_calls_alone(notebook: Notebook, where, magic):
+    made, write, seen = OF_CLASSES[where]
+    notebook.ok(f"{magic}\n{made}\ndef f(x):\n    {write}\n    return x + 1\ny = f(1.0)")
+    assert notebook.ok(seen) == 1
+
+
+def test_an_attribute_of_a_nested_class_is_dynamic(notebook: Notebook):
+    notebook.ok(
+        "%%jit --dyn H.S.n\nclass H:\n    class S: n = 0\ndef f(x):\n    H.S.n += 1\n    return x + H.S.n"
+    )
+    assert [float(notebook.ok("f(1.0)")) for _ in range(3)] == [2, 3, 4]
+    assert notebook.kinds("error", "warning") == [] and int(notebook.ok("H.S.n")) == 3
+
+
+@pytest.mark.parametrize("name", ["update", "add", "append", "extend", "remove", "sort", "go"])
+def test_a_function_of_a_module_that_is_named_like_a_method(notebook: Notebook, modules, name):
+    (modules / "new_of_users.py").write_text(
+        f"seen = []\ndef {name}(x):\n    seen.append(x)\n    return x * 2\n"
+    )
+    notebook.ok(
+        f"%%jit -q\nimport new_of_users\ndef f(x):\n    return new_of_users.{name}(x)\ny = f(jnp.ones(2))"
+    )
+    assert not any(isinstance(v, jax.core.Tracer) for v in notebook.ok("new_of_users.seen"))
+    assert notebook.kinds("error", "warning")
+
+
+def test_a_weak_set_goes_on_to_hear_of_ends(notebook: Notebook):
+    notebook.ok(
+        "%%jitcheck\nimport weakref\nclass Node: pass\nws, keep = weakref.WeakSet(), []\n"
+        "def f(x):\n    n = Node()\n    keep.append(n)\n    ws.add(n)\n    return x * 2\nf(1.0); f(1.0)"
+    )
+    assert notebook.ok("keep.pop()\nlen(ws)") == 1
+    assert notebook.ok("keep.clear()\nlen(ws), list(ws)") == (0, [])
+
+
+@pytest.mark.parametrize("default", ["", ", default=None", ", default=3.0"])
+def test_no_traced_value_stays_in_a_context_variable(notebook: Notebook, default):
+    notebook.ok(f"import contextvars\nv = contextvars.ContextVar('v'{default})")
+    notebook.ok("%%jit -q\ndef f(x):\n    v.set(x * 3)\n    return x + 1\ny = f(jnp.ones(2))")
+    assert notebook.ok("v.get(None)") == (3.0 if "3" in default else None)
+    assert "leaked-tracer" in notebook.kinds("error", "warning")
+
+
+def test_a_trial_never_compiles_a_loop_without_end(notebook: Notebook):
+    """XLA crashes on some; what it compiles could not be stopped."""
+    notebook.ok(
+        "import threading, time\nclass W:\n    def __init__(self): self.running, self.n = True, 0\n    def loop(self):\n"
+        "        while self.running: self.n += 1; time.sleep(0.005)"
+    )
+    notebook.ok(
+        "%%jitcheck\nw = W()\ndef run(): w.loop()\nt = threading.Thread(target=run, daemon=True)\nt.start()\n"
+        "time.sleep(0.1)\nw.running = False\nt.join(5)\nended = not t.is_alive()"
+    )
+    assert notebook.ns["ended"] and notebook.ns["w"].running is False
+
+
+LOOPS = {
+    "constant": (lambda c: True, True),
+    "of a value from outside": (lambda c: OUTSIDE > 0, True),
+    "what it carries": (lambda c: c < 3, False),
+    "what it carries, and more": (lambda c: (c + OUTSIDE) * 2 < 9, False),
+}
+OUTSIDE = jnp.int32(2)
+
+
+@pytest.mark.parametrize("asks", LOOPS)
+def test_loops_that_never_end_are_known(asks):
+    condition, endless = LOOPS[asks]
+    traced = jax.jit(lambda x: jax.lax.while_loop(condition, lambda c: c + 1, x)).trace(0)
+    assert never_ends(traced.jaxpr) is endless

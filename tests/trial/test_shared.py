@@ -159,3 +159,63 @@ def test_what_has_a_lock_for_itself_is_nobody_elses(notebook: Notebook, what: st
     notebook.ok(f"%%jitcheck\ndef f(x):\n    {use}\n    return x\ny = f(1.0)")
     assert "was not traced" not in notebook.text
     notebook.ok("pool.shutdown()")
+
+
+FLAGS = {
+    "a global": (
+        "running = True\nn = 0",
+        "global n\n    while running: n += 1; time.sleep(0.005)",
+        "running",
+    ),
+    "an attribute": (
+        "class W: pass\nw = W()\nw.running = True\nw.n = 0",
+        "while w.running: w.n += 1; time.sleep(0.005)",
+        "w.running",
+    ),
+    "of a class": (
+        "class W: running, n = True, 0",
+        "while W.running: W.n += 1; time.sleep(0.005)",
+        "W.running",
+    ),
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck", "%%jitcheck -q"])
+@pytest.mark.parametrize("flag", FLAGS)
+def test_what_the_cell_sets_while_a_thread_runs_stays(notebook: Notebook, flag: str, magic: str):
+    """A thread runs a checked function: what the cell binds meanwhile is not ours to put back."""
+    made, loop, running = FLAGS[flag]
+    notebook.ok(
+        f"{magic}\nimport threading, time\n{made}\ndef work():\n    {loop}\n"
+        "t = threading.Thread(target=work, daemon=True)\nt.start()\ntime.sleep(0.1)\n"
+        f"{running} = False\nt.join(5)\nended = not t.is_alive()"
+    )
+    assert notebook.ns["ended"] and notebook.ok(running) is False
+
+
+def test_what_a_thread_counts_while_the_cell_runs_stays(notebook: Notebook):
+    notebook.ok(
+        "import threading, time\nn = 0\nstop = False\ndef count():\n    global n\n"
+        "    while not stop: n += 1; time.sleep(0.001)\nt = threading.Thread(target=count, daemon=True)\nt.start()"
+    )
+    notebook.ok(
+        "%%jitcheck -q\ndef f(x):\n    for i in range(20): x = x + n * 0; time.sleep(0.005)\n    return x\n"
+        "before = n\ny = f(1.0)\nafter = n"
+    )
+    notebook.ok("stop = True\nt.join()")
+    assert notebook.ns["after"] - notebook.ns["before"] >= 20
+
+
+def test_nobody_waits_for_a_thread_that_has_ended(notebook: Notebook):
+    """One that fails in a run of ours would be waited for until the time is up."""
+    begun = time.monotonic()
+    notebook.ok(
+        "%%jitcheck -q\nimport queue, threading\nclass Loader:\n    n, started = 3, 0\n    def __iter__(self):\n"
+        "        self.started += 1\n        q = queue.Queue(2)\n        def work():\n"
+        "            for i in range(self.n): q.put(float(i))\n            q.put(None)\n"
+        "        threading.Thread(target=work, daemon=True).start()\n"
+        "        while (b := q.get()) is not None: yield b\n"
+        "loader = Loader()\ndef epoch(w):\n    for b in loader: w = w + b\n    return w\ny = epoch(1.0)"
+    )
+    assert float(notebook.ns["y"]) == 4.0 and notebook.ns["loader"].started == 1
+    assert time.monotonic() - begun < 60  # hangs otherwise, as far as the user is concerned

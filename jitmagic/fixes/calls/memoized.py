@@ -32,7 +32,7 @@ def caches(spot: Spot) -> Iterator[Change]:
         else:
             edits = spot.edits().undecorate(decorator)
             yield Change(f"take the cache off `{function.name}`", edits, cost=ANEW)
-    here = {f.name for f in spot.text.functions}
+    here = {*(f.name for f in spot.text.functions), *(c.name for c in spot.classes)}
     for call in spot.on_line(ast.Call):
         name = spot.code(call.func)
         root, last = name.partition(".")[0], last_name(call.func)
