@@ -236,6 +236,8 @@ class Snapshot:
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
         self._note_donation(place.path, value)
+        if is_a(value, BaseException):
+            self._entries.append(_Raised(value, place.path))
         is_handler = is_a(value, logging.Handler)  # none is called in a run of ours
         if _is_foreign(type(value)) and not is_handler and not self._reads(place):
             self._lose(place.path, f"a {type(value).__name__}", value)
@@ -585,6 +587,23 @@ def _first(
         if found:
             return found[0]
     return None
+
+
+class _Raised(Entry):
+    """Where an exception of the user's was raised, and while which others: one that is raised again gains the frames
+    of that, with all that they know."""
+
+    def __init__(self, error: BaseException, path: str) -> None:
+        self.path, self.error = path, error
+        self.old = [vars(BaseException)[name].__get__(error) for name in _OF_EXCEPTIONS]
+
+    def restore(self, only: Only) -> None:
+        if not only:
+            for name, old in zip(_OF_EXCEPTIONS, self.old, strict=True):
+                vars(BaseException)[name].__set__(self.error, old)
+
+
+_OF_EXCEPTIONS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 
 
 class _Subclasses(Entry):

@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -418,6 +419,23 @@ def outside_of_traces() -> Iterator[None]:
         finally:
             if empty:
                 context.set_axis_env(names)
+
+
+@contextlib.contextmanager
+def failed_traces_let_go() -> Iterator[None]:
+    """A trace in here that fails does not live on, with all that it has as constants.
+
+    Private: jax has Python tell it when a traced value of a constant goes, which Python remembers together with the
+    trace; that holds the value. Without the names such a trace lives as long as the process.
+    """
+    remembered: Mapping[weakref.finalize, Any] = getattr(weakref.finalize, "_registry", {})
+    earlier = set(remembered)
+    try:
+        yield
+    finally:
+        for told in [f for f in tuple(remembered) if f not in earlier]:
+            if getattr(getattr(remembered.get(told), "func", None), "__name__", "") == "finalize_const":
+                told.detach()
 
 
 def trace_of(tracer: object) -> object:

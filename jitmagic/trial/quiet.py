@@ -134,6 +134,7 @@ class _Streams:
             sys.setprofile(None)
             self.stack.callback(sys.setprofile, profiling)
         self.stack.enter_context(permission.tools_paused())
+        self.stack.enter_context(compat.failed_traces_let_go())
         self.watch = permission.Watch(_refuse_call, _code_begins, timed=timed)
         self.watch.start()
         self.stack.callback(self.watch.stop)

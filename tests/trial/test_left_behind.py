@@ -214,3 +214,32 @@ def test_loops_that_never_end_are_known(asks):
     condition, endless = LOOPS[asks]
     traced = jax.jit(lambda x: jax.lax.while_loop(condition, lambda c: c + 1, x)).trace(0)
     assert never_ends(traced.jaxpr) is endless
+
+
+RAISED_AGAIN = {
+    "a global": ("STOP = ValueError('end')", "STOP"),
+    "an attribute": ("class S: pass\nS.stop = ValueError('end')", "S.stop"),
+    "an item, of a class of the user's": ("class Stop(Exception): pass\nstops = [Stop('end')]", "stops[0]"),
+}
+
+
+@pytest.mark.parametrize("magic", ["%%jitcheck -q", "%%jit -q"])
+@pytest.mark.parametrize("which", RAISED_AGAIN)
+def test_an_exception_that_is_raised_again_gains_no_frames_of_ours(notebook: Notebook, which, magic):
+    made, stop = RAISED_AGAIN[which]
+    notebook.ok(
+        f"{magic}\n{made}\ndef f(x):\n    try: raise {stop}\n    except Exception: pass\n    return x * 2\ny = f(jnp.ones(2))"
+    )
+    seen, traceback = 0, notebook.ok(stop).__traceback__
+    while traceback is not None:
+        seen, traceback = seen + 1, traceback.tb_next
+    assert seen == 1
+
+
+@pytest.mark.parametrize(
+    "failing", ["float((W * x).sum())", "W.sum() if (W * x).sum() > 0 else x", "int(x) + W.sum()"]
+)
+def test_the_constants_of_a_trace_that_fails_do_not_live_on(notebook: Notebook, failing):
+    notebook.ok("import gc, weakref\nW = jnp.ones((50, 50))")
+    notebook.ok(f"%%jitcheck -q\ndef f(x): return {failing}\ny = f(1.0)")
+    assert notebook.ok("r = weakref.ref(W)\ndel W\nf = None\ngc.collect()\nr() is None")
