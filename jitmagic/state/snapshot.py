@@ -236,7 +236,7 @@ class Snapshot:
         if type(value) not in _PLAIN and self._is_special(place, value, depth):
             return
         self._note_donation(place.path, value)
-        if is_a(value, BaseException):
+        if is_a(value, BaseException) and not _is_handled(value):
             self._entries.append(_Raised(value, place.path))
         is_handler = is_a(value, logging.Handler)  # none is called in a run of ours
         if _is_foreign(type(value)) and not is_handler and not self._reads(place):
@@ -598,9 +598,19 @@ class _Raised(Entry):
         self.old = [vars(BaseException)[name].__get__(error) for name in _OF_EXCEPTIONS]
 
     def restore(self, only: Only) -> None:
-        if not only:
+        if not only and not _is_handled(self.error):
             for name, old in zip(_OF_EXCEPTIONS, self.old, strict=True):
                 vars(BaseException)[name].__set__(self.error, old)
+
+
+def _is_handled(error: BaseException) -> bool:
+    """It is on its way: its frames are those of now."""
+    found = sys.exc_info()[1]
+    for _ in range(_LAST):
+        if found is None or found is error:
+            break
+        found = found.__context__
+    return found is error
 
 
 _OF_EXCEPTIONS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
