@@ -323,9 +323,9 @@ class Checker(Subject):
         if compat.builds_program(compat.current_trace()) or ends.asked():
             return False
         with compat.outside_of_traces():
-            behind = {
-                id(v): compat.value_behind(v) for v in trees.leaves((args, kwargs)) if compat.is_tracer(v)
-            }
+            traced = [v for v in trees.leaves((args, kwargs)) if compat.is_tracer(v)]
+            with quiet.held_back():  # jax may compile for it, and say so
+                behind = {id(v): compat.value_behind(v) for v in traced}
             if None in behind.values() or not trace_state_clean():
                 return False
             given = trees.mapped(lambda v: behind.get(id(v), v), (args, kwargs)) if behind else (args, kwargs)

@@ -381,7 +381,7 @@ def program_of(closed: object) -> Callable[..., list[Any]]:
 
 def value_behind(tracer: object) -> jax.Array | None:
     """The value that `jax.grad` and the like, or `jax.vmap` (there the first of those mapped), trace a call with; None
-    where there is none, as in a program that is being built.
+    where there is none, as in a program that is being built, and where to take one of several keys is to use them.
 
     Private: traced values have no public way to what they stand for. Without the names: None.
     """
@@ -391,7 +391,10 @@ def value_behind(tracer: object) -> jax.Array | None:
     axis = getattr(tracer, "batch_dim", None)
     if value is None or axis is None:
         return value
-    return value[(slice(None),) * axis + (0,)] if type(axis) is int else None
+    takes_from_keys = bool(getattr(jax.config, "jax_debug_key_reuse", False))
+    if type(axis) is not int or takes_from_keys or not value.shape[axis]:
+        return None
+    return value[(slice(None),) * axis + (0,)]
 
 
 _BEHIND = {"JVPTracer": "primal", "LinearizeTracer": "primal", "BatchTracer": "val"}

@@ -108,3 +108,18 @@ def test_what_it_prints_there_is_told(notebook):
         "%%jit -q --no-time\ndef f(x):\n    print('once')\n    return x.sum()\nfor _ in range(3): jax.grad(f)(jnp.ones(2))"
     )
     assert notebook.kinds("note") == ["trace-time-print"]
+
+
+NOTHING_TO_SEE = {
+    "none of them": "print(jax.vmap(f)(jnp.ones((0, 3))).shape)",
+    "each compilation is told": "with jax.log_compiles(): print(jax.vmap(f)(jnp.ones((2, 5)) * 1).shape)",
+    "a key is used once": "with jax.debug_key_reuse(True): print(jax.vmap(draw)(jax.random.split(jax.random.key(0), 3)))",
+}
+
+
+@pytest.mark.parametrize("called", NOTHING_TO_SEE)
+def test_to_look_for_the_values_is_seen_by_nobody(notebook, called):
+    cell = f"def f(x): return x * 2\ndef draw(k): return jax.random.normal(k)\n{NOTHING_TO_SEE[called]}"
+    notebook.ok(f"%%jitcheck -q\n{cell}")
+    assert "slice" not in notebook.text
+    assert not any("failed" in note for function in notebook.report().functions for note in function.notes)
