@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 DEMOS = $(wildcard demos/*.ipynb)
-PUT_BACK = trial/test_users_own.py trial/test_nothing_left.py trial/test_held_by_others.py trial/test_tables.py
+PUT_BACK = $(addprefix trial/test_,users_own.py nothing_left.py held_by_others.py tables.py within.py)
 BENCHMARKS = $(wildcard benchmarks/[!_]*.py)
 
 .DEFAULT_GOAL := help

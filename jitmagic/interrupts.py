@@ -1,4 +1,5 @@
-"""Interrupts: clean-up that none can cut short, and runs of the user's code that none gets lost in."""
+"""Interrupts: clean-up that none can cut short, runs of the user's code that none gets lost in, and the user's alarms,
+which wait for work of ours."""
 
 from __future__ import annotations
 
@@ -60,6 +61,20 @@ def heeded() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
     if noted:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def alarms_held() -> Iterator[None]:
+    """While this holds, the user's alarm (`signal.alarm`, `signal.setitimer`) stands still: it times their own work."""
+    if not hasattr(signal, "setitimer"):  # Windows
+        yield
+        return
+    left, every = signal.setitimer(signal.ITIMER_REAL, 0.0)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left, every)
 
 
 class Ending:

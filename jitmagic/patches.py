@@ -71,6 +71,11 @@ def replaced(holder: Any, **attributes: Any) -> Iterator[None]:
                 _settle(place)
 
 
+def none_awaited() -> contextlib.AbstractContextManager[None]:
+    """While this holds, a coroutine that goes without having run is one that a run of ours has made: no warning."""
+    return replaced(warnings, _warn_unawaited_coroutine=lambda coroutine: None)
+
+
 def here(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the thread that asks now, and `original` in every other."""
     thread = threading.get_ident()

@@ -37,7 +37,6 @@ from jitmagic.state.state_program import StateProgram
 from jitmagic.state.values import is_endless, is_jax_array
 from jitmagic.tracing import compat, stages, trees
 from jitmagic.tracing.compat import jit_is_off, trace_state_clean
-from jitmagic.tracing.locate import let_go
 from jitmagic.tracing.messages import is_interrupt, is_out_of_memory
 from jitmagic.trial import quiet
 from jitmagic.trial.whose_run import plainly
@@ -642,10 +641,10 @@ class Checker(Subject):
                 self.seen.note(f"the call was not traced beforehand: {obstacle.what}")
                 self.guarded(self.observe, None, args, kwargs, self.reach(args, kwargs))
                 self.tell_of(obstacle, args, kwargs)
-                return let_go(exc)
+                return quiet.let_go(exc, self.reach(args, kwargs))
             self.remember(args, kwargs, traced=False, outcome="failed")
             began = self._look_into(exc, args, kwargs)
-            let_go(exc)
+            quiet.let_go(exc, self.reach(args, kwargs))
             self.looked = look = functools.cache(lambda: plain_runs.look(self, args, kwargs, began))
             self.later("looking closer", lambda seconds: look(), (args, kwargs)) if began else look()
         finally:

@@ -31,7 +31,6 @@ from jitmagic.state.values import is_jax_array
 from jitmagic.tracing import compat, trees
 from jitmagic.tracing.foreign import CARRIES_VARIABLES, CARRIES_WRITES
 from jitmagic.tracing.leaves import bound_arguments, ref_paths
-from jitmagic.tracing.locate import let_go
 from jitmagic.tracing.minimal_static import StaticSearch
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
@@ -179,7 +178,7 @@ def rehearse(subject: Subject, began: Began, seen: Look | None, compiled: object
         if obstacle := quiet.obstacle(exc):
             subject.tell_of(obstacle, args, kwargs)
         subject.seen.note(quiet.not_run(exc, "its result was not looked at"))
-        let_go(exc)
+        quiet.let_go(exc, subject.reach(args, kwargs))
 
 
 _NUMBERS = frozenset("-0123456789")

@@ -34,7 +34,6 @@ from jitmagic.source.tree import uncollected
 from jitmagic.state.definition import source_file
 from jitmagic.state.held import held_arrays
 from jitmagic.tracing import compat, stages, trees
-from jitmagic.tracing.locate import let_go
 from jitmagic.trial import quiet
 from jitmagic.trial.budget import OutOfTime, within
 from jitmagic.trial.whose_run import plainly
@@ -129,7 +128,7 @@ class PlainRun:
                 quiet.Refused(f"it took more than {units.seconds(seconds, 2)}{warm}{longer}")
             )
         except Exception as exc:
-            let_go(exc)
+            quiet.let_go(exc, subject.reach(args, kwargs))
             if (refused := quiet.refusal(exc)) is not None:
                 return self._refused(refused)
             subject.seen.note(quiet.not_run(exc, "nothing was compared"))
@@ -269,7 +268,7 @@ def _before_fix(
             f"a call of the code from before the fix takes more than {units.seconds(seconds, 2)}",
         )
     except Exception as exc:
-        let_go(exc)
+        quiet.let_go(exc, subject.reach(args, kwargs))
         said = "" if isinstance(exc, before_fix.Unknown) else f" ({quiet.refusal(exc) or type(exc).__name__})"
         return subject.fn, f"the code from before the fix can't be run beside this one{said}"
 

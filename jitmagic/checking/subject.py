@@ -23,8 +23,10 @@ from jitmagic.checking.seen import KeptCall, Seen, Variants
 from jitmagic.checking.shim import Shim
 from jitmagic.checking.users_jit import of_custom_derivative, unwrap_jitted
 from jitmagic.checking.watched import checker_of
+from jitmagic.interrupts import alarms_held
 from jitmagic.measure.reference import CannotEvaluate
 from jitmagic.options import JitOptions, parameters_of
+from jitmagic.patches import none_awaited
 from jitmagic.rules.unrolled_loop import compiles_long
 from jitmagic.settings import CellSource, Settings, Stage
 from jitmagic.silent import donations, finite, unrepeated
@@ -446,7 +448,7 @@ class Subject:
     def guarded(self, step: Callable[..., T], *args: object) -> T | None:
         """The result of a step of ours; where it fails, the user gets one line and goes on."""
         try:
-            with ledger.unasked(), allowing(self.settings.rerun):
+            with ledger.unasked(), allowing(self.settings.rerun), alarms_held(), none_awaited():
                 return step(*args)
         except KeyboardInterrupt as exc:
             tracebacks.shorten(exc, tuple)

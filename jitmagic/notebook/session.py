@@ -15,10 +15,12 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import ExecutionResult
 
 from jitmagic.checking.request import Request, Run, may_be_rerun
+from jitmagic.interrupts import alarms_held
 from jitmagic.notebook import options_at_end, targets
 from jitmagic.notebook.display import Display
 from jitmagic.notebook.earlier import Earlier
 from jitmagic.notebook.running import Notebook, Running, say
+from jitmagic.patches import none_awaited
 from jitmagic.settings import CellSource
 from jitmagic.source import cell as cells
 from jitmagic.source.tree import frames_for, nodes_of
@@ -114,7 +116,8 @@ def _say(what: str, exc: Exception) -> None:
 def _afterwards(what: str, step: Callable[..., object], *args: object) -> None:
     """A step of ours behind the user's cell: an interrupt ends it alone."""
     try:
-        _aside(what, step, *args)
+        with alarms_held(), none_awaited():
+            _aside(what, step, *args)
     except KeyboardInterrupt:
         say(f"jitmagic: {what} was interrupted", file=sys.stderr)
 

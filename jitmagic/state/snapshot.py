@@ -658,7 +658,14 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
     for fn in functions:
         codes = tuple(values.codes_in(fn.__code__))
         imported = set().union(*map(_imported, codes))
-        for name in dict.fromkeys(n for code in codes for n in code.co_names):
+        names = dict.fromkeys(n for code in codes for n in code.co_names)
+        if not _ANY_MODULE.isdisjoint(
+            [*names, *(c for code in codes for c in code.co_consts if is_a(c, str))]
+        ):
+            reached = [n for n, m in list(sys.modules.items()) if values.is_user_module(m)]
+            imported.update(reached)
+            names |= dict.fromkeys(reached)
+        for name in names:
             holder = fn.__globals__ if name in fn.__globals__ and name not in imported else sys.modules
             module = holder.get(name)
             if not is_a(module, types.ModuleType):
@@ -682,6 +689,10 @@ def _of_modules(functions: Iterable[Function]) -> Iterator[tuple[Place, object]]
                         break
                     at = at.below("attribute", step.key)
     yield from found.values()
+
+
+_ANY_MODULE = frozenset(("modules", "import_module"))
+"""Names with which a function reaches modules that it does not name: `sys.modules[name]`."""
 
 
 def _imported(code: types.CodeType) -> set[str]:

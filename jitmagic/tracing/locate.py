@@ -7,7 +7,6 @@ import dis
 import linecache
 import os
 import re
-import sys
 import types
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -378,28 +377,3 @@ def _user_called(node: ast.AST | None, namespace: Mapping[str, object]) -> objec
     inner = getattr(called, "__wrapped__", None)
     code = getattr(inner, "__code__", None)
     return called if code is not None and is_user_file(code.co_filename) else None
-
-
-def let_go(error: BaseException) -> None:
-    """Take the frames of this run out of an exception: each holds what its names stood for, and the frames around it,
-    of which one holds the exception, until Python looks for such circles."""
-    raised: BaseException | None = error
-    own = sys._getframe(1)
-    for _ in range(_CHAIN):
-        if raised is None:
-            return
-        traceback = raised.__traceback__
-        while traceback is not None and _runs_in(traceback.tb_frame, own):
-            traceback = traceback.tb_next
-        BaseException.with_traceback(raised, traceback)  # whatever its class does with attributes
-        raised = raised.__cause__ or raised.__context__
-
-
-_CHAIN = 100
-"""Exceptions looked at, each the cause of the one before: one may be its own."""
-
-
-def _runs_in(frame: types.FrameType | None, outer: types.FrameType) -> bool:
-    while frame is not None and frame is not outer:
-        frame = frame.f_back
-    return frame is outer

@@ -23,7 +23,8 @@ from jitmagic import work
 from jitmagic.evidence import Problem, root
 from jitmagic.options import parameters_of
 from jitmagic.tracing import leaves as leaves_
-from jitmagic.tracing.locate import let_go, locate
+from jitmagic.tracing.locate import locate
+from jitmagic.tracing.unwinding import let_go
 
 MAX_GROWTH = 8
 _FUNCTIONS = ("PjitFunction", "CustomJVPFunction", "custom_jvp", "ufunc")

@@ -22,10 +22,11 @@ from jitmagic import patches
 from jitmagic.evidence import Op, Problem
 from jitmagic.tracing import compat
 from jitmagic.tracing.leaves import is_array, map_leaves, named_leaves
-from jitmagic.tracing.locate import let_go, locate
+from jitmagic.tracing.locate import locate
 from jitmagic.tracing.messages import is_of_shadows
 from jitmagic.tracing.recorder import Leaves, OutOfBudget, Recorder
 from jitmagic.tracing.shadow import ShadowTrace, answering_tracers
+from jitmagic.tracing.unwinding import let_go
 
 # The public Tracer class is patched while a run is under way, for the whole process.
 _lock = threading.RLock()

@@ -22,7 +22,7 @@ _NAMES = frozenset(
     IPython.core.interactiveshell._modified_open importlib._bootstrap
     os.DirEntry os.ScandirIterator os.access os.chdir os.cpu_count os.environ os._Environ os.fspath os.getcwd
     os.getenv os.getpid os.getppid os.listdir os.lstat os.putenv os.scandir os.stat os.stat_result os.unsetenv
-    os.urandom os.walk sys._getframe sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof
+    os.urandom os.walk sys.exc_info sys.exit sys.getrecursionlimit sys.getrefcount sys.getsizeof
     sys.intern sys.is_finalizing sys.setrecursionlimit""".split()
 )
 """Functions and classes of packages that do more than that, which make values or change what is put back."""
@@ -35,10 +35,11 @@ _NEVER = (
     to_parquet to_sql tofile trace_context
     calendar.setfirstweekday codecs.register codecs.register_error codecs.unregister copyreg.add_extension
     copyreg.constructor copyreg.pickle copyreg.remove_extension csv.field_size_limit csv.register_dialect
-    csv.unregister_dialect gc.freeze gc.set_debug gc.set_threshold logging.addLevelName logging.basicConfig
+    csv.unregister_dialect gc.freeze gc.get_objects gc.get_referrers gc.set_debug gc.set_threshold
+    inspect.currentframe inspect.getouterframes inspect.stack logging.addLevelName logging.basicConfig
     logging.captureWarnings logging.disable logging.setLogRecordFactory logging.setLoggerClass mimetypes.add_type
-    numpy.save numpy.setbufsize numpy.seterrcall thread.stack_size threading.setprofile threading.settrace time.tzset
-    tqdm.std.tqdm.pandas weakref.finalize""".split()
+    numpy.save numpy.setbufsize numpy.seterrcall thread.interrupt_main thread.stack_size threading.setprofile
+    threading.settrace time.tzset tqdm.std.tqdm.pandas weakref.finalize""".split()
     )
     | SETTERS
 )

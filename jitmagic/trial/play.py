@@ -13,7 +13,8 @@ from jitmagic.evidence import Problem
 from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import parsed
-from jitmagic.tracing.locate import let_go, locate
+from jitmagic.tracing.locate import locate
+from jitmagic.tracing.unwinding import forget_names, let_go
 from jitmagic.trial import budget, quiet
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.picture import Node, Painter
@@ -71,6 +72,7 @@ def play(
     files = (f"{ran.file[:-1]}.{i}>" for i in itertools.count(1))
     programs += [(file, _program(source, file, 0)) for source, file in zip(later, files, strict=False)]
     with beginning.rewound() as namespace, quiet.held_back(), around or contextlib.nullcontext():
+        known = dict(namespace)
         with quiet.overheard() as printed:
             try:
                 namespace.update(more or {})
@@ -88,9 +90,10 @@ def play(
                 ran.error = quiet.Ended(f"it raises {type(exc).__name__}")
             ran.printed = printed.kept
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
-    if ran.error is not None:
-        ran.problem = locate(ran.error, prefer=ran.file)
-        let_go(ran.error)
+        if ran.error is not None:
+            ran.problem = locate(ran.error, prefer=ran.file)
+            let_go(ran.error)
+        forget_names(namespace, known)
     return ran
 
 

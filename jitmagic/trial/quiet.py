@@ -33,7 +33,7 @@ from jitmagic.source.tree import end_pauses
 from jitmagic.state import bystanders, shut, snapshot
 from jitmagic.state.reached import Reach
 from jitmagic.state.values import is_user_file
-from jitmagic.tracing import compat, ledger, messages, stages
+from jitmagic.tracing import compat, ledger, messages, stages, unwinding
 from jitmagic.tracing.libraries import LIBRARIES
 from jitmagic.trial import budget, permission, widgets
 from jitmagic.trial.whose_run import STATE, plainly
@@ -205,6 +205,11 @@ class _Streams:
         """A thread that a run of ours starts is part of it."""
         if not _is_asked_by_user(sys._getframe(2)):
             return start(thread)
+        called = getattr(thread, "function", None) or getattr(
+            thread, "_target", None
+        )  # a `Timer`'s, a thread's
+        if called is not None and (name := permission.obstacle(called)):
+            _refuse_call(name)
         run, starter, running = thread.run, threading.get_ident(), threading.Lock()
         running.acquire()
 
@@ -617,6 +622,14 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
             raise
         finally:
             before.restore()
+
+
+def let_go(error: Exception, reach: Any) -> None:
+    """Take the frames of a run out of its exception; what goes with them (a generator, say) leaves nothing behind."""
+    own = sys._getframe(1)
+    with contextlib.suppress(Refused), undone(reach, traced=True), held_back():
+        unwinding.let_go(error, own)
+    unwinding.let_go(error, own)
 
 
 @contextlib.contextmanager
