@@ -5,7 +5,6 @@ what the cell shows and prints is held against it, too."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from jitmagic.checking.subject import Subject
@@ -80,15 +79,11 @@ def _limit(asked: Sequence[Subject]) -> float:
 def _pictures(ran: Ran) -> dict[str, Node]:
     """What a run has left, shown, and printed of numbers."""
     shown = {f"result {i}": node for i, node in enumerate(ran.shown, 1)}
-    printed = enumerate(map(float, _NUMBER.findall(ran.printed)), 1)
-    return {**ran.state, **shown, **{f"printed number {i}": Painter().draw(n) for i, n in printed}}
+    return {**ran.state, **shown, **ran.numbers}
 
 
 def _apart(plain: Ran, other: Ran) -> list[Gap]:
     return Differences(more=True).names(_pictures(plain), _pictures(other))
-
-
-_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 
 def _places(subject: Subject) -> list[str]:

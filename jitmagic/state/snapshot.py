@@ -298,6 +298,9 @@ class Snapshot:
             if is_a(value, weakref.ref | memoryview):
                 with contextlib.suppress(ValueError):  # released
                     target = [value() if is_a(value, weakref.ref) else value.obj]
+            elif is_a(value, Function):  # the names that it uses are no part of it
+                names = id(value.__globals__), id(getattr(value, "__builtins__", None))
+                target = [part for part in target if id(part) not in names]
             self._follow(target, place, depth)
         elif is_a(value, BaseException):
             self._follow(value.args, place, depth)

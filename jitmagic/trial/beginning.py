@@ -15,8 +15,9 @@ from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import copied, nodes_of
-from jitmagic.state import bystanders, roots, snapshot
+from jitmagic.state import adapters, bystanders, roots, snapshot
 from jitmagic.state.contents import put_item
+from jitmagic.state.entries import VariableEntry
 from jitmagic.state.held import held_arrays
 from jitmagic.state.values import MISSING, is_jax_array, is_user_module
 from jitmagic.tracing import compat
@@ -93,6 +94,8 @@ class Beginning:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
         now_bound = dict(self.namespace)
         now = [s.again() for s in self.snapshots]
+        drawn_from = [VariableEntry(state, path) for path, state in adapters.default_random_states()]
+        """Unknown to these where the cell itself imports the framework."""
         new = compat.never_called(self.compiled)
         try:
             with deferred():
@@ -110,6 +113,8 @@ class Beginning:
                     jitted.clear_cache()
                 for s in now:
                     s.restore()
+                for state in drawn_from:
+                    state.restore(None)
                 for s in self.snapshots:
                     s.unshut()
                 for name in [n for n in self.namespace if n not in now_bound]:

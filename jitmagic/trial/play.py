@@ -6,6 +6,7 @@ import ast
 import contextlib
 import itertools
 import linecache
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.picture import Node, Painter
 
 _numbers = itertools.count(1)
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[+-]?\d+)?")
 
 
 @dataclass
@@ -40,6 +42,12 @@ class Ran:
     """Traced values that it left behind."""
     baseline: str = ""
     """How a plain run was had that cannot run as it is: `loops in Python`, `NumPy arrays`."""
+
+    @property
+    def numbers(self) -> dict[str, Node]:
+        """Those in what it printed, in order."""
+        found = enumerate(map(float, _NUMBER.findall(self.printed)), 1)
+        return {f"printed number {i}": Painter().draw(n) for i, n in found}
 
     @property
     def failed(self) -> str:

@@ -197,3 +197,16 @@ def test_dsrunner(kind, how, jit):
     wanted, got = simulate(False), simulate(True)
     for k in wanted:
         np.testing.assert_allclose(got[k], wanted[k], rtol=1e-5)
+
+
+@pytest.mark.parametrize("magic", ["%%jit", "%%jitcheck"])
+@pytest.mark.parametrize("module", ["brainstate", "brainpy.math"])
+def test_trials_leave_the_random_state_of_a_framework_that_the_cell_imports(notebook, module, magic):
+    seeded = f"import {module} as lib\nlib.random.seed(0); n = [0]\ndef r(): return lib.random.rand(2)\n"
+    cell = f"{seeded}def f(v): n[0] += 1; return v\nf(1.0); f(2.0); a = r(); b = r()"
+    notebook.ok(cell)
+    plainly = notebook.ok("lib.random.rand(2)")
+    notebook.ok("del lib")
+    notebook.ok(f"{magic}\n{cell}")
+    assert "state-write" in notebook.kinds()
+    assert notebook.ok("lib.random.rand(2)").tolist() == plainly.tolist()
