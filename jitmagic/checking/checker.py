@@ -564,13 +564,15 @@ class Checker(Subject):
             self.seen.writes.setdefault(write.path, write)
 
     def _container(self, path: str) -> ev.Variable | None:
-        """A list or tuple whose items are told one by one, or a compiled function, as a variable of its own."""
+        """A list or tuple whose items are told one by one, a compiled function, or what is not looked into, as a
+        variable of its own."""
         reach = self.reach()
-        root = next((r for r in reach.roots if r.path == path), None)
+        root = next((r for r in reach.roots if at_or_below(path, (r.path,))), None)
         if root is None:
             return None
-        reads = seen_from_cell(path, reads_of(path, reach.functions), reach.functions)
-        kind = "function" if callable(root.value) else "object"
+        read = path if reads_of(path, reach.functions) else root.path
+        reads = seen_from_cell(read, reads_of(read, reach.functions), reach.functions)
+        kind = "function" if root.path == path and callable(root.value) else "object"
         return ev.Variable(path, root.origin, kind, reads=reads)  # type: ignore[arg-type]
 
     def _stale(self, frozen: Frozen, changed: Sequence[tuple[str, str, str]]) -> None:

@@ -115,6 +115,8 @@ def _leaf(pair: _Pair, terms: int) -> Difference | None:
     try:
         eager, jit = _plain(pair.eager), _plain(pair.jit)
         left, right = _dtype(eager), _dtype(jit)
+        if left.kind == "O" and isinstance(eager, int):  # more than 64 bits
+            eager, left = _as_float(eager), np.dtype(np.float64)
     except Exception:
         return _objects(pair)
     if np.shape(eager) != np.shape(jit):
@@ -125,6 +127,13 @@ def _leaf(pair: _Pair, terms: int) -> Difference | None:
     if differs is None and not _dtypes_agree(pair.eager, left, right):
         return Difference(pair.name, "dtype", eager=str(left), jit=str(right))
     return differs
+
+
+def _as_float(whole: int) -> float:
+    try:
+        return float(whole)
+    except OverflowError:
+        return math.copysign(math.inf, whole)
 
 
 def _objects(pair: _Pair) -> Difference | None:

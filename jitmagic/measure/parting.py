@@ -151,11 +151,12 @@ def _wraps(eqn: JaxprEqn, args: Sequence[Any], result: Any) -> bool:
     if not isinstance(dtype, np.dtype) or dtype.kind != "i":
         return False
     given = [np.asarray(a, np.float64) for a in args]
-    if eqn.primitive.name == "integer_pow":
-        exact = given[0] ** eqn.params["y"]
-    elif eqn.primitive.name in EXACT:
-        axes = eqn.params.get("axes")
-        exact = EXACT[eqn.primitive.name](*given, **({} if axes is None else {"axis": axes}))
-    else:
-        return False
-    return bool((np.abs(exact) > np.iinfo(dtype).max + 1.0).any())
+    with np.errstate(all="ignore"):
+        if eqn.primitive.name == "integer_pow":
+            exact = given[0] ** eqn.params["y"]
+        elif eqn.primitive.name in EXACT:
+            axes = eqn.params.get("axes")
+            exact = EXACT[eqn.primitive.name](*given, **({} if axes is None else {"axis": axes}))
+        else:
+            return False
+        return bool((np.abs(exact) > np.iinfo(dtype).max + 1.0).any())

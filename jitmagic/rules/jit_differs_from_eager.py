@@ -26,7 +26,8 @@ def find(evidence: Evidence, settings: Thresholds) -> Iterator[Finding]:
         yield RULE.finding(
             evidence,
             f"the compiled `{evidence.function.name}` returns {first.jit or 'another type'} where it returns "
-            f"{first.eager or 'something else'} without jit; the values are equal",
+            f"{first.eager or 'something else'} without jit"
+            + ("; the values are equal" if first.reason == "dtype" else ", and these were not compared"),
             where=None,
             severity="note",
         )

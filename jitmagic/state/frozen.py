@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import collections
+import contextlib
 import enum
 import functools
+import random
+import time
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterable
@@ -14,9 +18,10 @@ import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.adapters import adapter_for, is_ref
+from jitmagic.state.adapters import FRAMEWORKS, adapter_for, is_ref
 from jitmagic.state.constants import is_input, size_of
 from jitmagic.state.entries import same_arrays, sample
+from jitmagic.state.iterators import is_iterator
 from jitmagic.state.paths import Place, at_or_below
 from jitmagic.state.reached import LeafValue, Reach
 from jitmagic.state.values import MISSING, contains_tracer, is_a, is_tracer, is_users_function, short
@@ -44,8 +49,11 @@ def freeze(
         leaves = [leaf for leaf in leaves if leaf.path in wanted]
     # jax follows what a Ref holds by itself
     kept = [leaf for leaf in leaves if not (leaf.is_rng or _is_in_ref(leaf) or contains_tracer(leaf.value))]
-    whole = _whole(reach, {leaf.path for leaf in kept}, without)
-    return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole])
+    known = {leaf.path for leaf in kept}
+    whole = _whole(reach, known, without)
+    known |= {b.path for b in whole}
+    others = [b for b in _others(reach, known) if not at_or_below(b.path, without)]
+    return Frozen([*(Baked(leaf.path, leaf.place, leaf.value) for leaf in kept), *whole, *others])
 
 
 def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> list[Baked]:
@@ -71,6 +79,48 @@ def _whole(reach: Reach, known: Collection[str], without: Collection[str]) -> li
             if not told and all(u.action != "write" for u in root.uses):
                 found.append(Baked(root.path, root.place, value))
     return found
+
+
+def _others(reach: Reach, known: Collection[str]) -> list[Baked]:
+    """What is not looked into (a table, a sparse matrix, a fraction), and the settings of modules that only the code
+    of their framework reads (`deterministic` of a dropout)."""
+    written = {root.path for root in reach.roots if any(u.action == "write" for u in root.uses)}
+    found: list[Baked] = []
+    for one in reach.values():
+        place, value = one.place, one.value
+        if one.origin in ("argument", "default") or one.path in known or len(found) > _MOST_OTHERS:
+            continue
+        if _is_opaque(value):
+            if one.path not in written and reach.may_read(place):
+                found.append(_Opaque(one.path, place, value))
+        elif _is_of_framework(value) and adapter_for(value) is None and _settings(value):
+            found.append(_Settings(one.path, place, value))
+    return found
+
+
+_MOST_OTHERS = 200
+
+
+def _is_opaque(value: object) -> bool:
+    """A value of a library's or of Python's that says nothing of what is in it."""
+    if value is MISSING or values.is_leaf(value) or values.is_user_class(type(value)):
+        return False
+    if (
+        callable(value) and values.module_of(type(value)).partition(".")[0] != "scipy"
+    ):  # as `interp1d` makes them
+        return False
+    if is_a(value, _LOOKED_INTO) or adapter_for(value) is not None or is_iterator(value):
+        return False
+    return not _is_of_framework(value)
+
+
+def _is_of_framework(value: object) -> bool:
+    return values.module_of(type(value)).partition(".")[0] in (*FRAMEWORKS, "equinox", "spark")
+
+
+def _settings(module: object) -> dict[str, object]:
+    """Plain values among the attributes of a module."""
+    return {k: v for k, v in (values.own_dict(module) or {}).items() if type(v) in values.SCALARS}
 
 
 def _wrapped_function(value: object) -> types.FunctionType | None:
@@ -105,34 +155,48 @@ class Frozen:
 
     def __init__(self, baked: list[Baked]) -> None:
         self._baked = {b.path: b for b in baked}
-        self._checks = [(b.read, b.held, b.path, b.mutable) for b in baked]
+        self._checks = [(b.read, b.held, b.path, b.mutable) for b in baked if not b.costly]
+        self._costly = [(b.read, b.held, b.path, b.mutable) for b in baked if b.costly]
+        self._looks, self._next = 0, 0.0
 
     def changed(self) -> list[tuple[str, str, str]]:
-        """Path, short text then and short text now of each value that is another one now."""
+        """Path, short text then and short text now of each value that is another one now. What takes long to look at
+        is looked at in the first calls, and a hundred times a second later on."""
         found = []
-        for read, held, path, mutable in self._checks:
+        checks = self._checks
+        if self._costly and (self._looks < _OFTEN or time.monotonic() > self._next):
+            checks = [*checks, *self._costly]
+            self._looks, self._next = self._looks + 1, time.monotonic() + _PAUSE
+        for read, held, path, mutable in checks:
             now = read()
             if (now is held or (type(held) is _Ref and now is held())) and not mutable:
                 continue
             baked = self._baked[path]
             if not baked.same(now):
-                found.append((path, baked.text, baked.text_now(now)))
+                found.append(baked.told(now))
         return found
 
     def forget(self, paths: Iterable[str]) -> None:
         """Do not look at these again."""
-        gone = set(paths)
+        gone = {path if path in self._baked else path.rpartition(".")[0] for path in paths}
         self._checks = [c for c in self._checks if c[2] not in gone]
+        self._costly = [c for c in self._costly if c[2] not in gone]
 
 
+_OFTEN, _PAUSE = 100, 0.01
 _Ref = weakref.ref
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
+_LOOKED_INTO = (*_CONTAINERS, dict, functools.partial, types.ModuleType, types.CodeType, random.Random, np.ndarray,
+    np.random.Generator, np.random.RandomState, BaseException, enum.Enum)  # fmt: skip
 _DEPTH = 8
 """Functions within functions that are compared by what they hold."""
 
 
 class Baked:
     """One value as it was, and how to look at it now."""
+
+    costly = False
+    """To look at it takes longer than a microsecond."""
 
     def __init__(self, path: str, place: Place, value: Any) -> None:
         self.path, self.text = path, short(value)
@@ -160,12 +224,102 @@ class Baked:
             return same and now.tobytes() == self.copy.tobytes()
         return bool(sample(now) == self.sample)
 
+    def told(self, now: object) -> tuple[str, str, str]:
+        """Its path, and short texts of what it was and is."""
+        return self.path, self.text, self.text_now(now)
+
     def text_now(self, now: object) -> str:
         """Short text of the value now; says so where only the contents differ."""
         text = short(now) or "gone"
         if text != self.text or _holds_functions(now):
             return text
         return f"another {text}" if is_a(now, types.FunctionType) else f"{text} with other values"
+
+
+class _Opaque(Baked):
+    """A value that is held against what is bound now: by identity, else by value where it is one, and by the arrays
+    and bytes in it."""
+
+    costly = True
+
+    def __init__(self, path: str, place: Place, value: object) -> None:
+        super().__init__(path, place, value)
+        self.mutable = True
+        with contextlib.suppress(TypeError):
+            self.held = weakref.ref(value)
+        self.arrays = [(weakref.ref(a), sample(a)) for a in _arrays_in(value)]
+        self.sample = _bytes_of(value)
+
+    def same(self, now: object) -> bool:
+        """Is it the same object with the same contents, or an equal one?"""
+        old = self.held() if type(self.held) is _Ref else self.held
+        if is_tracer(now):
+            return True
+        if now is old:
+            kept = (a is not None and sample(a) == s for a, s in ((ref(), s) for ref, s in self.arrays))
+            return self.sample == _bytes_of(now) and all(kept)
+        if type(now).__name__ != self.text:
+            return False
+        if self.arrays or self.sample is not None:
+            return self.sample == _bytes_of(now) and [s for _, s in self.arrays] == list(
+                map(sample, _arrays_in(now))
+            )
+        try:
+            return type(now) is type(old) and _is_value(type(now)) and bool(now == old)
+        except Exception:  # it cannot be compared
+            return False
+
+
+class _Settings(Baked):
+    """The plain attributes of a framework's own module, which its code asks for while jax traces."""
+
+    costly = True
+
+    def __init__(self, path: str, place: Place, module: object) -> None:
+        super().__init__(path, place, module)
+        self.mutable, self.held, self.was = True, None, _settings(module)
+
+    def same(self, now: object) -> bool:
+        """Has a module of the same class the same settings?"""
+        return is_tracer(now) or _settings(now) == self.was
+
+    def told(self, now: object) -> tuple[str, str, str]:
+        """The first setting that is another one."""
+        is_now = _settings(now)
+        name = next(k for k in (*self.was, *is_now) if self.was.get(k, MISSING) != is_now.get(k, MISSING))
+        before, after = (short(s.get(name, MISSING)) or "gone" for s in (self.was, is_now))
+        return f"{self.path}.{name}", before, after
+
+
+def _is_value(cls: type) -> bool:
+    """Objects of this class are equal by what they are: a fraction, a time, a path."""
+    return cls.__hash__ not in (None, object.__hash__) and cls.__eq__ is not object.__eq__
+
+
+def _bytes_of(value: object) -> object:
+    return hash(bytes(value)) if isinstance(value, bytearray | array.array) else None
+
+
+def _arrays_in(value: object) -> list[np.ndarray]:
+    """The arrays of NumPy that an object of a library holds, as they were made: no views of them."""
+    found: dict[int, np.ndarray] = {}
+    todo, seen = [value], set[int]()
+    while todo and len(seen) < _PARTS:
+        one = todo.pop(0)
+        if id(one) in seen or is_a(one, types.ModuleType | type | types.FunctionType):
+            continue
+        seen.add(id(one))
+        if is_a(one, np.ndarray):
+            while is_a(one.base, np.ndarray):
+                one = one.base
+            found[id(one)] = one
+        elif type(one) not in values.SCALARS:
+            todo += values.referents(one)
+    return list(found.values())
+
+
+_PARTS = 200
+"""Parts of an object that are looked at for arrays."""
 
 
 class _Measured(Baked):
