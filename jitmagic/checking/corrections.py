@@ -82,10 +82,18 @@ def proposed(
     `verifier` runs the whole cell; `on_calls` the calls that were kept, where the cell cannot be run again. What the
     budget (or an earlier `deadline`, by `budget.clock`) leaves no time for is noted.
     """
-    found, tried = _proposed(findings, evidence, subject, deadline, verifier, on_calls, say, on_fix)
-    if tried and _defines_classes(subject.cell.body) and looks_for_garbage():
+    used = [verifier] if verifier is not None else []
+
+    def remembered() -> Verifier:
+        used.append(on_calls())  # type: ignore[misc]
+        return used[-1]
+
+    later = remembered if on_calls is not None else None
+    found, tried = _proposed(findings, evidence, subject, deadline, verifier, later, say, on_fix)
+    if tried and looks_for_garbage():
         with deferred():  # Python loses an interrupt that comes in the middle of it
-            gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
+            if not any([v.reruns.look_for_garbage() for v in used]) and _defines_classes(subject.cell.body):
+                gc.collect()  # until then classes of trials are among those that theirs calls its `__subclasses__()`
     return found
 
 

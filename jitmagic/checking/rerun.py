@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import inspect
 import itertools
 import re
@@ -177,6 +178,20 @@ class CellReruns:
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, with what is found; under `%%jitcheck`, what is for jit is compiled too, but for
         what is to stay `plain`. Raises OutOfTime, ValueError for a magic line that is none."""
+        if self.run.beginning is None or not self.run.beginning.can_be_left:
+            return self._under_magic(attempt, plain)
+        with self.run.beginning.rewound(), quiet.held_back():  # until all goes that the run has made
+            return self._under_magic(attempt, plain)
+
+    def look_for_garbage(self) -> bool:
+        """Let go of what runs have left that acts when it goes, unseen; whether there may be such."""
+        if self.run.beginning is None or not self.run.beginning.can_be_left:
+            return False
+        with self.run.beginning.rewound(), quiet.held_back():
+            gc.collect()
+        return True
+
+    def _under_magic(self, attempt: Attempt, plain: Collection[str]) -> Examined:
         if self._uses_up(attempt) and self.run.beginning is not None and self.run.beginning.holds_arrays:
             raise ValueError(USED_UP)
         request, tree = self._request(attempt), parsed(masked(attempt.cell))

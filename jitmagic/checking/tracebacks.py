@@ -15,6 +15,7 @@ from jitmagic.kinds import OWN_ERROR
 from jitmagic.report import Finding
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing.locate import is_raise, locate
+from jitmagic.trial import quiet
 
 FRAMES = 16
 """Frames that are shown; of more, the first and the last."""
@@ -50,9 +51,12 @@ def shorten(
             told = findings()
         return _lines(exc, told, reported())
 
+    if quiet.is_held():  # nobody sees it, and it would hold itself
+        return
+    end_of_cell()  # those before were caught
     with contextlib.suppress(Exception):  # an exception that refuses attributes is shown as it is
         exc._render_traceback_ = render  # type: ignore[attr-defined]
-        _shortened[:] = [exc]  # those before were caught
+        _shortened.append(exc)
 
 
 def end_of_cell() -> None:

@@ -108,6 +108,11 @@ def is_module_class(cls: type) -> bool:
     return any(c is not cls and module_of(c).split(".")[0] in (*FRAMEWORKS, "spark") for c in mro(cls))
 
 
+def is_of_framework(value: object) -> bool:
+    """An object of a class of a framework's own: a layer, a cell."""
+    return module_of(type(value)).split(".")[0] in (*FRAMEWORKS, "equinox", "spark")
+
+
 def gives_away(value: object, donated: bool) -> bool:
     """A compiled function that donates arguments (`donated`: as jax tells of it), or what holds one: the functions that
     equinox compiles always have one to donate, which is empty where its wrapper does not say otherwise."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,14 @@ _DECORATED = "<decorator-gen-"
 """The file of what the package `decorator` makes, as around the thread that saves the history of IPython 7."""
 
 
-def reached() -> tuple[frozenset[int], frozenset[str]]:
+def reached(functions: Iterable[types.FunctionType]) -> tuple[frozenset[int], frozenset[str]]:
     """Mutable objects, by `id`, that the code of the user's in other threads names, and the names that it has for
-    global variables; empty where none runs."""
+    global variables; empty where none runs. What a thread besides the first calls, others may be about to call, too:
+    then what these functions name is among it."""
     names: set[str] = set()
     todo = [v for thread in _others() for v in _begins(thread, names)]
+    if threading.current_thread() is not threading.main_thread():
+        todo += functions
     found: dict[int, object] = {}
     while todo and len(found) < _LIMIT:
         value = todo.pop()

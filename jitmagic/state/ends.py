@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import collections
+import inspect
 import sys
 import types
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,15 @@ def _is_of_its_library(reference: weakref.ref[Any], value: object) -> bool:
     libraries = {values.module_of(c) for c in values.mro(type(value)) if not values.is_user_class(c)}
     listed = (v for name in libraries if name in sys.modules for v in vars(sys.modules[name]).values())
     return any(v is c for v in listed for c in containers)
+
+
+def can_be_left(functions: Iterable[types.FunctionType]) -> bool:
+    """Some of these may be left in their middle, and do more when they go: generators and coroutines."""
+    codes = (c for fn in functions for c in values.codes_in(fn.__code__))
+    return any(c.co_flags & _LEFT and c.co_name != "<genexpr>" for c in codes)
+
+
+_LEFT = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def why(noticed: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from jitmagic.evidence import Variable
 from jitmagic.state import values
-from jitmagic.state.adapters import FRAMEWORKS, adapter_for, is_ref
+from jitmagic.state.adapters import adapter_for, is_of_framework, is_ref
 from jitmagic.state.constants import is_input, size_of
 from jitmagic.state.entries import same_arrays, sample
 from jitmagic.state.iterators import is_iterator
@@ -93,7 +93,7 @@ def _others(reach: Reach, known: Collection[str]) -> list[Baked]:
         if _is_opaque(value):
             if one.path not in written and reach.may_read(place):
                 found.append(_Opaque(one.path, place, value))
-        elif _is_of_framework(value) and adapter_for(value) is None and _settings(value):
+        elif is_of_framework(value) and adapter_for(value) is None and _settings(value):
             found.append(_Settings(one.path, place, value))
     return found
 
@@ -111,11 +111,7 @@ def _is_opaque(value: object) -> bool:
         return False
     if is_a(value, _LOOKED_INTO) or adapter_for(value) is not None or is_iterator(value):
         return False
-    return not _is_of_framework(value)
-
-
-def _is_of_framework(value: object) -> bool:
-    return values.module_of(type(value)).partition(".")[0] in (*FRAMEWORKS, "equinox", "spark")
+    return not is_of_framework(value)
 
 
 def _settings(module: object) -> dict[str, object]:

@@ -112,7 +112,7 @@ class Snapshot:
         self._todo: collections.deque[tuple[Place, object, int]] = collections.deque()
         self._unnamed: collections.deque[tuple[Place, object, int]] = collections.deque()
         """What only attributes lead to that no code of the user's names."""
-        self._elsewhere, self._names_elsewhere = bystanders.reached()
+        self._elsewhere, self._names_elsewhere = bystanders.reached(reach.functions)
         self._named = True
         self._shared: set[int] = set()
         """Entries, by `id`, of what other threads change too: traced values alone are taken out of it."""

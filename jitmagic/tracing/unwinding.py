@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import inspect
 import sys
 import types
 from collections.abc import Mapping
 
+from jitmagic.source.tree import looks_for_garbage
+
 _CHAIN = 100
-"""Exceptions looked at, each the cause of the one before: one may be its own."""
+"""Exceptions looked at, each what another one comes from: one may be its own."""
 
 
 def let_go(error: BaseException, own: types.FrameType | None = None) -> None:
     """Take the frames of this run out of an exception: each holds what its names stood for, and the frames around it,
     of which one holds the exception, until Python looks for such circles. `own`: the one that has caught it."""
-    raised: BaseException | None = error
     own = own or sys._getframe(1)
-    for _ in range(_CHAIN):
-        if raised is None:
-            return
+    found, seen = [error], set[int]()
+    while found and len(seen) < _CHAIN:
+        raised = found.pop()
+        if id(raised) in seen:
+            continue
+        seen.add(id(raised))
         traceback = raised.__traceback__
         while traceback is not None and _runs_in(traceback.tb_frame, own):
             traceback = traceback.tb_next
         BaseException.with_traceback(raised, traceback)  # whatever its class does with attributes
-        raised = raised.__cause__ or raised.__context__
+        found += filter(None, (raised.__cause__, raised.__context__))
 
 
-def _runs_in(frame: types.FrameType | None, outer: types.FrameType) -> bool:
-    while frame is not None and frame is not outer:
+def _runs_in(frame: types.FrameType, outer: types.FrameType) -> bool:
+    """Called from there. A generator that has ended does not know any more what went on with it."""
+    while frame is not outer and frame.f_back is not None:
         frame = frame.f_back
-    return frame is outer
+    return frame is outer or bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
+
+
+def end_circles() -> None:
+    """What has come of late and only holds itself goes now, unless Python was told not to look for such things."""
+    if looks_for_garbage():
+        gc.collect(1)
 
 
 def forget_names(namespace: dict[str, object], known: Mapping[str, object]) -> None:

@@ -15,13 +15,13 @@ from jitmagic.interrupts import deferred
 from jitmagic.patches import unwarned
 from jitmagic.source.cell import top_level_names
 from jitmagic.source.tree import copied, nodes_of
-from jitmagic.state import adapters, bystanders, roots, snapshot
+from jitmagic.state import adapters, bystanders, ends, roots, snapshot
 from jitmagic.state.contents import put_item
 from jitmagic.state.entries import VariableEntry
 from jitmagic.state.held import held_arrays
 from jitmagic.state.values import MISSING, is_jax_array, is_user_module
-from jitmagic.tracing import compat
-from jitmagic.trial.quiet import drains
+from jitmagic.tracing import compat, unwinding
+from jitmagic.trial import quiet
 
 _numbers = itertools.count(1)
 LARGE = 2**28
@@ -83,15 +83,22 @@ class Beginning:
     @property
     def obstacle(self) -> str:
         """Why the cell cannot be run again from here; empty where it can."""
-        if lost := next(filter(None, map(drains, self.snapshots)), None):
+        if lost := next(filter(None, map(quiet.drains, self.snapshots)), None):
             return lost.what
         if name := bystanders.at_work():
             return f"a thread of yours is running ({name})"
         return ""
 
+    @property
+    def can_be_left(self) -> bool:
+        """The cell's functions, or those that it calls, may be left in their middle, and do more when they go."""
+        return any(ends.can_be_left(s.functions) for s in self.snapshots)
+
     @contextlib.contextmanager
     def rewound(self) -> Iterator[dict[str, object]]:
         """The notebook's own names as they were at the beginning; afterwards all is as it is now."""
+        if self.can_be_left:  # those of the user's do then what they do
+            unwinding.end_circles()
         now_bound = dict(self.namespace)
         now = [s.again() for s in self.snapshots]
         drawn_from = [VariableEntry(state, path) for path, state in adapters.default_random_states()]
@@ -108,6 +115,11 @@ class Beginning:
             with snapshot.in_force(now[-1]):
                 yield self.namespace
         finally:
+            if self.can_be_left:
+                with quiet.held_back(apart=False):
+                    for s in now:
+                        s.restore()
+                    unwinding.end_circles()
             with deferred():
                 for jitted in new:  # the user's own first call traces it
                     jitted.clear_cache()

@@ -14,8 +14,8 @@ from jitmagic.evidence import Problem
 from jitmagic.source.cell import bound_names, statements_at_top
 from jitmagic.source.edits import masked
 from jitmagic.source.tree import parsed
+from jitmagic.tracing import unwinding
 from jitmagic.tracing.locate import locate
-from jitmagic.tracing.unwinding import forget_names, let_go
 from jitmagic.trial import budget, quiet
 from jitmagic.trial.beginning import Beginning
 from jitmagic.trial.picture import Node, Painter
@@ -100,8 +100,9 @@ def play(
         ran.state, ran.tracers = painter.names(namespace), painter.tracers
         if ran.error is not None:
             ran.problem = locate(ran.error, prefer=ran.file)
-            let_go(ran.error)
-        forget_names(namespace, known)
+            unwinding.let_go(ran.error)
+        del painter  # which keeps all that it has drawn
+        unwinding.forget_names(namespace, known)
     return ran
 
 

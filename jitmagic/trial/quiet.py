@@ -30,7 +30,7 @@ from typing import Any
 from jitmagic import aside, patches
 from jitmagic.interrupts import deferred, heeded
 from jitmagic.source.tree import end_pauses
-from jitmagic.state import bystanders, shut, snapshot
+from jitmagic.state import bystanders, ends, shut, snapshot
 from jitmagic.state.reached import Reach
 from jitmagic.state.values import is_user_file
 from jitmagic.tracing import compat, ledger, messages, stages, unwinding
@@ -609,6 +609,9 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
 
     Raises Refused where what a run takes could not be put back: from a generator, a reader, a pipe.
     """
+    can_be_left = ends.can_be_left(reach.functions)
+    if can_be_left:  # those of the user's do then what they do
+        unwinding.end_circles()
     before = snapshot.take(reach)
     if lost := drains(before, traced=traced):
         raise Refused(lost)
@@ -621,6 +624,10 @@ def undone(reach: Any, *, traced: bool = False) -> Iterator[snapshot.Snapshot]:
                 raise wrote from exc
             raise
         finally:
+            if can_be_left:  # what goes as its holder is put back is the last that the run does
+                with held_back(apart=False):
+                    before.restore()
+                    unwinding.end_circles()
             before.restore()
 
 

@@ -86,6 +86,9 @@ class Reruns(Protocol):
     def under_magic(self, attempt: Attempt, plain: Collection[str] = ()) -> Examined:
         """As the user would run it, but that some functions stay plain. Raises OutOfTime."""
 
+    def look_for_garbage(self) -> bool:
+        """Let go of what runs have left that acts when it goes; whether there may be such."""
+
     def given(self) -> Iterator[object]:
         """Objects from before that the calls are given."""
 

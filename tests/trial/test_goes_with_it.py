@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 import time
 import types
 import warnings
 
 import pytest
 
+from jitmagic.state import snapshot
+from jitmagic.state.roots import reach
 from tests.conftest import Notebook
 
 CHECK = "%%jitcheck -q\n"
@@ -39,15 +42,19 @@ FAILS = {
 
 @pytest.fixture
 def failed_before(notebook: Notebook):
-    """The frames of the first trace that fails in a process live on, on jax 0.7.2."""
+    """The first trace that fails in a process may be another than those after it."""
     notebook.ok(f"import jax.numpy as jnp{GENERATOR}")
     notebook.ok(f"{CHECK}def f(x):\n    g = gen(); v = next(g)\n    return float(x.sum())\nf(jnp.ones(3))")
 
 
 @pytest.mark.usefixtures("failed_before")
-@pytest.mark.parametrize("magic", [CHECK, "%%jitcheck\n"], ids=["quiet", "with trials"])
-@pytest.mark.parametrize("fails", FAILS)
-@pytest.mark.parametrize("holds", HOLDS)
+@pytest.mark.parametrize(
+    ("holds", "fails", "magic"),
+    [
+        *((holds, "a number is asked for", "%%jitcheck\n") for holds in HOLDS),
+        *(("a name", fails, CHECK) for fails in FAILS),
+    ],
+)
 def test_generators_of_a_failing_trace_end_in_it(notebook: Notebook, bare, holds, fails, magic):
     cell = f"import jax.numpy as jnp\n{FIRST}{GENERATOR}def f(x):\n    {HOLDS[holds]}\n    {FAILS[fails]}\ny = f(jnp.ones(3))"
     notebook.ok(cell)
@@ -70,6 +77,76 @@ def test_a_generator_that_a_trial_begins_anew_ends_in_it(notebook: Notebook):
         f"%%jit{GENERATOR}G = gen(9)\nnext(G)\ndef f(x):\n    g = G\n    return float(x.sum())\nf(jnp.ones(3))"
     )
     assert notebook.report().findings and notebook.ns["ended"] == []
+
+
+KEPT = {
+    "in a list": ("kept = []", "g = chunks(x); next(g); kept.append(g)"),
+    "in an object": ("class P: pass\nkept = P()", "kept.g = chunks(x); next(kept.g)"),
+    "in a dict, zipped": ("kept = {}", "g = zip(chunks(x), chunks(x)); next(g); kept[x.shape] = g"),
+    "in a circle": ("class P: pass\nkept = P()", "p = P(); p.me, p.g, kept.p = p, chunks(x), p; next(p.g)"),
+    "of a method": (
+        "class P:\n    def __init__(self): self.g = self.run(); next(self.g)\n    def run(self): yield from chunks(1.0)\nkept = []",
+        "kept.append(P())",
+    ),
+    "a context": ("import contextlib\nkept = contextlib.ExitStack()", "kept.enter_context(contextlib.contextmanager(chunks)(x))"),
+    "a coroutine": (
+        "import types\n@types.coroutine\ndef pause(): yield 1\nasync def co():\n    try: await pause()\n"
+        "    finally: ended.append('co')\nkept = []",
+        "c = co(); c.send(None); kept.append(c)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("failed_before")
+@pytest.mark.parametrize(
+    ("traces", "magic"), [(True, CHECK), (False, "%%jitcheck\n")], ids=["traces, quiet", "fails, with trials"]
+)
+@pytest.mark.parametrize("where", KEPT)
+def test_generators_that_a_run_of_ours_leaves_to_the_user_end_unseen(
+    notebook: Notebook, where, traces, magic
+):
+    begin, keeps = KEPT[where]
+    cell = (
+        "ended = []\ndef chunks(x):\n    try:\n        for i in range(3): yield x * i\n    finally: ended.append('g')\n"
+        f"{begin}\ndef f(x):\n    {keeps}\n    return {'x' if traces else 'float(x.sum())'}\nx = jnp.ones(3)\ny = f(x)"
+    )
+    notebook.ok("import gc, jax.numpy as jnp")
+    notebook.ok(magic + cell)
+    notebook.report()
+    notebook.ok("gc.collect()")
+    assert notebook.ns["ended"] == []
+    for coroutine in notebook.ns["kept"] if where == "a coroutine" else ():
+        coroutine.close()
+    notebook.ok("del kept\ngc.collect()")
+
+
+LOG: list[object] = []
+TABLE: dict[str, object] = {}
+
+
+def writes() -> None:
+    LOG.append(1)
+    TABLE["n"] = 1
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first thread", "another one"])
+def test_what_others_write_is_put_back_where_no_other_thread_can_be_the_writer(first):
+    """What is looked at in a thread of a pool others of it are about to call, too; no frame tells of them yet."""
+    LOG.clear()
+    TABLE.clear()
+
+    def look() -> None:
+        before = snapshot.take(reach(writes))
+        writes()
+        before.restore()
+
+    if first:
+        look()
+    else:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert (len(LOG), len(TABLE)) == ((0, 0) if first else (1, 1))
 
 
 COROUTINES = {"kept": "kept.append(tick())", "handed on": "asyncio.ensure_future(tick())"}
