@@ -18,13 +18,22 @@ _DECORATED = "<decorator-gen-"
 """The file of what the package `decorator` makes, as around the thread that saves the history of IPython 7."""
 
 
+_home = [threading.main_thread().ident]
+"""The thread that runs the cells."""
+
+
+def cell_begins() -> None:
+    """This thread runs a cell."""
+    _home[0] = threading.get_ident()
+
+
 def reached(functions: Iterable[types.FunctionType]) -> tuple[frozenset[int], frozenset[str]]:
     """Mutable objects, by `id`, that the code of the user's in other threads names, and the names that it has for
-    global variables; empty where none runs. What a thread besides the first calls, others may be about to call, too:
+    global variables; empty where none runs. What another thread than the cells' calls, more may be about to call:
     then what these functions name is among it."""
     names: set[str] = set()
     todo = [v for thread in _others() for v in _begins(thread, names)]
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != _home[0]:
         todo += functions
     found: dict[int, object] = {}
     while todo and len(found) < _LIMIT:

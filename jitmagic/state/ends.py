@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitmagic.source.tree import nodes_of
-from jitmagic.state import values
+from jitmagic.state import bystanders, values
 from jitmagic.state.values import is_a
 
 _ASKING = frozenset(
@@ -35,7 +35,8 @@ _asked: list[str] = []
 
 
 def cell_begins(tree: ast.Module) -> None:
-    """Look for what the cell asks with."""
+    """Look for what the cell asks with, and in which thread it runs."""
+    bystanders.cell_begins()
     used = (getattr(n, "id", None) or getattr(n, "attr", None) for n in nodes_of(tree))
     _asked[:] = sorted(_ASKING.intersection(filter(None, used)))[:1]
 

@@ -146,6 +146,10 @@ def _is_in_ref(leaf: LeafValue) -> bool:
     return is_ref(leaf.value) or (leaf.place.adapter is not None and leaf.place.adapter.name == "jax.Ref")
 
 
+_Check = tuple[Callable[[], object], object, str, bool]
+"""How to look at a value, what it was, its path, and whether its contents may change."""
+
+
 class Frozen:
     """The values that a compiled function goes on with."""
 
@@ -157,12 +161,17 @@ class Frozen:
 
     def changed(self) -> list[tuple[str, str, str]]:
         """Path, short text then and short text now of each value that is another one now. What takes long to look at
-        is looked at in the first calls, and a hundred times a second later on."""
-        found = []
-        checks = self._checks
+        is looked at in the first calls, and later on in a hundredth of the time."""
+        found = self._changed(self._checks)
         if self._costly and (self._looks < _OFTEN or time.monotonic() > self._next):
-            checks = [*checks, *self._costly]
-            self._looks, self._next = self._looks + 1, time.monotonic() + _PAUSE
+            began = time.monotonic()
+            found += self._changed(self._costly)
+            now = time.monotonic()
+            self._looks, self._next = self._looks + 1, now + 100 * (now - began)
+        return found
+
+    def _changed(self, checks: list[_Check]) -> list[tuple[str, str, str]]:
+        found = []
         for read, held, path, mutable in checks:
             now = read()
             if (now is held or (type(held) is _Ref and now is held())) and not mutable:
@@ -179,7 +188,7 @@ class Frozen:
         self._costly = [c for c in self._costly if c[2] not in gone]
 
 
-_OFTEN, _PAUSE = 100, 0.01
+_OFTEN = 20
 _Ref = weakref.ref
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque)
 _LOOKED_INTO = (*_CONTAINERS, dict, functools.partial, types.ModuleType, types.CodeType, random.Random, np.ndarray,
@@ -241,25 +250,24 @@ class _Opaque(Baked):
     def __init__(self, path: str, place: Place, value: object) -> None:
         super().__init__(path, place, value)
         self.mutable = True
-        with contextlib.suppress(TypeError):
-            self.held = weakref.ref(value)
         self.arrays = [(weakref.ref(a), sample(a)) for a in _arrays_in(value)]
         self.sample = _bytes_of(value)
+        with contextlib.suppress(TypeError):
+            self.held = None if self.sample is not None else weakref.ref(value)
 
     def same(self, now: object) -> bool:
         """Is it the same object with the same contents, or an equal one?"""
         old = self.held() if type(self.held) is _Ref else self.held
         if is_tracer(now):
             return True
-        if now is old:
+        if now is old and old is not None:
             kept = (a is not None and sample(a) == s for a, s in ((ref(), s) for ref, s in self.arrays))
             return self.sample == _bytes_of(now) and all(kept)
         if type(now).__name__ != self.text:
             return False
         if self.arrays or self.sample is not None:
-            return self.sample == _bytes_of(now) and [s for _, s in self.arrays] == list(
-                map(sample, _arrays_in(now))
-            )
+            arrays = [s for _, s in self.arrays]
+            return self.sample == _bytes_of(now) and arrays == [sample(a) for a in _arrays_in(now)]
         try:
             return type(now) is type(old) and _is_value(type(now)) and bool(now == old)
         except Exception:  # it cannot be compared
@@ -293,7 +301,11 @@ def _is_value(cls: type) -> bool:
 
 
 def _bytes_of(value: object) -> object:
-    return hash(bytes(value)) if isinstance(value, bytearray | array.array) else None
+    """The length of an array of bytes or numbers, and a hash of them; of a long one, of some."""
+    if not isinstance(value, bytearray | array.array):
+        return None
+    with memoryview(value).cast("B") as whole:
+        return len(whole), hash(bytes(whole[:: max(1, len(whole) // _SMALL)]))
 
 
 def _arrays_in(value: object) -> list[np.ndarray]:
